@@ -1,0 +1,140 @@
+// Package fault holds the kinds of failure drover knows and, beside each, the
+// next step for the person who meets it.
+//
+// A fault is made once, at the place where both its kind and its remedy are
+// known. Everyone above wraps it with %w and only to add a fact. The hint is
+// printed by package cli alone, on a line of its own.
+//
+// It refuses to know what was being done, where, or how to print it. The exit
+// table below is proved by fault_test.go, the hints by cmd/drover's scripts.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Kind says who must act next.
+type Kind int
+
+// The closed set of kinds. The zero Kind is Bug, so a forgotten kind is ours.
+const (
+	Bug         Kind = iota // ours: report it
+	Full                    // no room here now: wait, or go elsewhere
+	Lost                    // a machine or connection went away: replaced, free of charge
+	Failed                  // the user's own code: spends an attempt
+	Invalid                 // what was asked for cannot be: stop and say
+	Denied                  // not allowed: stop and say
+	Missing                 // what was named is not there: stop and say
+	TimedOut                // the time limit that the user set
+	Interrupted             // a person or a machine asked us to stop
+)
+
+var names = [...]string{"bug", "full", "lost", "failed", "invalid", "denied", "missing", "timed out", "interrupted"}
+
+// String is the kind's name as it stands in events and JSON.
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(names) {
+		return "bug"
+	}
+	return names[k]
+}
+
+// Fault is an error with a kind and, where there is one, a remedy.
+type Fault struct {
+	Kind Kind
+	Text string // "doing: where: why", lower case, no full stop
+	Hint string // one sentence with something to paste; empty when there is none
+	Code int    // the exit status where the kind alone does not give it (a program's own); 0: by kind
+	Err  error  // the cause, may be nil
+}
+
+// Error is the text, followed by the cause.
+func (f *Fault) Error() string {
+	if f.Err == nil {
+		return f.Text
+	}
+	if f.Text == "" {
+		return f.Err.Error()
+	}
+	return f.Text + ": " + f.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// New makes a fault without a cause. Text is formatted as by fmt.Sprintf; hint is not.
+func New(k Kind, hint, format string, args ...any) *Fault {
+	return &Fault{Kind: k, Hint: hint, Text: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes a fault over a cause; its text is "format: cause".
+func Wrap(err error, k Kind, hint, format string, args ...any) *Fault {
+	return &Fault{Kind: k, Hint: hint, Text: fmt.Sprintf(format, args...), Err: err}
+}
+
+// KindOf finds the kind of the outermost fault in err's chain. An error without
+// one is a Bug, a cancelled context is Interrupted.
+func KindOf(err error) Kind {
+	var f *Fault
+	switch {
+	case errors.As(err, &f):
+		return f.Kind
+	case errors.Is(err, context.Canceled):
+		return Interrupted
+	}
+	return Bug
+}
+
+// Hint finds the outermost hint in err's tree, or "".
+func Hint(err error) string {
+	if f, ok := err.(*Fault); ok && f.Hint != "" {
+		return f.Hint
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return Hint(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if hint := Hint(one); hint != "" {
+				return hint
+			}
+		}
+	}
+	return ""
+}
+
+// The exit statuses that are drover's own. A one-node run passes its program's
+// status through, so these are chosen where programs rarely stand.
+const (
+	ExitOK          = 0
+	ExitItems       = 1   // a map ended with failed items
+	ExitUsage       = 2   // the command line or the spec is wrong; nothing was changed
+	ExitComplete    = 3   // --plan only: nothing to do, already complete
+	ExitTimeLimit   = 124 // --timeout, as timeout(1)
+	ExitDrover      = 125 // drover or the provider, not the program
+	ExitInterrupted = 130
+)
+
+// Exit maps an error to drover's exit status: the one table.
+func Exit(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	var f *Fault
+	if errors.As(err, &f) && f.Code != 0 {
+		return f.Code
+	}
+	switch KindOf(err) {
+	case Invalid, Missing:
+		return ExitUsage
+	case TimedOut:
+		return ExitTimeLimit
+	case Interrupted:
+		return ExitInterrupted
+	case Failed:
+		return ExitItems
+	}
+	return ExitDrover
+}

@@ -1,0 +1,259 @@
+package job_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// small is the least that Normal accepts.
+func small() job.Spec { return job.Spec{Project: "demo", Task: "digits", Program: "train.py"} }
+
+func TestNormalFillsInWhatWasLeftOut(t *testing.T) {
+	got, err := small().Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := job.Spec{
+		Project: "demo", Task: "digits", Verb: job.Run, Program: "train.py",
+		Nodes: 1, Grace: job.DefaultGrace, On: "local",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("normal form (-want +got):\n%s", diff)
+	}
+	again, err := got.Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, again); diff != "" {
+		t.Errorf("a normal form changed when made normal again:\n%s", diff)
+	}
+}
+
+func TestNormalKeepsWhatWasSaid(t *testing.T) {
+	s := full()
+	got, err := s.Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, got); diff != "" {
+		t.Errorf("normal form (-said +got):\n%s", diff)
+	}
+}
+
+func full() job.Spec {
+	return job.Spec{
+		Project: "demo", Task: "digits", Named: true, Verb: job.Run, Program: "train.py",
+		Args: []string{"--lr", "0.1", ""}, Source: "src", Deps: []string{"lib"},
+		Inputs: []job.Input{{Name: "data", Path: "d"}, {Name: "more", Path: "d"}},
+		Env:    map[string]string{"A_1": "x=y", "_": ""}, Python: "python3.12",
+		Nodes: 1000, Retries: 1000, Timeout: job.Duration(time.Hour), Grace: job.Duration(time.Second),
+		On: "batch/gpu", Output: "out",
+	}
+}
+
+func TestNormalRefuses(t *testing.T) {
+	manyEnv := map[string]string{}
+	for i := range 513 {
+		manyEnv[fmt.Sprintf("V%d", i)] = ""
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*job.Spec)
+		want   string // the whole text
+		hint   bool
+	}{
+		{"no project", func(s *job.Spec) { s.Project = "" }, `check job: "" is no name for a project`, true},
+		{"a project of the store's", func(s *job.Spec) { s.Project = "ids" }, `check job: project "ids" is a name the store keeps for itself`, true},
+		{"no task", func(s *job.Spec) { s.Task = "" }, `check job: "" is no name for a task`, true},
+		{"a task with a path in it", func(s *job.Spec) { s.Task = "../x" }, `check job: "../x" is no name for a task`, true},
+		{"a verb there is not", func(s *job.Spec) { s.Verb = "fly" }, `check job: unknown verb "fly"`, true},
+		{"no program", func(s *job.Spec) { s.Program = "" }, `check job: no script or program given`, true},
+		{"a blank command line", func(s *job.Spec) { s.Verb, s.Program = job.Shell, " \n" }, `check job: no script or program given`, true},
+		{"shell with words behind it", func(s *job.Spec) { s.Verb, s.Program, s.Args = job.Shell, "echo", []string{"a"} }, `check job: shell takes one command line, got 2 words`, true},
+		{"too many arguments", func(s *job.Spec) { s.Args = make([]string, 4097) }, `check job: 4097 arguments, at most 4096`, true},
+		{"a NUL in the program", func(s *job.Spec) { s.Program = "a\x00" }, `check job: argument "a\x00" holds a NUL byte`, false},
+		{"a NUL in an argument", func(s *job.Spec) { s.Args = []string{"ok", "\x00"} }, `check job: argument "\x00" holds a NUL byte`, false},
+		{"nodes below one", func(s *job.Spec) { s.Nodes = -1 }, `check job: -1 nodes`, true},
+		{"too many nodes", func(s *job.Spec) { s.Nodes = 1001 }, `check job: 1001 nodes`, true},
+		{"retries below none", func(s *job.Spec) { s.Retries = -1 }, `check job: -1 retries`, true},
+		{"too many retries", func(s *job.Spec) { s.Retries = 1001 }, `check job: 1001 retries`, true},
+		{"a time limit in the past", func(s *job.Spec) { s.Timeout = -1 }, `check job: time limit -1ns is negative`, true},
+		{"a negative grace", func(s *job.Spec) { s.Grace = job.Duration(-time.Second) }, `check job: grace -1s is negative`, true},
+		{"an input without a name", func(s *job.Spec) { s.Inputs = []job.Input{{Path: "x"}} }, `check job: "" is no name for an input`, true},
+		{"an input without a path", func(s *job.Spec) { s.Inputs = []job.Input{{Name: "x"}} }, `check job: input "x" has no path`, true},
+		{"two inputs of one name", func(s *job.Spec) { s.Inputs = []job.Input{{Name: "x", Path: "a"}, {Name: "x", Path: "b"}} }, `check job: two inputs are named "x"`, true},
+		{"too many variables", func(s *job.Spec) { s.Env = manyEnv }, `check job: 513 environment variables, at most 512`, true},
+		{"a variable without a name", func(s *job.Spec) { s.Env = map[string]string{"": "x"} }, `check job: "" is no name for an environment variable`, true},
+		{"a variable that begins with a digit", func(s *job.Spec) { s.Env = map[string]string{"1A": "x"} }, `check job: "1A" is no name for an environment variable`, true},
+		{"a variable with a sign in it", func(s *job.Spec) { s.Env = map[string]string{"A=B": "x"} }, `check job: "A=B" is no name for an environment variable`, true},
+		{"a variable beyond ASCII", func(s *job.Spec) { s.Env = map[string]string{"Ä": "x"} }, `check job: "Ä" is no name for an environment variable`, true},
+		{"a NUL in a variable", func(s *job.Spec) { s.Env = map[string]string{"A": "\x00"} }, `check job: environment variable A holds a NUL byte`, false},
+	} {
+		s := small()
+		row.change(&s)
+		_, err := s.Normal()
+		if err == nil {
+			t.Errorf("%s: accepted", row.name)
+			continue
+		}
+		if err.Error() != row.want {
+			t.Errorf("%s: text is %q, want %q", row.name, err, row.want)
+		}
+		if got := fault.KindOf(err); got != fault.Invalid {
+			t.Errorf("%s: kind is %v, want %v", row.name, got, fault.Invalid)
+		}
+		if got := fault.Hint(err) != ""; got != row.hint {
+			t.Errorf("%s: hint is %q", row.name, fault.Hint(err))
+		}
+	}
+}
+
+func TestTheSameSpecGetsTheSameRefusal(t *testing.T) {
+	s := small()
+	s.Env = map[string]string{"a b": "", "c d": "", "e f": "", "A": "\x00"}
+	for range 20 {
+		if _, err := s.Normal(); err == nil || !strings.Contains(err.Error(), "environment variable A ") {
+			t.Fatalf("text is %v, want the first variable in order", err)
+		}
+	}
+}
+
+func TestSameComparesTheCommandAlone(t *testing.T) {
+	for name, change := range map[string]func(*job.Spec){
+		"verb":    func(s *job.Spec) { s.Verb = job.Shell },
+		"program": func(s *job.Spec) { s.Program = "eval.py" },
+		"args":    func(s *job.Spec) { s.Args = []string{"--lr", "0.2", ""} },
+		"source":  func(s *job.Spec) { s.Source = "other" },
+		"deps":    func(s *job.Spec) { s.Deps = nil },
+		"inputs":  func(s *job.Spec) { s.Inputs = []job.Input{{Name: "data", Path: "e"}, {Name: "more", Path: "d"}} },
+		"nodes":   func(s *job.Spec) { s.Nodes = 2 },
+	} {
+		s := full()
+		change(&s)
+		if s.Same(full()) || full().Same(s) {
+			t.Errorf("specs with different %s are called the same", name)
+		}
+	}
+	s := full()
+	s.Output, s.On, s.Env, s.Timeout, s.Retries = "elsewhere", "local", nil, 0, 0
+	if !s.Same(full()) || !full().Same(s) {
+		t.Error("specs that differ in limits and output alone are called different")
+	}
+}
+
+func TestIsScriptIsAPythonFileThatIsRun(t *testing.T) {
+	for _, row := range []struct {
+		verb    job.Verb
+		program string
+		want    bool
+	}{
+		{job.Run, "train.py", true}, {job.Run, "a/b.py", true}, {job.Run, "train", false},
+		{job.Run, "train.py.sh", false}, {job.Shell, "train.py", false},
+	} {
+		if got := (job.Spec{Verb: row.verb, Program: row.program}).IsScript(); got != row.want {
+			t.Errorf("%s %s: script is %v", row.verb, row.program, got)
+		}
+	}
+}
+
+func TestParseDurationReads(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "90": 90 * time.Second, "90s": 90 * time.Second, "2h30m": 150 * time.Minute,
+		" 15m\n": 15 * time.Minute, "1d": 24 * time.Hour, "1.5d": 36 * time.Hour, ".5": time.Second / 2,
+		"1e3": 1000 * time.Second, "250ms": 250 * time.Millisecond, "36500d": 36500 * 24 * time.Hour,
+	} {
+		got, err := job.ParseDuration(text)
+		if err != nil || time.Duration(got) != want {
+			t.Errorf("%q is %v (%v), want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestParseDurationRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", " ", "d", "s", ".", "-1", "-1s", "-1d", "soon", "1.5.2", "1x", "1d2h", "nan", "nand", "inf", "infd",
+		"36501d", "877000h", "1e300", "99999999999", "1 s 2", "١s",
+	} {
+		got, err := job.ParseDuration(text)
+		if err == nil || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+			t.Errorf("%q is read as %v (%v)", text, got, err)
+		}
+	}
+}
+
+func TestDurationReadsAndWritesAsText(t *testing.T) {
+	type holder struct {
+		D job.Duration `json:"d"`
+	}
+	for text, want := range map[string]job.Duration{
+		`{"d":"1m30s"}`: job.Duration(90 * time.Second),
+		`{"d":90}`:      job.Duration(90 * time.Second),
+		`{"d":0.25}`:    job.Duration(250 * time.Millisecond),
+		`{"d":null}`:    0,
+		`{}`:            0,
+	} {
+		var got holder
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.D != want {
+			t.Errorf("%s is %v (%v), want %v", text, got.D, err, want)
+		}
+	}
+	for _, text := range []string{`{"d":"soon"}`, `{"d":{}}`, `{"d":[1]}`, `{"d":true}`, `{"d":-1}`} {
+		var got holder
+		if err := json.Unmarshal([]byte(text), &got); err == nil {
+			t.Errorf("%s is read as %v", text, got.D)
+		}
+	}
+	if b, err := json.Marshal(holder{job.Duration(90 * time.Second)}); err != nil || string(b) != `{"d":"1m30s"}` {
+		t.Errorf("90 s are written as %s (%v)", b, err)
+	}
+}
+
+func TestASpecSurvivesJSON(t *testing.T) {
+	want := full()
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got job.Spec
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	want.Output = "" // where results go on this laptop is no business of the store's
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after JSON (-want +got):\n%s", diff)
+	}
+}
+
+func TestAJobKnowsItsPath(t *testing.T) {
+	j := job.Job{ID: "abcd2345abcd2345", Spec: small()}
+	if got, want := j.Path().String(), "demo/digits/abcd2345abcd2345"; got != want {
+		t.Errorf("path is %q, want %q", got, want)
+	}
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, text := range []string{"90s", "1d", "nand", "1e400", "9223372036s", "-0", "0.0000000001", "µs"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := job.ParseDuration(text)
+		if err != nil {
+			return
+		}
+		if d < 0 || time.Duration(d).Hours() > 36500*24 {
+			t.Fatalf("%q is read as %v", text, d)
+		}
+		again, err := job.ParseDuration(d.String())
+		if err != nil || again != d {
+			t.Fatalf("%q is %v, which is read as %v (%v)", text, d, again, err)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// MaxName is the longest name of a project, task or input. With a job's id and
+// a placement behind it a name still fits a DNS label (63).
+const MaxName = 40
+
+// ValidName refuses a name that could not be a folder, an object key and a DNS
+// label everywhere: lower-case letters, digits and "-", beginning and ending
+// with a letter or digit. what says which name it is.
+func ValidName(what, name string) error {
+	if reserved(what, name) {
+		return fault.New(fault.Invalid, "Choose another, such as -p my-"+name+".", "check job: project %q is a name the store keeps for itself", name)
+	}
+	ok := name != "" && len(name) <= MaxName && name[0] != '-' && name[len(name)-1] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	if ok {
+		return nil
+	}
+	hint := "Use up to 40 of a-z, 0-9 and -."
+	if s := Label(name); s != "" && !reserved(what, s) {
+		hint = "Try " + s + "."
+	}
+	return fault.New(fault.Invalid, hint, "check job: %q is no name for %s", name, article(what))
+}
+
+// reserved names are folders of the store beside the projects (PROTOCOL 2).
+func reserved(what, name string) bool {
+	return what == "project" && (name == "ids" || name == "blobs")
+}
+
+func article(noun string) string {
+	if noun != "" && strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// Label makes a valid name out of any text: "My Data_2.py" becomes
+// "my-data-2-py". Empty when nothing of the text can stay.
+func Label(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(text) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	s := b.String()
+	if len(s) > MaxName {
+		s = s[:MaxName]
+	}
+	return strings.Trim(s, "-")
+}
+
+// TaskName is the name of a task nobody named: the program's own name and six
+// hex digits over all that makes it this task and no other (DESIGN section 7).
+// user, host and folder say who typed it and where.
+func TaskName(s Spec, user, host, folder string) string {
+	verb := s.Verb
+	if verb == "" {
+		verb = Run // as Normal will say, which needs the name first
+	}
+	parts := []string{user, host, folder, string(verb), s.Program, s.Source, strconv.Itoa(max(s.Nodes, 1))}
+	// Each list says how long it is, or ["-d"], [] and [], ["-d"] would be one task.
+	parts = append(parts, strconv.Itoa(len(s.Args)))
+	parts = append(parts, s.Args...)
+	parts = append(parts, strconv.Itoa(len(s.Deps)))
+	parts = append(parts, s.Deps...)
+	for _, in := range s.Inputs {
+		parts = append(parts, in.Name, in.Path)
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))
+	}
+	digest := hex.EncodeToString(h.Sum(nil))[:6]
+	base := s.Program
+	if verb == Shell {
+		base, _, _ = strings.Cut(strings.TrimSpace(base), " ")
+	}
+	name := Label(strings.TrimSuffix(path.Base(base), ".py"))
+	if name == "" {
+		name = string(verb)
+	}
+	if len(name) > MaxName-7 {
+		name = strings.Trim(name[:MaxName-7], "-")
+	}
+	return name + "-" + digest
+}
+
+// idEncoding is base32 without what is easily misread: 0 and o, 1 and l.
+var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
+
+const idLetters = "abcdefghijkmnpqrstuvwxyz23456789"
+
+// IDBytes is how many random bytes make an id: 10 bytes are 16 letters, enough
+// that two stores on one machine never meet.
+const IDBytes = 10
+
+// ID makes an id from IDBytes random bytes.
+func ID(random [IDBytes]byte) string { return idEncoding.EncodeToString(random[:]) }
+
+// MinShort is the shortest short id; it grows by one while another job has it.
+const MinShort = 4
+
+// ValidID says whether text could be an id or the beginning of one.
+func ValidID(text string) bool {
+	return text != "" && len(text) <= 16 && strings.Trim(text, idLetters) == ""
+}
+
+// Ref is a parsed reference to a job as a person types it.
+type Ref struct {
+	Last    bool   // "last": the newest job
+	Project string // "" means the current one
+	Task    string // a task's name: its newest job
+	Nth     int    // with Task: its Nth job, from 1; 0 means the newest
+	ID      string // an id or the beginning of one; may be a task's name as well
+}
+
+// ParseRef reads "last", "7f3k", "digits", "digits#3" or "demo/digits#3".
+func ParseRef(text string) (Ref, error) {
+	bad := fault.New(fault.Invalid, "Name a job by its id, its task, task#3, project/task or last: drover status lists them.",
+		"find job: %q names none", text)
+	if text == "last" {
+		return Ref{Last: true}, nil
+	}
+	rest := text
+	var r Ref
+	if p, t, ok := strings.Cut(rest, "/"); ok {
+		r.Project, rest = p, t
+		if ValidName("project", p) != nil {
+			return Ref{}, bad
+		}
+	}
+	if t, n, ok := strings.Cut(rest, "#"); ok {
+		nth, err := strconv.Atoi(n)
+		if err != nil || nth < 1 || strconv.Itoa(nth) != n { // no "+3", no "03": one job, one spelling
+			return Ref{}, bad
+		}
+		r.Nth, rest = nth, t
+	}
+	if ValidName("task", rest) != nil {
+		return Ref{}, bad
+	}
+	r.Task = rest
+	if r.Project == "" && r.Nth == 0 && ValidID(rest) {
+		r.ID = rest
+	}
+	return r, nil
+}

@@ -1,0 +1,62 @@
+package job
+
+import "time"
+
+// Job is one accepted execution of a task: what job.json holds. It is written
+// once, before the task's log names the job, and never changes.
+type Job struct {
+	V     int    `json:"v"` // format, 1
+	ID    string `json:"id"`
+	Short string `json:"short"` // its key under ids/
+	Spec  Spec   `json:"spec"`
+	Code  Code   `json:"code"`
+	// Inputs are the versions this job uses, by name: digests of file lists.
+	Inputs map[string]string `json:"inputs,omitempty"`
+	// Contents are digests of what the inputs hold, by name, whatever their files'
+	// times: what a later command is compared with.
+	Contents map[string]string `json:"contents,omitempty"`
+	// Since is the first place in the task's log whose checkpoints this job may
+	// begin with; earlier ones belong to work that ended well (DESIGN section 3).
+	Since int `json:"since"`
+	// Environment names what the program will run in, for the comparison that
+	// -t skipping makes.
+	Environment string    `json:"environment,omitempty"`
+	User        string    `json:"user,omitempty"`
+	Host        string    `json:"host,omitempty"`
+	Folder      string    `json:"folder,omitempty"` // where it was typed
+	At          time.Time `json:"at"`
+	Drover      string    `json:"drover,omitempty"` // version that submitted it
+}
+
+// Code is what was shipped.
+type Code struct {
+	Blob   string `json:"blob,omitempty"`   // digest of the archive; empty: nothing was shipped
+	Digest string `json:"digest,omitempty"` // of the files in it, whatever packed them
+	Files  int    `json:"files"`
+	Bytes  int64  `json:"bytes"`
+	Script string `json:"script,omitempty"` // the program's path inside, when it came along
+	Note   string `json:"note,omitempty"`   // why less came along than a person might expect
+}
+
+// Path says where a job lies in the store.
+type Path struct {
+	Project string `json:"project"`
+	Task    string `json:"task"`
+	Job     string `json:"job"`
+}
+
+// String is project/task/job.
+func (p Path) String() string { return p.Project + "/" + p.Task + "/" + p.Job }
+
+// Path of the job in the store.
+func (j Job) Path() Path { return Path{j.Spec.Project, j.Spec.Task, j.ID} }
+
+// Event is one thing that happened to a job, for people and programs alike.
+type Event struct {
+	V    int               `json:"v"`
+	Time time.Time         `json:"time"`
+	Job  string            `json:"job"`
+	Kind string            `json:"kind"` // submitted placed attempt joined environment started saved exit cancelled settled ...
+	Text string            `json:"text"`
+	Data map[string]string `json:"data,omitempty"`
+}
