@@ -1,0 +1,17 @@
+package store
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func boot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Since(started)
+	}
+	return time.Duration(ts.Nano())
+}
+
+var started = time.Now()

@@ -1,0 +1,200 @@
+// Package dir keeps objects as files in a folder: a laptop's disk, or a network
+// folder shared by many machines. It survives a power cut at any moment, a full
+// disk, and the ways in which NFS repeats and forgets.
+//
+// An object is written under .tmp, synced, linked to its final name, its folder
+// synced, and only then is the first name removed. So a file with two names is
+// one whose final name may not be durable yet, and whoever meets such a file
+// syncs its folder before he believes in it: nothing anyone was shown is lost.
+//
+// It refuses to know what the objects are. storetest proves it, and
+// powercut_test.go by crash images taken after every operation.
+package dir
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/store"
+)
+
+// staleAfter is the age of a leftover temporary file. It must be longer than any
+// writer pauses between two writes to one file: whose file vanishes nevertheless
+// begins again.
+const staleAfter = 24 * time.Hour
+
+// Bucket is a folder of objects. Any number of them, in any number of processes
+// and machines, may share one folder.
+type Bucket struct {
+	root    string
+	fs      FS
+	network bool   // "absent" may be an old answer
+	session string // no other Bucket's: our temporary names begin with it
+	serial  atomic.Uint64
+	folders folders
+}
+
+var _ store.Bucket = (*Bucket)(nil)
+
+// Open opens the store at path, an absolute or relative folder that is made if
+// it is absent, and sweeps what writers left in it more than a day ago. A folder
+// that may only be read opens too; writing to it is then refused as
+// fault.Denied. fsys is OS, except in tests.
+func Open(path string, fsys FS) (*Bucket, error) {
+	root, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", root, err)
+	}
+	b := &Bucket{root: root, fs: fsys, session: hex.EncodeToString(id[:])}
+	if err := b.openRoot(); err != nil {
+		return nil, b.refused("open store "+root, err)
+	}
+	if b.network, err = fsys.Network(root); err != nil {
+		return nil, b.refused("open store "+root, err)
+	}
+	b.sweep()
+	return b, nil
+}
+
+// openRoot makes sure that root is a folder and that its own name is durable.
+func (b *Bucket) openRoot() error {
+	info, err := b.stat(b.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = b.mkdirDurable(b.root); err == nil {
+			info, err = b.stat(b.root)
+		}
+	}
+	if errors.Is(err, syscall.ENOTDIR) || err == nil && !info.Dir {
+		return errNotFolder
+	}
+	return err
+}
+
+// mkdirDurable makes dir and what is missing above it, each durable before
+// anything is made in it.
+func (b *Bucket) mkdirDurable(dir string) error {
+	parent := filepath.Dir(dir)
+	err := b.fs.Mkdir(dir)
+	if errors.Is(err, fs.ErrNotExist) && parent != dir {
+		if err := b.mkdirDurable(parent); err != nil {
+			return err
+		}
+		err = b.fs.Mkdir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return b.syncNames(parent)
+}
+
+// String is the folder's absolute path.
+func (b *Bucket) String() string { return b.root }
+
+func (b *Bucket) stat(name string) (Info, error) {
+	f, err := b.fs.Open(name, os.O_RDONLY)
+	if err != nil {
+		return Info{}, err
+	}
+	defer f.Close()
+	return f.Stat()
+}
+
+// Get implements store.Bucket.
+func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if err := store.CheckKey(key); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	doing := "get " + key + " from " + b.root
+	final := b.path(key)
+	f, err := b.fs.Open(final, os.O_RDONLY)
+	if b.network && errors.Is(err, fs.ErrNotExist) {
+		switch e := b.lookUp(filepath.Dir(final)); {
+		case e == nil:
+			f, err = b.fs.Open(final, os.O_RDONLY)
+		case errors.Is(e, fs.ErrPermission) || errors.Is(e, syscall.EROFS):
+			// Who may not write here appends nothing that "absent" could mislead.
+		default:
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, b.refused(doing, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Dir {
+		err = fs.ErrNotExist
+	}
+	if err == nil && info.Links > 1 {
+		err = b.settle(filepath.Dir(final))
+	}
+	if err != nil {
+		f.Close()
+		return nil, b.refused(doing, err)
+	}
+	if n < 0 || n > math.MaxInt64-off {
+		n = math.MaxInt64 - off
+	}
+	return &object{SectionReader: io.NewSectionReader(f, off, n), b: b, file: f, doing: doing}, nil
+}
+
+// object is an open object. ESTALE, when NFS has removed the file under the
+// reader because of a Put, must be told from a broken disk.
+type object struct {
+	*io.SectionReader
+	b     *Bucket
+	file  File
+	doing string
+}
+
+func (o *object) Read(p []byte) (int, error) {
+	n, err := o.SectionReader.Read(p)
+	if err != nil && err != io.EOF {
+		err = o.b.refused(o.doing, err)
+	}
+	return n, err
+}
+
+func (o *object) Close() error { return o.file.Close() }
+
+// Delete implements store.Bucket. It removes folders that it leaves empty.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	final := b.path(key)
+	err := b.fs.Remove(final, false)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil // below an object there is nothing
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if info, e := b.stat(final); e == nil && info.Dir {
+			return nil // a folder of objects is no object
+		}
+		return b.refused("delete "+key+" in "+b.root, err)
+	}
+	for dir := filepath.Dir(final); dir != b.root && b.fs.Remove(dir, true) == nil; {
+		dir = filepath.Dir(dir)
+	}
+	return nil
+}

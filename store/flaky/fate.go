@@ -1,0 +1,207 @@
+package flaky
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// landing: during each later call of its handle a late write lands with this
+// chance, so that it is seen to land after the next few, and not at once.
+const landing = 0.25
+
+// fate is what becomes of a write.
+type fate struct {
+	name   string
+	reach  bool  // it is done
+	err    error // what is answered when that went well; nil: the truth
+	always bool  // err is answered whatever became of it: nobody saw the reply
+}
+
+// before is the way of a request: late ones may overtake it.
+func (b *Bucket) before(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	b.land(ctx, false)
+	return b.delay(ctx)
+}
+
+func (b *Bucket) delay(ctx context.Context) error {
+	b.mu.Lock()
+	var d time.Duration
+	if b.plan.MaxDelay > 0 && b.draw("Delay", b.plan.Delay) {
+		d = time.Duration(b.plan.Rand(int(b.plan.MaxDelay)))
+	}
+	b.mu.Unlock()
+	if d == 0 {
+		return nil
+	}
+	return b.clock.Sleep(ctx, d)
+}
+
+// draw decides about one fault and counts it. The caller holds mu.
+func (b *Bucket) draw(name string, chance float64) bool {
+	const parts = 1 << 20
+	if chance <= 0 || float64(b.plan.Rand(parts)) >= chance*parts {
+		return false
+	}
+	b.counts[name]++
+	return true
+}
+
+func (b *Bucket) judgeWrite(r request) fate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.plan
+	switch {
+	case b.draw("Busy", p.Busy):
+		return fate{name: "throttled", err: store.ErrBusy}
+	case b.draw("LoseRequest", p.LoseRequest):
+		return fate{name: "request lost", err: store.ErrUnclear}
+	case b.draw("LoseReply", p.LoseReply):
+		return fate{name: "reply lost", reach: true, err: store.ErrUnclear, always: true}
+	case r.create && b.draw("Conflict", p.Conflict):
+		return fate{name: "conflict", err: store.ErrUnclear}
+	case b.draw("Late", p.Late):
+		b.late = append(b.late, r)
+		return fate{name: "time-out", err: store.ErrUnclear}
+	case r.create && b.draw("Echo", p.Echo):
+		return fate{name: "sent twice", reach: true, err: store.ErrExists}
+	case r.create && b.draw("FailSync", p.FailSync):
+		return fate{name: "sync failed", reach: p.Rand(2) == 0, err: store.ErrUnclear, always: true}
+	case p.Room > 0 && b.used+int64(len(r.body)) > p.Room:
+		b.counts["Room"]++
+		return fate{name: "write", err: fault.New(fault.Full, "", "no space left on device")}
+	}
+	b.used += int64(len(r.body))
+	return fate{reach: true}
+}
+
+func (b *Bucket) judgeDelete() fate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.draw("Busy", b.plan.Busy):
+		return fate{name: "throttled", err: store.ErrBusy}
+	case b.draw("LoseRequest", b.plan.LoseRequest):
+		return fate{name: "request lost", err: store.ErrUnclear}
+	case b.draw("LoseReply", b.plan.LoseReply):
+		return fate{name: "reply lost", reach: true, err: store.ErrUnclear}
+	}
+	return fate{reach: true}
+}
+
+// lost is why a read gets no answer.
+func (b *Bucket) lost(doing string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	why := ""
+	switch {
+	case b.draw("Busy", b.plan.Busy):
+		why = "throttled"
+	case b.draw("LoseRequest", b.plan.LoseRequest):
+		why = "request lost"
+	case b.draw("LoseReply", b.plan.LoseReply):
+		why = "reply lost"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s%s: %s: %w", doing, b, why, store.ErrBusy)
+}
+
+// land does the late writes whose time has come. Who sent them is long gone, so
+// his ctx does not stop them and nobody hears how they ended.
+func (b *Bucket) land(ctx context.Context, all bool) {
+	b.mu.Lock()
+	var now []request
+	// Two writes under way may change places: each draws for itself.
+	b.late = slices.DeleteFunc(b.late, func(r request) bool {
+		due := all || float64(b.plan.Rand(100)) < landing*100
+		if due {
+			now = append(now, r)
+		}
+		return due
+	})
+	b.mu.Unlock()
+	for _, r := range now {
+		name := "Landed"
+		if err := b.send(context.WithoutCancel(ctx), r); err != nil {
+			name = "Refused"
+		}
+		b.mu.Lock()
+		b.counts[name]++
+		b.mu.Unlock()
+	}
+}
+
+func folder(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
+
+// stale says whether this handle still believes that key is absent.
+func (b *Bucket) stale(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since, known := b.absent[folder(key)][key]
+	return known && b.clock.Boot()-since < b.plan.Absence && b.draw("StaleAbsent", b.plan.StaleAbsent)
+}
+
+// learn remembers that key was absent when it was asked for.
+func (b *Bucket) learn(key string, asked time.Duration, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !errors.Is(err, store.ErrNotExist) || b.plan.StaleAbsent <= 0 {
+		delete(b.absent[folder(key)], key)
+		return
+	}
+	if b.absent[folder(key)] == nil {
+		b.absent[folder(key)] = make(map[string]time.Duration)
+	}
+	b.absent[folder(key)][key] = asked
+}
+
+// shorten tells too little of a page. One that says there is more keeps an
+// object, as the contract wants.
+func (b *Bucket) shorten(page []store.Object, more bool) ([]store.Object, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(page) > 0 && b.draw("ShortList", b.plan.ShortList) {
+		return page[:b.plan.Rand(len(page))], false
+	}
+	if len(page) > 0 && b.draw("StaleList", b.plan.StaleList) {
+		last := page[len(page)-1]
+		page = slices.DeleteFunc(page, func(store.Object) bool { return b.plan.Rand(2) == 0 })
+		if len(page) == 0 && more {
+			page = append(page, last)
+		}
+	}
+	return page, more
+}
+
+// corrupt changes one byte of what is read.
+func (b *Bucket) corrupt(r io.ReadCloser) (io.ReadCloser, error) {
+	b.mu.Lock()
+	off := b.plan.Corrupt <= 0
+	b.mu.Unlock()
+	if off {
+		return r, nil
+	}
+	defer r.Close()
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(body) > 0 && b.draw("Corrupt", b.plan.Corrupt) {
+		body[b.plan.Rand(len(body))] ^= 0x55
+	}
+	return io.NopCloser(bytes.NewReader(body)), nil
+}

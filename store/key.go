@@ -1,0 +1,78 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// The longest key, and the longest element of one, in bytes. S3 takes 1,024 for
+// a key including a prefix the bucket may put before it; file systems take 255
+// for a name.
+const (
+	MaxKey     = 900
+	MaxElement = 255
+)
+
+// CheckKey refuses what is no key: a key is made of elements parted by single
+// slashes, each of [A-Za-z0-9._-] and none beginning with ".". Dot names are a
+// bucket's own: a folder keeps its unfinished files there, NFS its deleted ones,
+// and "." and ".." are among them. Names given by users are encoded first.
+func CheckKey(key string) error {
+	if why := badKey(key); why != "" {
+		return fault.New(fault.Invalid, "", "check key: %.80q: %s", key, why)
+	}
+	return nil
+}
+
+// CheckPrefix refuses what no key could begin with. "" and "a/" are prefixes.
+func CheckPrefix(prefix string) error {
+	folder, leaf := "", prefix
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		folder, leaf = prefix[:i], prefix[i+1:]
+	}
+	why := ""
+	if folder != "" || leaf != prefix {
+		why = badKey(folder)
+	}
+	if why == "" && leaf != "" {
+		why = badElement(leaf)
+	}
+	if why == "" && len(prefix) > MaxKey {
+		why = "longer than 900 bytes"
+	}
+	if why != "" {
+		return fault.New(fault.Invalid, "", "check prefix: %.80q: %s", prefix, why)
+	}
+	return nil
+}
+
+func badKey(key string) string {
+	if len(key) > MaxKey {
+		return "longer than 900 bytes"
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		if why := badElement(element); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func badElement(e string) string {
+	switch {
+	case e == "":
+		return "empty, or has an empty element"
+	case e[0] == '.':
+		return "an element begins with a dot"
+	case len(e) > MaxElement:
+		return "an element is longer than 255 bytes"
+	}
+	for i := range len(e) {
+		c := e[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return "holds a character outside A-Z a-z 0-9 . _ -"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+// Package store keeps drover's facts as objects under one prefix.
+//
+// Bucket is the small contract a place to keep objects must honour: a folder,
+// memory, S3, GCS. Store is the one concrete type that does the thinking over
+// it: telling "mine" from "somebody else's" after an unclear answer, retrying
+// what may be retried, checking digests, naming blobs by content.
+//
+// It refuses to know what the objects mean: logs, jobs and leases are package
+// ledger's. Every bucket is proved by one suite, storetest.
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Bucket is a flat space of objects. Which keys there are, CheckKey says; every
+// bucket refuses the others. A key is never also the folder of another one ("a"
+// beside "a/b"): a bucket may refuse the second as fault.Invalid.
+// All methods may be called from many goroutines and processes at once. A ctx
+// that is done before the work begins stops it, and its cause is returned.
+type Bucket interface {
+	// Create writes key if it is absent, reading body from its beginning, more
+	// than once if need be. Once it has returned nil the object is durable and
+	// whole, everywhere. Errors: ErrExists, if the key holds an object (which may
+	// be our own, from an earlier request whose answer was lost), and holds it as
+	// durably as if this call had written it; ErrUnclear, if the write may or may
+	// not have happened or may still land; anything else: not written, and it
+	// will not be. An error from body is passed on, and nothing is written.
+	Create(ctx context.Context, key string, body io.ReadSeeker) error
+
+	// Put writes key, replacing what was there: only for heartbeats and other
+	// hints. Readers see the old object or the new one, never a mixture. It need
+	// not survive a power cut, and after one the key may hold anything, an empty
+	// object too. Errors as for Create, without ErrExists.
+	Put(ctx context.Context, key string, body io.ReadSeeker) error
+
+	// Get reads n bytes of key from off >= 0; n < 0 reads to the end, a range
+	// past the end is cut short. The caller closes. ErrNotExist if it is absent.
+	// What it has shown stays: an object that a power cut could still take back
+	// is made durable first (those of Put excepted).
+	Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error)
+
+	// List gives up to limit (1 or more) objects whose keys begin with prefix and
+	// are greater than after, in byte order of their keys. It may be told too
+	// little (PROTOCOL L6): a listing only says where to look. more is true when
+	// objects were left out because of limit, or because the bucket's own pages
+	// are shorter; then there is at least one object.
+	List(ctx context.Context, prefix, after string, limit int) (objects []Object, more bool, err error)
+
+	// Delete removes key. An absent key is not an error. A power cut may bring
+	// the object back.
+	Delete(ctx context.Context, key string) error
+
+	// String names the place as a person would type it after --store, without
+	// secrets.
+	String() string
+}
+
+// Object is one line of a listing.
+type Object struct {
+	Key  string
+	Size int64     // bytes
+	Time time.Time // when it was written, by the bucket's clock; a hint
+}
+
+// What a Bucket answers, beside success. Test with errors.Is.
+var (
+	ErrExists   = errors.New("object exists")
+	ErrNotExist = errors.New("object does not exist")
+	// ErrUnclear marks a write whose fate is unknown: a time-out, a lost reply,
+	// 409, 5xx. Only reading an object back settles it (PROTOCOL L1).
+	ErrUnclear = errors.New("outcome unknown")
+	// ErrBusy marks a request that certainly did nothing and may be sent again:
+	// throttling, a refused connection.
+	ErrBusy = errors.New("store busy")
+)
+
+// ErrCorrupt marks a blob whose content does not match its digest.
+var ErrCorrupt = errors.New("content does not match its digest")

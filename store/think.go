@@ -1,0 +1,206 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"time"
+)
+
+// Back-off between two requests for the same thing: full jitter, doubling from
+// the first step to the last. The last one is shorter than the 15 s of a
+// heartbeat (PROTOCOL D2), so that a store that was away is met again in time.
+const (
+	firstStep = 50 * time.Millisecond
+	lastStep  = 5 * time.Second
+)
+
+// pageSize is how many objects List asks for at once. A folder is read anew for
+// every page, so pages are large; S3 cuts them to 1,000 itself.
+const pageSize = 10_000
+
+// Options are the seams of a Store. The zero value is for everybody but tests.
+type Options struct {
+	Clock Clock     // nil: System
+	Rand  io.Reader // for back-off and probe keys; nil: crypto/rand
+}
+
+// Store thinks over a Bucket. Its methods may be called from many goroutines.
+// Each of them retries what may be retried until its ctx is done; none has a
+// time limit of its own.
+type Store struct {
+	bucket Bucket
+	clock  Clock
+	mu     sync.Mutex // rand need not be safe for many goroutines
+	rand   io.Reader
+}
+
+// New makes a Store over b. It sends nothing; see Probe.
+func New(b Bucket, o Options) *Store {
+	if o.Clock == nil {
+		o.Clock = System
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	return &Store{bucket: b, clock: o.Clock, rand: o.Rand}
+}
+
+// String names the place as a person would type it after --store.
+func (s *Store) String() string { return s.bucket.String() }
+
+// Clock is the clock this store waits by.
+func (s *Store) Clock() Clock { return s.clock }
+
+// CreateOnce is PROTOCOL L1: it sends body to key until key holds an object,
+// and returns what key holds and whether that is body. Callers put a nonce into
+// body, so that equal bytes are their own. No answer about a write decides: only
+// the object does.
+//
+// A definite refusal (disk full, not allowed) is returned, unless the key is
+// seen to hold an object all the same. After an earlier unclear answer of this
+// call the error wraps ErrUnclear too: body may still appear under key.
+func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
+	unclear := false
+	for try := 0; ; try++ {
+		err = s.bucket.Create(ctx, key, bytes.NewReader(body))
+		if err == nil {
+			return body, true, nil
+		}
+		unclear = unclear || errors.Is(err, ErrUnclear)
+		again := mayRetry(err)
+		if !again {
+			held, e := s.read(ctx, key)
+			if e == nil {
+				return held, bytes.Equal(held, body), nil
+			}
+			// Exists and yet absent settles nothing: one of the answers is stale.
+			if errors.Is(err, ErrExists) {
+				err, again = e, mayRetry(e) || errors.Is(e, ErrNotExist)
+			}
+		}
+		if again {
+			stop := s.pause(ctx, try)
+			if stop == nil {
+				continue
+			}
+			err = fmt.Errorf("create %s in %s: %w (last answer: %v)", key, s, stop, err)
+		}
+		if unclear && !errors.Is(err, ErrUnclear) {
+			err = fmt.Errorf("%w (an earlier request for it: %w)", err, ErrUnclear)
+		}
+		return nil, false, err
+	}
+}
+
+// Put writes a hint, replacing what key held. It tries again after an unclear
+// or busy answer; an older Put of anyone may still land after it.
+func (s *Store) Put(ctx context.Context, key string, body []byte) error {
+	return s.retry(ctx, "put", key, func() error {
+		return s.bucket.Put(ctx, key, bytes.NewReader(body))
+	})
+}
+
+// Get reads the whole object. ErrNotExist if it is absent.
+func (s *Store) Get(ctx context.Context, key string) (body []byte, err error) {
+	err = s.retry(ctx, "get", key, func() (err error) {
+		body, err = s.read(ctx, key)
+		return err
+	})
+	return body, err
+}
+
+// Open reads n bytes of key from off, as Bucket.Get does; n < 0 is all the rest.
+// Only opening is retried, not reading. The caller closes.
+func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCloser, err error) {
+	err = s.retry(ctx, "open", key, func() (err error) {
+		r, err = s.bucket.Get(ctx, key, off, n)
+		return err
+	})
+	return r, err
+}
+
+// List gives the objects whose keys begin with prefix, in byte order of their
+// keys, page by page. It ends after the first error. It only says where to look
+// (PROTOCOL L6).
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		after := ""
+		for {
+			var page []Object
+			var more bool
+			err := s.retry(ctx, "list", prefix, func() (err error) {
+				page, more, err = s.bucket.List(ctx, prefix, after, pageSize)
+				return err
+			})
+			if err != nil {
+				yield(Object{}, err)
+				return
+			}
+			for _, o := range page {
+				if !yield(o, nil) {
+					return
+				}
+				after = o.Key
+			}
+			if !more || len(page) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Delete removes key; an absent key is not an error.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.retry(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
+}
+
+// read is one request for a whole object.
+func (s *Store) read(ctx context.Context, key string) ([]byte, error) {
+	r, err := s.bucket.Get(ctx, key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+func mayRetry(err error) bool {
+	return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnclear)
+}
+
+// retry does f until its answer is neither busy nor unclear, or ctx is done:
+// then the error holds both the cause and the last answer.
+func (s *Store) retry(ctx context.Context, doing, key string, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		if err == nil || !mayRetry(err) {
+			return err
+		}
+		if stop := s.pause(ctx, try); stop != nil {
+			return fmt.Errorf("%s %s in %s: %w (last answer: %w)", doing, key, s, stop, err)
+		}
+	}
+}
+
+// pause waits before the next try; it returns the cause if ctx is done.
+func (s *Store) pause(ctx context.Context, try int) error {
+	step := lastStep
+	if try < 7 { // 50 ms << 7 is above 5 s
+		step = min(firstStep<<try, lastStep)
+	}
+	var b [8]byte
+	s.mu.Lock()
+	_, err := io.ReadFull(s.rand, b[:])
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("draw a random number: %w", err)
+	}
+	return s.clock.Sleep(ctx, time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(step)))
+}
