@@ -1,0 +1,217 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// namespaces is false once the kernel has refused one: asking again for every
+// tree would cost a fork each.
+var namespaces atomic.Bool
+
+// begin starts a minder, gives it the order and waits for its first report.
+func begin(ctx context.Context, c Command, o order) (*Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
+	}
+	ours, theirs, err := socketpair(o.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: connect its minder: %w", c.Path, err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	files := []*os.File{c.Stdin, c.Stdout, c.Stderr, theirs}
+	for i, f := range files {
+		if f == nil {
+			files[i] = null
+		}
+	}
+	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() { // ends with the tree; Wait, and every failing path below, waits for it
+		defer close(p.done)
+		err := p.launch(o, files)
+		theirs.Close()
+		null.Close()
+		if err == nil {
+			err = p.first(o, ours)
+		}
+		started <- err
+		p.attend(err == nil)
+	}()
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		ours.Close() // the minder sees its agent gone, and ends
+		err = fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
+	}
+	if err != nil {
+		<-p.done
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch makes the minder. The thread that does is kept for it until the
+// minder's end, since the parent-death signal follows the thread.
+func (p *Process) launch(o order, files []*os.File) error {
+	runtime.LockOSThread()
+	self, err := myself()
+	if err != nil {
+		return fmt.Errorf("start %s: find this program: %w", p.name, err)
+	}
+	p.minder, err = os.StartProcess(self, []string{minderName}, &os.ProcAttr{
+		// One processor is plenty, and starts faster on a large machine. The
+		// mark lets Sweep find a minder, and so all that hangs from it.
+		Env:   []string{"GOMAXPROCS=1", Mark + "=" + o.Mark},
+		Files: files,
+		Sys:   minderAttr(o.Namespace),
+	})
+	switch {
+	case err == nil:
+		return nil
+	case o.Namespace && refusal(err):
+		return errRefused
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		return noRoom(p.name, err)
+	}
+	return fmt.Errorf("start %s: start its minder: %w", p.name, err)
+}
+
+// refusal says whether an error of clone means that there are no namespaces for
+// us: not permitted, not built in, or nested or numbered too high.
+func refusal(err error) bool {
+	for _, e := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOSYS, syscall.ENOSPC, syscall.EUSERS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// first hands over the order and reads whether the program started.
+func (p *Process) first(o order, conn *ear) error {
+	var r report
+	err := p.wire.send(o)
+	if err == nil {
+		err = p.wire.read(&r)
+	}
+	switch {
+	case err != nil:
+		return fault.Wrap(err, fault.Lost, "", "start %s: its minder ended", p.name)
+	case r.Refused != "":
+		return errRefused
+	case r.Step != "":
+		return explain(o, r.Step, syscall.Errno(r.Errno))
+	}
+	p.pid = r.Started
+	if o.Namespace {
+		p.pid = conn.speaker // the same process, by the number it has out here
+	}
+	return nil
+}
+
+// attend reads reports until the minder is gone, and settles the exit.
+func (p *Process) attend(running bool) {
+	defer runtime.UnlockOSThread()
+	p.exit = Exit{Code: -1, Lost: true}
+	gone := false
+	for {
+		var r report
+		if p.wire.read(&r) != nil {
+			break
+		}
+		if r.Exited {
+			p.exit.end(syscall.WaitStatus(r.Status))
+		}
+		if r.Gone != nil {
+			gone = true
+			p.exit.User, p.exit.System = r.Gone.User, r.Gone.System
+			p.exit.MaxRSS, p.exit.Left = r.Gone.MaxRSS, r.Gone.Left
+		}
+	}
+	p.wire.Close()
+	if p.minder != nil {
+		_, _ = p.minder.Wait() // its own end says nothing that its reports did not
+	}
+	if running && !gone {
+		// Somebody killed the minder. A namespace went with it; a herd may
+		// still have strays, found by mark and by the program's session.
+		_, p.exit.Left, _ = sweep(p.token, p.pid)
+	}
+}
+
+func (e *Exit) end(ws syscall.WaitStatus) {
+	e.Lost = false
+	e.Core = ws.CoreDump()
+	if ws.Signaled() {
+		e.Code, e.Signal = -1, ws.Signal()
+		return
+	}
+	e.Code = ws.ExitStatus()
+}
+
+// ear is the agent's end of the socket. It knows who spoke first.
+type ear struct {
+	*net.UnixConn
+	speaker int // the process id named by the first message's credentials, in our namespace
+}
+
+// socketpair makes the two ends. With creds, each message up tells its sender.
+func socketpair(creds bool) (*ear, *os.File, error) {
+	syscall.ForkLock.RLock() // where the pair cannot be made close-on-exec at once
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "minder"), os.NewFile(uintptr(fds[1]), "agent")
+	defer ours.Close() // FileConn takes a copy
+	if creds {
+		if err := askCreds(fds[0]); err != nil {
+			theirs.Close()
+			return nil, nil, err
+		}
+	}
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return &ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
+}
+
+// environ is the program's environment: the last of each key, and the mark. A
+// tree inside a tree carries both tokens, so that it dies with the outer one.
+func environ(env []string, mark string) [][]byte {
+	last := make(map[string]int, len(env))
+	for i, kv := range env {
+		k, _, _ := strings.Cut(kv, "=")
+		last[k] = i
+	}
+	out := make([][]byte, 0, len(env)+1)
+	for i, kv := range env {
+		k, _, _ := strings.Cut(kv, "=")
+		if k != Mark && last[k] == i {
+			out = append(out, []byte(kv))
+		}
+	}
+	return append(out, []byte(Mark+"="+mark))
+}

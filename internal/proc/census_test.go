@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault"
+)
+
+func TestMarkedKnowsTheTokenAndNoOther(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]bool{
+		"":                             false,
+		"DROVER_TREE=tok":              true,
+		"A=1\x00DROVER_TREE=tok\x00":   true,
+		"DROVER_TREE=out:tok\x00B=":    true,
+		"DROVER_TREE=tok:in\x00":       true,
+		"DROVER_TREE=token\x00":        false,
+		"DROVER_TREE=to\x00":           false,
+		"XDROVER_TREE=tok\x00":         false,
+		"A=DROVER_TREE=tok\x00":        false,
+		"DROVER_TREE=\x00DROVER=tok\n": false,
+	} {
+		if got := marked([]byte(env), "tok"); got != want {
+			t.Errorf("%q: got %v", env, got)
+		}
+	}
+}
+
+func FuzzMarked(f *testing.F) {
+	f.Add([]byte("A=1\x00"), "tok")
+	f.Add([]byte("DROVER_TREE=a:b"), "b")
+	f.Fuzz(func(t *testing.T, env []byte, token string) {
+		if !isToken(token) {
+			return
+		}
+		if marked(env, token) && !strings.Contains(string(env), token) {
+			t.Errorf("%q is marked %q", env, token)
+		}
+		if !marked(append(env, "\x00DROVER_TREE=x:"+token+"\x00"...), token) {
+			t.Errorf("the mark is not seen after %q", env)
+		}
+	})
+}
+
+func TestUnderTakesAllDescendantsOnce(t *testing.T) {
+	t.Parallel()
+	all := []process{{pid: 1}, {pid: 9, parent: 5}, {pid: 5, parent: 2}, {pid: 2, parent: 1}, {pid: 3, parent: 1}, {pid: 7, parent: 9}}
+	var got []int
+	for _, p := range under(all, func(p process) bool { return p.pid == 2 || p.pid == 9 }) {
+		got = append(got, p.pid)
+	}
+	if diff := cmp.Diff([]int{9, 2, 7, 5}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSweepRefusesItsOwnTreeAndNonsense(t *testing.T) {
+	t.Setenv(Mark, "mine")
+	for _, token := range []string{"", "a:b", "mine"} {
+		if n, err := Sweep(token); n != 0 || fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%q: %d, %v", token, n, err)
+		}
+	}
+	if os.Getenv(Mark) != "mine" {
+		t.Error("the environment was changed")
+	}
+}

@@ -1,0 +1,405 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// playMore holds the parts that need Linux.
+func playMore(role string) bool {
+	switch role {
+	case "refused":
+		// An agent as in a container: root in name, without the right to make
+		// namespaces.
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0); err != nil {
+			panic(err)
+		}
+	case "rude":
+		// An agent whose own parent left it signals blocked and ignored, and a
+		// file open.
+		runtime.LockOSThread()
+		if _, err := syscall.Dup(1); err != nil {
+			panic(err)
+		}
+		signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGUSR2,
+			syscall.SIGTSTP, syscall.SIGTTOU, syscall.SIGCHLD, syscall.SIGWINCH, syscall.SIGXFSZ, syscall.Signal(40))
+		all := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGUSR1-1) | 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGTERM-1)}}
+		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
+			panic(err)
+		}
+	default:
+		return false
+	}
+	os.Setenv("PROC_TEST_ROLE", "agent")
+	panic(syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// agents are the ways in which an agent may find itself.
+var agents = []struct {
+	name      string
+	root      bool // needs it
+	namespace bool // has one, where the kernel gives any
+	dress     func(t *testing.T, cmd *exec.Cmd)
+	herded    bool
+}{
+	{name: "root", root: true, namespace: true},
+	{name: "root herded", root: true, herded: true},
+	{name: "root in a container", root: true, dress: func(_ *testing.T, cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
+	}},
+	{name: "nobody", root: true, dress: func(t *testing.T, cmd *exec.Cmd) {
+		cmd.Path, cmd.Dir = publicCopy(t), "/"
+		cmd.Env = append(cmd.Env, "SELF="+cmd.Path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}},
+	{name: "this user", herded: true},
+}
+
+// asEachAgent runs f with an agent in each situation, its tree started and the
+// script's "ready" lines heard.
+func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, agent *exec.Cmd, namespace bool, token string, c *crowd)) {
+	for _, a := range agents {
+		t.Run(a.name, func(t *testing.T) {
+			if a.root && os.Geteuid() != 0 {
+				t.Skip("needs root")
+			}
+			out := newCrowd(t)
+			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.w.Fd()))
+			cmd := agentPart{Script: script, Token: token, Herded: a.herded}.command(t, out.w)
+			if a.dress != nil {
+				a.dress(t, cmd)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				_, _ = Sweep(token) // what a broken promise left
+			})
+			out.hears("ready", ready)
+			f(t, cmd, a.namespace, token, out)
+		})
+	}
+}
+
+const wait = "echo ready; while :; do sleep 1000; done\n"
+
+func TestTreeDiesWithItsAgent(t *testing.T) {
+	asEachAgent(t, daemon+daemon+`trap "" TERM HUP INT; (sh -c 'trap "" TERM; echo ready; sleep 1000' &)`+"\n"+wait, 4,
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *crowd) {
+			if err := agent.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			out.empties()
+		})
+}
+
+func TestTreeDiesWithItsAgentThoughItStoppedItsMinder(t *testing.T) {
+	asEachAgent(t, daemon+`[ "$PPID" = 1 ] || kill -STOP "$PPID"`+"\n"+wait, 2,
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *crowd) {
+			if err := agent.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			out.empties()
+		})
+}
+
+// When agent and minder both died, a herd's strays live on until a Sweep.
+func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
+	asEachAgent(t, daemon+daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *crowd) {
+		minder := childOf(t, agent.Process.Pid)
+		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
+		signalAll(t, syscall.SIGKILL, minder)
+		signalAll(t, syscall.SIGKILL, agent.Process.Pid)
+		_ = agent.Wait()
+		killed, err := Sweep(token)
+		if err != nil {
+			t.Error(err)
+		}
+		if killed < 2 && !(namespace && namespaces.Load()) {
+			t.Errorf("killed %d processes, want the daemons at least", killed)
+		}
+		out.empties() // not gone: the kernel's own killing may still be closing files
+		if again, err := Sweep(token); again != 0 || err != nil {
+			t.Errorf("a second time: %d, %v", again, err)
+		}
+	})
+}
+
+func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		inner := agentPart{Script: daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		c := shell(daemon + `"$SELF"`)
+		c.Env, c.Stdout, c.herded = inner.Env, out.w, herded
+		p := start(t, c)
+		out.hears("ready", 3)
+		if killed, err := Sweep(p.Token()); killed == 0 || err != nil {
+			t.Errorf("killed %d, %v", killed, err)
+		}
+		out.gone()
+		if e := p.Wait(); !e.Lost {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+func TestInnerTreeDiesWithTheOuterOne(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		inner := agentPart{Script: daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		c := shell(`"$SELF"`)
+		c.Env, c.Stdout, c.herded = inner.Env, out.w, herded
+		p := start(t, c)
+		out.hears("ready", 2)
+		p.Kill()
+		if e := p.Wait(); e.Signal != syscall.SIGKILL {
+			t.Errorf("got %+v", e)
+		}
+		out.gone()
+	})
+}
+
+func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		hold, let, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Close()
+		c := shell(daemon + strings.ReplaceAll(daemon, "echo ready", "echo ready; kill -STOP $$") + "read x; exit 9")
+		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		p := start(t, c)
+		out.hears("ready", 2)
+		let.Close()
+		if e := p.Wait(); e.Code != 9 {
+			t.Errorf("got %+v", e)
+		}
+		out.gone()
+	})
+}
+
+func TestForkBombDiesWhole(t *testing.T) {
+	// Ten families of twenty, half of them forking on for as long as they live.
+	bomb := `trap "" TERM
+		family() { i=0; while [ $i -lt 20 ]; do
+			if [ $((i % 4)) = 0 ]; then (trap "" TERM; echo ready; while :; do (:); done) &
+			else sleep 1000 & echo ready; fi; i=$((i+1)); done; wait; }
+		n=0; while [ $n -lt 10 ]; do family & n=$((n+1)); done; echo ready; wait`
+	inEachPen(t, func(t *testing.T, herded bool) {
+		for _, end := range []func(*Process){(*Process).Kill, func(p *Process) { p.Stop(time.Millisecond) }} {
+			out := newCrowd(t)
+			c := shell(bomb)
+			c.Stdout, c.herded = out.w, herded
+			p := start(t, c)
+			out.hears("ready", 201)
+			end(p)
+			if e := p.Wait(); e.Signal != syscall.SIGKILL {
+				t.Errorf("got %+v", e)
+			}
+			out.gone()
+		}
+	})
+}
+
+func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		hold, let, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Close()
+		c := shell(`comet() { (comet) & exit; }; (comet) & echo ready; read x; exit 2`)
+		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		p := start(t, c)
+		out.hears("ready", 1)
+		let.Close()
+		if e := p.Wait(); e.Code != 2 {
+			t.Errorf("got %+v", e)
+		}
+		out.gone()
+	})
+}
+
+func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
+	out := newCrowd(t)
+	// The guard keeps kill -1 from the machine, where there is no namespace.
+	c := shell(`[ "$PPID" = 1 ] || exit 99; ` + daemon + `kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; exit 9`)
+	c.Stdout = out.w
+	p := start(t, c)
+	e := p.Wait()
+	if !namespaces.Load() {
+		t.Skip("no PID namespace for this user here")
+	}
+	if e.Code != 9 || e.Lost {
+		t.Errorf("got %+v", e)
+	}
+	out.gone()
+}
+
+func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
+	out := newCrowd(t)
+	hold, let, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	c := shell(daemon + `(exec env -i sleep 1000) & echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
+	c.Stdin, c.Stdout, c.herded = hold, out.w, true
+	p := start(t, c)
+	out.hears("ready", 2)
+	let.Close()
+	if e := p.Wait(); !e.Lost || e.Status() != 125 {
+		t.Errorf("got %+v", e)
+	}
+	out.gone()
+}
+
+func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
+	out := newCrowd(t)
+	cmd := agentPart{Token: "rude-" + strconv.Itoa(os.Getpid()), Script: `
+		i=0; while [ $i -lt 256 ]; do [ -e /proc/self/fd/$i ] && echo "fd $i"; i=$((i+1)); done
+		while read name value; do case $name in SigBlk:|SigIgn:) echo "$name $value";; esac; done < /proc/self/status
+		echo done; read forever`}.command(t, out.w)
+	cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=rude")
+	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() != 1 { // read met the end
+		t.Fatal(err)
+	}
+	out.w.Close()
+	var got []string
+	for {
+		line, err := out.in.ReadString('\n')
+		if err != nil {
+			break
+		}
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "namespace ") {
+			got = append(got, line)
+		}
+	}
+	want := []string{"fd 0", "fd 1", "fd 2", "SigBlk: 0000000000000000", "SigIgn: 0000000000000000", "done"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		hold, let, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Close()
+		defer let.Close()
+		c := shell("echo ready; read x") // no exec: in its middle there is no mark to see
+		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		p := start(t, c)
+		out.hears("ready", 1)
+		got, alive, err := find1(p.Pid())
+		if err != nil || !alive || !carries(p.Pid(), p.Token()) {
+			t.Fatalf("pid %d is not the program: %+v, %v", p.Pid(), got, err)
+		}
+		if got.group != p.Pid() || got.session != p.Pid() {
+			t.Errorf("got %+v, want a session and a group of its own", got)
+		}
+		minder, _, err := find1(got.parent)
+		if err != nil || minder.parent != os.Getpid() || minder.session == got.session {
+			t.Errorf("its parent is %+v, %v", minder, err)
+		}
+		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.parent); its != min(ours+oomStep, 1000) || wants != ours {
+			t.Errorf("oom scores: agent %d, minder %d, program %d", ours, wants, its)
+		}
+	})
+}
+
+func TestANamespaceSeesItsOwnProcessesOnly(t *testing.T) {
+	got, e := output(t, shell(`echo /proc/[0-9]* $$; [ "$PPID" = 1 ]`))
+	if !namespaces.Load() {
+		t.Skip("no PID namespace for this user here")
+	}
+	if got != "/proc/1 /proc/2 2\n" && got != "/proc/1 /proc/"+strings.Fields(got)[len(strings.Fields(got))-1]+" "+strings.Fields(got)[len(strings.Fields(got))-1]+"\n" || e.Code != 0 {
+		t.Errorf("got %q, %+v", got, e)
+	}
+}
+
+func TestAContainersRefusalIsNoticed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	out := newCrowd(t)
+	cmd := agentPart{Token: "refused-" + strconv.Itoa(os.Getpid()), Script: "exit 0"}.command(t, out.w)
+	cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	out.hears("namespace false", 1)
+}
+
+// publicCopy is this test where any user may run it.
+func publicCopy(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test")
+	write(t, path, string(b), 0o755)
+	return path
+}
+
+func oomOf(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	all, err := census()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.parent == pid {
+			return p.pid
+		}
+	}
+	t.Fatalf("process %d has no child", pid)
+	return 0
+}
+
+func signalAll(t *testing.T, sig syscall.Signal, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatalf("signal %d: %v", pid, err)
+		}
+	}
+}

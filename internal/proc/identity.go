@@ -1,0 +1,45 @@
+package proc
+
+import (
+	"os"
+	"syscall"
+)
+
+// Identity names one process for ever: no other process, before or after, on
+// this machine or another, has the same. It is kept as JSON.
+type Identity struct {
+	Boot      string // this start of the machine's kernel; "" where it cannot be known
+	Namespace string // in which process numbers are counted; "": unknown
+	PID       int
+	Start     uint64 // when it began, in the system's own unit since its own origin; 0: unknown
+}
+
+// Self is the calling process.
+func Self() Identity {
+	id := Identity{Boot: boot(), Namespace: namespace(), PID: os.Getpid()}
+	if p, _, err := find1(id.PID); err == nil && p.pid == id.PID {
+		id.Start = p.start
+	}
+	return id
+}
+
+// Gone says whether that process has ended. known is false where this process
+// cannot tell: after another boot, in another PID namespace, or when the
+// system hides that process. Whoever asks then has to wait for other signs.
+func (id Identity) Gone() (gone, known bool) {
+	if id.Boot == "" || id.Namespace == "" || id.PID <= 0 || id.Start == 0 {
+		return false, false
+	}
+	if id.Boot != boot() || id.Namespace != namespace() {
+		return false, false
+	}
+	p, alive, err := find1(id.PID)
+	if err == nil {
+		return !alive || p.start != id.Start, true
+	}
+	// Not to be seen: either it is not there, or other users' are hidden.
+	if syscall.Kill(id.PID, 0) == syscall.ESRCH {
+		return true, true
+	}
+	return false, false
+}

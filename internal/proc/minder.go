@@ -1,0 +1,247 @@
+package proc
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// minderName is how a minder knows itself, and what ps shows.
+const minderName = "drover-minder"
+
+var mainCalled atomic.Bool
+
+// Main becomes the minder and never returns, if this process was started as
+// one; otherwise it returns at once. Call it first in main, and in TestMain.
+func Main() {
+	mainCalled.Store(true)
+	if len(os.Args) != 1 || os.Args[0] != minderName || !isSocket(wireFD) {
+		namespaces.Store(canNamespace())
+		return
+	}
+	mind(os.NewFile(wireFD, "agent"))
+	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
+}
+
+// pen keeps a tree together. It belongs to the minder's only goroutine.
+type pen interface {
+	// close is called once, before the program starts: from then on nothing
+	// gets out. An error means that this pen cannot be had here.
+	close() error
+	// start runs the program inside; step says which part failed.
+	start(o order) (pid int, step string, err error)
+	// signal sends sig to every process of the tree.
+	signal(sig syscall.Signal)
+	// cull kills what it can find and says how many that were, and how many it
+	// was not permitted to kill. It is repeated until empty.
+	cull() (killed, refused int)
+	// empty says, for a minder without children, that the tree is gone.
+	empty() bool
+}
+
+// minder is the small loop between an agent and a program.
+type minder struct {
+	wire    *wire
+	pen     pen
+	program int  // 0 once it has exited
+	dying   bool // the tree is to be killed
+	left    int  // processes given up on
+}
+
+func mind(agent *os.File) {
+	closeOnExec()
+	nameSelf()
+	// Deaf: a minder must outlive a SIGTERM from its own tree. And a caught
+	// signal, unlike one that our parent ignored, is the default for a child.
+	// These are the ones that Go would die of or leave ignored; catching all
+	// sixty cost half of the start, as each is agreed between two threads.
+	deaf := make(chan os.Signal, 1)
+	signal.Notify(deaf, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTERM,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGCONT)
+	deaths := make(chan os.Signal, 1)
+	signal.Notify(deaths, syscall.SIGCHLD)
+
+	m := &minder{wire: newWire(agent)}
+	var o order
+	if m.wire.read(&o) != nil {
+		return // the agent died before it said what to do
+	}
+	m.pen = newPen(o.Namespace, o.Token)
+	if err := m.pen.close(); err != nil {
+		_ = m.wire.send(report{Refused: err.Error()})
+		return
+	}
+	pid, step, err := m.pen.start(o)
+	if err != nil {
+		errno, ok := err.(syscall.Errno)
+		if !ok {
+			errno = syscall.EINVAL
+		}
+		_ = m.wire.send(report{Step: step, Errno: int(errno)})
+		return
+	}
+	m.program = pid
+	letGo()
+	_ = sayStarted(agent, report{Started: pid}) // an agent that is gone shows as the end of words
+	words := make(chan word)
+	go func() { // ends with the agent, whom watch waits for; or with this process
+		defer close(words)
+		for {
+			var w word
+			if m.wire.read(&w) != nil {
+				return
+			}
+			words <- w
+		}
+	}()
+	m.watch(words, deaths)
+	m.bye()
+}
+
+// run starts the program, as its own session, with a higher OOM score than ours.
+func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
+	if len(o.Dir) > 0 {
+		if err := syscall.Chdir(string(o.Dir)); err != nil {
+			return 0, stepFolder, err
+		}
+	}
+	// The thread's empty mask becomes the program's. A herd's program also gets
+	// a signal when this thread ends; but Go ends only threads whose goroutine
+	// ended locked to them, which is nowhere in a minder. Staying locked for
+	// good made every wake-up two switches and the start a quarter slower.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	clearMask()
+	back := raiseOOM()
+	defer back()
+	// A program written a moment ago may still be open for writing in some
+	// other thread's forked child, until that child's exec: wait for it.
+	for try := 0; ; try++ {
+		pid, err = syscall.ForkExec(string(o.Path), texts(o.Args), &syscall.ProcAttr{
+			Env: texts(o.Env), Files: []uintptr{0, 1, 2}, Sys: attr,
+		})
+		if err != syscall.ETXTBSY || try == 20 {
+			return pid, stepExec, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func texts(bs [][]byte) []string {
+	out := make([]string, len(bs))
+	for i, b := range bs {
+		out[i] = string(b)
+	}
+	return out
+}
+
+// How often a tree that is being killed is looked at again.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 200 * time.Millisecond
+)
+
+// watch returns when nothing of the tree is left that could be killed.
+func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
+	var deadline, again <-chan time.Time
+	var until time.Time
+	pause, refusals := firstLook, 0
+	for {
+		select {
+		case <-deaths:
+		case <-again:
+			again = nil
+		case <-deadline:
+			m.dying = true
+		case w, ok := <-words:
+			if !ok {
+				words, m.dying = nil, true // the agent is gone
+				break
+			}
+			if d, stop := m.obey(w); stop && (until.IsZero() || d.Before(until)) {
+				until, deadline = d, time.After(time.Until(d))
+			}
+		}
+		if m.reap() && m.pen.empty() {
+			return
+		}
+		if !m.dying || again != nil {
+			continue
+		}
+		killed, refused := m.pen.cull()
+		if killed == 0 && refused > 0 {
+			// Twice, as it may just be exiting. Only processes that another
+			// user owns by now are left: waiting longer cannot help.
+			if refusals++; refusals == 2 {
+				m.left = refused
+				return
+			}
+		}
+		again = time.After(pause)
+		pause = min(2*pause, lastLook)
+	}
+}
+
+// obey does what a word asks for. A stop gives the time when grace is over.
+func (m *minder) obey(w word) (deadline time.Time, stop bool) {
+	switch w.Do {
+	case doKill:
+		m.dying = true
+	case doSignal:
+		if m.program != 0 {
+			_ = syscall.Kill(-m.program, syscall.Signal(w.Signal)) // it may have just exited
+		}
+	case doStop:
+		m.pen.signal(syscall.SIGTERM)
+		m.pen.signal(syscall.SIGCONT) // a stopped process cannot hear the other
+		return time.Now().Add(w.Grace), true
+	}
+	return time.Time{}, false
+}
+
+// reap collects the dead and reports the program's end. It says whether there
+// is no child left, dead or alive.
+func (m *minder) reap() (childless bool) {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return true
+		case pid == 0:
+			return false
+		case pid == m.program:
+			m.program, m.dying = 0, true
+			_ = m.wire.send(report{Exited: true, Status: int(ws)})
+		}
+	}
+}
+
+// bye sends the tally: what was used by every process that was waited for.
+func (m *minder) bye() {
+	var ru syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ru) // cannot fail for these arguments
+	_ = m.wire.send(report{Gone: &tally{
+		User:   time.Duration(ru.Utime.Nano()),
+		System: time.Duration(ru.Stime.Nano()),
+		MaxRSS: int64(ru.Maxrss) * rssUnit,
+		Left:   m.left,
+	}})
+}
+
+// letGo exchanges the program's 0, 1 and 2 for /dev/null, so that the other end
+// of a pipe sees the program close it.
+func letGo() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return // then the pipes close with us, a moment later
+	}
+	defer null.Close()
+	for fd := range 3 {
+		_ = dupOver(int(null.Fd()), fd)
+	}
+}

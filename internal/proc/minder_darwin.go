@@ -1,0 +1,92 @@
+package proc
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const rssUnit = 1 // ru_maxrss is in bytes
+
+func canNamespace() bool { return false }
+
+func myself() (string, error) { return os.Executable() }
+
+func minderAttr(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func newPen(_ bool, token string) pen { return &herd{minder: os.Getpid(), token: token} }
+
+// herd is what can be recognised as the tree: nothing here inherits orphans.
+type herd struct {
+	minder  int
+	token   string
+	session int // the program's; its number is not given again while one member lives
+}
+
+var _ pen = (*herd)(nil)
+
+func (*herd) close() error { return nil }
+
+func (h *herd) start(o order) (pid int, step string, err error) {
+	pid, step, err = run(o, &syscall.SysProcAttr{Setsid: true})
+	h.session = pid
+	return pid, step, err
+}
+
+func (h *herd) find() ([]process, error) {
+	all, err := census()
+	return under(all, func(p process) bool {
+		return p.pid != h.minder && (p.parent == h.minder || p.session == h.session || carries(p.pid, h.token))
+	}), err
+}
+
+func (h *herd) signal(sig syscall.Signal) {
+	tree, _ := h.find()
+	for _, p := range tree {
+		_ = syscall.Kill(p.pid, sig)
+	}
+}
+
+func (h *herd) cull() (killed, refused int) {
+	done, refused := cull(h.find)
+	return len(done), refused
+}
+
+func (h *herd) empty() bool {
+	tree, err := h.find()
+	return err == nil && len(tree) == 0
+}
+
+func sayStarted(agent *os.File, r report) error { return json.NewEncoder(agent).Encode(r) }
+
+func askCreds(int) error { return nil }
+
+func isSocket(fd int) bool {
+	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil
+}
+
+func nameSelf() {}
+
+func dupOver(from, to int) error { return unix.Dup2(from, to) }
+
+func closeOnExec() {
+	fds, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range fds {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
+
+// clearMask: a mask cannot be set without cgo here. The runtime already starts
+// children with the mask that this process was started with.
+func clearMask() {}
+
+func raiseOOM() (back func()) { return func() {} }

@@ -1,0 +1,197 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const rssUnit = 1 << 10 // ru_maxrss is in KiB
+
+func canNamespace() bool { return os.Geteuid() == 0 }
+
+// myself works even when the file has been replaced or removed since.
+func myself() (string, error) { return "/proc/self/exe", nil }
+
+// minderAttr starts a minder in a session of its own, where a terminal's
+// Ctrl-C does not reach it. Should the agent die, a namespace may be killed
+// outright. A herd must live to do its work: it is only woken, in case its own
+// tree has stopped it, and learns the news from the end of the socket.
+func minderAttr(namespace bool) *syscall.SysProcAttr {
+	if namespace {
+		return &syscall.SysProcAttr{
+			Setsid: true, Pdeathsig: syscall.SIGKILL,
+			Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		}
+	}
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+}
+
+func newPen(namespace bool, _ string) pen {
+	if namespace {
+		return space{}
+	}
+	return herd{minder: os.Getpid()}
+}
+
+// space is a PID namespace, with the minder as its process 1.
+type space struct{}
+
+var _ pen = space{}
+
+func (space) close() error {
+	if os.Getpid() != 1 {
+		return errors.New("not process 1 of a namespace")
+	}
+	// Slave, not private: what is mounted outside later (an automounter's
+	// folders) appears inside, nothing of the inside appears outside.
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("part the mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
+func (space) start(o order) (pid int, step string, err error) {
+	return run(o, &syscall.SysProcAttr{Setsid: true})
+}
+
+func (space) signal(sig syscall.Signal) {
+	if os.Getpid() == 1 { // anywhere else, -1 would be the whole machine
+		_ = syscall.Kill(-1, sig)
+	}
+}
+
+// cull needs no search: the kernel signals all of a namespace in one step.
+func (s space) cull() (killed, refused int) {
+	s.signal(syscall.SIGKILL)
+	return 1, 0
+}
+
+// empty: what entered from outside and is not our child dies with us.
+func (space) empty() bool { return true }
+
+// herd is the tree of a subreaper: every orphan becomes the minder's child, so
+// a minder without children has no descendants.
+type herd struct{ minder int }
+
+var _ pen = herd{}
+
+func (herd) close() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// start lets the program itself not survive a minder that it killed.
+func (herd) start(o order) (pid int, step string, err error) {
+	return run(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
+}
+
+func (h herd) find() ([]process, error) {
+	all, err := census()
+	return under(all, func(p process) bool { return p.parent == h.minder }), err
+}
+
+func (h herd) signal(sig syscall.Signal) {
+	tree, _ := h.find() // what cannot be seen cannot be asked; cull tries again
+	for _, p := range tree {
+		_ = syscall.Kill(p.pid, sig)
+	}
+}
+
+func (h herd) cull() (killed, refused int) {
+	done, refused := cull(h.find)
+	return len(done), refused
+}
+
+func (herd) empty() bool { return true }
+
+// sayStarted reports the program's start together with its credentials, which
+// the kernel translates into the agent's own numbers for it.
+func sayStarted(agent *os.File, r report) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	var creds []byte
+	if os.Getpid() == 1 {
+		creds = unix.UnixCredentials(&unix.Ucred{Pid: int32(r.Started), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())})
+	}
+	return unix.Sendmsg(int(agent.Fd()), b, creds, nil, unix.MSG_NOSIGNAL)
+}
+
+// askCreds has every message on fd tell its sender.
+func askCreds(fd int) error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+}
+
+// Read remembers the first speaker.
+func (e *ear) Read(b []byte) (int, error) {
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	n, oobn, _, _, err := e.ReadMsgUnix(b, oob)
+	if e.speaker != 0 || oobn == 0 {
+		return n, err
+	}
+	if msgs, perr := unix.ParseSocketControlMessage(oob[:oobn]); perr == nil && len(msgs) > 0 {
+		if creds, perr := unix.ParseUnixCredentials(&msgs[0]); perr == nil {
+			e.speaker = int(creds.Pid)
+		}
+	}
+	return n, err
+}
+
+func isSocket(fd int) bool {
+	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil
+}
+
+// nameSelf is for top and ps -o comm, which would say "exe".
+func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(minderName), 0) }
+
+func dupOver(from, to int) error { return unix.Dup3(from, to, 0) }
+
+// closeOnExec keeps from the program whatever the agent's own parent leaked.
+func closeOnExec() {
+	if unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	fds, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
+	if err != nil {
+		return
+	}
+	for _, e := range fds {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
+
+// clearMask empties this thread's signal mask, which a fork hands on.
+func clearMask() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) }
+
+// oomStep is how much sooner than the agent the program dies when memory runs
+// out, in thousandths of all memory: more than the agent's own 100 MB are of a
+// machine of 0.5 GB.
+const oomStep = 200
+
+// raiseOOM raises our own score for the program to inherit, and gives the way
+// back. Where it is refused everything stays as it is.
+func raiseOOM() (back func()) {
+	const path = "/proc/self/oom_score_adj"
+	was, err := os.ReadFile(path)
+	if err != nil {
+		return func() {}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(was)))
+	if err != nil || os.WriteFile(path, []byte(strconv.Itoa(min(n+oomStep, 1000))), 0) != nil {
+		return func() {}
+	}
+	return func() { _ = os.WriteFile(path, was, 0) }
+}

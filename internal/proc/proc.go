@@ -1,0 +1,199 @@
+// Package proc starts process trees that die whole.
+//
+// Whatever a started command ever forks is gone when Wait returns: daemons,
+// sessions of their own, programs that ignore SIGTERM, fork bombs. It is also
+// gone soon after the process that started it, the agent, dies by kill -9.
+//
+// Between the agent and the program stands a minder: this same binary, run
+// again, which becomes the parent of everything the program leaves behind.
+//
+//	agent ==socket== minder -- program -- whatever it forks
+//
+// The socket carries orders down and reports up, and its end is how each side
+// learns of the other's death. What keeps the tree together is a pen:
+//
+//   - namespace (Linux, root): the minder is process 1 of a PID namespace, so
+//     the kernel itself kills the tree with it, however it dies.
+//   - herd (Linux, a plain user, or where the kernel refuses namespaces): the
+//     minder is the subreaper, so orphans become its children; it stops them
+//     one by one, looks again until none is new, then kills them.
+//   - herd (macOS): best effort, as nothing there inherits orphans. The tree is
+//     the descendants, the program's session and group, and whatever carries
+//     the tree's mark in its environment.
+//
+// Every process of a tree carries DROVER_TREE in its environment, and Sweep
+// kills by that mark when agent and minder are both gone. What still escapes a
+// herd: a process that left its session and cleared its environment, of a tree
+// whose program killed its own minder with -9; and, reported in Exit.Left, a
+// setuid program that we are not permitted to kill. What other services start
+// at the program's request (systemd, cron, docker) was never in the tree.
+//
+// It refuses to know what is run, and why. Limits will be one more pen around
+// these (a cgroup is entered where a pen is closed). Its promises are proved
+// by proc_test.go and death_test.go, with real processes.
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// Mark is the environment variable that every process of a tree carries. Its
+// value is the tree's token, after those of the trees around it and colons.
+const Mark = "DROVER_TREE"
+
+// Command says what to run. It runs in a session and process group of its own,
+// with default signals and no open files beyond 0, 1 and 2.
+type Command struct {
+	Path string   // the program; a name without a slash is looked up in Env's PATH
+	Args []string // Args[0] is the program's own name; empty: Path alone
+	Dir  string   // the working folder; "": the caller's. A Path with a slash is relative to it
+	Env  []string // KEY=value, the last of a key wins; nil: the caller's. The mark is added
+
+	Stdin, Stdout, Stderr *os.File // nil: /dev/null. They stay the caller's to close
+
+	// Token marks the tree: 1 to 64 of A-Z a-z 0-9 _ -. "" makes a random one.
+	// Trees that share a token are swept together.
+	Token string
+
+	herded bool // tests: use the herd where a namespace could be had
+}
+
+// Process is a started tree. Its methods may be called from many goroutines.
+type Process struct {
+	token string
+	name  string
+	pid   int
+	done  chan struct{} // closed when the tree is gone and exit is final
+	exit  Exit
+
+	mu     sync.Mutex // guards the writing side of wire
+	wire   *wire
+	minder *os.Process
+}
+
+// Start runs c and returns once the program itself is running. It fails before
+// anything of the user's has run: a program or folder that is missing or cannot
+// be executed is a fault of kind Invalid whose Code is a shell's 127 or 126; no
+// room for another process is Full. ctx bounds the start alone: a started tree
+// ends by itself, by Stop, by Kill or with the calling process.
+func Start(ctx context.Context, c Command) (*Process, error) {
+	if !mainCalled.Load() {
+		// Without Main, the copy of this program that should become the minder
+		// would do this program's work again, and start a copy in its turn.
+		return nil, fault.New(fault.Bug, "Call proc.Main first in main, or in TestMain.", "start %s: proc.Main was not called", c.Path)
+	}
+	o, err := c.order()
+	if err != nil {
+		return nil, err
+	}
+	if !c.herded && namespaces.Load() {
+		o.Namespace = true
+		p, err := begin(ctx, c, o)
+		if !errors.Is(err, errRefused) {
+			return p, err
+		}
+		namespaces.Store(false)
+		o.Namespace = false
+	}
+	return begin(ctx, c, o)
+}
+
+// Pid is the program's process id as the caller sees it.
+func (p *Process) Pid() int { return p.pid }
+
+// Token is the tree's mark, for Sweep.
+func (p *Process) Token() string { return p.token }
+
+// Done is closed when the whole tree is gone.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait blocks until the whole tree is gone: until the program has exited and
+// what it left behind has been killed. It may be called many times.
+func (p *Process) Wait() Exit {
+	<-p.done
+	return p.exit
+}
+
+// Signal sends sig to the program's process group. After the program's end it
+// is os.ErrProcessDone.
+func (p *Process) Signal(sig os.Signal) error {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("signal %s: not a signal of this system: %v", p.name, sig)
+	}
+	return p.tell(word{Do: doSignal, Signal: int(s)})
+}
+
+// Stop sends SIGTERM to every process of the tree and kills the tree once the
+// program has exited or grace is over. It returns at once; Wait tells the end.
+// Called again it can shorten the grace, never lengthen it. Stopping a tree
+// that is gone does nothing.
+func (p *Process) Stop(grace time.Duration) {
+	_ = p.tell(word{Do: doStop, Grace: grace}) // not told: it is gone already
+	p.wake()
+}
+
+// Kill kills the tree. It returns at once; Wait tells the end.
+func (p *Process) Kill() {
+	_ = p.tell(word{Do: doKill}) // not told: it is gone already
+	p.wake()
+}
+
+func (p *Process) tell(w word) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.wire.send(w); err != nil {
+		return os.ErrProcessDone
+	}
+	return nil
+}
+
+// wake continues a minder that its own tree has stopped: a herd is of the same
+// user, so it can. Nothing is lost when there is nothing to wake.
+func (p *Process) wake() { _ = p.minder.Signal(syscall.SIGCONT) }
+
+// Exit says how a tree ended.
+type Exit struct {
+	Code   int            // the program's exit code; -1 when a signal ended it, or when Lost
+	Signal syscall.Signal // the signal that ended it, or 0
+	Core   bool           // it left a core file
+
+	// Lost is true when the minder vanished before the program's end was known:
+	// somebody killed it, or the kernel did for want of memory.
+	Lost bool
+	// Left counts processes that we were not permitted to kill, such as setuid
+	// programs: the one exception to "gone when Wait returns".
+	Left int
+
+	// User and System are processor time over the whole tree, except processes
+	// that nobody waited for. MaxRSS is the largest single process, in bytes,
+	// and never less than the minder's own few MB (the kernel counts the fork).
+	// All three are 0 when Lost.
+	User, System time.Duration
+	MaxRSS       int64
+}
+
+// Status is what a shell would say: the code, or 128 + the signal. A lost tree
+// is drover's own failure, 125.
+func (e Exit) Status() int {
+	switch {
+	case e.Lost:
+		return fault.ExitDrover
+	case e.Signal != 0:
+		return 128 + int(e.Signal)
+	}
+	return e.Code
+}

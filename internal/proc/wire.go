@@ -1,0 +1,80 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+)
+
+// The minder reads its orders from here: 0, 1 and 2 are the program's own.
+const wireFD = 3
+
+// order is the first message down. Bytes, not strings: paths and arguments
+// need not be UTF-8, and JSON would change them.
+type order struct {
+	Path, Dir []byte
+	Args, Env [][]byte
+	Token     string // the tree's own
+	Mark      string // with those of the trees around it
+	Namespace bool
+}
+
+// What a word asks for.
+const (
+	doSignal = "signal"
+	doStop   = "stop"
+	doKill   = "kill"
+)
+
+// word is any later message down.
+type word struct {
+	Do     string
+	Signal int           `json:",omitempty"`
+	Grace  time.Duration `json:",omitempty"` // nanoseconds
+}
+
+// report is any message up: exactly one field group is set.
+type report struct {
+	Refused string `json:",omitempty"` // what the kernel refuses the pen; nothing was started
+
+	Step  string `json:",omitempty"` // stepFolder or stepExec: why the program did not start
+	Errno int    `json:",omitempty"`
+
+	Started int `json:",omitempty"` // the program's id, as the minder sees it
+
+	Exited bool `json:",omitempty"` // the program ended, with this wait status
+	Status int  `json:",omitempty"`
+
+	Gone *tally `json:",omitempty"` // nothing of the tree is left
+}
+
+const (
+	stepFolder = "folder"
+	stepExec   = "exec"
+)
+
+// tally is what the tree used.
+type tally struct {
+	User, System time.Duration
+	MaxRSS       int64 // bytes
+	Left         int
+}
+
+// wire is one end of the socket. Reading and writing are independent; each is
+// for one goroutine at a time.
+type wire struct {
+	io.Closer
+	enc *json.Encoder
+	dec *json.Decoder
+}
+
+func newWire(rw io.ReadWriteCloser) *wire {
+	return &wire{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
+}
+
+func (w *wire) send(v any) error { return w.enc.Encode(v) }
+func (w *wire) read(v any) error { return w.dec.Decode(v) }
+
+// errRefused: the kernel does not give us a namespace, so use a herd.
+var errRefused = errors.New("namespace refused")
