@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Machine is what an engine says of one place it was asked for: a row of a
+// driver's Status.
+type Machine struct {
+	Placement int
+	Index     int
+	Alive     bool
+	Taken     bool   // the engine says that it took the machine away: an interruption
+	Why       string // the engine's own words, when it is not alive
+}
+
+// Watch is what a Keeper asks its engine to do.
+type Watch struct {
+	// Start asks for Agents agents under Placement: first ever, or again after
+	// an ambiguous answer; starting is idempotent by placement (J1).
+	Start  bool
+	Placed Placed
+	// Settled is set once the job has ended and the task's log knows.
+	Settled *Settled
+}
+
+// Keeper is an attached engine's part in a run: it sees that enough agents are
+// there, opens attempts and settles as anyone may. It may die at any moment and
+// another may run beside it. Not for concurrent use.
+type Keeper struct {
+	w      World
+	p      job.Path
+	target string
+	by     string
+	log    *Log
+	watch  *watch
+	run    Run
+
+	stopAt  time.Duration
+	joined  map[int]bool // placements that ever joined, as seen by this keeper
+	barren  int          // placements of this keeper that died before they joined
+	counted map[int]bool
+}
+
+// MaxBarren is how many placements in a row may die before any of their agents
+// joined: then starting more is of no use.
+const MaxBarren = 3
+
+// NewKeeper makes an engine's part in job j. by names the engine's process.
+func (w World) NewKeeper(j job.Job, by string) *Keeper {
+	p := j.Path()
+	return &Keeper{w: w, p: p, target: j.Spec.On, by: by,
+		log: w.openLog(jobDir(p)+"/log", by), watch: newWatch(w, p),
+		run:    Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)},
+		joined: map[int]bool{}, counted: map[int]bool{}}
+}
+
+// Run is the newest fold, for showing.
+func (k *Keeper) Run() Run { return k.run }
+
+// Placed lists what was asked for so far: what the engine asks its driver about.
+// Call Poll first.
+func (k *Keeper) Placed() []Placed { return k.run.Placed }
+
+// Poll reads what is new and decides. machines is the driver's answer for every
+// placement it knows; one that is missing was never started.
+func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
+	for {
+		if err := k.read(ctx, machines); err != nil {
+			return Watch{}, err
+		}
+		if k.run.Settled != nil {
+			return Watch{Settled: k.run.Settled}, k.w.Close(ctx, k.p, k.by)
+		}
+		e, ok := k.next(machines)
+		if !ok {
+			return k.start(machines), nil
+		}
+		if _, err := k.log.Append(ctx, e); err != nil {
+			return Watch{}, err
+		}
+	}
+}
+
+// next is the entry to append now, if any. The first attempt is the agents' to
+// open: an engine that opens it would have it wait for nobody.
+func (k *Keeper) next(machines []Machine) (Entry, bool) {
+	step := k.run.Next(Evidence{Death: k.watch.death, StopAge: k.w.clock().Boot() - k.stopAt})
+	switch {
+	case step.Settle != nil:
+		return Entry{Settled: step.Settle}, true
+	case step.Fail != nil:
+		return Entry{Failing: step.Fail}, true
+	case step.Open != nil && step.Open.K > 1 && step.Open.Cause != Asked:
+		return Entry{Attempt: step.Open}, true
+	case k.run.Stop != nil || k.pending(machines):
+		return Entry{}, false
+	}
+	k.countBarren(machines)
+	if k.barren >= MaxBarren {
+		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: "agents die before they join: " + lastWords(machines)}}, true
+	}
+	missing := k.run.Nodes - alive(machines)
+	if missing <= 0 {
+		return Entry{}, false
+	}
+	return Entry{Placed: &Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target}}, true
+}
+
+// pending says whether the newest placement is written but not yet started.
+func (k *Keeper) pending(machines []Machine) bool {
+	n := len(k.run.Placed)
+	return n > 0 && !slices.ContainsFunc(machines, func(m Machine) bool { return m.Placement == n })
+}
+
+// start asks for the newest placement when the driver knows nothing of it.
+func (k *Keeper) start(machines []Machine) Watch {
+	if k.run.Stop != nil || !k.pending(machines) {
+		return Watch{}
+	}
+	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
+}
+
+// countBarren counts placements that are wholly dead and that nobody joined from.
+func (k *Keeper) countBarren(machines []Machine) {
+	n := len(k.run.Placed)
+	if n == 0 || k.counted[n] || alive(machines) > 0 {
+		return
+	}
+	k.counted[n] = true
+	if k.joined[n] || slices.ContainsFunc(machines, func(m Machine) bool { return m.Placement == n && m.Taken }) {
+		k.barren = 0
+		return
+	}
+	k.barren++
+}
+
+func alive(machines []Machine) (n int) {
+	for _, m := range machines {
+		if m.Alive {
+			n++
+		}
+	}
+	return n
+}
+
+func lastWords(machines []Machine) string {
+	if len(machines) == 0 {
+		return "no reason given"
+	}
+	return machines[len(machines)-1].Why
+}
+
+func (k *Keeper) read(ctx context.Context, machines []Machine) error {
+	if err := k.w.exists(ctx, k.p); err != nil {
+		if errors.Is(err, ErrRemoved) {
+			return fault.Wrap(err, fault.Missing, "Run it again.", "follow job %s", k.p.Job)
+		}
+		return err
+	}
+	now, stopped := k.w.clock().Boot(), k.run.Stop != nil
+	if err := k.w.readRun(ctx, k.p, k.log, &k.run); err != nil {
+		return err
+	}
+	if k.run.Stop != nil && !stopped {
+		k.stopAt = now
+	}
+	for _, join := range k.run.Joins {
+		placement, index, ok := machineOf(join.Agent)
+		if !ok {
+			continue
+		}
+		k.joined[placement] = true
+		i := slices.IndexFunc(machines, func(m Machine) bool { return m.Placement == placement && m.Index == index })
+		if i >= 0 && !machines[i].Alive {
+			k.watch.engine[join.Agent] = Dead
+			if machines[i].Taken {
+				k.watch.engine[join.Agent] = Taken
+			}
+		}
+	}
+	return k.w.observe(ctx, k.watch, k.run, "")
+}
+
+func sorted(ids []string) []string {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Cancel asks for the end of a job. It returns once that is durable: stands is
+// false when the job had already settled, or was stopped by something else.
+func (w World) Cancel(ctx context.Context, p job.Path, by, reason string) (stands bool, err error) {
+	l := w.openLog(jobDir(p)+"/log", by)
+	for {
+		if err := w.exists(ctx, p); err != nil {
+			return false, err
+		}
+		if err := l.Read(ctx); err != nil {
+			return false, err
+		}
+		r := foldRun(l.Entries)
+		if r.Settled != nil || r.Stop != nil {
+			return r.Stop != nil && !r.Failing, nil
+		}
+		if _, err := l.Append(ctx, Entry{Cancelled: &Stop{Reason: reason}}); err != nil {
+			return false, err
+		}
+	}
+}

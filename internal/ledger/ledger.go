@@ -1,0 +1,142 @@
+// Package ledger is PROTOCOL.md in Go: who does what, and what is done, as
+// facts in a store. Everything that changes is a small log of numbered entries;
+// state is the fold of a log; whoever creates the next number has written it.
+//
+// It is pure over store, clock and randomness, so that the simulator in its
+// tests drives this very code through crashes, pauses and lost replies. What
+// to do next is one pure function (Run.Next); Member is an agent's part in it,
+// Keeper an attached engine's.
+//
+// It refuses to know processes, machines, files and terminals.
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// The protocol's times. Leases bound duplicates, they never protect correctness.
+const (
+	Lease     = 60 * time.Second // a counter that stood still so long is a dead agent's (D1)
+	Heartbeat = 15 * time.Second // four fit into a lease, so that three may be lost
+	Poll      = 5 * time.Second  // how often an agent reads the job's log at least (R7)
+	// readGap is the longest pause between two looks after which a lease is
+	// counted anew (D2). It must be longer than Heartbeat, or no lease would
+	// ever run out, and shorter than Lease.
+	readGap = 30 * time.Second
+	// keepRank is how long a survivor's rank stays reserved in a new attempt
+	// (R3). It must be longer than Lease: a survivor may be paused that long
+	// and still count as alive.
+	keepRank = 120 * time.Second
+	// stopGrace is the part of R8's bound that the user's grace is added to.
+	stopGrace = 30 * time.Second
+	// MaxInterruptions bounds a run that is interrupted for ever (R5).
+	MaxInterruptions = 20
+)
+
+// World is all a ledger touches.
+type World struct {
+	Store *store.Store
+	Rand  io.Reader // for nonces, ids and tokens
+	// Gone tells whether the process of an agent on this very machine is gone
+	// (D1a); known is false for agents elsewhere.
+	Gone func(Host) (gone, known bool)
+}
+
+// Host says which process on which machine an agent is. Equal boot ids and
+// equal PID namespaces make its PID comparable with ours.
+type Host struct {
+	Boot      string `json:"boot,omitempty"`
+	Namespace string `json:"ns,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Start     uint64 `json:"start,omitempty"`
+}
+
+func (w World) clock() store.Clock { return w.Store.Clock() }
+
+// nonce is 16 random hex digits: the mark by which a writer knows its entry.
+func (w World) nonce() string {
+	var b [8]byte
+	if _, err := io.ReadFull(w.Rand, b[:]); err != nil {
+		panic(fmt.Sprintf("reading randomness: %v", err)) // the machine cannot go on
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// NewID makes a job id.
+func (w World) NewID() string {
+	var b [job.IDBytes]byte
+	if _, err := io.ReadFull(w.Rand, b[:]); err != nil {
+		panic(fmt.Sprintf("reading randomness: %v", err))
+	}
+	return job.ID(b)
+}
+
+// The layout, PROTOCOL section 2.
+func taskDir(p job.Path) string { return p.Project + "/" + p.Task }
+func jobDir(p job.Path) string  { return taskDir(p) + "/" + p.Job }
+func jobKey(p job.Path) string  { return jobDir(p) + "/job.json" }
+func attemptKey(p job.Path, k int, what string, rank int) string {
+	return fmt.Sprintf("%s/attempts/%d/%s/%d", jobDir(p), k, what, rank)
+}
+func agentKey(p job.Path, id string) string { return jobDir(p) + "/agents/" + id }
+func idKey(short string) string             { return "ids/" + short }
+
+// LogsPrefix is where the job's log objects lie.
+func LogsPrefix(p job.Path) string { return jobDir(p) + "/logs" }
+
+// OutputPrefix is where the archives made after the end lie.
+func OutputPrefix(p job.Path) string { return jobDir(p) + "/output" }
+
+// Load reads job.json. A job that was removed, or never was, is store.ErrNotExist.
+func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
+	var j job.Job
+	b, err := w.Store.Get(ctx, jobKey(p))
+	if err != nil {
+		return j, fmt.Errorf("read job %s: %w", p.Job, err)
+	}
+	return j, decode(b, &j, &j.V, jobKey(p))
+}
+
+// format is the newest entry and record format this code can read. A reader
+// that meets a newer one refuses rather than guess.
+const format = 1
+
+func decode(b []byte, into any, v *int, key string) error {
+	if err := json.Unmarshal(b, into); err != nil {
+		return fault.Wrap(err, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
+	}
+	if *v > format {
+		return fault.New(fault.Invalid, "Use the newer drover that wrote it.", "read %s: format %d, this drover knows %d", key, *v, format)
+	}
+	return nil
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", v, err)) // our own plain structs
+	}
+	return b
+}
+
+// getRecord reads and decodes a write-once record; ok is false when it is absent.
+func getRecord[T any](ctx context.Context, w World, key string, v func(*T) *int) (rec T, ok bool, err error) {
+	b, err := w.Store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotExist) {
+		return rec, false, nil
+	}
+	if err != nil {
+		return rec, false, fmt.Errorf("read %s: %w", key, err)
+	}
+	return rec, true, decode(b, &rec, v(&rec), key)
+}

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Entry is one numbered object of a log. It may hold several facts (L4); those
+// left out are nil. Once written it never changes.
+type Entry struct {
+	V     int       `json:"v"`
+	Nonce string    `json:"nonce"` // whose it is, after an unclear answer (L1)
+	By    string    `json:"by"`    // agent id, or the id of a command line
+	At    time.Time `json:"at"`    // the writer's wall clock: for people only
+
+	// A task's log.
+	Submitted *Submitted `json:"submitted,omitempty"`
+	Closed    *Closed    `json:"closed,omitempty"`
+
+	// A job's log.
+	Placed    *Placed  `json:"placed,omitempty"`
+	Attempt   *Attempt `json:"attempt,omitempty"`
+	Cancelled *Stop    `json:"cancelled,omitempty"`
+	Failing   *Stop    `json:"failing,omitempty"`
+	Settled   *Settled `json:"settled,omitempty"`
+
+	// The log of a rank's state.
+	Restored *Restored `json:"restored,omitempty"`
+	Saved    *Saved    `json:"saved,omitempty"`
+}
+
+// Submitted says that a job exists and is the task's live one (T1).
+type Submitted struct {
+	Job string `json:"job"`
+}
+
+// Closed says that the task's live job has settled (T1: "settled(J)").
+type Closed struct {
+	Job string `json:"job"`
+}
+
+// Placed comes before the driver is asked for agents (J1): the engine's name
+// for them is the job's id and Placement, so an ambiguous start is found again.
+type Placed struct {
+	Placement int    `json:"placement"` // 1, 2, ...
+	Agents    int    `json:"agents"`    // how many were asked for
+	Target    string `json:"target"`
+}
+
+// Cause says why an attempt was opened.
+type Cause string
+
+// The causes of R3, and the first attempt's. Only Failure spends a retry; Lost
+// and Notice count as interruptions; Asked (Ctrl-C, then resume) is nobody's fault.
+const (
+	First   Cause = "first"
+	Lost    Cause = "lost"
+	Notice  Cause = "notice"
+	Asked   Cause = "asked"
+	Failure Cause = "failure"
+)
+
+// Attempt opens try K of the whole run. Keep names the survivors and the ranks
+// they keep.
+type Attempt struct {
+	K     int            `json:"k"` // 1, 2, ...
+	Cause Cause          `json:"cause"`
+	Ranks []int          `json:"ranks,omitempty"` // the ranks that caused it
+	Keep  map[int]string `json:"keep,omitempty"`  // rank -> agent id
+}
+
+// Stop ends a job early: somebody cancelled it, or a limit was reached (E1).
+type Stop struct {
+	Reason string `json:"reason,omitempty"`
+	Code   int    `json:"code,omitempty"` // exit status to give, 0: by kind
+}
+
+// Settled ends a job for good.
+type Settled struct {
+	State   job.State `json:"state"`
+	Attempt int       `json:"attempt"`        // the attempt whose outputs count; 0: none
+	Rank    int       `json:"rank"`           // the rank that Code and Reason come from
+	Code    int       `json:"code"`           // the program's exit status, or drover's
+	Reason  string    `json:"reason"`         // one line; empty after success
+	Hint    string    `json:"hint,omitempty"` // one command or sentence that would help
+}
+
+// Log reads and appends one numbered log. It keeps what it has read; nothing
+// read ever becomes untrue. Not for concurrent use.
+type Log struct {
+	w       World
+	dir     string
+	by      string
+	Entries []Entry // Entries[n] is number n
+}
+
+func (w World) openLog(dir, by string) *Log { return &Log{w: w, dir: dir, by: by} }
+
+func (l *Log) key(n int) string { return fmt.Sprintf("%s/%08d", l.dir, n) }
+
+// Read reads on to the log's end: until the next number is absent. By the
+// bucket's contract an absent answer is fresh (L6).
+func (l *Log) Read(ctx context.Context) error {
+	for {
+		key := l.key(len(l.Entries))
+		b, err := l.w.Store.Get(ctx, key)
+		if errors.Is(err, store.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		if err := l.take(b, key); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Log) take(b []byte, key string) error {
+	var e Entry
+	if err := decode(b, &e, &e.V, key); err != nil {
+		return err
+	}
+	l.Entries = append(l.Entries, e)
+	return nil
+}
+
+// Append writes e as the next number, if nobody else has. Either way the entry
+// that holds the number has been read when it returns; when it is not mine the
+// caller folds and decides again. It blocks until that is settled (L1).
+func (l *Log) Append(ctx context.Context, e Entry) (mine bool, err error) {
+	e.V, e.By, e.Nonce, e.At = format, l.by, l.w.nonce(), l.w.clock().Now().UTC()
+	key := l.key(len(l.Entries))
+	held, mine, err := l.w.Store.CreateOnce(ctx, key, encode(e))
+	if err != nil {
+		return false, fmt.Errorf("append to log: %w", err)
+	}
+	return mine, l.take(held, key)
+}

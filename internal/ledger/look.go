@@ -1,0 +1,273 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// Report is a job as anyone can see it, from the store alone.
+type Report struct {
+	Job   job.Job
+	Path  job.Path
+	Run   Run
+	State job.State
+	Beats []Beat // heartbeats of its agents, by id
+	// Living are the agents with no evidence against them that were heard of
+	// within a lease, by the wall clock of this machine: for showing only.
+	Living []Beat
+	Log    []Entry
+}
+
+// Look reads a job. It changes nothing, and never blocks on anything but the store.
+func (w World) Look(ctx context.Context, p job.Path) (Report, error) {
+	rep := Report{Path: p}
+	j, err := w.Load(ctx, p)
+	if err != nil {
+		return rep, err
+	}
+	rep.Job = j
+	l := w.openLog(jobDir(p)+"/log", "")
+	rep.Run = Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}
+	if err := w.readRun(ctx, p, l, &rep.Run); err != nil {
+		return rep, err
+	}
+	rep.Log = l.Entries
+	if rep.Run.Settled == nil {
+		if err := w.readBeats(ctx, &rep); err != nil {
+			return rep, err
+		}
+	}
+	rep.State = rep.state()
+	return rep, nil
+}
+
+func (w World) readBeats(ctx context.Context, rep *Report) error {
+	for o, err := range w.Store.List(ctx, jobDir(rep.Path)+"/agents/") {
+		if err != nil {
+			return err
+		}
+		b, ok, err := w.readBeat(ctx, rep.Path, path.Base(o.Key))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		rep.Beats = append(rep.Beats, b)
+		if w.lives(b) {
+			rep.Living = append(rep.Living, b)
+		}
+	}
+	return nil
+}
+
+// lives guesses from one look whether an agent is there: its process on this
+// machine, or a heartbeat not older than a lease by our wall clock.
+func (w World) lives(b Beat) bool {
+	if b.Phase == Left {
+		return false
+	}
+	if gone, known := w.Gone(b.Host); known {
+		return !gone
+	}
+	return w.clock().Now().Sub(b.At) < Lease
+}
+
+// Left is the phase of an agent's last heartbeat.
+const Left = "left"
+
+// state derives where the job stands. INTERRUPTED is computed, never written:
+// not settled, something was started, and no agent lives (R1).
+func (rep Report) state() job.State {
+	r := rep.Run
+	switch {
+	case r.Settled != nil:
+		return r.Settled.State
+	case len(rep.Living) == 0 && (r.Attempt() > 0 || len(rep.Beats) > 0):
+		return job.Interrupted
+	case slices.ContainsFunc(rep.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "saving" }):
+		return job.Running
+	case len(rep.Living) > 0:
+		return job.Starting
+	}
+	return job.Pending
+}
+
+// Started is when the current attempt's program began, by the agent's clock;
+// zero when it has not.
+func (rep Report) Started() time.Time {
+	for rank := range rep.Run.Nodes {
+		if e, ok := rep.Run.Exits[rank]; ok && !e.Started.IsZero() {
+			return e.Started
+		}
+	}
+	for _, b := range rep.Beats {
+		if b.Attempt == rep.Run.Attempt() && !b.Since.IsZero() {
+			return b.Since
+		}
+	}
+	return time.Time{}
+}
+
+// Ended is when the job settled, by its writer's clock; zero while it has not.
+func (rep Report) Ended() time.Time {
+	for _, e := range rep.Log {
+		if e.Settled != nil && rep.Run.Settled != nil {
+			return e.At
+		}
+	}
+	return time.Time{}
+}
+
+// ExitsOf reads the exit records of an attempt, by rank; those that are not
+// there are left out.
+func (w World) ExitsOf(ctx context.Context, p job.Path, nodes, attempt int) (map[int]Exit, error) {
+	exits := map[int]Exit{}
+	return exits, fill(ctx, w, p, attempt, "exit", nodes, exits, func(e *Exit) *int { return &e.V })
+}
+
+// Events tells what the logs and records say, in order.
+func (w World) Events(ctx context.Context, rep Report) ([]job.Event, error) {
+	id := rep.Job.Short
+	at := func(t time.Time, kind, format string, args ...any) job.Event {
+		return job.Event{V: 1, Time: t.UTC(), Job: id, Kind: kind, Text: fmt.Sprintf(format, args...)}
+	}
+	events := []job.Event{at(rep.Job.At, "submitted", "%s submitted by %s on %s", rep.Path.Task, rep.Job.User, rep.Job.Host)}
+	for n, e := range rep.Log {
+		if slices.Contains(rep.Run.Ignored, n) {
+			continue
+		}
+		switch {
+		case e.Placed != nil:
+			events = append(events, at(e.At, "placed", "asked %s for %s", e.Placed.Target, count(e.Placed.Agents, "agent")))
+		case e.Attempt != nil:
+			events = append(events, at(e.At, "attempt", "attempt %d opened%s", e.Attempt.K, because(*e.Attempt)))
+			more, err := w.attemptEvents(ctx, rep, e.Attempt.K, at)
+			if err != nil {
+				return nil, err
+			}
+			events = append(events, more...)
+		case e.Cancelled != nil:
+			events = append(events, at(e.At, "cancelled", "%s", orElse(e.Cancelled.Reason, "cancelled")))
+		case e.Failing != nil:
+			events = append(events, at(e.At, "failing", "%s", e.Failing.Reason))
+		case e.Settled != nil:
+			events = append(events, at(e.At, "settled", "%s", strings.TrimSuffix(string(e.Settled.State)+": "+e.Settled.Reason, ": ")))
+		}
+	}
+	slices.SortStableFunc(events, func(a, b job.Event) int { return a.Time.Compare(b.Time) })
+	return events, nil
+}
+
+type eventMaker func(t time.Time, kind, format string, args ...any) job.Event
+
+func (w World) attemptEvents(ctx context.Context, rep Report, k int, at eventMaker) ([]job.Event, error) {
+	var events []job.Event
+	exits, err := w.ExitsOf(ctx, rep.Path, rep.Run.Nodes, k)
+	if err != nil {
+		return nil, err
+	}
+	for rank := range rep.Run.Nodes {
+		join, ok, err := getRecord(ctx, w, attemptKey(rep.Path, k, "join", rank), func(j *Join) *int { return &j.V })
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			events = append(events, at(join.At, "joined", "node %d joined on %s", rank, orElse(join.Name, "a machine")))
+		}
+		if e, ok := exits[rank]; ok {
+			events = append(events, at(e.At, "exit", "node %d: %s%s", rank, e.Verdict, suffix(e.Reason)))
+		}
+	}
+	return events, nil
+}
+
+func because(a Attempt) string {
+	nodes := make([]string, len(a.Ranks))
+	for i, r := range a.Ranks {
+		nodes[i] = fmt.Sprint(r)
+	}
+	list := strings.Join(nodes, ", ")
+	switch a.Cause {
+	case Lost:
+		return ": lost node " + list
+	case Notice:
+		return ": node " + list + " had notice to leave"
+	case Asked:
+		return ": it was interrupted by hand"
+	case Failure:
+		return ": node " + list + " failed, a retry is left"
+	}
+	return ""
+}
+
+func suffix(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ", " + s
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Newest finds the newest job of the store, or of one project when project is
+// not empty. It trusts the times of a listing, so it is for people only.
+// ok is false when there is none.
+func (w World) Newest(ctx context.Context, project string) (p job.Path, ok bool, err error) {
+	all, err := w.All(ctx, project)
+	if err != nil || len(all) == 0 {
+		return p, false, err
+	}
+	return all[len(all)-1], true, nil
+}
+
+// All lists the jobs of the store, or of one project, oldest first. A job whose
+// submit never finished is among them; Look tells.
+func (w World) All(ctx context.Context, project string) ([]job.Path, error) {
+	type dated struct {
+		at time.Time
+		p  job.Path
+	}
+	var found []dated
+	for o, err := range w.Store.List(ctx, "ids/") {
+		if err != nil {
+			return nil, err
+		}
+		var p job.Path
+		b, err := w.Store.Get(ctx, o.Key)
+		if err != nil {
+			continue // withdrawn between the listing and now
+		}
+		v := 0
+		if err := decode(b, &p, &v, o.Key); err != nil {
+			return nil, err
+		}
+		if project == "" || p.Project == project {
+			found = append(found, dated{o.Time, p})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b dated) int { return a.at.Compare(b.at) })
+	paths := make([]job.Path, len(found))
+	for i, d := range found {
+		paths[i] = d.p
+	}
+	return paths, nil
+}

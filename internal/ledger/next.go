@@ -1,0 +1,170 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Death is what an observer holds against an agent.
+type Death int
+
+// An agent is alive until there is evidence (D1). Taken means that the engine
+// called it an interruption.
+const (
+	Alive Death = iota
+	Dead
+	Taken
+)
+
+// Evidence is what the decision may know beside the log.
+type Evidence struct {
+	Death func(agent string) Death
+	// StopAge is how long ago the observer first read the job's stop entry, on
+	// a clock that goes on while the machine sleeps.
+	StopAge time.Duration
+}
+
+// Step is what anyone who sees a run in this state should append next. Nothing
+// set means: nothing to do but wait.
+type Step struct {
+	Open   *Attempt
+	Fail   *Stop // append `failing`
+	Settle *Settled
+}
+
+// Next decides what follows from what is written. It is pure: engine and agent
+// both call it, and two who call it with the same evidence say the same.
+func (r Run) Next(ev Evidence) Step {
+	switch {
+	case r.Settled != nil:
+		return Step{}
+	case r.Stop != nil:
+		return r.windUp(ev)
+	case r.Attempt() == 0:
+		return Step{Open: &Attempt{K: 1, Cause: First}}
+	}
+	lost, told := r.missing(ev)
+	switch {
+	case len(r.Exits) == r.Nodes && len(told) == 0:
+		return r.verdict()
+	case len(lost) > 0 || len(told) > 0:
+		return r.again(lost, told, ev)
+	}
+	return Step{}
+}
+
+// missing lists the ranks whose agent died without an exit, and those that
+// left because their machine, or a person, said so.
+func (r Run) missing(ev Evidence) (lost, told []int) {
+	for rank := range r.Nodes {
+		exit, ended := r.Exits[rank]
+		join, joined := r.Joins[rank]
+		switch {
+		case ended && (exit.Verdict == Interrupted || exit.Verdict == AskedToStop):
+			told = append(told, rank)
+		case !ended && joined && ev.Death(join.Agent) != Alive:
+			lost = append(lost, rank)
+		}
+	}
+	return lost, told
+}
+
+// again opens the next attempt for all ranks (R3a, R4), free of charge: the
+// user's code is not blamed while a member is missing.
+func (r Run) again(lost, told []int, ev Evidence) Step {
+	a := &Attempt{K: r.Attempt() + 1, Cause: Lost, Ranks: lost, Keep: map[int]string{}}
+	if len(lost) == 0 {
+		a.Cause, a.Ranks = Asked, told
+		for _, rank := range told {
+			if r.Exits[rank].Verdict == Interrupted {
+				a.Cause = Notice
+			}
+		}
+	}
+	if a.Cause != Asked && r.Interruptions() >= MaxInterruptions {
+		return Step{Fail: &Stop{Code: fault.ExitDrover,
+			Reason: fmt.Sprintf("interrupted %d times", r.Interruptions()+1)}}
+	}
+	for rank, join := range r.Joins {
+		if !slices.Contains(lost, rank) && !slices.Contains(told, rank) && ev.Death(join.Agent) == Alive {
+			a.Keep[rank] = join.Agent
+		}
+	}
+	return Step{Open: a}
+}
+
+// verdict settles an attempt in which every rank has ended by itself.
+func (r Run) verdict() Step {
+	rank, exit, ok := r.blamed()
+	if !ok {
+		return Step{Settle: &Settled{State: job.Succeeded, Attempt: r.Attempt()}}
+	}
+	if exit.Verdict == Broke && r.Failures() < r.Retries {
+		keep := map[int]string{}
+		for rank, join := range r.Joins {
+			keep[rank] = join.Agent
+		}
+		return Step{Open: &Attempt{K: r.Attempt() + 1, Cause: Failure, Ranks: []int{rank}, Keep: keep}}
+	}
+	return Step{Settle: &Settled{State: job.Failed, Attempt: r.Attempt(), Rank: rank,
+		Code: exit.Code, Reason: exit.Reason, Hint: exit.Hint}}
+}
+
+// blamed finds the exit that the run's failure is put down to: the lowest rank
+// that failed by itself, not one that was halted because of it.
+func (r Run) blamed() (int, Exit, bool) {
+	for _, halted := range []bool{false, true} {
+		for rank := range r.Nodes {
+			e := r.Exits[rank]
+			if e.Verdict != Done && (e.Verdict == Halted) == halted {
+				return rank, e, true
+			}
+		}
+	}
+	return 0, Exit{}, false
+}
+
+// windUp settles a stopped run when every joined rank has ended or is dead, or
+// when the time that R8 gives them is over.
+func (r Run) windUp(ev Evidence) Step {
+	for rank, join := range r.Joins {
+		_, ended := r.Exits[rank]
+		if !ended && ev.Death(join.Agent) == Alive && ev.StopAge < stopGrace+r.Grace {
+			return Step{}
+		}
+	}
+	s := &Settled{State: job.Cancelled, Attempt: r.Attempt(), Code: fault.ExitInterrupted, Reason: "cancelled"}
+	if r.Failing {
+		s.State, s.Code = job.Failed, fault.ExitDrover
+	}
+	if r.Stop.Reason != "" {
+		s.Reason = r.Stop.Reason
+	}
+	if r.Stop.Code != 0 {
+		s.Code = r.Stop.Code
+	}
+	return Step{Settle: s}
+}
+
+// HaltFor says why a rank of the current attempt must end its program now, or
+// "" when it may go on: the job is stopping, or another rank ended badly (R4).
+func (r Run) HaltFor(attempt, rank int) string {
+	switch {
+	case r.Settled != nil:
+		return "the job has ended"
+	case r.Stop != nil:
+		return "the job was stopped"
+	case r.Attempt() != attempt:
+		return fmt.Sprintf("attempt %d began", r.Attempt())
+	}
+	for other := range r.Nodes {
+		if e, ended := r.Exits[other]; ended && other != rank && e.Verdict != Done {
+			return fmt.Sprintf("node %d ended first", other)
+		}
+	}
+	return ""
+}

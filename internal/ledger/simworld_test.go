@@ -1,0 +1,360 @@
+package ledger
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/flaky"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// world is a deterministic machine room in virtual time: processes that crash
+// and pause, one store that loses and delays, and a scheduler that runs one
+// coroutine at a time. The same seed gives the same history.
+type world struct {
+	seed  uint64
+	rng   *rand.Rand
+	now   time.Duration
+	queue wakes
+	order int
+	steps int
+
+	bucket  *flaky.Bucket
+	under   store.Bucket             // the same, past the faults
+	made    map[string]time.Duration // when a key first held an object
+	procs   []*process
+	current *coro
+	trace   []string
+	tracing bool
+	broken  []string // violations
+}
+
+// process is one simulated operating-system process: several coroutines that
+// crash and pause together.
+type process struct {
+	w      *world
+	name   string
+	dead   bool
+	died   time.Duration
+	until  time.Duration // paused until
+	paused [2]time.Duration
+	offset time.Duration // of its boot clock
+	skew   time.Duration // of its wall clock
+	coros  []*coro
+	atExit []func()
+}
+
+type coro struct {
+	p      *process
+	yield  func(struct{}) bool
+	next   func() (struct{}, bool)
+	stop   func()
+	until  time.Duration // stuck until
+	asleep bool          // in a sleep that an event may cut short
+	woken  int           // the order number of the wake-up it waits for
+}
+
+type wake struct {
+	at    time.Duration
+	order int
+	c     *coro
+	call  func()
+}
+
+type wakes []wake
+
+func (q wakes) Len() int { return len(q) }
+func (q wakes) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
+}
+func (q wakes) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *wakes) Push(x any)   { *q = append(*q, x.(wake)) }
+func (q *wakes) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return x
+}
+
+// errCrashed unwinds a coroutine whose process was killed.
+var errCrashed = errors.New("crashed")
+
+// errDied unwinds a coroutine whose process ends because of an error it got.
+var errDied = errors.New("died of an error")
+
+func newWorld(seed uint64, plan flaky.Plan) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{}}
+	plan.Rand = w.rng.IntN
+	plan.Clock = worldClock{w}
+	w.under = spy{mem.New(), w}
+	w.bucket = flaky.New(w.under, plan)
+	return w
+}
+
+// worldClock is the bucket's own clock: it has no process, so its delays are
+// the simulator's latency instead.
+type worldClock struct{ w *world }
+
+func (c worldClock) Now() time.Time                             { return epoch.Add(c.w.now) }
+func (c worldClock) Boot() time.Duration                        { return c.w.now }
+func (c worldClock) Sleep(context.Context, time.Duration) error { return nil }
+
+var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *world) logf(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, fmt.Sprintf("%10.3f ", w.now.Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) violate(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.broken = append(w.broken, text)
+	w.logf("VIOLATION %s", text)
+}
+
+// between is a random duration in [lo, hi).
+func (w *world) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)))
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *world) at(t time.Duration, call func()) {
+	w.order++
+	heap.Push(&w.queue, wake{at: t, order: w.order, call: call})
+}
+
+// start makes a process with one coroutine.
+func (w *world) start(name string, body func(p *process)) *process {
+	p := &process{w: w, name: name, until: -1, offset: w.between(0, time.Hour), skew: w.between(-time.Minute, time.Minute)}
+	w.procs = append(w.procs, p)
+	p.spawn(body)
+	return p
+}
+
+// spawn adds a coroutine to a living process.
+func (p *process) spawn(body func(p *process)) *coro {
+	c := &coro{p: p}
+	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+		defer func() {
+			switch r := recover(); r {
+			case nil, errCrashed:
+			case errDied:
+				p.die(c)
+			default:
+				panic(r)
+			}
+		}()
+		c.yield = yield
+		p.w.current = c
+		body(p)
+	})
+	p.coros = append(p.coros, c)
+	p.w.resume(c, 0)
+	return c
+}
+
+func (w *world) resume(c *coro, in time.Duration) {
+	w.order++
+	c.woken = w.order
+	heap.Push(&w.queue, wake{at: w.now + in, order: w.order, c: c})
+}
+
+// run lets the world go on until nothing is left to do or the deadline.
+func (w *world) run(deadline time.Duration) {
+	for len(w.queue) > 0 && w.queue[0].at <= deadline && len(w.broken) == 0 {
+		e := heap.Pop(&w.queue).(wake)
+		w.now = e.at
+		w.steps++
+		switch {
+		case e.call != nil:
+			e.call()
+		case e.c.p.dead || e.c.woken != e.order:
+		case max(e.c.p.until, e.c.until) > w.now:
+			e.at = max(e.c.p.until, e.c.until)
+			heap.Push(&w.queue, e)
+		default:
+			w.step(e.c)
+		}
+	}
+	if w.now < deadline {
+		w.now = deadline
+	}
+}
+
+func (w *world) step(c *coro) {
+	prev := w.current
+	w.current = c
+	c.next()
+	w.current = prev
+}
+
+// kill ends a process as kill -9 does: between two instructions, no defer of
+// its own runs anything.
+func (p *process) kill() {
+	if p.dead {
+		return
+	}
+	p.w.logf("%s killed", p.name)
+	p.die(nil)
+}
+
+// pause stops a process for d, as SIGSTOP or a sleeping laptop does.
+func (p *process) pause(d time.Duration) {
+	if p.until > p.w.now {
+		return // it is paused already
+	}
+	p.until = p.w.now + d
+	p.paused = [2]time.Duration{p.w.now, p.until}
+	p.w.logf("%s paused for %s", p.name, d)
+}
+
+// stick holds up an agent's main loop and heart for d, while its program and its
+// saver go on: requests that hang.
+func (p *process) stick(d time.Duration) {
+	if p.until > p.w.now || len(p.coros) < 2 {
+		return
+	}
+	for _, c := range p.coros[:2] {
+		c.until = p.w.now + d
+	}
+	p.paused = [2]time.Duration{p.w.now, p.w.now + d}
+	p.w.logf("%s stuck for %s", p.name, d)
+}
+
+// end is a process that leaves by itself; called from one of its coroutines.
+func (p *process) end() {
+	p.die(p.w.current)
+	panic(errCrashed)
+}
+
+// die ends all coroutines but the one that calls it, which unwinds by itself.
+func (p *process) die(me *coro) {
+	p.dead, p.died = true, p.w.now
+	for _, c := range p.coros {
+		if c != me {
+			c.stop()
+		}
+	}
+	for _, f := range p.atExit {
+		f()
+	}
+}
+
+// sleep lets the world go on for d.
+func (p *process) sleep(d time.Duration) {
+	c := p.w.current
+	p.w.resume(c, d)
+	if !c.yield(struct{}{}) {
+		panic(errCrashed)
+	}
+}
+
+// idle is a sleep that poke may cut short.
+func (p *process) idle(d time.Duration) {
+	c := p.w.current
+	c.asleep = true
+	p.sleep(d)
+	c.asleep = false
+}
+
+// poke wakes a coroutine that sleeps.
+func (c *coro) poke() {
+	if c.asleep && !c.p.dead {
+		c.asleep = false
+		c.p.w.resume(c, 0)
+	}
+}
+
+// simClock is a process's own clock.
+type simClock struct{ p *process }
+
+func (c simClock) Now() time.Time      { return epoch.Add(c.p.w.now + c.p.skew) }
+func (c simClock) Boot() time.Duration { return c.p.w.now + c.p.offset }
+func (c simClock) Sleep(_ context.Context, d time.Duration) error {
+	c.p.sleep(d)
+	return nil
+}
+
+// spy notes when each object came to be, whoever wrote it and whenever it landed.
+type spy struct {
+	store.Bucket
+	w *world
+}
+
+func (s spy) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	err := s.Bucket.Create(ctx, key, body)
+	if err == nil {
+		s.w.made[key] = s.w.now
+	}
+	return err
+}
+
+// simBucket is a process's way to the store: each request takes time on the
+// way there and on the way back, and the process may die in between.
+type simBucket struct {
+	p *process
+	b store.Bucket
+}
+
+func (s simBucket) trip() { s.p.sleep(s.p.w.between(time.Millisecond, 60*time.Millisecond)) }
+
+func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	s.trip()
+	err := s.b.Create(ctx, key, body)
+	s.p.w.logf("%s create %s: %v", s.p.name, key, err)
+	s.trip()
+	return err
+}
+
+func (s simBucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
+	s.trip()
+	err := s.b.Put(ctx, key, body)
+	s.trip()
+	return err
+}
+
+func (s simBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	s.trip()
+	r, err := s.b.Get(ctx, key, off, n)
+	s.trip()
+	return r, err
+}
+
+func (s simBucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
+	s.trip()
+	o, more, err := s.b.List(ctx, prefix, after, limit)
+	s.trip()
+	return o, more, err
+}
+
+func (s simBucket) Delete(ctx context.Context, key string) error {
+	s.trip()
+	return s.b.Delete(ctx, key)
+}
+
+func (s simBucket) String() string { return "sim" }
+
+// randReader is the world's randomness as a process reads it.
+type randReader struct{ w *world }
+
+func (r randReader) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(r.w.rng.Uint32())
+	}
+	return len(b), nil
+}
+
+// ledger is what a process has of the code under test.
+func (p *process) ledger(gone func(Host) (bool, bool)) World {
+	s := store.New(simBucket{p, p.w.bucket}, store.Options{Clock: simClock{p}, Rand: randReader{p.w}})
+	return World{Store: s, Rand: randReader{p.w}, Gone: gone}
+}

@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Restored says that from here on an attempt writes the state of a rank: it
+// fences every older writer (R6).
+type Restored struct {
+	Job        string `json:"job"`
+	Place      int    `json:"place"` // the job's last `submitted` in its task's log
+	Attempt    int    `json:"attempt"`
+	Agent      string `json:"agent"`
+	Generation int    `json:"generation"` // entry number of what was restored; -1: nothing
+}
+
+// Saved is one generation of a rank's state. Its blobs were stored before.
+type Saved struct {
+	Job     string `json:"job"`
+	Place   int    `json:"place"`
+	Attempt int    `json:"attempt"`
+	Agent   string `json:"agent"`
+	// State and Checkpoints are digests of file lists; empty: an empty folder.
+	State       store.Digest `json:"state,omitempty"`
+	Checkpoints store.Digest `json:"checkpoints,omitempty"`
+	Bytes       int64        `json:"bytes,omitempty"`
+}
+
+// ErrFenced says that a newer attempt has taken a rank's state over. Who gets
+// it stops writing for good; what he had is not lost, it is merely not the newest.
+var ErrFenced = errors.New("a newer attempt has taken over")
+
+// Generations is one writer's hold on the state of one rank of a task.
+type Generations struct {
+	log *Log
+	me  Restored
+}
+
+// before orders writers: by their job's place, then by attempt.
+func (r Restored) before(o Restored) bool {
+	if r.Place != o.Place {
+		return r.Place < o.Place
+	}
+	return r.Attempt < o.Attempt
+}
+
+// holder is the writer whose `restored` stands: the greatest so far. Two agents
+// of one attempt and rank cannot be, a rank has one join.
+func holder(entries []Entry) (Restored, bool) {
+	var h Restored
+	found := false
+	for _, e := range entries {
+		if e.Restored != nil && (!found || h.before(*e.Restored)) {
+			h, found = *e.Restored, true
+		}
+	}
+	return h, found
+}
+
+// generations lists, oldest first, the numbers of those `saved` entries that
+// were written by the holder of their time.
+func generations(entries []Entry) []int {
+	var h Restored
+	found := false
+	var counted []int
+	for n, e := range entries {
+		switch {
+		case e.Restored != nil && (!found || h.before(*e.Restored)):
+			h, found = *e.Restored, true
+		case e.Saved != nil && found && e.Saved.Place == h.Place && e.Saved.Attempt == h.Attempt && e.Saved.Agent == h.Agent:
+			counted = append(counted, n)
+		}
+	}
+	return counted
+}
+
+func stateDir(p job.Path, rank int) string { return fmt.Sprintf("%s/state/%d", taskDir(p), rank) }
+
+// Restore takes the state of a rank over for the attempt that me names, and
+// returns the newest generation that complete accepts, nil when there is none.
+// Checkpoints of jobs before place since are not offered; state always is.
+// It returns ErrFenced when a newer attempt already has it.
+func (w World) Restore(ctx context.Context, p job.Path, rank int, me Restored, since int, complete func(Saved) (bool, error)) (*Generations, *Saved, error) {
+	g := &Generations{log: w.openLog(stateDir(p, rank), me.Agent), me: me}
+	for {
+		if err := g.log.Read(ctx); err != nil {
+			return nil, nil, err
+		}
+		if h, ok := holder(g.log.Entries); ok && !h.before(g.me) {
+			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Place == me.Place {
+				return g, nil, nil // ours already: nothing has run in between
+			}
+			return nil, nil, ErrFenced
+		}
+		number, saved, err := newest(g.log.Entries, complete)
+		if err != nil {
+			return nil, nil, err
+		}
+		g.me.Generation = number
+		mine, err := g.log.Append(ctx, Entry{Restored: &g.me})
+		if err != nil {
+			return nil, nil, err
+		}
+		if mine {
+			if saved != nil && saved.Place < since {
+				saved.Checkpoints = ""
+			}
+			return g, saved, nil
+		}
+	}
+}
+
+// newest finds the newest complete generation. A torn one, or one that misses a
+// blob, is never offered: the one before it is.
+func newest(entries []Entry, complete func(Saved) (bool, error)) (int, *Saved, error) {
+	counted := generations(entries)
+	for i := len(counted) - 1; i >= 0; i-- {
+		s := *entries[counted[i]].Saved
+		ok, err := complete(s)
+		if err != nil {
+			return 0, nil, err
+		}
+		if ok {
+			return counted[i], &s, nil
+		}
+	}
+	return -1, nil, nil
+}
+
+// Save adds a generation, whose blobs are stored already. ErrFenced when a newer
+// attempt has taken over: the caller stops.
+func (g *Generations) Save(ctx context.Context, s Saved) error {
+	s.Job, s.Place, s.Attempt, s.Agent = g.me.Job, g.me.Place, g.me.Attempt, g.me.Agent
+	for {
+		if err := g.log.Read(ctx); err != nil {
+			return err
+		}
+		if h, _ := holder(g.log.Entries); g.me.before(h) {
+			return ErrFenced
+		}
+		mine, err := g.log.Append(ctx, Entry{Saved: &s})
+		if err != nil || mine {
+			return err
+		}
+	}
+}
+
+// State reads the newest generation of a rank's state without taking it over.
+func (w World) State(ctx context.Context, p job.Path, rank int, complete func(Saved) (bool, error)) (*Saved, error) {
+	l := w.openLog(stateDir(p, rank), "")
+	if err := l.Read(ctx); err != nil {
+		return nil, err
+	}
+	_, s, err := newest(l.Entries, complete)
+	return s, err
+}

@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Task is the fold of a task's log: which jobs it had, which one is live.
+type Task struct {
+	Jobs []Place // in the order of their submission
+	Live string  // the job that was submitted and not yet closed; "" when none
+}
+
+// Place is a job's number in its task's log: the order of jobs that needs no clock.
+type Place struct {
+	Job   string
+	Place int // entry number of its `submitted`
+}
+
+// Newest is the last submitted job, "" when there is none.
+func (t Task) Newest() string {
+	if len(t.Jobs) == 0 {
+		return ""
+	}
+	return t.Jobs[len(t.Jobs)-1].Job
+}
+
+// PlaceOf finds a job's place.
+func (t Task) PlaceOf(id string) (place int, ok bool) {
+	i := slices.IndexFunc(t.Jobs, func(p Place) bool { return p.Job == id })
+	if i < 0 {
+		return 0, false
+	}
+	return t.Jobs[i].Place, true
+}
+
+// foldTask ignores a second `submitted` of a live task and a `closed` of a job
+// that is not the live one (L3).
+func foldTask(entries []Entry) Task {
+	var t Task
+	for n, e := range entries {
+		switch {
+		case e.Submitted != nil && t.Live == "":
+			t.Live = e.Submitted.Job
+			t.Jobs = append(t.Jobs, Place{e.Submitted.Job, n})
+		case e.Closed != nil && e.Closed.Job == t.Live:
+			t.Live = ""
+		}
+	}
+	return t
+}
+
+// Task reads a task. A task nobody used has no jobs; that is not an error.
+func (w World) Task(ctx context.Context, p job.Path) (Task, error) {
+	l := w.openLog(taskDir(p)+"/log", "")
+	if err := l.Read(ctx); err != nil {
+		return Task{}, err
+	}
+	return foldTask(l.Entries), nil
+}
+
+// NameJob gives the job an id and claims a short one under ids/, which grows by
+// a letter while another job has it.
+func (w World) NameJob(ctx context.Context, j *job.Job) error {
+	j.ID = w.NewID()
+	for n := job.MinShort; n <= len(j.ID); n++ {
+		j.Short = j.ID[:n]
+		_, mine, err := w.Store.CreateOnce(ctx, idKey(j.Short), encode(j.Path()))
+		if err != nil {
+			return fmt.Errorf("name job: %w", err)
+		}
+		if mine {
+			return nil
+		}
+	}
+	return fmt.Errorf("name job: id %s is taken", j.ID)
+}
+
+// Submit makes j the task's live job (T1). All that j needs was stored before.
+// When another job is live, live names it and mine is false: j does not exist
+// then, and its job.json and short id are taken away again.
+func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, mine bool, err error) {
+	p := j.Path()
+	if _, _, err := w.Store.CreateOnce(ctx, jobKey(p), encode(j)); err != nil {
+		return "", false, fmt.Errorf("submit job: %w", err)
+	}
+	l := w.openLog(taskDir(p)+"/log", by)
+	for {
+		if err := l.Read(ctx); err != nil {
+			return "", false, err
+		}
+		t := foldTask(l.Entries)
+		if t.Live == j.ID {
+			return j.ID, true, nil
+		}
+		if t.Live != "" {
+			closed, err := w.closeIfSettled(ctx, l, job.Path{Project: p.Project, Task: p.Task, Job: t.Live})
+			if err != nil {
+				return "", false, err
+			}
+			if closed {
+				continue
+			}
+			return t.Live, false, w.withdraw(ctx, j)
+		}
+		if _, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}}); err != nil {
+			return "", false, err
+		}
+	}
+}
+
+// withdraw removes what a job left that never came to exist.
+func (w World) withdraw(ctx context.Context, j job.Job) error {
+	err := w.Store.Delete(ctx, jobKey(j.Path()))
+	return errors.Join(err, w.Store.Delete(ctx, idKey(j.Short)))
+}
+
+// closeIfSettled writes `closed` when the live job's own log says settled: only
+// then does another submit count (T1).
+func (w World) closeIfSettled(ctx context.Context, task *Log, p job.Path) (bool, error) {
+	l := w.openLog(jobDir(p)+"/log", "")
+	if err := l.Read(ctx); err != nil {
+		return false, err
+	}
+	if foldRun(l.Entries).Settled == nil {
+		return false, nil
+	}
+	_, err := task.Append(ctx, Entry{Closed: &Closed{Job: p.Job}})
+	return err == nil, err
+}
+
+// Close writes into the task's log that the settled job p is no longer live.
+// It may be called by anyone, any number of times; a job that has not settled
+// is left alone.
+func (w World) Close(ctx context.Context, p job.Path, by string) error {
+	l := w.openLog(taskDir(p)+"/log", by)
+	for {
+		if err := l.Read(ctx); err != nil {
+			return err
+		}
+		if foldTask(l.Entries).Live != p.Job {
+			return nil
+		}
+		if closed, err := w.closeIfSettled(ctx, l, p); err != nil || !closed {
+			return err
+		}
+	}
+}
+
+// Find resolves a short id, or the unambiguous beginning of one or of a full
+// id. store.ErrNotExist when nothing matches.
+func (w World) Find(ctx context.Context, id string) (job.Path, error) {
+	var p job.Path
+	short := id
+	if len(short) > job.MinShort {
+		// A full id, or more of it than the short id needs.
+		for n := len(id); n >= job.MinShort; n-- {
+			b, err := w.Store.Get(ctx, idKey(id[:n]))
+			if errors.Is(err, store.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return p, err
+			}
+			v := 0
+			if err := decode(b, &p, &v, idKey(id[:n])); err != nil {
+				return p, err
+			}
+			if len(p.Job) >= len(id) && p.Job[:len(id)] == id {
+				return p, nil
+			}
+		}
+	}
+	var found []job.Path
+	for o, err := range w.Store.List(ctx, idKey(id)) {
+		if err != nil {
+			return p, err
+		}
+		b, err := w.Store.Get(ctx, o.Key)
+		if errors.Is(err, store.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return p, err
+		}
+		v := 0
+		if err := decode(b, &p, &v, o.Key); err != nil {
+			return p, err
+		}
+		if o.Key == idKey(id) {
+			return p, nil
+		}
+		if found = append(found, p); len(found) > 1 {
+			return p, ErrAmbiguous
+		}
+	}
+	if len(found) == 0 {
+		return p, store.ErrNotExist
+	}
+	return found[0], nil
+}
+
+// ErrAmbiguous is Find's answer when several jobs begin with what was given.
+var ErrAmbiguous = errors.New("several jobs begin so")

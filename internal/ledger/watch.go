@@ -1,0 +1,165 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Beat is an agent's heartbeat: the one object that is rewritten. It is a hint,
+// never proof of a result.
+type Beat struct {
+	V       int       `json:"v"`
+	Agent   string    `json:"agent"`
+	Counter int64     `json:"counter"`
+	At      time.Time `json:"at"`
+	Host    Host      `json:"host"`
+	Name    string    `json:"name,omitempty"`
+	Phase   string    `json:"phase"` // preparing waiting running saving leaving
+	Attempt int       `json:"attempt,omitempty"`
+	Rank    int       `json:"rank"`
+	Since   time.Time `json:"since,omitzero"` // the program runs since
+	Live    string    `json:"live,omitempty"` // socket that serves live output
+	Note    string    `json:"note,omitempty"` // what it is doing, for people
+	// Saved is the number of the newest generation it saved, and when.
+	Saved   int       `json:"saved,omitempty"`
+	SavedAt time.Time `json:"saved_at,omitzero"`
+}
+
+// Beat writes an agent's heartbeat. The caller counts, and calls it every
+// Heartbeat; a failed one is sent again at once (D2), by the store's retries.
+func (w World) Beat(ctx context.Context, p job.Path, b Beat) error {
+	b.V, b.At = format, w.clock().Now().UTC()
+	return w.Store.Put(ctx, agentKey(p, b.Agent), encode(b))
+}
+
+func (w World) readBeat(ctx context.Context, p job.Path, agent string) (Beat, bool, error) {
+	return getRecord(ctx, w, agentKey(p, agent), func(b *Beat) *int { return &b.V })
+}
+
+// watch judges agents by what can be seen of them (PROTOCOL section 5).
+type watch struct {
+	w    World
+	p    job.Path
+	seen map[string]*sight
+	// engine holds what the engine says of agents (D1b).
+	engine map[string]Death
+}
+
+// sight is what an observer knows of one agent.
+type sight struct {
+	counter int64
+	beats   bool   // a heartbeat was ever read
+	join    string // nonce of the newest join record that was read
+	host    Host
+	known   bool // host was read
+	moved   time.Duration
+	looked  time.Duration
+	gone    bool
+}
+
+func newWatch(w World, p job.Path) *watch {
+	return &watch{w: w, p: p, seen: map[string]*sight{}, engine: map[string]Death{}}
+}
+
+// met notes an agent's join record, read at the time at. One that was not seen
+// before is a sign of life (D2), whatever its heartbeats said.
+func (o *watch) met(j Join, at time.Duration) {
+	s := o.sight(j.Agent, at)
+	s.host, s.known = j.Host, true
+	if s.join != j.Nonce {
+		s.join, s.moved, s.looked = j.Nonce, at, at
+	}
+}
+
+func (o *watch) sight(agent string, at time.Duration) *sight {
+	s := o.seen[agent]
+	if s == nil {
+		s = &sight{moved: at, looked: at - Heartbeat}
+		o.seen[agent] = s
+	}
+	return s
+}
+
+// look reads the heartbeats that are due: an agent's at most once a Heartbeat.
+func (o *watch) look(ctx context.Context, agents []string) error {
+	for _, id := range agents {
+		sent := o.w.clock().Boot() // a lease counts from when the request was sent
+		s := o.sight(id, sent)
+		if s.gone || sent-s.looked < Heartbeat {
+			continue
+		}
+		b, ok, err := o.w.readBeat(ctx, o.p, id)
+		if err != nil {
+			return err
+		}
+		if sent-s.looked > readGap {
+			s.moved = sent // we were away: start the lease again (D2)
+		}
+		s.looked = sent
+		if ok && (!s.beats || b.Counter != s.counter) {
+			s.counter, s.beats, s.moved = b.Counter, true, sent
+		}
+		if ok {
+			s.host, s.known = b.Host, true
+		}
+	}
+	return nil
+}
+
+// death is the evidence against an agent (D1).
+func (o *watch) death(agent string) Death {
+	if d := o.engine[agent]; d != Alive {
+		return d
+	}
+	s := o.seen[agent]
+	if s == nil {
+		return Alive
+	}
+	if s.gone {
+		return Dead
+	}
+	if s.known {
+		if gone, known := o.w.Gone(s.host); known && gone {
+			s.gone = true
+			return Dead
+		}
+	}
+	if s.looked-s.moved >= Lease {
+		return Dead
+	}
+	return Alive
+}
+
+// AgentID makes an agent's id: its placement and index, by which an engine's
+// word about a machine finds it, and randomness, so that it is never used twice
+// (L2).
+func (w World) AgentID(placement, index int) string {
+	return fmt.Sprintf("%d-%d-%s", placement, index, w.nonce())
+}
+
+// machineOf takes the placement and index out of an agent's id.
+func machineOf(agent string) (placement, index int, ok bool) {
+	n, err := fmt.Sscanf(agent, "%d-%d-", &placement, &index)
+	return placement, index, err == nil && n == 2
+}
+
+// ErrRemoved says that the job's job.json is gone: whoever works on it writes
+// nothing any more and leaves with status 0 (E6).
+var ErrRemoved = errors.New("job was removed")
+
+// exists looks for job.json.
+func (w World) exists(ctx context.Context, p job.Path) error {
+	r, err := w.Store.Open(ctx, jobKey(p), 0, 1)
+	if errors.Is(err, store.ErrNotExist) {
+		return ErrRemoved
+	}
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
