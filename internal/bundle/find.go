@@ -1,0 +1,182 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// find names what is below root and not ignored, slash-separated: everything
+// but folders. how is "git" or "walk".
+func find(ctx context.Context, root string, notes notes) (names []string, how string, err error) {
+	top := repository(root)
+	if top != "" {
+		names, err = gitFiles(ctx, root, "")
+		switch {
+		case ctx.Err() != nil:
+			return nil, "", context.Cause(ctx)
+		case err == nil && len(names) > 0:
+			return names, "git", nil
+		case err == nil:
+			// Everything here is ignored, and yet it was named: so it is
+			// wanted, and the rules of the folders above do not count.
+			top = root
+		case !errors.Is(err, exec.ErrNotFound):
+			notes.say("chosen by a walk, because git says "+err.Error(), root)
+		}
+	}
+	names, err = walk(ctx, root, top, notes)
+	return names, "walk", err
+}
+
+// repository is the folder at or above dir that holds .git, or "".
+func repository(dir string) string {
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// gitFiles asks git. Submodules and repositories inside are listed too, as
+// plain files under prefix.
+func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
+	// -t tells tracked from not. A repository's own settings can name programs
+	// to run; the one that a listing would start is turned off.
+	cmd := exec.CommandContext(ctx, "git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "-c", "-o", "--exclude-standard")
+	cmd.Dir, cmd.Env = dir, gitEnv(os.Environ())
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		if line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n"); line != "" {
+			return nil, fmt.Errorf("%q", line)
+		}
+		return nil, err
+	}
+	ours := newIgnorer(dir, parseIgnore([]byte(builtin)), ".droverignore")
+	ours.venvs = true
+	chosen := newIgnorer(dir, nil, ".droverignore")
+	var names []string
+	seen := map[string]bool{}
+	for line := range strings.SplitSeq(out.String(), "\x00") {
+		tag, name, ok := strings.Cut(line, " ")
+		name = strings.TrimSuffix(name, "/")
+		if !ok || name == "" || name == "." || seen[name] {
+			continue
+		}
+		seen[name] = true
+		sieve := chosen
+		if tag == "?" {
+			sieve = ours
+		}
+		fi, err := os.Lstat(filepath.Join(dir, name))
+		folder := err == nil && fi.IsDir()
+		switch {
+		case err != nil || sieve.leaves(name, folder):
+		case folder:
+			inner, err := nested(ctx, filepath.Join(dir, name), path.Join(prefix, name))
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range inner {
+				if n = path.Join(name, n); !chosen.leaves(n, false) {
+					names = append(names, n)
+				}
+			}
+		default:
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// nested lists a submodule or a repository inside another. In a submodule's
+// folder that is no repository git would answer for the outer one, which does
+// not look in there; files may lie there all the same.
+func nested(ctx context.Context, dir, prefix string) ([]string, error) {
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
+		return walk(ctx, dir, dir, notes{})
+	}
+	names, err := gitFiles(ctx, dir, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", prefix, err)
+	}
+	return names, nil
+}
+
+// gitEnv drops what a surrounding git (a hook, an alias) says about its own
+// repository, which need not be this one.
+func gitEnv(env []string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		switch name {
+		case "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY":
+			return true
+		}
+		return false
+	})
+	return append(env, "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+}
+
+// walk lists the files below root by the rules of the .gitignore files from
+// top, the repository's folder, downwards ("" or root: from root), and our own.
+func walk(ctx context.Context, root, top string, notes notes) ([]string, error) {
+	if top == "" {
+		top = root
+	}
+	exclude, _ := os.ReadFile(filepath.Join(top, ".git", "info", "exclude"))
+	gits := newIgnorer(top, parseIgnore(exclude), ".gitignore")
+	above, err := filepath.Rel(top, root)
+	if err != nil {
+		return nil, err
+	}
+	above = filepath.ToSlash(above)
+	// The folder itself was named, so no rule leaves it out, nor one above it.
+	for dir := above; dir != "."; dir = path.Dir(dir) {
+		gits.out[dir] = false
+	}
+	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
+	ours.venvs = true
+
+	var names []string
+	var into func(dir string) error
+	into = func(dir string) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			if dir == "." {
+				return err
+			}
+			notes.add("unreadable", dir)
+		}
+		for _, e := range entries {
+			name := path.Join(dir, e.Name())
+			switch {
+			case len(names) >= hardStop:
+				return nil
+			case e.Name() == ".git" || gits.leaves(path.Join(above, name), e.IsDir()) || ours.leaves(name, e.IsDir()):
+			case !e.IsDir():
+				names = append(names, name)
+			default:
+				if err := into(name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return names, into(".")
+}

@@ -1,0 +1,168 @@
+package bundle
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// builtin is what nobody means to ship. A line in .droverignore can bring any
+// of it back ("!node_modules"), and a file that git tracks stays anyway:
+// somebody chose it.
+const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n"
+
+// ignorer answers, for a folder, what its ignore files leave out. A deeper
+// file wins over a higher one, a later line over an earlier one, and nothing
+// inside a folder that is left out comes back.
+type ignorer struct {
+	root  string   // the folder that paths are relative to
+	names []string // ignore files looked for in each folder; a later one wins
+	base  []pattern
+	venvs bool // leave out folders that hold a pyvenv.cfg
+
+	rules map[string][]pattern // by folder, "." is the root
+	out   map[string]bool      // verdicts on folders
+}
+
+func newIgnorer(root string, base []pattern, names ...string) *ignorer {
+	return &ignorer{root: root, names: names, base: base,
+		rules: map[string][]pattern{}, out: map[string]bool{".": false}}
+}
+
+// leaves tells whether name, slash-separated below the root, is left out.
+func (g *ignorer) leaves(name string, folder bool) bool {
+	if folder {
+		if out, known := g.out[name]; known {
+			return out
+		}
+	}
+	out := g.leaves(path.Dir(name), true) || g.verdict(name, folder)
+	if folder {
+		g.out[name] = out
+	}
+	return out
+}
+
+func (g *ignorer) verdict(name string, folder bool) bool {
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		rel := name
+		if dir != "." {
+			rel = name[len(dir)+1:]
+		}
+		if p := last(g.in(dir), rel, folder); p != nil {
+			return !p.not
+		}
+		if dir == "." {
+			break
+		}
+	}
+	if p := last(g.base, name, folder); p != nil {
+		return !p.not
+	}
+	if folder && g.venvs {
+		_, err := os.Lstat(filepath.Join(g.root, name, "pyvenv.cfg"))
+		return err == nil
+	}
+	return false
+}
+
+func (g *ignorer) in(dir string) []pattern {
+	rules, known := g.rules[dir]
+	if known {
+		return rules
+	}
+	for _, name := range g.names {
+		// A file that is not there or not readable holds no rules, as for git.
+		text, err := os.ReadFile(filepath.Join(g.root, dir, name))
+		if err == nil {
+			rules = append(rules, parseIgnore(text)...)
+		}
+	}
+	g.rules[dir] = rules
+	return rules
+}
+
+// last is the last pattern that matches, or nil.
+func last(rules []pattern, rel string, folder bool) *pattern {
+	for i := len(rules) - 1; i >= 0; i-- {
+		if rules[i].match(rel, folder) {
+			return &rules[i]
+		}
+	}
+	return nil
+}
+
+// pattern is one line of an ignore file.
+type pattern struct {
+	not      bool // "!": brings back
+	folder   bool // "x/": folders only
+	anchored bool // matches the whole path, not its last element
+	plain    string
+	tokens   []token // empty when plain is used
+}
+
+// parseIgnore reads an ignore file in gitignore(5)'s syntax. Lines that can
+// match nothing are dropped.
+func parseIgnore(text []byte) []pattern {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	var rules []pattern
+	for line := range bytes.SplitSeq(text, []byte("\n")) {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if p, ok := parsePattern(trimSpaces(string(line))); ok {
+			rules = append(rules, p)
+		}
+	}
+	return rules
+}
+
+// trimSpaces cuts trailing spaces; one after a backslash stays, and so does
+// everything before it.
+func trimSpaces(s string) string {
+	end := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case ' ':
+			continue
+		case '\\':
+			i++
+		}
+		end = min(i+1, len(s))
+	}
+	return s[:end]
+}
+
+func parsePattern(s string) (pattern, bool) {
+	var p pattern
+	s, p.not = strings.CutPrefix(s, "!")
+	s, p.folder = strings.CutSuffix(s, "/")
+	p.anchored = strings.Contains(s, "/")
+	s = strings.TrimPrefix(s, "/")
+	if s == "" {
+		return p, false
+	}
+	if !strings.ContainsAny(s, `*?[\`) {
+		p.plain = s
+		return p, true
+	}
+	tokens, ok := compile(s)
+	p.tokens = tokens
+	return p, ok
+}
+
+func (p *pattern) match(rel string, folder bool) bool {
+	if p.folder && !folder {
+		return false
+	}
+	if !p.anchored {
+		rel = rel[strings.LastIndexByte(rel, '/')+1:]
+	}
+	if p.tokens == nil {
+		return rel == p.plain
+	}
+	return run(p.tokens, rel)
+}

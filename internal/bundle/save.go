@@ -1,0 +1,401 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/store"
+)
+
+// SaveOptions say what Save may take for granted. The zero value is the careful
+// one.
+type SaveOptions struct {
+	// Settled: whatever wrote the folder has ended, so nothing is waited for.
+	Settled bool
+	// Skip leaves out a file, or a folder with all in it, by its
+	// slash-separated path. May be nil.
+	Skip func(path string) bool
+	// As is the folder's name for the program that writes it, where that
+	// differs from Save's: absolute links into it are kept as relative ones.
+	As string
+	// Cache remembers what was sent before. May be nil.
+	Cache *Cache
+}
+
+// openAtOnce bounds the files open together. Of a folder with more to read,
+// nothing may change from the first look to the last, or it is all looked at
+// again; up to this many it may go on changing as soon as they are open.
+// Must stay well under the 1,024 descriptors that many systems allow.
+const openAtOnce = 256
+
+// Save stores the contents of dir's files and lists them. It never offers a
+// torn set: all files are opened, then their names are looked up again, so at
+// one moment the folder was exactly what is saved; contents are read from the
+// open files, so a later replacement by rename does no harm; and a file that is
+// held open for writing (Linux), was modified a moment ago (elsewhere) or
+// changes while it is read makes Save begin again. After a few times of that
+// the error is ErrChanging, and the generation before remains the one to offer.
+//
+// Links that stay inside are kept as links. Other links, sockets, fifos and
+// devices are left out with a note. Names that look temporary are kept: they
+// are the user's. A file that cannot be read is an error.
+func Save(ctx context.Context, b Blobs, dir string, opt SaveOptions) (Tree, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Tree{}, fmt.Errorf("save folder: %w", err)
+	}
+	defer root.Close()
+	s := &saver{root: root, dir: dir, blobs: b, opt: opt, cache: opt.Cache}
+	if s.cache == nil {
+		s.cache = new(Cache) // a second try need not send anything twice
+	}
+	for try := range tries {
+		// The pauses double up to 0.2 s: a writer of small files is done by
+		// then, and for a writer of large ones the next generation will come.
+		if try > 0 {
+			if err := store.System.Sleep(ctx, 25*time.Millisecond<<(try-1)); err != nil {
+				return Tree{}, fmt.Errorf("save %s: %w", dir, err)
+			}
+		}
+		var t Tree
+		if t, err = s.once(ctx); err == nil {
+			return t, nil
+		}
+		if !errors.Is(err, ErrChanging) {
+			break
+		}
+	}
+	return Tree{}, fmt.Errorf("save %s: %w", dir, err)
+}
+
+func changing(name string) error { return fmt.Errorf("%q: %w", name, ErrChanging) }
+
+type saver struct {
+	root  *os.Root
+	dir   string
+	blobs Blobs
+	opt   SaveOptions
+	cache *Cache
+}
+
+// once is one look at the whole folder.
+func (s *saver) once(ctx context.Context) (Tree, error) {
+	seen, err := s.look(ctx)
+	if err != nil {
+		return Tree{}, err
+	}
+	tree := Tree{Dirs: seen.dirs, Links: seen.links, Notes: seen.notes.lines(), Files: make([]File, len(seen.files))}
+	var todo []int
+	for i, f := range seen.files {
+		tree.Files[i] = File{Path: f.path, Size: f.stamp.size, Mode: f.mode, Time: f.stamp.mtime}
+		if d, known := s.cache.find(f); known {
+			tree.Files[i].SHA256 = d
+		} else {
+			todo = append(todo, i)
+		}
+	}
+	for {
+		now := todo[:min(openAtOnce, len(todo))]
+		todo = todo[len(now):]
+		if err := s.group(ctx, seen, now, len(todo) == 0, tree.Files); err != nil {
+			return Tree{}, err
+		}
+		if len(todo) == 0 {
+			break
+		}
+	}
+	s.cache.keepOnly(seen.files)
+	tree.sort()
+	return tree, nil
+}
+
+// group opens some of the files that were seen, makes sure of them, and sends
+// them; the last group makes sure of the whole folder.
+func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, out []File) error {
+	open := make([]*os.File, 0, len(now))
+	defer func() {
+		for _, f := range open {
+			f.Close()
+		}
+	}()
+	var newest int64
+	for _, i := range now {
+		f, err := s.open(seen.files[i])
+		if err != nil {
+			return err
+		}
+		open = append(open, f)
+		newest = max(newest, seen.files[i].stamp.ctime)
+	}
+	if last && !s.opt.Settled {
+		again, err := s.look(ctx)
+		if err != nil {
+			return err
+		}
+		if name, same := seen.compare(again); !same {
+			return changing(name)
+		}
+	}
+	if !s.opt.Settled {
+		if err := s.settle(ctx, newest); err != nil {
+			return err
+		}
+	}
+	return each(ctx, len(now), func(ctx context.Context, k int) error {
+		d, n, err := s.send(ctx, seen.files[now[k]], open[k])
+		if err == nil {
+			out[now[k]].SHA256, out[now[k]].Size = d, n
+		}
+		return err
+	})
+}
+
+// open opens the very file that was seen, or says that it is another by now.
+func (s *saver) open(f seenFile) (*os.File, error) {
+	file, err := s.root.OpenFile(f.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.ELOOP):
+		return nil, changing(f.path)
+	case err != nil:
+		return nil, err
+	}
+	fi, err := file.Stat()
+	if err == nil && (!fi.Mode().IsRegular() || stampOf(fi) != f.stamp) {
+		err = changing(f.path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// settle waits until a further write must show in a file's times: the kernel
+// gives writes within one tick the same one. A time in the future, by a clock
+// that is not ours, is waited for no longer than one from this moment.
+func (s *saver) settle(ctx context.Context, newest int64) error {
+	age := time.Duration(store.System.Now().UnixNano() - newest)
+	if age >= quiet {
+		return nil
+	}
+	return store.System.Sleep(ctx, quiet-max(age, 0))
+}
+
+// send stores one open file, and is certain that it stood still meanwhile.
+func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Digest, int64, error) {
+	// Asked after settle: from here on a writer's traces show in the times.
+	if !s.opt.Settled && beingWritten(file) {
+		return "", 0, changing(f.path)
+	}
+	d, n, err := s.blobs.PutBlob(ctx, file)
+	fi, statErr := file.Stat()
+	if statErr != nil {
+		return "", 0, statErr
+	}
+	moved := !stampOf(fi).sameContent(f.stamp)
+	switch {
+	case moved && (err != nil || !s.opt.Settled):
+		return "", 0, changing(f.path)
+	case err != nil:
+		return "", 0, fmt.Errorf("%q: %w", f.path, err)
+	case !moved && n != f.stamp.size:
+		return "", 0, fmt.Errorf("%q: stored %d bytes of %d", f.path, n, f.stamp.size)
+	}
+	if age := store.System.Now().UnixNano() - f.stamp.ctime; !moved && age >= int64(quiet) {
+		s.cache.put(f, d)
+	}
+	return d, n, nil
+}
+
+// sight is what one look at the folder found.
+type sight struct {
+	files []seenFile // by path
+	dirs  []string
+	links []Link
+	notes notes
+}
+
+type seenFile struct {
+	path  string
+	mode  uint32
+	stamp stamp
+}
+
+// compare tells whether two looks saw the same; otherwise it names a difference.
+func (s *sight) compare(t *sight) (string, bool) {
+	for i := range max(len(s.files), len(t.files)) {
+		switch {
+		case i >= len(s.files):
+			return t.files[i].path, false
+		case i >= len(t.files) || s.files[i] != t.files[i]:
+			return s.files[i].path, false
+		}
+	}
+	for i := range max(len(s.links), len(t.links)) {
+		switch {
+		case i >= len(s.links):
+			return t.links[i].Path, false
+		case i >= len(t.links) || s.links[i] != t.links[i]:
+			return s.links[i].Path, false
+		}
+	}
+	return "", true
+}
+
+func (s *saver) look(ctx context.Context) (*sight, error) {
+	seen := &sight{notes: notes{}}
+	if err := s.into(ctx, ".", seen); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(seen.files, func(a, b seenFile) int { return cmp.Compare(a.path, b.path) })
+	slices.SortFunc(seen.links, func(a, b Link) int { return cmp.Compare(a.Path, b.Path) })
+	return seen, nil
+}
+
+// into looks at one folder. What vanishes meanwhile was not there.
+func (s *saver) into(ctx context.Context, dir string, seen *sight) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f, err := s.root.Open(dir)
+	if err != nil {
+		if dir != "." && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	before := len(seen.files) + len(seen.links) + len(seen.dirs)
+	for _, name := range names {
+		name = path.Join(dir, name)
+		if name == workshop || s.opt.Skip != nil && s.opt.Skip(name) {
+			continue
+		}
+		if err := s.one(ctx, name, seen); err != nil {
+			return err
+		}
+	}
+	if len(seen.files)+len(seen.links)+len(seen.dirs) == before && dir != "." {
+		seen.dirs = append(seen.dirs, dir)
+	}
+	return nil
+}
+
+func (s *saver) one(ctx context.Context, name string, seen *sight) error {
+	fi, err := s.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return s.into(ctx, name, seen)
+	case fi.Mode().IsRegular():
+		seen.files = append(seen.files, seenFile{name, uint32(fi.Mode().Perm()), stampOf(fi)})
+	case fi.Mode()&fs.ModeSymlink != 0:
+		target, err := s.root.Readlink(name)
+		if err != nil {
+			return changing(name)
+		}
+		l := Link{Path: name, Target: s.relative(name, target)}
+		if staysInside(l) {
+			seen.links = append(seen.links, l)
+		} else {
+			seen.notes.add("a link that leads outside", name)
+		}
+	default:
+		seen.notes.add("a socket, fifo or device", name)
+	}
+	return nil
+}
+
+// relative turns an absolute target inside the folder into one from the link.
+func (s *saver) relative(name, target string) string {
+	if !filepath.IsAbs(target) {
+		return target
+	}
+	for _, top := range []string{s.dir, s.opt.As} {
+		if top == "" {
+			continue
+		}
+		rest, inside := strings.CutPrefix(filepath.Clean(target), filepath.Clean(top)+"/")
+		if !inside {
+			continue
+		}
+		if rel, err := filepath.Rel("/"+path.Dir(name), "/"+rest); err == nil {
+			return rel
+		}
+	}
+	return target
+}
+
+// Cache remembers what one folder's files held when they were last saved, so
+// that a file with the same size, times and inode is neither read nor sent
+// again. The zero value is ready; methods may be called at once.
+type Cache struct {
+	mu    sync.Mutex
+	files map[string]cached
+}
+
+type cached struct {
+	stamp  stamp
+	digest store.Digest
+}
+
+// Forget makes the next Save read and send the files with these contents:
+// their blobs are gone (see Missing).
+func (c *Cache) Forget(digests ...store.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, f := range c.files {
+		if slices.Contains(digests, f.digest) {
+			delete(c.files, name)
+		}
+	}
+}
+
+func (c *Cache) find(f seenFile) (store.Digest, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, known := c.files[f.path]
+	return old.digest, known && old.stamp == f.stamp
+}
+
+func (c *Cache) put(f seenFile, d store.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files == nil {
+		c.files = map[string]cached{}
+	}
+	c.files[f.path] = cached{f.stamp, d}
+}
+
+// keepOnly drops the files that are no longer in the folder.
+func (c *Cache) keepOnly(files []seenFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	here := make(map[string]bool, len(files))
+	for _, f := range files {
+		here[f.path] = true
+	}
+	for name := range c.files {
+		if !here[name] {
+			delete(c.files, name)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// Source says what code to ship.
+type Source struct {
+	Dir    string   // the folder; empty is the current one
+	Script string   // shipped whatever the ignore files say; relative to Dir, or absolute; may be empty
+	Extra  []string // further files or folders, put beside Dir's own under their last name
+	Alone  bool     // ship Script and Extra without the rest of Dir
+	Caps   Caps
+}
+
+// List is what Scan found: names and sizes, no contents.
+type List struct {
+	Dir     string   // absolute, without symbolic links
+	How     string   // who chose the files: "git", "walk", "script" (Alone)
+	Script  string   // Source.Script's name in the bundle, or empty
+	Entries []Entry  // by name
+	Bytes   int64    // of all Entries
+	Notes   []string // what was left out that somebody may miss, a line each
+
+	caps Caps
+}
+
+// Entry is one file of a List.
+type Entry struct {
+	Name string // slash-separated, in the bundle
+	Size int64  // bytes, when it was scanned
+
+	path string // where it is read
+}
+
+// hardStop ends a scan that went into something far too big: enough to name the
+// culprits, and no more memory than a laptop has.
+const hardStop = 1 << 20
+
+// Scan finds the files of s: what git tracks or does not ignore where there is
+// a repository, and otherwise a walk that honours .gitignore. In both,
+// .droverignore takes away more. Symbolic links to files and folders inside the
+// folder are followed and shipped as plain files; others are noted and left
+// out, as are sockets, fifos, devices and empty folders.
+//
+// Errors: ErrHome and ErrTooBig, as fault.Invalid, so that a caller can go on
+// with Alone; fault.Missing when a name is not there.
+func Scan(ctx context.Context, s Source) (List, error) {
+	root, err := realPath(s.Dir)
+	if err != nil {
+		return List{}, err
+	}
+	c := &collector{files: map[string]Entry{}, notes: notes{}}
+	l := List{Dir: root, How: "script", caps: s.Caps.filled()}
+	if !s.Alone {
+		if isHome(root) {
+			return List{}, fault.Wrap(ErrHome, fault.Invalid, "Choose the program's own folder with `-s DIR`.", "scan code: %s", root)
+		}
+		if l.How, err = c.folder(ctx, root, ""); err != nil {
+			return List{}, fmt.Errorf("scan code: %w", err)
+		}
+	}
+	if s.Script != "" {
+		if l.Script, err = c.script(root, s); err != nil {
+			return List{}, err
+		}
+	}
+	for _, extra := range s.Extra {
+		if err := c.extra(ctx, extra); err != nil {
+			return List{}, err
+		}
+	}
+	for _, e := range c.files {
+		l.Entries = append(l.Entries, e)
+		l.Bytes += e.Size
+	}
+	slices.SortFunc(l.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	l.Notes = c.notes.lines()
+	return l, l.fits()
+}
+
+// realPath is dir, absolute and without symbolic links; it must be a folder.
+func realPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	var fi os.FileInfo
+	if err == nil {
+		fi, err = os.Stat(abs)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fault.New(fault.Missing, "", "scan code: %q: no such folder", dir)
+	case err != nil:
+		return "", fmt.Errorf("scan code: %w", err)
+	case !fi.IsDir():
+		return "", fault.New(fault.Invalid, "", "scan code: %q: not a folder", dir)
+	}
+	return abs, nil
+}
+
+func isHome(dir string) bool {
+	if dir == "/" {
+		return true
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return false
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	return dir == filepath.Clean(home)
+}
+
+// collector gathers files from the folder and from what is put beside it.
+type collector struct {
+	files map[string]Entry
+	notes notes
+}
+
+// folder adds the files below root under prefix ("" or "name/").
+func (c *collector) folder(ctx context.Context, root, prefix string) (how string, err error) {
+	names, how, err := find(ctx, root, c.notes)
+	if err != nil {
+		return "", err
+	}
+	f := &links{root: root, notes: c.notes, files: map[string]Entry{}}
+	for _, name := range names {
+		full := filepath.Join(root, name)
+		fi, err := os.Lstat(full)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // tracked by git and deleted, or gone since
+		case err != nil:
+			c.notes.add("unreadable", name)
+		case fi.Mode().IsRegular():
+			f.files[name] = Entry{Name: name, Size: fi.Size(), path: full}
+		case fi.Mode()&fs.ModeSymlink != 0:
+			f.links = append(f.links, name)
+		default:
+			c.notes.add("a socket, fifo or device", name)
+		}
+	}
+	f.follow()
+	for name, e := range f.files {
+		e.Name = prefix + name
+		if err := c.add(e); err != nil {
+			return "", err
+		}
+	}
+	return how, nil
+}
+
+func (c *collector) add(e Entry) error {
+	if before, taken := c.files[e.Name]; taken && before.path != e.path {
+		return fault.New(fault.Invalid, "Rename one of them.", "scan code: %q: both %s and %s would get this name", e.Name, before.path, e.path)
+	}
+	c.files[e.Name] = e
+	return nil
+}
+
+func (c *collector) script(root string, s Source) (string, error) {
+	full := s.Script
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(root, full)
+	}
+	fi, err := os.Stat(full)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fault.New(fault.Missing, "", "scan code: %q: no such file in %s", s.Script, root)
+	case err != nil:
+		return "", fmt.Errorf("scan code: %w", err)
+	case !fi.Mode().IsRegular():
+		return "", fault.New(fault.Invalid, "", "scan code: %q: not a file", s.Script)
+	}
+	// The folder's name may have gone through links that the script's name
+	// kept, and the script itself may be one.
+	dir, err := filepath.EvalSymlinks(filepath.Dir(full))
+	if err != nil {
+		return "", fmt.Errorf("scan code: %w", err)
+	}
+	name, err := filepath.Rel(root, filepath.Join(dir, filepath.Base(full)))
+	switch {
+	case err == nil && filepath.IsLocal(name):
+	case s.Alone:
+		name = filepath.Base(full)
+	default:
+		return "", fault.New(fault.Invalid, "Choose a folder that holds the script with `-s DIR`.", "scan code: %q: the script is outside %s", s.Script, root)
+	}
+	name = filepath.ToSlash(name)
+	if _, found := c.files[name]; found {
+		return name, nil
+	}
+	real, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		return "", fmt.Errorf("scan code: %w", err)
+	}
+	return name, c.add(Entry{Name: name, Size: fi.Size(), path: real})
+}
+
+func (c *collector) extra(ctx context.Context, extra string) error {
+	abs, err := filepath.Abs(extra)
+	var fi os.FileInfo
+	if err == nil {
+		fi, err = os.Stat(abs)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.New(fault.Missing, "", "scan code: %q: no such file or folder", extra)
+	case err != nil:
+		return fmt.Errorf("scan code: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return fmt.Errorf("scan code: %w", err)
+	}
+	switch {
+	case fi.Mode().IsRegular():
+		return c.add(Entry{Name: filepath.Base(abs), Size: fi.Size(), path: real})
+	case !fi.IsDir():
+		return fault.New(fault.Invalid, "", "scan code: %q: neither a file nor a folder", extra)
+	case isHome(real):
+		return fault.Wrap(ErrHome, fault.Invalid, "Name the folder that is needed with `-d DIR`.", "scan code: %q", extra)
+	}
+	if _, err = c.folder(ctx, real, filepath.Base(abs)+"/"); err != nil {
+		return fmt.Errorf("scan code: %w", err)
+	}
+	return nil
+}
+
+// links follows the symbolic links of one folder, inside that folder only.
+type links struct {
+	root  string
+	files map[string]Entry // grows by what the links show
+	links []string
+	notes notes
+}
+
+func (f *links) follow() {
+	plain := make([]string, 0, len(f.files))
+	for name := range f.files {
+		plain = append(plain, name)
+	}
+	slices.Sort(plain)
+	folders := map[string]string{} // link to a folder -> that folder
+	for _, name := range f.links {
+		target, fi := f.target(name)
+		switch {
+		case fi == nil:
+		case fi.IsDir():
+			folders[name] = target
+		case fi.Mode().IsRegular():
+			f.files[name] = Entry{Name: name, Size: fi.Size(), path: filepath.Join(f.root, target)}
+			plain = append(plain, name)
+		default:
+			f.notes.add("a socket, fifo or device", name)
+		}
+	}
+	slices.Sort(plain)
+	w := &walker{links: f, plain: plain, folders: folders}
+	for _, name := range f.links {
+		if target, is := folders[name]; is {
+			w.show(name, target, nil)
+		}
+	}
+}
+
+// target resolves a link to a name below root, or notes why not.
+func (f *links) target(name string) (string, os.FileInfo) {
+	real, err := filepath.EvalSymlinks(filepath.Join(f.root, name))
+	if err != nil {
+		f.notes.add("a link to nothing", name)
+		return "", nil
+	}
+	rel, err := filepath.Rel(f.root, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		f.notes.add("a link that leads outside", name)
+		return "", nil
+	}
+	rel = filepath.ToSlash(rel)
+	if slices.Contains(strings.Split(rel, "/"), ".git") {
+		f.notes.add("a link into .git", name)
+		return "", nil
+	}
+	fi, err := os.Stat(real)
+	if err != nil {
+		f.notes.add("a link to nothing", name)
+		return "", nil
+	}
+	return rel, fi
+}
+
+// walker shows folders again under the names of links to them. It goes over
+// the list of files, not the disk: what is ignored there is ignored here.
+type walker struct {
+	*links
+	plain   []string // sorted: files, and links to files
+	folders map[string]string
+	shown   int
+}
+
+// mostShown bounds what links to folders of links to folders can multiply to.
+const mostShown = 1 << 12
+
+func (w *walker) show(name, target string, above []string) {
+	if w.shown++; w.shown > mostShown {
+		w.notes.add("one link to a folder too many", name)
+		return
+	}
+	inside := target == "." || strings.HasPrefix(name, target+"/")
+	if inside || slices.Contains(above, target) {
+		w.notes.add("a link to a folder around it", name)
+		return
+	}
+	above = append(above, target)
+	from, _ := slices.BinarySearch(w.plain, target+"/")
+	for _, p := range w.plain[from:] {
+		rel, in := strings.CutPrefix(p, target+"/")
+		if !in || len(w.files) > hardStop {
+			break
+		}
+		e := w.files[p]
+		e.Name = path.Join(name, rel)
+		w.files[e.Name] = e
+	}
+	for _, link := range w.links.links {
+		if rel, in := strings.CutPrefix(link, target+"/"); in && w.folders[link] != "" {
+			w.show(path.Join(name, rel), w.folders[link], above)
+		}
+	}
+}
+
+// openPlain opens a regular file for reading, and neither follows a link put
+// there meanwhile nor waits on a fifo.
+func openPlain(name string) (*os.File, os.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%q: no longer a file: %w", name, ErrChanging)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, fi, nil
+}

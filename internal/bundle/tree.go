@@ -1,0 +1,271 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/drover-run/drover/store"
+)
+
+// Tree is a folder as a list: its files' contents are blobs. The zero Tree is
+// an empty folder. One that was read from a store is checked before use.
+type Tree struct {
+	Files []File
+	Dirs  []string // folders with nothing in them
+	Links []Link
+	Notes []string // what Save left out, a line each; not stored
+}
+
+// File is one regular file.
+type File struct {
+	Path   string       // slash-separated, below the folder
+	Size   int64        // bytes
+	Mode   uint32       // permission bits, at most 0777
+	SHA256 store.Digest // of the contents
+	Time   int64        // when it was modified, nanoseconds since 1970; 0: not known
+}
+
+// Link is a symbolic link that stays inside the folder.
+type Link struct {
+	Path   string
+	Target string // relative to the link's folder; ".." only in front
+}
+
+// Digest identifies what the folder holds: names, contents, the owner's x bit,
+// links and empty folders, in any order; not times, nor other modes. It is no
+// blob's name.
+func (t Tree) Digest() string {
+	var lines []string
+	for _, f := range t.Files {
+		lines = append(lines, fmt.Sprintf("%q file %t %d %s\n", f.Path, f.Mode&0o100 != 0, f.Size, f.SHA256))
+	}
+	for _, d := range t.Dirs {
+		lines = append(lines, fmt.Sprintf("%q folder\n", d))
+	}
+	for _, l := range t.Links {
+		lines = append(lines, fmt.Sprintf("%q link %q\n", l.Path, l.Target))
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	io.WriteString(sum, "drover tree 1\n")
+	for _, line := range lines {
+		io.WriteString(sum, line)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Bytes is the size of all files together.
+func (t Tree) Bytes() int64 {
+	var n int64
+	for _, f := range t.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// sort puts everything in the order of its path.
+func (t *Tree) sort() {
+	slices.SortFunc(t.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(t.Links, func(a, b Link) int { return cmp.Compare(a.Path, b.Path) })
+	slices.Sort(t.Dirs)
+}
+
+// Check says why t cannot be laid out inside a folder, or nil: names and links
+// that lead outside, two things under one name, a file where a folder must be,
+// sizes and modes nobody can have.
+func (t Tree) Check() error {
+	taken := map[string]bool{} // by files and links, which hold nothing
+	take := func(name string) error {
+		err := checkName(name)
+		switch {
+		case err != nil:
+		case taken[name]:
+			err = fmt.Errorf("twice the same name")
+		case name == workshop || strings.HasPrefix(name, workshop+"/"):
+			err = fmt.Errorf("drover's own name")
+		}
+		if err != nil {
+			return refuse("%q: %v", name, err)
+		}
+		taken[name] = true
+		return nil
+	}
+	var total int64
+	for _, f := range t.Files {
+		if err := take(f.Path); err != nil {
+			return err
+		}
+		_, err := store.ParseDigest(string(f.SHA256))
+		if f.Size < 0 || f.Size > math.MaxInt64-total || f.Mode&^0o777 != 0 || err != nil {
+			return refuse("%q: size %d, mode %o or digest %q make no sense", f.Path, f.Size, f.Mode, f.SHA256)
+		}
+		total += f.Size
+	}
+	for _, l := range t.Links {
+		if err := take(l.Path); err != nil {
+			return err
+		}
+		if !staysInside(l) {
+			return refuse("%q: a link that leads outside: %q", l.Path, l.Target)
+		}
+	}
+	return t.checkFolders(taken, take)
+}
+
+func (t Tree) checkFolders(taken map[string]bool, take func(string) error) error {
+	names := slices.Clone(t.Dirs)
+	for _, dir := range t.Dirs {
+		if err := take(dir); err != nil {
+			return err
+		}
+		delete(taken, dir)
+	}
+	for name := range taken {
+		if dir := path.Dir(name); dir != "." {
+			names = append(names, dir)
+		}
+	}
+	folder := map[string]bool{".": true}
+	for _, name := range names {
+		for ; !folder[name]; name = path.Dir(name) {
+			if taken[name] {
+				return refuse("%q: both a folder and not one", name)
+			}
+			folder[name] = true
+		}
+	}
+	return nil
+}
+
+// staysInside tells whether following l can leave the folder. Its ".." stand in
+// front, so they climb folders that are real: Check lets nothing live below a
+// link. What comes after only goes down, perhaps by other links of the kind.
+func staysInside(l Link) bool {
+	if l.Target == "" || len(l.Target) > longest || strings.HasPrefix(l.Target, "/") || strings.IndexByte(l.Target, 0) >= 0 {
+		return false
+	}
+	up, front := strings.Count(l.Path, "/"), true
+	for part := range strings.SplitSeq(l.Target, "/") {
+		switch {
+		case part != "..":
+			front = front && (part == "" || part == ".")
+		case !front || up == 0:
+			return false
+		default:
+			up--
+		}
+	}
+	return true
+}
+
+// Missing names the blobs of t that b does not hold: gc may have taken one
+// between the look and the entry that names it. See Cache.Forget.
+func Missing(ctx context.Context, b Blobs, t Tree) ([]store.Digest, error) {
+	var mu sync.Mutex
+	var gone []store.Digest
+	all := make([]store.Digest, 0, len(t.Files))
+	for _, f := range t.Files {
+		all = append(all, f.SHA256)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	err := each(ctx, len(all), func(ctx context.Context, i int) error {
+		has, err := b.HasBlob(ctx, all[i])
+		if err == nil && !has {
+			mu.Lock()
+			defer mu.Unlock()
+			gone = append(gone, all[i])
+		}
+		return err
+	})
+	slices.Sort(gone)
+	return gone, err
+}
+
+// The stored form. File names are bytes and JSON strings are not, so a name
+// that is not UTF-8 is a NUL, which no name can hold, and base64.
+type (
+	wireTree struct {
+		Files []wireFile `json:"files,omitempty"`
+		Dirs  []wireName `json:"dirs,omitempty"`
+		Links []wireLink `json:"links,omitempty"`
+	}
+	wireFile struct {
+		Path   wireName     `json:"path"`
+		Size   int64        `json:"size"`
+		Mode   uint32       `json:"mode"`
+		SHA256 store.Digest `json:"sha256"`
+		Time   int64        `json:"time,omitempty"`
+	}
+	wireLink struct {
+		Path   wireName `json:"path"`
+		Target wireName `json:"target"`
+	}
+	wireName string
+)
+
+// MarshalText keeps names that are not UTF-8 apart from those that are.
+func (n wireName) MarshalText() ([]byte, error) {
+	if utf8.ValidString(string(n)) && !strings.HasPrefix(string(n), "\x00") {
+		return []byte(n), nil
+	}
+	return []byte("\x00" + base64.StdEncoding.EncodeToString([]byte(n))), nil
+}
+
+// UnmarshalText undoes MarshalText.
+func (n *wireName) UnmarshalText(text []byte) error {
+	coded, is := strings.CutPrefix(string(text), "\x00")
+	if !is {
+		*n = wireName(text)
+		return nil
+	}
+	name, err := base64.StdEncoding.DecodeString(coded)
+	*n = wireName(name)
+	return err
+}
+
+// MarshalJSON writes t as it is stored, without Notes.
+func (t Tree) MarshalJSON() ([]byte, error) {
+	var w wireTree
+	for _, f := range t.Files {
+		w.Files = append(w.Files, wireFile{wireName(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
+	}
+	for _, d := range t.Dirs {
+		w.Dirs = append(w.Dirs, wireName(d))
+	}
+	for _, l := range t.Links {
+		w.Links = append(w.Links, wireLink{wireName(l.Path), wireName(l.Target)})
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. It checks nothing: Check does.
+func (t *Tree) UnmarshalJSON(text []byte) error {
+	var w wireTree
+	if err := json.Unmarshal(text, &w); err != nil {
+		return err
+	}
+	*t = Tree{}
+	for _, f := range w.Files {
+		t.Files = append(t.Files, File{string(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
+	}
+	for _, d := range w.Dirs {
+		t.Dirs = append(t.Dirs, string(d))
+	}
+	for _, l := range w.Links {
+		t.Links = append(t.Links, Link{string(l.Path), string(l.Target)})
+	}
+	return nil
+}

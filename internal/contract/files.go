@@ -1,0 +1,116 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// group is the one instance group of a cluster of equal machines.
+const group = "homogeneousCluster"
+
+// Files gives the JSON files of the contract by absolute path.
+// hyperparameters.json holds text alone, as SageMaker's does: the toolkit and
+// most scripts decode it.
+func (f Facts) Files() map[string][]byte {
+	config := f.Paths().Config
+	return map[string][]byte{
+		filepath.Join(config, "hyperparameters.json"): []byte(compact(flags(f.Args)) + "\n"),
+		filepath.Join(config, "resourceconfig.json"):  []byte(compact(f.resources()) + "\n"),
+		filepath.Join(config, "inputdataconfig.json"): []byte(compact(f.channels()) + "\n"),
+	}
+}
+
+// Write makes the folders of the contract, for everyone to read, and writes its
+// files, replacing older ones. It may be called again.
+func (f Facts) Write() error {
+	for _, folder := range f.Paths().Folders() {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return fmt.Errorf("write contract: %w", err)
+		}
+	}
+	files := f.Files()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if err := os.WriteFile(path, files[path], 0o644); err != nil {
+			return fmt.Errorf("write contract: %w", err)
+		}
+	}
+	return nil
+}
+
+// resources is resourceconfig.json.
+func (f Facts) resources() map[string]any {
+	return map[string]any{
+		"current_host":           f.host(),
+		"current_instance_type":  f.machine(),
+		"current_group_name":     group,
+		"hosts":                  f.Hosts,
+		"instance_groups":        []any{f.group()},
+		"network_interface_name": f.network(),
+	}
+}
+
+func (f Facts) group() map[string]any {
+	return map[string]any{"instance_group_name": group, "instance_type": f.machine(), "hosts": f.Hosts}
+}
+
+// channels is inputdataconfig.json.
+func (f Facts) channels() map[string]any {
+	all := map[string]any{}
+	for name := range f.Inputs {
+		all[name] = map[string]string{
+			"TrainingInputMode":  "File",
+			"S3DistributionType": "FullyReplicated",
+			"RecordWrapperType":  "None",
+		}
+	}
+	return all
+}
+
+// trainingEnv is SM_TRAINING_ENV: everything once more in one document.
+func (f Facts) trainingEnv(module string) map[string]any {
+	p := f.Paths()
+	inputs := map[string]string{}
+	maps.Copy(inputs, f.Inputs)
+	return map[string]any{
+		"additional_framework_parameters": map[string]any{},
+		"channel_input_dirs":              inputs,
+		"current_host":                    f.host(),
+		"current_instance_group":          group,
+		"current_instance_group_hosts":    f.Hosts,
+		"current_instance_type":           f.machine(),
+		"distribution_hosts":              []string{},
+		"distribution_instance_groups":    []string{},
+		"framework_module":                nil,
+		"hosts":                           f.Hosts,
+		"hyperparameters":                 Hyperparameters(f.Args),
+		"input_config_dir":                p.Config,
+		"input_data_config":               f.channels(),
+		"input_dir":                       p.Input,
+		"instance_groups":                 []string{group},
+		"instance_groups_dict":            map[string]any{group: f.group()},
+		"is_hetero":                       false,
+		"is_master":                       f.Rank == 0,
+		"is_modelparallel_enabled":        nil,
+		"is_smddpmprun_installed":         false,
+		"is_smddprun_installed":           false,
+		"job_name":                        f.Job,
+		"log_level":                       20,
+		"master_hostname":                 f.Hosts[0],
+		"model_dir":                       p.Model,
+		"module_dir":                      p.Code,
+		"module_name":                     module,
+		"network_interface_name":          f.network(),
+		"num_cpus":                        f.CPUs,
+		"num_gpus":                        f.GPUs,
+		"num_neurons":                     0,
+		"output_data_dir":                 p.OutputData,
+		"output_dir":                      p.Output,
+		"output_intermediate_dir":         p.intermediate(),
+		"resource_config":                 f.resources(),
+		"topology":                        []any{},
+		"user_entry_point":                f.Program,
+	}
+}

@@ -1,0 +1,90 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+)
+
+// Hyperparameters reads a script's arguments the way most scripts do, best
+// effort: "--epochs 3", "--lr=.1", "-x 1", and "--verbose" alone, which is true.
+// A value is what its JSON says (numbers as json.Number, so 1.0 stays 1.0), or
+// else the text: as SageMaker's toolkit types them. The last of two wins. What is
+// no flag is passed over, and everything behind "--". Never nil.
+func Hyperparameters(args []string) map[string]any {
+	values := map[string]any{}
+	for name, text := range flags(args) {
+		values[name] = decode(text)
+	}
+	return values
+}
+
+// flags finds flags and the text of their values.
+func flags(args []string) map[string]string {
+	found := map[string]string{}
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, value, ok := flag(args[i])
+		switch {
+		case !ok:
+		case strings.Contains(args[i], "="):
+			found[name] = value
+		case i+1 < len(args) && isValue(args[i+1]):
+			i++
+			found[name] = args[i]
+		default:
+			found[name] = "true"
+		}
+	}
+	return found
+}
+
+// flag splits "--name", "-name" and "--name=value". A number is none: -1 and
+// -.5 are values.
+func flag(arg string) (name, value string, ok bool) {
+	body, ok := strings.CutPrefix(arg, "-")
+	if !ok {
+		return "", "", false
+	}
+	name, value, _ = strings.Cut(strings.TrimPrefix(body, "-"), "=")
+	letters := "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if strings.Trim(name, letters+"0123456789.-") != "" || strings.IndexAny(name, letters) != 0 {
+		return "", "", false
+	}
+	return name, value, true
+}
+
+func isValue(arg string) bool {
+	_, _, ok := flag(arg)
+	return !ok && arg != "--"
+}
+
+// decode reads text as JSON if it is some. Text that would hold a NUL stays as
+// it is: no variable could carry it.
+func decode(text string) any {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return text
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return text
+	}
+	if s, ok := v.(string); ok && strings.ContainsRune(s, 0) {
+		return text
+	}
+	return v
+}
+
+// compact is v as JSON the way the toolkit writes it: no blanks, sorted keys,
+// nothing but ASCII, so that no locale can spoil it.
+func compact(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("contract: " + err.Error()) // only our own shapes and decoded JSON come here
+	}
+	return ascii(strings.TrimSuffix(b.String(), "\n"))
+}

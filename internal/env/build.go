@@ -1,0 +1,253 @@
+package env
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// Ready is a Python that can run now.
+type Ready struct {
+	Interpreter string   // absolute path; "" when none is needed
+	Environ     []string // "NAME=value", to set over the caller's environment
+}
+
+// Build makes a plan's environment, or returns at once when it is there. Log,
+// which may be nil, gets what a person may want to follow: one line at a time,
+// tool output included, never from two goroutines. It may be called by many
+// processes at once: one builds, the others wait and say for whom. When ctx
+// ends, so does the build, and nothing of it is used later.
+// Faults name the line of the requirements that is to blame, where one is.
+func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
+	if log == nil {
+		log = func(string) {}
+	}
+	if p.asked == nil {
+		return p.ready(p.self.Prefix, p.self.Kind == "venv"), nil
+	}
+	dir := p.folder()
+	if !complete(dir) {
+		if err := p.buildOnce(ctx, dir, log); err != nil {
+			return Ready{}, err
+		}
+	}
+	now := time.Now()
+	os.Chtimes(filepath.Join(dir, marker), now, now) // when it was last used, for gc
+	return p.ready(dir, true), nil
+}
+
+// ready is what the script's environment needs: the same names a shell gets
+// from "activate".
+func (p *Plan) ready(prefix string, virtual bool) Ready {
+	r := Ready{Interpreter: p.Interpreter}
+	if !virtual {
+		return r
+	}
+	r.Environ = []string{
+		"VIRTUAL_ENV=" + prefix,
+		"PATH=" + filepath.Join(prefix, "bin") + string(filepath.ListSeparator) + getenv(p.caller.Environ, "PATH"),
+	}
+	if getenv(p.caller.Environ, "PYTHONHOME") != "" {
+		r.Environ = append(r.Environ, "PYTHONHOME=") // would send the environment to another library
+	}
+	return r
+}
+
+func (p *Plan) buildOnce(ctx context.Context, dir string, log func(string)) error {
+	if err := os.MkdirAll(envs(p.caller.Cache), 0o755); err != nil {
+		return onDisk(err, "build environment")
+	}
+	l, err := lock(ctx, dir+lockEnd, p.asked.name()+" of "+p.caller.Dir, func(holder string) {
+		log("waiting for " + holder + ", which builds the same environment")
+	})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if complete(dir) {
+		return nil
+	}
+	if err := wipe(dir); err != nil {
+		return onDisk(err, "build environment")
+	}
+	b := builder{plan: p, dir: dir, lock: l, log: log}
+	began := time.Now()
+	log("building environment " + dir + " from " + p.asked.name())
+	if err := b.build(ctx); err != nil {
+		// Half of it is of no use to anyone; what cannot be removed now is
+		// removed by the next builder.
+		wipe(dir)
+		return err
+	}
+	return b.finish(began)
+}
+
+// marker is the file that makes an environment usable; written last.
+const marker = "complete"
+
+// mark is the content of the marker.
+type mark struct {
+	Digest string    `json:"digest"`
+	From   string    `json:"from"`   // the file it was built from
+	Python string    `json:"python"` // the interpreter it stands on
+	Tool   string    `json:"tool"`   // what built it: "uv 0.13.8"
+	Size   int64     `json:"size"`   // bytes
+	Made   time.Time `json:"made"`
+}
+
+// complete tells whether an environment may be used: it was finished, and the
+// interpreter it stands on is still there.
+func complete(dir string) bool {
+	_, err := readMark(dir)
+	return err == nil && runnable(filepath.Join(dir, "bin", "python"))
+}
+
+func readMark(dir string) (mark, error) {
+	var m mark
+	data, err := os.ReadFile(filepath.Join(dir, marker))
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	return m, err
+}
+
+// wipe removes an environment, the marker first: killed halfway, it is a
+// half-built one and not a complete one with holes.
+func wipe(dir string) error {
+	err := os.Remove(filepath.Join(dir, marker))
+	if err == nil {
+		err = syncFolder(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// finish writes the marker, once all it vouches for is on disk: after a power
+// cut, too, an environment is whole or not there.
+func (b *builder) finish(began time.Time) error {
+	m := mark{
+		Digest: b.plan.Digest, From: b.plan.asked.Path, Python: b.plan.self.Base,
+		Tool: b.tool, Size: sizeOf(b.dir), Made: time.Now().UTC().Truncate(time.Second),
+	}
+	b.log(fmt.Sprintf("built %d MB with %s in %.1f s", (m.Size+500_000)/1_000_000, m.Tool, time.Since(began).Seconds()))
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return onDisk(writeMark(b.dir, data), "build environment")
+}
+
+func writeMark(dir string, data []byte) error {
+	if err := syncAll(dir); err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, marker+".new")
+	f, err := os.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(dir, marker)); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// onDisk gives the errors of the cache's own file system their remedy; nil stays nil.
+func onDisk(err error, doing string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fault.Wrap(err, fault.Full, diskHint, "%s", doing)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return fault.Wrap(err, fault.Denied, "Try XDG_CACHE_HOME=/some/folder you may write to.", "%s", doing)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+const diskHint = "Free some space, or set XDG_CACHE_HOME to a folder on a larger disk."
+
+// lockEnd names the lock of an environment. Lock files stay when the
+// environment goes: removing one that another process has just opened would
+// give two builders a lock each.
+const lockEnd = ".lock"
+
+// lockPause is how often a waiter looks: often enough that nobody notices,
+// seldom enough that a hundred waiters cost nothing.
+const lockPause = 50 * time.Millisecond
+
+// lock takes path exclusively, or waits for it; waiting is called once, with
+// what the holder wrote about itself. Closing the file gives the lock back, and
+// so does the end of the process, together with all that inherited the file.
+func lock(ctx context.Context, path, what string, waiting func(holder string)) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, onDisk(err, "lock environment")
+	}
+	tick := time.NewTicker(lockPause)
+	defer tick.Stop()
+	for said := false; ; said = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock environment: %s: %w", path, err)
+		}
+		if !said {
+			waiting(holder(path))
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("wait for environment: %s: %w", holder(path), context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+	text := fmt.Sprintf("process %d (%s)", os.Getpid(), what)
+	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
+		f.Close()
+		return nil, onDisk(err, "lock environment")
+	}
+	return f, nil
+}
+
+func writeAt(f *os.File, s string) error {
+	_, err := f.WriteAt([]byte(s), 0)
+	return err
+}
+
+// holder is what the owner of a lock wrote about itself; only for people.
+func holder(path string) string {
+	data, _ := os.ReadFile(path)
+	if s := strings.TrimSpace(string(data)); s != "" {
+		return s
+	}
+	return "another process"
+}

@@ -1,0 +1,158 @@
+// Package env decides which Python runs a script, and builds one where the
+// active one will not do.
+//
+// Resolve looks and decides: the active interpreter if it has everything the
+// requirements ask for, else an environment in drover's cache. Build makes that
+// environment true: with uv where there is one or one can be had, else with
+// venv and pip. An environment lives at <cache>/envs/<digest>, belongs to one
+// builder at a time, and is used only once its marker is on disk, so a process
+// killed at any moment leaves nothing that is later run.
+//
+// It refuses to know what the script does, where drover keeps its cache, and
+// how a package is found, resolved or installed: interpreters judge what they
+// have, uv and pip judge what they can get. The tests drive a real python3 and
+// its pip against wheels that they make themselves.
+package env
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// Request says what is to run, and what the caller has around it.
+type Request struct {
+	Dir     string   // the code folder, absolute
+	Script  string   // relative to Dir; only a ".py" needs a Python, "" is a program
+	Python  string   // --python: a path, a folder of a virtual environment, a name or a version; "" chooses
+	NoEnv   bool     // --no-env: take the interpreter as it is
+	Environ []string // the caller's environment, "NAME=value"
+	Cache   string   // root of drover's cache, absolute
+}
+
+// What a Plan's Source can be.
+const (
+	SourceNone         = "none"             // no Python is needed
+	SourceActive       = "active"           // the caller's own interpreter
+	SourceRequirements = "requirements.txt" // an environment built from it
+)
+
+// Plan is what Resolve decided. It is a value: Build may be called on it later,
+// more than once, by several processes.
+type Plan struct {
+	Interpreter string // absolute path of the python that will run the script; "" when none is needed
+	Source      string // one of the Source constants
+	Why         string // one plain sentence, for the plan shown to a person
+	Build       bool   // it is not in the cache: Build will take its time
+	Digest      string // hex, of interpreter, platform and requirements; "" when no Python is needed
+
+	self   identity  // of the caller's interpreter
+	asked  *manifest // what to install; nil when nothing is to be built
+	caller Request
+}
+
+// Resolve decides which Python runs the script. It runs the interpreter once
+// and remembers its verdict in the cache until the interpreter, its packages or
+// the requirements change; from then on it reads a few files. It installs
+// nothing. Faults: Missing without a Python or an included file, Invalid for a
+// Python too old to build for.
+func Resolve(ctx context.Context, r Request) (Plan, error) {
+	if !strings.HasSuffix(r.Script, ".py") {
+		return Plan{Source: SourceNone, Why: "no Python is needed", caller: r}, nil
+	}
+	asked, err := want(r)
+	if err != nil {
+		return Plan{}, err
+	}
+	v, err := judge(ctx, r, asked)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{
+		Interpreter: v.Self.Executable,
+		Source:      SourceActive,
+		Digest:      digest(v.Self, asked),
+		self:        v.Self,
+		caller:      r,
+	}
+	switch {
+	case r.NoEnv:
+		p.Why = fmt.Sprintf("%s, taken as it is", v.Self)
+	case asked == nil:
+		p.Why = fmt.Sprintf("%s; the code has no requirements.txt", v.Self)
+	case v.satisfied():
+		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.count())
+	case v.Self.Old:
+		return Plan{}, fault.New(fault.Invalid, "Try --python python3.12, or --no-env to take it as it is.",
+			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.name())
+	default:
+		p.plan(v, asked)
+	}
+	return p, nil
+}
+
+// plan turns to an environment of the cache.
+func (p *Plan) plan(v verdict, asked *manifest) {
+	p.asked = asked
+	p.Source = SourceRequirements
+	p.Interpreter = filepath.Join(p.folder(), "bin", "python")
+	p.Build = !complete(p.folder())
+	state := "built from"
+	if p.Build {
+		state = "building from"
+	}
+	p.Why = fmt.Sprintf("%s %s: %s", state, asked.name(), v.why())
+}
+
+// folder is where the plan's environment lives, for good: virtual environments
+// hold their own path and cannot be moved.
+func (p *Plan) folder() string { return filepath.Join(envs(p.caller.Cache), p.Digest[:12]) }
+
+func envs(cache string) string { return filepath.Join(cache, "envs") }
+
+// want reads what the code asks for, nil when it asks for nothing or must not
+// be asked. Further ways of saying it (PEP 723, a lock, a project) come before
+// requirements.txt here, in the order of DESIGN section 6.
+func want(r Request) (*manifest, error) {
+	if r.NoEnv {
+		return nil, nil
+	}
+	return readManifest(filepath.Join(r.Dir, SourceRequirements), r.Environ)
+}
+
+// digest names an environment. The interpreter's patch release is left out: an
+// upgrade in place keeps its environments working.
+func digest(self identity, asked *manifest) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "drover env 1\n%q\n%q\n%q\n%q\n", self.Base, self.Implementation, self.Platform, self.Tag)
+	if asked != nil {
+		asked.digest(h)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hashOf names a list of strings; used for file names and keys of the cache.
+func hashOf(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		io.WriteString(h, p)
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// getenv is os.Getenv over a list; the last one wins, as for exec.
+func getenv(environ []string, name string) string {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}

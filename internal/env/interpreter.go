@@ -1,0 +1,155 @@
+package env
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+var versionOnly = regexp.MustCompile(`^\d+(\.\d+)*$`)
+
+// candidates are the interpreters to try, best first: the one that was asked
+// for, or the active environment's, or those on PATH. More than one, because
+// the first on PATH may be a shim with nothing behind it.
+func candidates(r Request) ([]string, error) {
+	if r.Python != "" {
+		return chosen(r)
+	}
+	var found []string
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if root := getenv(r.Environ, name); root != "" {
+			// A removed environment may still be active in the shell.
+			if python := filepath.Join(root, "bin", "python"); runnable(python) {
+				found = append(found, python)
+			}
+		}
+	}
+	found = append(found, onPath(r.Environ, "python3")...)
+	found = append(found, onPath(r.Environ, "python")...)
+	if len(found) == 0 {
+		return nil, noPython(r, nil)
+	}
+	return found, nil
+}
+
+// chosen reads --python.
+func chosen(r Request) ([]string, error) {
+	name := r.Python
+	if strings.ContainsRune(name, filepath.Separator) {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		if s, err := os.Stat(path); err == nil && s.IsDir() {
+			path = filepath.Join(path, "bin", "python")
+		}
+		if runnable(path) {
+			return []string{path}, nil
+		}
+		return nil, noPython(r, nil)
+	}
+	if versionOnly.MatchString(name) {
+		name = "python" + name
+	}
+	if found := onPath(r.Environ, name); len(found) > 0 {
+		return found, nil
+	}
+	return nil, noPython(r, nil)
+}
+
+// noPython is the fault for "nothing here runs"; why may be nil.
+func noPython(r Request, why error) error {
+	if r.Python != "" {
+		if why == nil {
+			why = errors.New("there is no such interpreter")
+		}
+		return fault.Wrap(why, fault.Missing, "Try --python /usr/bin/python3, or leave --python out.", "find python: %q", r.Python)
+	}
+	if why == nil {
+		why = errors.New("there is no python3 and no python on PATH")
+	}
+	return fault.Wrap(why, fault.Missing, "Install Python 3, or name one with --python /path/to/python3.", "find python")
+}
+
+// onPath finds all programs of that name on the caller's PATH. Relative
+// entries are left out: they would mean another folder here than at the caller's.
+func onPath(environ []string, name string) []string {
+	var found []string
+	for _, dir := range filepath.SplitList(getenv(environ, "PATH")) {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(dir) && runnable(path) && !slices.Contains(found, path) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+func runnable(path string) bool {
+	s, err := os.Stat(path)
+	return err == nil && s.Mode().IsRegular() && s.Mode()&0o111 != 0
+}
+
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// shim tells a version manager's stand-in from an interpreter: a script, or a
+// link to a program that is not called python at all. What it starts depends
+// on more than its own file.
+func shim(python string) bool {
+	real := resolved(python)
+	if !strings.HasPrefix(filepath.Base(real), "py") {
+		return true
+	}
+	f, err := os.Open(real)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	n, _ := f.Read(head)
+	return string(head[:n]) == "#!"
+}
+
+// shimInputs is all that pyenv, asdf and mise look at to choose a version.
+func shimInputs(r Request) []string {
+	var out []string
+	for _, kv := range r.Environ {
+		for _, prefix := range []string{"PYENV_", "ASDF_", "MISE_"} {
+			if strings.HasPrefix(kv, prefix) {
+				out = append(out, kv)
+			}
+		}
+	}
+	slices.Sort(out)
+	files := []string{".python-version", ".tool-versions", "mise.toml", ".mise.toml"}
+	for dir := filepath.Clean(r.Dir); ; dir = filepath.Dir(dir) {
+		for _, name := range files {
+			path := filepath.Join(dir, name)
+			out = append(out, path, stamp(path))
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	home := getenv(r.Environ, "HOME")
+	root := getenv(r.Environ, "PYENV_ROOT")
+	if root == "" {
+		root = filepath.Join(home, ".pyenv")
+	}
+	for _, path := range []string{
+		filepath.Join(root, "version"), filepath.Join(root, "versions"),
+		filepath.Join(home, ".tool-versions"), filepath.Join(home, ".config", "mise", "config.toml"),
+	} {
+		out = append(out, path, stamp(path))
+	}
+	return out
+}

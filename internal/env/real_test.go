@@ -1,0 +1,93 @@
+package env
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// indexed is a request against the real package index, as this machine's own pip
+// settings name it. With a uv cache of its own, so that the first build is cold.
+func indexed(t *testing.T, requirements string) Request {
+	t.Helper()
+	if os.Getenv("DROVER_TEST_REAL") != "1" {
+		t.Skip("DROVER_TEST_REAL=1 runs it: it downloads 60 MB")
+	}
+	r := Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
+	write(t, filepath.Join(r.Dir, "requirements.txt"), requirements)
+	r.Environ = append(os.Environ(), "UV_CACHE_DIR="+t.TempDir())
+	return r
+}
+
+func TestRealTheDigitsExampleTrainsInAFreshEnvironment(t *testing.T) {
+	code, err := filepath.Abs("../../examples/digits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := indexed(t, read(t, filepath.Join(code, "requirements.txt")))
+	began := time.Now()
+	lap := func(what string) {
+		t.Logf("%6.2f s  %s", time.Since(began).Seconds(), what)
+		began = time.Now()
+	}
+	p := resolve(t, r)
+	lap("resolve: " + p.Why)
+	ready, j := build(t, r)
+	lap("build, cold, uv fetched: " + j[len(j)-1])
+	train := func(want string) {
+		cmd := exec.Command(ready.Interpreter, filepath.Join(code, "train.py"), "--epochs", "3")
+		cmd.Dir, cmd.Env = t.TempDir(), append(r.Environ, ready.Environ...)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if _, err := os.Stat(filepath.Join(cmd.Dir, "model", "model.joblib")); err != nil {
+			t.Error(err)
+		}
+	}
+	train("epoch=3 loss=")
+	lap("first training, 3 epochs")
+	train("epoch=3 loss=")
+	lap("second training")
+	resolve(t, r)
+	lap("resolve again")
+	if err := Remove(t.Context(), r.Cache, p.Digest[:12]); err != nil {
+		t.Fatal(err)
+	}
+	lap("remove")
+	_, j = build(t, r)
+	lap("build, uv and its cache warm: " + j[len(j)-1])
+}
+
+func TestRealUVsComplaintsAreUnderstood(t *testing.T) {
+	for requirements, want := range map[string]string{
+		"idna\nnosuch-xyz-drover\n":                           `build environment: requirements.txt line 2: no package "nosuch-xyz-drover" in the index`,
+		"idna==99\n":                                          `build environment: requirements.txt line 1: the index has no "idna==99" for Python VERSION`,
+		"urllib3<1.20\nrequests==2.31.0\n":                    "build environment: requirements.txt: its requirements contradict each other",
+		"idna\n\nidna ==\n":                                   "build environment: requirements.txt line 3: it is not a requirement",
+		"idna==3.10 --hash=sha256:" + strings.Repeat("0", 64): "build environment: requirements.txt line 1: the downloaded idna is not the file that its hash names",
+	} {
+		r := indexed(t, requirements)
+		p := resolve(t, r)
+		var j journal
+		_, err := Build(t.Context(), p, j.log)
+		want = strings.ReplaceAll(want, "VERSION", p.self.Version)
+		if err == nil || err.Error() != want {
+			t.Errorf("%v\nwant %s\n%s", err, want, strings.Join(j, "\n"))
+		}
+	}
+}
+
+func TestRealAnIndexThatDoesNotAnswerIsSaid(t *testing.T) {
+	r := indexed(t, "flit-core\n")
+	r.Environ = append(r.Environ, "PIP_INDEX_URL=http://127.0.0.1:9/simple", "UV_DEFAULT_INDEX=http://127.0.0.1:9/simple", "UV_HTTP_RETRIES=0", "PIP_RETRIES=1")
+	_, err := Build(t.Context(), resolve(t, r), nil)
+	if fault.KindOf(err) != fault.Lost || err.Error() != "build environment: the package index does not answer" {
+		t.Errorf("err = %v", err)
+	}
+}

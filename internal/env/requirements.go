@@ -1,0 +1,322 @@
+package env
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// entry is one logical line of a requirements file.
+type entry struct {
+	File       string // as a person knows it: relative to the first file's folder where it lies below it
+	Line       int    // from 1, of its first physical line
+	Text       string // without comment, continuation and per-requirement options
+	Name       string // normalised name of the package; "" for options and for what has only a place
+	Path       string // absolute, of a local file or folder it asks for; "" for none
+	Option     bool   // an option for the installer (--index-url and the like)
+	Constraint bool   // bounds a version, asks for nothing
+	folder     string // of the file it stands in
+}
+
+// manifest is a requirements file with all that it includes.
+type manifest struct {
+	Path    string // absolute, of the first file
+	entries []entry
+}
+
+// maxManifest bounds one requirements file, in bytes: a lock with hashes of a
+// thousand packages has under 2 MiB.
+const maxManifest = 16 << 20
+
+// readManifest reads path and what it includes; nil when path does not exist.
+// Constraint files named by the caller's environment are read too, because they
+// decide what is installed.
+func readManifest(path string, environ []string) (*manifest, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	m := &manifest{Path: path}
+	seen := map[string]bool{}
+	if err := m.read(path, path, false, seen); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"PIP_CONSTRAINT", "UV_CONSTRAINT"} {
+		for _, file := range strings.Fields(getenv(environ, name)) {
+			if remote(file) {
+				m.entries = append(m.entries, entry{File: name, Text: file, Option: true})
+				continue
+			}
+			if err := m.read(under(filepath.Dir(path), file), name, true, seen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+// read adds one file and follows its includes. A file is read once for each
+// role, so a circle ends.
+func (m *manifest) read(path, from string, constraint bool, seen map[string]bool) error {
+	key := fmt.Sprint(constraint, filepath.Clean(path))
+	if seen[key] {
+		return nil
+	}
+	seen[key] = true
+	data, err := readFile(path)
+	if err != nil {
+		return fault.Wrap(err, fault.Missing, "", "read requirements: %s", from)
+	}
+	for _, e := range parse(data) {
+		e.File, e.folder, e.Constraint = m.short(path), filepath.Dir(path), e.Constraint || constraint
+		if flag, arg := option(e.Text); flag == "-r" || flag == "-c" {
+			if remote(arg) {
+				e.Option, e.Text = false, arg // nobody here can say what it asks for
+				m.entries = append(m.entries, e)
+				continue
+			}
+			if err := m.read(under(e.folder, arg), e.at(), constraint || flag == "-c", seen); err != nil {
+				return err
+			}
+			continue
+		}
+		e.Path = place(e)
+		m.entries = append(m.entries, e)
+	}
+	return nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err == nil && len(data) > maxManifest {
+		return nil, fmt.Errorf("larger than %d bytes", maxManifest)
+	}
+	return data, err
+}
+
+// parse splits a file into its logical lines as pip does: a backslash joins, a
+// comment begins at "#" after space, and a comment line ends a continuation.
+func parse(data []byte) []entry {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
+	var out []entry
+	joined, first := "", 0
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if first == 0 {
+			first = i + 1
+		}
+		comment := strings.HasPrefix(strings.TrimLeft(l, " \t"), "#")
+		if comment {
+			l = " " + l
+		}
+		if cut, more := strings.CutSuffix(l, "\\"); more && !comment && i+1 < len(lines) {
+			joined += cut
+			continue
+		}
+		if e, ok := logical(joined + l); ok {
+			e.Line = first
+			out = append(out, e)
+		}
+		joined, first = "", 0
+	}
+	return out
+}
+
+var (
+	commentAt  = regexp.MustCompile(`(^|\s)#.*`)
+	perOption  = regexp.MustCompile(`\s--?[a-z][a-z-]*.*`)
+	nameAt     = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:[\[(<>=!~;@,\s]|$)`)
+	separators = regexp.MustCompile(`[-_.]+`)
+	schemeAt   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`)
+)
+
+// logical reads one joined line; false for an empty one.
+func logical(l string) (entry, bool) {
+	l = strings.TrimSpace(commentAt.ReplaceAllString(l, ""))
+	if l == "" {
+		return entry{}, false
+	}
+	if strings.HasPrefix(l, "-") {
+		flag, arg := option(l)
+		if flag == "-e" {
+			return entry{Text: "-e " + arg}, true
+		}
+		return entry{Text: l, Option: true}, true
+	}
+	e := entry{Text: strings.TrimSpace(perOption.ReplaceAllString(l, ""))}
+	if m := nameAt.FindStringSubmatch(e.Text); m != nil && !local(e.Text) {
+		e.Name = normal(m[1])
+	}
+	return e, true
+}
+
+// option splits an option line; the long spellings of the ones that matter
+// here become their short ones. The flag is "" for a requirement.
+func option(l string) (flag, arg string) {
+	if !strings.HasPrefix(l, "-") {
+		return "", ""
+	}
+	if i := strings.IndexAny(l, "= \t"); i >= 0 && (strings.HasPrefix(l, "--") || l[i] != '=') {
+		flag, arg = l[:i], strings.TrimLeft(l[i:], "= \t")
+	} else if flag = l; !strings.HasPrefix(l, "--") && len(l) > 2 {
+		flag, arg = l[:2], l[2:]
+	}
+	long := map[string]string{"--requirement": "-r", "--constraint": "-c", "--editable": "-e", "--find-links": "-f"}
+	if short := long[flag]; short != "" {
+		flag = short
+	}
+	return flag, strings.Trim(strings.TrimSpace(arg), `"'`)
+}
+
+// local tells a path from a name: "./pkg", "../pkg", "/pkg", "~", "pkg/", an archive.
+func local(text string) bool {
+	first, _, _ := strings.Cut(text, ";")
+	first = strings.TrimSpace(first)
+	if strings.Contains(first, "@") || schemeAt.MatchString(first) {
+		return false
+	}
+	for _, end := range []string{".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz"} {
+		if strings.HasSuffix(first, end) {
+			return true
+		}
+	}
+	path, _, _ := strings.Cut(first, "[")
+	return path == "." || path == ".." || strings.Contains(path, "/")
+}
+
+// place is the local file or folder an entry asks for, "" for none. It only
+// serves the digest: installers differ in what relative means in an included file.
+func place(e entry) string {
+	text := e.Text
+	if flag, arg := option(text); flag == "-e" || flag == "-f" {
+		text = arg
+	} else if flag != "" {
+		return ""
+	} else if _, url, ok := strings.Cut(text, "@"); ok {
+		text = strings.TrimSpace(url)
+	}
+	text, _, _ = strings.Cut(text, ";")
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "[")
+	if path, ok := strings.CutPrefix(text, "file://"); ok {
+		return under(e.folder, path)
+	}
+	if schemeAt.MatchString(text) || !local(text) && !strings.HasPrefix(e.Text, "-") {
+		return ""
+	}
+	return under(e.folder, text)
+}
+
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func remote(s string) bool {
+	return strings.Contains(s, "://") && !strings.HasPrefix(s, "file://")
+}
+
+// normal is a package's name as the index compares it (PEP 503).
+func normal(name string) string {
+	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+}
+
+// short is path as a person knows it.
+func (m *manifest) short(path string) string {
+	if rel, err := filepath.Rel(filepath.Dir(m.Path), path); err == nil && !strings.HasPrefix(rel, "..") {
+		return rel
+	}
+	return path
+}
+
+func (m *manifest) name() string { return filepath.Base(m.Path) }
+
+// wanted are the entries that ask for something.
+func (m *manifest) wanted() []entry {
+	return slices.DeleteFunc(slices.Clone(m.entries), func(e entry) bool { return e.Option || e.Constraint })
+}
+
+// count says how much is asked for, to stand after "has".
+func (m *manifest) count() string {
+	switch n := len(m.wanted()); n {
+	case 0:
+		return "all it needs: " + m.name() + " asks for nothing"
+	case 1:
+		return "its one requirement"
+	default:
+		return fmt.Sprintf("all %d requirements", n)
+	}
+}
+
+// at is where an entry stands, for messages: its text may hold a secret.
+func (e entry) at() string { return fmt.Sprintf("%s line %d", e.File, e.Line) }
+
+// find is where a package is asked for: "requirements.txt line 3", and the
+// text there; both "" when it came in as somebody's dependency.
+func (m *manifest) find(name string) (where, text string) {
+	name = normal(name)
+	for _, e := range m.entries {
+		if e.Name == name && !e.Constraint {
+			return e.at(), e.Text
+		}
+	}
+	return "", ""
+}
+
+// digest writes what decides which packages are installed. Comments, file names
+// and line numbers do not; the state of local packages does.
+func (m *manifest) digest(w io.Writer) {
+	for _, e := range m.entries {
+		fmt.Fprintf(w, "%q %t\n", e.Text, e.Constraint)
+		if e.Path != "" {
+			fmt.Fprintf(w, "%q\n", e.Path)
+			stampTree(w, e.Path, strings.HasPrefix(e.Text, "-e "))
+		}
+	}
+}
+
+// maxTree bounds the look at a local package, in files; what lies beyond it
+// does not cause a new build.
+const maxTree = 10_000
+
+// stampTree writes names, sizes and times of a local package, so that a change
+// there builds anew. Of an editable one only what can change its dependencies.
+func stampTree(w io.Writer, root string, editable bool) {
+	if editable {
+		for _, name := range []string{"pyproject.toml", "setup.py", "setup.cfg"} {
+			fmt.Fprintf(w, "%s %s\n", name, stamp(filepath.Join(root, name)))
+		}
+		return
+	}
+	left := maxTree
+	filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // unreadable here is the installer's to report
+		}
+		if n := d.Name(); d.IsDir() && path != root && (strings.HasPrefix(n, ".") || n == "__pycache__" || n == "build" || strings.HasSuffix(n, ".egg-info")) {
+			return fs.SkipDir
+		}
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		if !d.IsDir() {
+			fmt.Fprintf(w, "%q %s\n", path, stamp(path))
+		}
+		return nil
+	})
+}

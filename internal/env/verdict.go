@@ -1,0 +1,246 @@
+package env
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed probe.py
+var probe string
+
+// identity is what an interpreter says about itself.
+type identity struct {
+	Executable     string `json:"executable"`     // absolute, never a shim
+	Prefix         string `json:"prefix"`         // folder of the environment it belongs to
+	Base           string `json:"base"`           // the interpreter that a virtual environment stands on
+	Kind           string `json:"kind"`           // "venv", "conda" or ""
+	Version        string `json:"version"`        // 3.11.7
+	Implementation string `json:"implementation"` // cpython
+	Platform       string `json:"platform"`       // linux-x86_64
+	Tag            string `json:"tag"`            // names its ABI: cpython-311-x86_64-linux-gnu
+	Old            bool   `json:"old"`            // before Python 3.8
+}
+
+// String is how a plan's sentence names an interpreter.
+func (i identity) String() string {
+	kind := ""
+	if i.Kind != "" {
+		kind = ", " + i.Kind
+	}
+	return fmt.Sprintf("active interpreter %s (%s%s)", i.Executable, i.Version, kind)
+}
+
+// lack is the first requirement that an interpreter does not meet.
+type lack struct {
+	Name   string `json:"name"`
+	Have   string `json:"have"`   // the version that is there, "" for none
+	Want   string `json:"want"`   // what it should be: "numpy>=2"
+	By     string `json:"by"`     // the package that needs it, "" for the requirements themselves
+	Direct bool   `json:"direct"` // it names a place, not a version
+}
+
+// verdict is an interpreter's answer about a set of requirements.
+type verdict struct {
+	Self    identity          `json:"self"`
+	Missing *lack             `json:"missing"`
+	Unknown string            `json:"unknown"` // why it could not tell; "" when it could
+	Watch   map[string]string `json:"watch"`   // path to stamp: while none changes, the verdict stands
+	Key     string            `json:"key"`     // of everything else that it depends on
+}
+
+func (v verdict) satisfied() bool { return v.Missing == nil && v.Unknown == "" }
+
+// why says what is missing, as the end of a sentence.
+func (v verdict) why() string {
+	m, python := v.Missing, v.Self.Executable
+	switch {
+	case v.Unknown != "":
+		return fmt.Sprintf("%s may not do: %s", python, v.Unknown)
+	case m.Direct:
+		return fmt.Sprintf("%s names a place, which only a build can follow", m.Name)
+	case m.Have != "" && m.By != "":
+		return fmt.Sprintf("%s has %s %s, %s needs %s", python, m.Name, m.Have, m.By, m.Want)
+	case m.Have != "":
+		return fmt.Sprintf("%s has %s %s, not %s", python, m.Name, m.Have, m.Want)
+	case m.By != "":
+		return fmt.Sprintf("%s, which %s needs, is not in %s", m.Name, m.By, python)
+	}
+	return fmt.Sprintf("%s is not in %s", m.Name, python)
+}
+
+// judge finds an interpreter that runs and its verdict about asked.
+func judge(ctx context.Context, r Request, asked *manifest) (verdict, error) {
+	found, err := candidates(r)
+	if err != nil {
+		return verdict{}, err
+	}
+	var first error
+	for _, python := range found {
+		v, err := recall(ctx, r, python, asked)
+		if err == nil {
+			return v, nil
+		}
+		if ctx.Err() != nil {
+			return verdict{}, context.Cause(ctx)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return verdict{}, noPython(r, first)
+}
+
+// recall answers from the cache while nothing has changed, else asks the
+// interpreter and remembers. A cache that cannot be read or written costs time,
+// nothing else.
+func recall(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
+	key := hashOf(append([]string{probe, python, resolved(python)}, dependsOn(r, python, asked)...)...)
+	// One file for a folder and an interpreter: editing the requirements
+	// replaces the verdict instead of leaving it behind.
+	file := filepath.Join(r.Cache, "verdicts", hashOf(r.Dir, python)[:24]+".json")
+	if v, ok := remembered(file, key); ok {
+		return v, nil
+	}
+	launcher := stamp(python)
+	v, err := ask(ctx, r, python, asked)
+	if err != nil {
+		return verdict{}, err
+	}
+	if v.Watch == nil {
+		v.Watch = map[string]string{}
+	}
+	v.Key, v.Watch[python] = key, launcher
+	if data, err := json.Marshal(v); err == nil {
+		remember(file, data)
+	}
+	return v, nil
+}
+
+func remembered(file, key string) (verdict, bool) {
+	var v verdict
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &v) != nil || v.Key != key || v.Self.Executable == "" {
+		return verdict{}, false
+	}
+	for path, was := range v.Watch {
+		if stamp(path) != was {
+			return verdict{}, false
+		}
+	}
+	return v, true
+}
+
+func remember(file string, data []byte) {
+	if os.MkdirAll(filepath.Dir(file), 0o755) != nil {
+		return
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
+	if err != nil {
+		return
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+}
+
+// dependsOn lists what a verdict rests on, beside files.
+func dependsOn(r Request, python string, asked *manifest) []string {
+	var out []string
+	for _, name := range []string{"PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "HOME"} {
+		out = append(out, name, getenv(r.Environ, name))
+	}
+	if asked != nil {
+		for _, e := range asked.entries {
+			out = append(out, e.Text, fmt.Sprint(e.Option, e.Constraint))
+		}
+	}
+	if shim(python) {
+		out = append(out, shimInputs(r)...)
+	}
+	return out
+}
+
+// probeLimit is for an interpreter that hangs: a cold start from a network
+// folder takes seconds, never a minute.
+const probeLimit = time.Minute
+
+// ask runs the probe in an interpreter.
+func ask(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	question := struct {
+		Wanted []string `json:"wanted"`
+		Bounds []string `json:"bounds"`
+	}{[]string{}, []string{}}
+	var direct *lack
+	if asked != nil {
+		for _, e := range asked.entries {
+			switch {
+			case e.Option:
+			case e.Name == "" && direct == nil:
+				direct = &lack{Name: e.at(), Direct: true}
+			case e.Constraint && e.Name != "":
+				question.Bounds = append(question.Bounds, e.Text)
+			case e.Name != "":
+				question.Wanted = append(question.Wanted, e.Text)
+			}
+		}
+	}
+	in, err := json.Marshal(question)
+	if err != nil {
+		return verdict{}, err
+	}
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, python, "-c", probe)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Dir, r.Environ, bytes.NewReader(in), &out, &complaint
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return verdict{}, fmt.Errorf("%s: %w%s", python, err, lastLine(complaint.String()))
+	}
+	// A sitecustomize may print before us: the answer is the last line.
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var v verdict
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil || !filepath.IsAbs(v.Self.Executable) {
+		return verdict{}, fmt.Errorf("%s: did not answer as a python does", python)
+	}
+	if direct != nil && v.Unknown == "" {
+		v.Missing = direct
+	}
+	return v, nil
+}
+
+// lastLine is ": line" for the last line that says something, or "".
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return ""
+	}
+	s = strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+	return ": " + strings.TrimPrefix(strings.TrimPrefix(s, "error: "), "ERROR: ")
+}
+
+// stamp changes when a file or the list of names in a folder does. The probe
+// writes the same ones.
+func stamp(path string) string {
+	s, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "-"
+	case s.IsDir():
+		return fmt.Sprintf("d%d", s.ModTime().UnixNano())
+	}
+	return fmt.Sprintf("f%d:%d", s.ModTime().UnixNano(), s.Size())
+}

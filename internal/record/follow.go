@@ -1,0 +1,249 @@
+package record
+
+import (
+	"context"
+	"iter"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/store"
+)
+
+const (
+	// poll is how often the listing is read, and new sockets are looked for.
+	poll = 2 * time.Second
+	// grace is what writers that can be heard are given to say their last after
+	// the job has settled; above farewell, and above the time of a last flush.
+	grace = 10 * time.Second
+	// maxDials bounds how often one socket is tried between two polls. A
+	// follower that keeps falling behind comes back at once, but not for ever.
+	maxDials = 16
+)
+
+// FollowOptions say what is followed.
+type FollowOptions struct {
+	Store  Store
+	Prefix string
+	Filter Filter
+	Clock  store.Clock
+	// Live gives the sockets of writers on this machine, as Listen gave them.
+	// It is asked again every 2 s and after a loss. nil: there are none, and
+	// what is stored is all there is to see.
+	Live func(context.Context) []string
+	// Every is how often the listing is read and Live is asked; 0 is 2 s. A
+	// folder on this machine may be asked far more often than a bucket.
+	Every time.Duration
+	// Ended is closed once the job has settled. nil: it never does.
+	Ended <-chan struct{}
+
+	dial func(context.Context, string) (net.Conn, error) // nil: dial
+}
+
+// Follow gives every frame that the filter chooses, stored ones and new ones,
+// each exactly once, in the order of seq for each writer and as they come among
+// writers. It ends when the job has settled and all that is stored was given, or
+// when ctx does (its cause is then the last error). Another error says that the
+// store could not be asked, or holds something damaged: who goes on ranging
+// goes on following.
+func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		f := &follower{
+			o:      o,
+			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter},
+			yield:  yield,
+			news:   make(chan news),
+			links:  map[string]*link{},
+			done:   map[string]bool{},
+			dials:  map[string]int{},
+		}
+		if f.o.Clock == nil {
+			f.o.Clock = store.System
+		}
+		if f.o.Every == 0 {
+			f.o.Every = poll
+		}
+		if f.o.dial == nil {
+			f.o.dial = dial
+		}
+		defer f.running.Wait()
+		defer cancel()
+		f.run(ctx)
+	}
+}
+
+// follower is the state of one Follow. Only the goroutine that ranges touches
+// it; links send news.
+type follower struct {
+	o       FollowOptions
+	reader  reader
+	yield   func(Frame, error) bool
+	running sync.WaitGroup // links and timers
+	news    chan news
+
+	links   map[string]*link // by address: those that run
+	done    map[string]bool  // addresses that have nothing more for us
+	dials   map[string]int   // by address, since the last poll
+	settled bool
+}
+
+func (f *follower) run(ctx context.Context) {
+	linked, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	ticks := f.every(ctx, f.o.Every)
+	ended := f.o.Ended
+	var graceOver <-chan struct{}
+	for {
+		if goOn, _ := f.reader.scan(ctx, false, f.yield); !goOn {
+			return
+		}
+		f.connect(ctx, linked)
+		if f.settled && len(f.links) == 0 && f.last(ctx) {
+			return
+		}
+		for again := false; !again; {
+			select {
+			case n := <-f.news:
+				var goOn bool
+				if goOn, again = f.hear(n); !goOn {
+					return
+				}
+			case <-ticks:
+				clear(f.dials)
+				again = true
+			case <-ended:
+				ended, f.settled, again = nil, true, true
+				graceOver = f.after(ctx, grace)
+			case <-graceOver:
+				graceOver, again = nil, true
+				hangUp()
+				f.drop()
+			case <-ctx.Done():
+				f.yield(Frame{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// last reads the store to its end, now that nobody can be heard any more. It is
+// true when there is nothing left to do.
+func (f *follower) last(ctx context.Context) bool {
+	goOn, listed := f.reader.scan(ctx, true, f.yield)
+	if !goOn {
+		return true
+	}
+	goOn, probed := f.reader.probe(ctx, f.yield)
+	return !goOn || listed && probed
+}
+
+// connect starts a link to every socket that has none. Once linked has ended
+// there are no more.
+func (f *follower) connect(ctx, linked context.Context) {
+	if f.o.Live == nil || linked.Err() != nil {
+		return
+	}
+	for _, addr := range f.o.Live(ctx) {
+		if f.links[addr] != nil || f.done[addr] || f.dials[addr] >= maxDials {
+			continue
+		}
+		f.dials[addr]++
+		its, hangUp := context.WithCancel(linked)
+		l := &link{addr: addr, from: make(chan uint64, 1), hangUp: hangUp}
+		f.links[addr] = l
+		f.running.Go(func() { l.run(its, f.o.dial, f.news) })
+	}
+}
+
+// hear takes in what a link told. goOn is false when yield said stop; again asks
+// for another look at the store and the sockets.
+func (f *follower) hear(n news) (goOn, again bool) {
+	l := n.link
+	if f.links[l.addr] != l {
+		return true, false // let go of already
+	}
+	switch n.what {
+	case greeted:
+		f.greet(l, n.at)
+		return true, f.settled && len(f.links) == 0
+	case framed:
+		c := l.cursor
+		switch {
+		case n.f.Seq > c.next: // it left some out: the store has them
+			f.let(l)
+			return true, true
+		case n.f.Seq == c.next:
+			c.next++
+			return !f.reader.filter.frame(&n.f) || f.yield(n.f, nil), false
+		}
+		return true, false
+	case finished:
+		f.done[l.addr] = true
+	case absent:
+		// Nobody there is nobody there until the next poll, or for good.
+		f.dials[l.addr] = maxDials
+		f.done[l.addr] = f.settled
+	}
+	f.let(l)
+	return true, n.what != absent || f.settled
+}
+
+// greet tells a link where to begin, or lets it go: it is of a writer that is
+// not wanted, or that another address gives already.
+func (f *follower) greet(l *link, at place) {
+	if !f.reader.filter.place(at) {
+		f.done[l.addr] = true
+		f.let(l)
+		return
+	}
+	c := f.reader.cursor(at)
+	if c.live {
+		f.let(l)
+		return
+	}
+	c.live, l.cursor = true, c
+	l.from <- c.next
+}
+
+// let hangs up; from the next look on the store is read for that writer.
+func (f *follower) let(l *link) {
+	l.hangUp()
+	delete(f.links, l.addr)
+	if l.cursor != nil {
+		l.cursor.live = false
+	}
+}
+
+// drop forgets all of them.
+func (f *follower) drop() {
+	for _, l := range f.links {
+		f.let(l)
+	}
+}
+
+// every ticks until ctx ends. A tick that nobody takes is not made up for.
+func (f *follower) every(ctx context.Context, d time.Duration) <-chan struct{} {
+	ticks := make(chan struct{})
+	f.running.Go(func() {
+		for f.o.Clock.Sleep(ctx, d) == nil {
+			select {
+			case ticks <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ticks
+}
+
+// after is closed once d has passed.
+func (f *follower) after(ctx context.Context, d time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	f.running.Go(func() {
+		if f.o.Clock.Sleep(ctx, d) == nil {
+			close(over)
+		}
+	})
+	return over
+}

@@ -1,0 +1,110 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"time"
+)
+
+// A frame is written as: stream, then seq, time, item and length as uvarints,
+// then the bytes. The same form stands in blocks, in the ring and on the
+// socket, so a frame is encoded once. Attempt, rank and writer are said once,
+// in an object's index and in a socket's greeting.
+
+const (
+	maxFrame  = 64 << 10                      // data bytes: one full pipe
+	maxHeader = 1 + 4*binary.MaxVarintLen64   // bytes before the data
+	maxSeq    = 1 << 62                       // so that seq+1 never wraps
+	maxTime   = 253_402_300_800 * 1_000_000   // µs; year 10000, where RFC 3339 ends
+	streams   = byte(Stdout | Stderr | Agent) // every bit a stream may have
+	frameRoom = maxFrame + maxHeader          // bytes the largest frame takes
+)
+
+// errBroken is any object or answer that no Writer has made.
+var errBroken = errors.New("not a drover log, or damaged")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errBroken, fmt.Sprintf(format, args...))
+}
+
+func appendFrame(dst []byte, f *Frame) []byte {
+	dst = append(dst, byte(f.Stream))
+	dst = binary.AppendUvarint(dst, f.Seq)
+	dst = binary.AppendUvarint(dst, micros(f.Time))
+	dst = binary.AppendUvarint(dst, f.Item)
+	dst = binary.AppendUvarint(dst, uint64(len(f.Data)))
+	return append(dst, f.Data...)
+}
+
+// micros is t as it is stored: a clock before 1970 counts as 1970.
+func micros(t time.Time) uint64 {
+	return uint64(min(max(t.UnixMicro(), 0), maxTime-1))
+}
+
+func fromMicros(us uint64) time.Time { return time.UnixMicro(int64(us)).UTC() }
+
+func oneStream(s byte) bool { return s&^streams == 0 && bits.OnesCount8(s) == 1 }
+
+// takeFrame reads the frame at the beginning of b. Its Data lies in b.
+func takeFrame(b []byte) (f Frame, rest []byte, err error) {
+	if len(b) == 0 || !oneStream(b[0]) {
+		return f, nil, broken("a frame of no stream")
+	}
+	f.Stream = Stream(b[0])
+	var v [4]uint64
+	at := 1
+	for i := range v {
+		x, n := binary.Uvarint(b[at:])
+		if n <= 0 {
+			return f, nil, broken("a frame's header is cut short")
+		}
+		v[i], at = x, at+n
+	}
+	if err := f.fill(v); err != nil {
+		return f, nil, err
+	}
+	if v[3] > uint64(len(b)-at) {
+		return f, nil, broken("a frame is cut short")
+	}
+	end := at + int(v[3])
+	f.Data = b[at:end:end]
+	return f, b[end:], nil
+}
+
+// byteReader is what readFrame needs: *bufio.Reader.
+type byteReader interface {
+	io.Reader
+	io.ByteReader
+}
+
+// readFrame reads the rest of a frame whose stream was read already. Its Data
+// is new. It allocates at most maxFrame whatever the other side says.
+func readFrame(r byteReader, stream byte) (f Frame, err error) {
+	if !oneStream(stream) {
+		return f, broken("a frame of no stream")
+	}
+	f.Stream = Stream(stream)
+	var v [4]uint64
+	for i := range v {
+		if v[i], err = binary.ReadUvarint(r); err != nil {
+			return f, err
+		}
+	}
+	if err := f.fill(v); err != nil {
+		return f, err
+	}
+	f.Data = make([]byte, v[3])
+	_, err = io.ReadFull(r, f.Data)
+	return f, err
+}
+
+func (f *Frame) fill(v [4]uint64) error {
+	if v[0] == 0 || v[0] >= maxSeq || v[1] >= maxTime || v[3] > maxFrame {
+		return broken("a frame's header is out of range")
+	}
+	f.Seq, f.Time, f.Item = v[0], fromMicros(v[1]), v[2]
+	return nil
+}

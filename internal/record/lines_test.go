@@ -1,0 +1,237 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"regexp"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func frames(all ...Frame) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		for n, f := range all {
+			f.Seq = uint64(n + 1)
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+func said(item uint64, s Stream, text string) Frame {
+	return Frame{Item: item, Stream: s, Data: []byte(text)}
+}
+
+func TestLinesAreWholePerItemAndStream(t *testing.T) {
+	type line struct {
+		Item  uint64
+		From  Stream
+		Seq   uint64
+		Text  string
+		Whole bool
+	}
+	var got []line
+	for l, err := range Lines(frames(
+		said(1, Stdout, "a1\na"), said(1, Stderr, "x"), said(2, Stdout, "b1\n\nb"), said(1, Stdout, "2\n"),
+		said(2, Stdout, ""), said(1, Stderr, "y\n"), said(2, Stdout, "3"),
+	)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line{l.Item, l.Stream, l.Seq, string(l.Text), l.Whole})
+	}
+	want := []line{
+		{1, Stdout, 1, "a1", true}, {2, Stdout, 3, "b1", true}, {2, Stdout, 3, "", true},
+		{1, Stdout, 1, "a2", true}, {1, Stderr, 2, "xy", true}, {2, Stdout, 3, "b3", false},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestALongLineIsCutAndCounted(t *testing.T) {
+	part := bytes.Repeat([]byte("x"), maxFrame)
+	many := make([]Frame, 0, 40)
+	for range 40 {
+		many = append(many, said(0, Stdout, string(part)))
+	}
+	many = append(many, said(0, Stdout, "\nnext\n"))
+	var got []Line
+	for l := range Lines(frames(many...)) {
+		got = append(got, l)
+	}
+	if len(got) != 2 || len(got[0].Text) != MaxLine || got[0].Dropped != 40*maxFrame-MaxLine || string(got[1].Text) != "next" || got[1].Dropped != 0 {
+		t.Errorf("got %d lines; first keeps %d and drops %d", len(got), len(got[0].Text), got[0].Dropped)
+	}
+}
+
+func TestManyOpenLinesAreBounded(t *testing.T) {
+	var a assembly
+	given := 0
+	count := func(Line, error) bool { given++; return true }
+	const items = maxOpenLines + 1000
+	for item := range uint64(items) {
+		a.add(said(item+1, Stdout, "no newline"), count)
+		if len(a.open) > maxOpenLines || a.order.Len() != len(a.open) {
+			t.Fatalf("%d lines are open", len(a.open))
+		}
+	}
+	big := string(make([]byte, maxFrame))
+	for item := range uint64(1000) {
+		a.add(said(item+1, Stderr, big), count)
+		if a.bytes > maxOpenBytes {
+			t.Fatalf("%d bytes are held", a.bytes)
+		}
+	}
+	a.trim(0, 0, count)
+	if given != items+1000 || a.bytes != 0 {
+		t.Errorf("%d lines were given of %d, %d bytes are left", given, items+1000, a.bytes)
+	}
+}
+
+func TestErrorsPassThroughLinesAndSearch(t *testing.T) {
+	no := errors.New("no")
+	in := func(yield func(Frame, error) bool) {
+		_ = yield(said(0, Stdout, "a\n"), nil) && yield(Frame{}, no) && yield(said(0, Stdout, "a\n"), nil)
+	}
+	var found, errs int
+	for _, err := range Search(Lines(in), regexp.MustCompile("a"), 0, 0) {
+		if errors.Is(err, no) {
+			errs++
+		} else {
+			found++
+		}
+	}
+	if found != 2 || errs != 1 {
+		t.Errorf("found %d and %d errors", found, errs)
+	}
+}
+
+func TestSearchGivesMatchesWithTheirItemsContext(t *testing.T) {
+	in := frames(
+		said(1, Stdout, "1a\n1b\n"), said(2, Stdout, "2a\n"), said(1, Stderr, "1c\n"), said(1, Stdout, "HIT one HIT\n"),
+		said(2, Stdout, "2b\n2c\nHIT two\n"), said(1, Stdout, "1d\n1e\n1f\nHIT three\n"),
+	)
+	type found struct {
+		Text  string
+		Spans [][2]int
+		Apart bool
+	}
+	var got []found
+	for f, err := range Search(Lines(in), regexp.MustCompile("HIT"), 1, 1) {
+		if err != nil || f.Match != (f.Spans != nil) {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		got = append(got, found{string(f.Text), f.Spans, f.Apart})
+	}
+	want := []found{
+		{"1c", nil, true}, {"HIT one HIT", [][2]int{{0, 3}, {8, 11}}, false},
+		{"2c", nil, true}, {"HIT two", [][2]int{{0, 3}}, false},
+		{"1d", nil, false}, {"1f", nil, true}, {"HIT three", [][2]int{{0, 3}}, false},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSearchRemembersABoundedContext(t *testing.T) {
+	s := search{before: 1 << 30}
+	never := func(Found, error) bool { t.Error("given without a match"); return false }
+	text := make([]byte, 3000)
+	for n := range uint64(20_000) {
+		s.line(Line{Item: 1 + n%7000, Text: text}, nil, 5, never)
+		if s.bytes > maxContextBytes || len(s.known) > maxSources || s.order.Len() != len(s.known) {
+			t.Fatalf("%d bytes of %d items are remembered", s.bytes, len(s.known))
+		}
+	}
+}
+
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\nb\n\nc"), uint8(2))
+	f.Add([]byte("\n"), uint8(0))
+	f.Fuzz(func(t *testing.T, b []byte, step uint8) {
+		var parts []Frame
+		for rest := b; len(rest) > 0; {
+			n := min(len(rest), 1+int(step))
+			parts = append(parts, said(0, Stdout, string(rest[:n])))
+			rest = rest[n:]
+		}
+		var got []byte
+		for l, err := range Lines(frames(parts...)) {
+			if err != nil || l.Dropped != 0 || bytes.IndexByte(l.Text, '\n') >= 0 {
+				t.Fatalf("%+v, %v", l, err)
+			}
+			got = append(got, l.Text...)
+			if l.Whole {
+				got = append(got, '\n')
+			}
+		}
+		if !bytes.Equal(b, got) {
+			t.Fatalf("%q became %q", b, got)
+		}
+	})
+}
+
+func TestEscapeShowsWhatWouldAct(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\tétat 日本 👍\n":         "plain\tétat 日本 👍\n",
+		"a\rb\x00\x07\x7f":           `a\rb\x00\x07\x7f`,
+		"\x1b]0;title\x07":           `\x1b]0;title\x07`,
+		"\x1b[2J":                    `\x1b[2J`,
+		"\x1b[31mred\x1b[0m":         "\x1b[31mred\x1b[0m",
+		"\x1b[1;38;5;8;48;2;8;8;8m":  "\x1b[1;38;5;8;48;2;8;8;8m",
+		"\x1b[38:2::8:8:8m":          "\x1b[38:2::8:8:8m",
+		"\x1b[8mhidden":              `\x1b[8mhidden`,
+		"\x1b[0;8mhidden":            `\x1b[0;8mhidden`,
+		"\x1b[38;5;1;08mhidden":      `\x1b[38;5;1;08mhidden`,
+		"a\u202eb\u2066\u200f\ufeff": `a\u202eb\u2066\u200f\ufeff`,
+		"\u0085\u2028\U000e0041":     `\u0085\u2028\U000e0041`,
+		"\xff\xc3(\xe2\x82":          `\xff\xc3(\xe2\x82`,
+		"\x9b31m":                    `\x9b31m`,
+		"\x1b":                       `\x1b`,
+		"\x1b[31":                    `\x1b[31`,
+		`C:\dir`:                     `C:\dir`,
+	} {
+		if got := string(Escape([]byte(in), true)); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+	if got := string(Escape([]byte("\x1b[31mred"), false)); got != `\x1b[31mred` {
+		t.Errorf("colours were not asked for, got %q", got)
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	f.Add([]byte("a\x1b[31mb\u202e\xff\r\n"), uint8(3), true)
+	f.Add([]byte("\x1b]8;;http://x\x1b\\"), uint8(1), false)
+	f.Fuzz(func(t *testing.T, b []byte, step uint8, colour bool) {
+		once := Escape(b, colour)
+		e := Escaper{Colour: colour}
+		var parts []byte
+		for rest := b; len(rest) > 0; {
+			n := min(len(rest), 1+int(step))
+			parts = e.Next(parts, rest[:n])
+			rest = rest[n:]
+		}
+		if parts = append(parts, e.Rest()...); !bytes.Equal(once, parts) {
+			t.Fatalf("at once %q, in pieces %q", once, parts)
+		}
+		bare := once
+		if colour {
+			bare = regexp.MustCompile("\x1b\\[[0-9;:]*m").ReplaceAll(once, nil)
+		}
+		if !utf8.Valid(once) {
+			t.Fatalf("%q is no UTF-8", once)
+		}
+		for _, r := range string(bare) {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+				t.Fatalf("%q holds %U", once, r)
+			}
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/drover-run/drover/store"
+)
+
+// Filter chooses frames. The zero Filter chooses all.
+type Filter struct {
+	Attempts []int     // none: all
+	Ranks    []int     // none: all
+	Item     uint64    // 0: all
+	Streams  Stream    // bits; 0: all
+	Since    time.Time // from this on; zero: from the beginning
+	Until    time.Time // before this; zero: to the end
+	FromSeq  uint64    // of each writer; 0: from the first
+}
+
+func (f *Filter) place(p place) bool {
+	return (len(f.Attempts) == 0 || slices.Contains(f.Attempts, p.attempt)) &&
+		(len(f.Ranks) == 0 || slices.Contains(f.Ranks, p.rank))
+}
+
+func (f *Filter) frame(r *Frame) bool {
+	us := micros(r.Time)
+	b := block{first: r.Seq, last: r.Seq, oldest: us, newest: us, minItem: r.Item, maxItem: r.Item, streams: byte(r.Stream)}
+	return f.block(&b)
+}
+
+// block is true when the block may hold a frame that is chosen.
+func (f *Filter) block(b *block) bool {
+	return b.last >= f.FromSeq &&
+		(f.Item == 0 || b.minItem <= f.Item && f.Item <= b.maxItem) &&
+		(f.Streams == 0 || byte(f.Streams)&b.streams != 0) &&
+		(f.Since.IsZero() || b.newest >= micros(f.Since)) &&
+		(f.Until.IsZero() || b.oldest < micros(f.Until))
+}
+
+// under narrows the listing as far as the filter allows.
+func (f *Filter) under(prefix string) string {
+	prefix += "/"
+	if len(f.Attempts) == 1 {
+		prefix += fmt.Sprintf("%06d-", f.Attempts[0])
+		if len(f.Ranks) == 1 {
+			prefix += fmt.Sprintf("%06d-", f.Ranks[0])
+		}
+	}
+	return prefix
+}
+
+// Read gives the stored frames below prefix that the filter chooses, by attempt,
+// rank, writer, seq. It reads the objects' indexes and only the blocks that may
+// hold such a frame. After an error (an object that is damaged, missing or not
+// to be had) it goes on with what comes next, for a caller who goes on ranging.
+func Read(ctx context.Context, s Store, prefix string, f Filter) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		r := reader{store: s, prefix: prefix, filter: f}
+		r.scan(ctx, true, yield)
+	}
+}
+
+// reader knows how far each writer's frames were given.
+type reader struct {
+	store   Store
+	prefix  string
+	filter  Filter
+	cursors map[place]*cursor
+	zstd    *zstd.Decoder // made when first needed
+}
+
+// cursor is one writer's.
+type cursor struct {
+	place
+	next   uint64 // seq of the first frame not given
+	number int    // of the first object not read to its end
+	live   bool   // a socket gives its frames now
+	stuck  bool   // no further in this scan
+}
+
+func (r *reader) cursor(p place) *cursor {
+	c := r.cursors[p]
+	if c == nil {
+		if r.cursors == nil {
+			r.cursors = map[place]*cursor{}
+		}
+		c = &cursor{place: p, next: max(1, r.filter.FromSeq)}
+		r.cursors[p] = c
+	}
+	return c
+}
+
+// scan gives what was stored since the last one, but not of writers that are
+// live. last means that nobody will store more: what is missing stays missing,
+// and is passed over. goOn is false when yield said stop; whole is false when
+// the store could not be asked for everything.
+func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) bool) (goOn, whole bool) {
+	for _, c := range r.cursors {
+		c.stuck = false
+	}
+	whole = true
+	for o, err := range r.store.List(ctx, r.filter.under(r.prefix)) {
+		if err != nil {
+			return yield(Frame{}, err), false
+		}
+		p, n, ok := parseKey(r.prefix, o.Key)
+		if !ok || !r.filter.place(p) {
+			continue
+		}
+		c := r.cursor(p)
+		for goOn := true; c.number <= n && !c.live && !c.stuck; {
+			if c.number < n {
+				goOn = r.unlisted(ctx, c, n, last, yield)
+			} else {
+				goOn = r.listed(ctx, c, o.Size, last, yield)
+			}
+			if !goOn {
+				return false, whole
+			}
+		}
+		whole = whole && !c.stuck
+	}
+	return true, whole
+}
+
+// probe reads on behind what listings told, by key: only an object that cannot
+// be read is not there (PROTOCOL L6).
+func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
+	whole = true
+	known := slices.SortedFunc(maps.Values(r.cursors), func(a, b *cursor) int {
+		return strings.Compare(a.key("", 0), b.key("", 0))
+	})
+	for _, c := range known {
+		for before := -1; before < c.number && !c.stuck; {
+			before = c.number
+			if !r.unlisted(ctx, c, c.number, true, yield) {
+				return false, whole
+			}
+		}
+		whole = whole && !c.stuck
+	}
+	return true, whole
+}
+
+// listed reads object c.number, which is size bytes long.
+func (r *reader) listed(ctx context.Context, c *cursor, size int64, last bool, yield func(Frame, error) bool) bool {
+	o, err := openObject(ctx, r.store, c.key(r.prefix, c.number), size)
+	return r.give(ctx, c, o, err, last, yield)
+}
+
+// unlisted reads object c.number, which no listing told of though object n
+// stands behind it. When last is true and it is not there, it never will be.
+func (r *reader) unlisted(ctx context.Context, c *cursor, n int, last bool, yield func(Frame, error) bool) bool {
+	key := c.key(r.prefix, c.number)
+	body, err := r.store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotExist) {
+		switch {
+		case !last:
+			c.stuck = true
+		case c.number < n:
+			missing := n - c.number
+			c.number = n
+			return yield(Frame{}, fmt.Errorf("read %s: it and the %d after it are missing: %w", key, missing-1, err))
+		}
+		return true
+	}
+	o := &object{key: key, tail: body}
+	if err == nil {
+		err = o.load(ctx, r.store, int64(len(body)))
+	}
+	return r.give(ctx, c, o, err, last, yield)
+}
+
+// give gives the frames of o, which is c's next object unless err says why not.
+func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last bool, yield func(Frame, error) bool) bool {
+	key := c.key(r.prefix, c.number)
+	if err == nil && o.at != c.place {
+		err = broken("it says %s, writer %s", o.at, o.at.writer)
+	}
+	goOn := true
+	if err == nil && r.zstd == nil {
+		r.zstd, err = newDecoder()
+	}
+	if err == nil {
+		wanted := func(b *block) bool { return b.last >= c.next && r.filter.block(b) }
+		goOn, err = o.frames(ctx, r.store, r.zstd, wanted, func(f Frame) bool {
+			if f.Seq < c.next {
+				return true
+			}
+			c.next = f.Seq + 1
+			return !r.filter.frame(&f) || yield(f, nil)
+		})
+	}
+	switch {
+	case !goOn:
+		return false
+	case err == nil:
+		if n := len(o.blocks); n > 0 {
+			c.next = max(c.next, o.blocks[n-1].last+1)
+		}
+		c.number++
+		return true
+	case errors.Is(err, store.ErrNotExist) && !last:
+		c.stuck = true // listed and not to be seen yet
+		return true
+	case errors.Is(err, errBroken) || errors.Is(err, store.ErrNotExist):
+		c.number++ // it will not get better
+	default:
+		c.stuck = true
+	}
+	return yield(Frame{}, fmt.Errorf("read %s: %w", key, err))
+}

@@ -1,0 +1,139 @@
+package record
+
+import (
+	"bytes"
+	"container/list"
+	"iter"
+	"regexp"
+)
+
+// How much context is remembered: items of which, and bytes of each and of all.
+const (
+	maxSources      = 4096
+	maxContext      = 1 << 20
+	maxContextBytes = 16 << 20
+)
+
+// Found is a line that Search gives.
+type Found struct {
+	Line
+	Match bool     // false: a neighbour of a match
+	Spans [][2]int // where it matches: byte offsets in Text, from and past
+	Apart bool     // lines of the same item before this one were left out
+}
+
+// Search gives the lines that re matches, with up to before and after lines
+// around each, of the same writer and item. Each line comes once, as soon as it
+// is known to be wanted. Lines long ago may be missing from a context when very
+// many items print at once. Errors are passed on in their place.
+func Search(lines iter.Seq2[Line, error], re *regexp.Regexp, before, after int) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		s := search{before: max(0, before)}
+		for l, err := range lines {
+			if err != nil {
+				if !yield(Found{}, err) {
+					return
+				}
+				continue
+			}
+			if !s.line(l, spans(re, l.Text), after, yield) {
+				return
+			}
+		}
+	}
+}
+
+func spans(re *regexp.Regexp, text []byte) [][2]int {
+	var all [][2]int
+	for _, m := range re.FindAllIndex(text, -1) {
+		all = append(all, [2]int{m[0], m[1]})
+	}
+	return all
+}
+
+// search remembers the last lines of each item, the one that printed least
+// recently first.
+type search struct {
+	before int
+	known  map[source]*list.Element // of *nearby; the source's stream is not used
+	order  list.List
+	bytes  int
+}
+
+type nearby struct {
+	source
+	lines []Line // the last ones that were not given
+	bytes int
+	owed  int  // lines to give after a match
+	apart bool // some were neither given nor are remembered
+}
+
+func (s *search) line(l Line, found [][2]int, after int, yield func(Found, error) bool) bool {
+	n := s.nearby(source{place{l.Attempt, l.Rank, l.Writer}, l.Item, 0})
+	switch {
+	case found != nil:
+		for _, old := range n.lines {
+			if !yield(Found{Line: old, Apart: n.apart}, nil) {
+				return false
+			}
+			n.apart = false
+		}
+		s.forget(n, len(n.lines))
+		given := Found{Line: l, Match: true, Spans: found, Apart: n.apart}
+		n.apart, n.owed = false, after
+		return yield(given, nil)
+	case n.owed > 0:
+		n.owed--
+		return yield(Found{Line: l}, nil)
+	case s.before == 0:
+		n.apart = true
+		return true
+	}
+	if len(n.lines) == s.before {
+		s.forget(n, 1)
+		n.apart = true
+	}
+	l.Text = bytes.Clone(l.Text) // else it holds the whole block it lies in
+	n.lines = append(n.lines, l)
+	n.bytes += len(l.Text)
+	s.bytes += len(l.Text)
+	for n.bytes > maxContext {
+		s.forget(n, 1)
+		n.apart = true
+	}
+	for s.bytes > maxContextBytes {
+		s.evict()
+	}
+	return true
+}
+
+// nearby gives what is known of an item, and makes it the last to be evicted.
+func (s *search) nearby(from source) *nearby {
+	if e := s.known[from]; e != nil {
+		s.order.MoveToBack(e)
+		return e.Value.(*nearby)
+	}
+	if s.known == nil {
+		s.known = map[source]*list.Element{}
+	}
+	if len(s.known) == maxSources {
+		s.evict()
+	}
+	n := &nearby{source: from}
+	s.known[from] = s.order.PushBack(n)
+	return n
+}
+
+func (s *search) forget(n *nearby, lines int) {
+	for _, l := range n.lines[:lines] {
+		n.bytes -= len(l.Text)
+		s.bytes -= len(l.Text)
+	}
+	n.lines = append(n.lines[:0], n.lines[lines:]...)
+}
+
+func (s *search) evict() {
+	n := s.order.Remove(s.order.Front()).(*nearby)
+	s.forget(n, len(n.lines))
+	delete(s.known, n.source)
+}

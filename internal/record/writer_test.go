@@ -1,0 +1,350 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// held is how many bytes wait for the store.
+func (w *Writer) held() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pack.total + w.storing
+}
+
+// torrent is n bytes of noise without a newline, and their digest.
+type torrent struct {
+	n    int
+	rand *rand.ChaCha8
+	sum  hash.Hash
+}
+
+func newTorrent(n int) *torrent { return &torrent{n, rand.NewChaCha8([32]byte{1}), sha256.New()} }
+
+func (r *torrent) Read(p []byte) (int, error) {
+	if r.n == 0 {
+		return 0, io.EOF
+	}
+	p = p[:min(len(p), r.n)]
+	r.rand.Read(p)
+	for i, c := range p {
+		if c == '\n' {
+			p[i] = ' '
+		}
+	}
+	r.n -= len(p)
+	r.sum.Write(p)
+	return len(p), nil
+}
+
+func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDepot()
+		open := make(chan struct{})
+		d.before = func(context.Context, string) error { <-open; return nil }
+		w := newWriter(t, d, 1, 0, "a")
+		in := newTorrent(24 << 20)
+		var copied int64
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			copied, _ = w.Copy(Stdout, 0, in)
+		}()
+		synctest.Wait() // for everybody to wait for the store
+		if in.n == 0 {
+			t.Fatal("the program was not held up")
+		}
+		for range 3 * notesRoom / 1000 {
+			w.Note(strings.Repeat("n", 1000)) // must return
+		}
+		// The object being stored and the one being built, each one read too
+		// far; notes come on top of the second. The first is seldom much above
+		// flushSize, but grows until its goroutine is given the lock.
+		if most := 2*(maxPending+2*frameRoom) + notesRoom; w.held() > most {
+			t.Errorf("%d bytes are held while the store is blocked, want at most %d", w.held(), most)
+		}
+		time.Sleep(time.Minute)
+		if err := w.Err(); fault.KindOf(err) != fault.Lost {
+			t.Errorf("after a minute of silence Err is %v", err)
+		}
+		close(open)
+		<-done
+		w.Note("the end")
+		shut(t, w)
+		sum, notes := sha256.New(), []byte{}
+		for _, f := range all(t, Read(t.Context(), d, prefix, Filter{})) {
+			if f.Stream == Stdout {
+				sum.Write(f.Data)
+			} else {
+				notes = append(notes, f.Data...)
+			}
+		}
+		if copied != 24<<20 || !bytes.Equal(sum.Sum(nil), in.sum.Sum(nil)) {
+			t.Errorf("of %d bytes, others came back", copied)
+		}
+		if !bytes.Contains(notes, []byte("notes were dropped while the store was slow\nthe end\n")) {
+			t.Errorf("dropped notes are not counted: ends in %q", notes[max(0, len(notes)-80):])
+		}
+	})
+}
+
+func TestStoreErrorsAreTriedAgainUntilTheyEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDepot()
+		no := errors.New("no")
+		left := 20
+		d.before = func(context.Context, string) error {
+			if left--; left >= 0 {
+				return no
+			}
+			return nil
+		}
+		heard := 0
+		w := makeWriter(t, Options{Store: d, ID: "a", Clock: bubble, OnError: func(error) { heard++ }})
+		write(t, w, Stdout, 0, []byte("x"))
+		time.Sleep(flushEvery + 2*tick)
+		if !errors.Is(w.Err(), no) {
+			t.Errorf("while the store refuses, Err is %v", w.Err())
+		}
+		shut(t, w)
+		if w.Err() != nil || heard != 20 {
+			t.Errorf("at the end Err is %v, and %d errors were heard of 20", w.Err(), heard)
+		}
+		if got := all(t, Read(t.Context(), d, prefix, Filter{})); len(got) != 1 {
+			t.Errorf("got %d frames", len(got))
+		}
+	})
+}
+
+func TestAPartOfALineIsStoredInTime(t *testing.T) {
+	for _, hurry := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDepot()
+			w := newWriter(t, d, 1, 0, "a")
+			defer shut(t, w)
+			w.Hurry(hurry)
+			late := flushEvery
+			if hurry {
+				late = flushHurried
+			}
+			time.Sleep(7 * time.Hour)
+			write(t, w, Stdout, 0, []byte("Continue? [y/n] "))
+			time.Sleep(late - tick)
+			synctest.Wait()
+			if n := len(all(t, Read(t.Context(), d, prefix, Filter{}))); n != 0 {
+				t.Errorf("hurry %v: stored before it was due", hurry)
+			}
+			time.Sleep(2 * tick)
+			synctest.Wait()
+			if n := len(all(t, Read(t.Context(), d, prefix, Filter{}))); n != 1 {
+				t.Errorf("hurry %v: not stored after %s", hurry, late+tick)
+			}
+		})
+	}
+}
+
+func TestFlushReturnsWhenAllBeforeItIsStored(t *testing.T) {
+	d := newDepot()
+	w := newWriter(t, d, 1, 0, "a")
+	defer shut(t, w)
+	for n := range 5 {
+		write(t, w, Stdout, 0, []byte("x"))
+		if err := w.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := all(t, Read(t.Context(), d, prefix, Filter{})); len(got) != n+1 {
+			t.Fatalf("after flush %d: %d frames are stored", n+1, len(got))
+		}
+	}
+}
+
+func TestAFlushThatIsGivenUpSaysSo(t *testing.T) {
+	d := newDepot()
+	open := make(chan struct{})
+	d.before = func(context.Context, string) error { <-open; return nil }
+	w := newWriter(t, d, 1, 0, "a")
+	write(t, w, Stdout, 0, []byte("x"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Flush(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(open)
+	shut(t, w)
+}
+
+func TestClosingInTimeSaysHowMuchIsLost(t *testing.T) {
+	d := newDepot()
+	d.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	w := newWriter(t, d, 3, 4, "a")
+	write(t, w, Stdout, 0, []byte("x"))
+	enough := errors.New("the machine goes away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	for range 2 {
+		err := w.Close(ctx)
+		if !errors.Is(err, enough) || fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "attempt 3, rank 4") {
+			t.Errorf("close: got %v", err)
+		}
+	}
+	if _, err := w.Copy(Stdout, 0, strings.NewReader("late")); !errors.Is(err, errClosed) {
+		t.Errorf("copying after close: got %v", err)
+	}
+	w.Note("late") // must return
+}
+
+func TestTwoWritersOfOneIDOverwriteNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDepot()
+		for n := range 2 {
+			w := newWriter(t, d, 1, 0, "same")
+			write(t, w, Stdout, 0, fmt.Append(nil, n))
+			shut(t, w)
+		}
+		for n := range 2 {
+			if _, err := d.Get(t.Context(), place{1, 0, "same"}.key(prefix, n)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestNamesThatCannotBeKeysAreRefused(t *testing.T) {
+	for _, o := range []Options{
+		{Prefix: prefix}, {Prefix: prefix, ID: "A"}, {Prefix: prefix, ID: "a-b"}, {Prefix: prefix, ID: strings.Repeat("a", 33)},
+		{Prefix: prefix, ID: "a", Rank: -1}, {Prefix: prefix, ID: "a", Attempt: maxAttempt + 1}, {ID: "a"}, {Prefix: "a/../b", ID: "a"},
+	} {
+		if w, err := NewWriter(o); err == nil {
+			shut(t, w)
+			t.Errorf("%+v: not refused", o)
+		}
+	}
+}
+
+// nowhere is a store that takes everything at once.
+type nowhere struct{ bytes, objects int }
+
+func (n *nowhere) CreateOnce(_ context.Context, _ string, body []byte) ([]byte, bool, error) {
+	n.bytes += len(body)
+	n.objects++
+	return body, true, nil
+}
+func (*nowhere) Get(context.Context, string) ([]byte, error) { return nil, store.ErrNotExist }
+func (*nowhere) Open(context.Context, string, int64, int64) (io.ReadCloser, error) {
+	return nil, store.ErrNotExist
+}
+func (*nowhere) List(context.Context, string) iter.Seq2[store.Object, error] {
+	return func(func(store.Object, error) bool) {}
+}
+
+// flood gives n bytes of a log, over and over, 64 KiB a read.
+type flood struct {
+	text []byte
+	n    int
+	each func()
+}
+
+func (f *flood) Read(p []byte) (int, error) {
+	if f.n <= 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, f.text[(f.n/len(p)*4096)%(len(f.text)/2):])
+	f.n -= n
+	if f.each != nil {
+		f.each()
+	}
+	return n, nil
+}
+
+// chatter is a megabyte of lines like those of a training script.
+func chatter() []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	for step := 0; b.Len() < 1<<20; step++ {
+		fmt.Fprintf(&b, "2026-11-21T09:%02d:%02d step %d loss %.6f lr %.3e %d samples/s\n",
+			r.IntN(60), r.IntN(60), step, r.Float64(), r.Float64()/1000, r.IntN(9000))
+	}
+	return b.Bytes()
+}
+
+func BenchmarkCopy(b *testing.B) {
+	for _, listening := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ring=%v", listening), func(b *testing.B) {
+			text := chatter()
+			const size = 64 << 20
+			b.SetBytes(size)
+			for b.Loop() {
+				s := &nowhere{}
+				w := newWriter(b, s, 1, 0, "a")
+				w.mu.Lock()
+				w.live.ring.on = listening
+				w.mu.Unlock()
+				if _, err := w.Copy(Stdout, 0, &flood{text: text, n: size}); err != nil {
+					b.Fatal(err)
+				}
+				shut(b, w)
+			}
+		})
+	}
+}
+
+// BenchmarkPeak pushes 1 GB of lines, and 1 GB of noise without a newline,
+// through a writer with its ring, and reports the largest heap seen and all
+// memory taken from the system.
+func BenchmarkPeak(b *testing.B) {
+	const size = 1 << 30
+	var heap uint64
+	reads := 0
+	look := func() {
+		if reads++; reads%64 == 0 { // every 4 MiB
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			heap = max(heap, m.HeapInuse)
+		}
+	}
+	for name, in := range map[string]func() io.Reader{
+		"lines":   func() io.Reader { return &flood{text: chatter(), n: size, each: look} },
+		"oneline": func() io.Reader { return &looked{newTorrent(size), look} },
+	} {
+		b.Run(name, func(b *testing.B) {
+			heap = 0
+			b.SetBytes(size)
+			for b.Loop() {
+				w := newWriter(b, &nowhere{}, 1, 0, "a")
+				w.mu.Lock()
+				w.live.ring.on = true
+				w.mu.Unlock()
+				if _, err := w.Copy(Stdout, 0, in()); err != nil {
+					b.Fatal(err)
+				}
+				shut(b, w)
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			b.ReportMetric(float64(heap)/1e6, "peak-heap-MB")
+			b.ReportMetric(float64(m.Sys)/1e6, "sys-MB")
+		})
+	}
+}
+
+type looked struct {
+	io.Reader
+	each func()
+}
+
+func (l *looked) Read(p []byte) (int, error) { l.each(); return l.Reader.Read(p) }
