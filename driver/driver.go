@@ -1,0 +1,157 @@
+// Package driver is the contract between drover and the places it runs on.
+//
+// A place is asked for one thing only: start N agents with these resources, say
+// whether they live, stop them. A driver knows machines and images; it never
+// knows user code, items, results or retries. What a place cannot do is data in
+// Offer's answer, not an optional interface.
+//
+// One suite, drivertest, proves every driver; package mem is the reference.
+package driver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Driver is a place to run agents. All methods may be called from many
+// goroutines and from several processes at once.
+type Driver interface {
+	// Offer says whether what is needed fits here, and at what price, without
+	// changing anything. What does not fit is an Offer with a reason, not an error.
+	Offer(ctx context.Context, n Needs) (Offer, error)
+
+	// Start starts r.Agents agents under the name (r.Job, r.Placement), making
+	// whatever the place needs under names that follow from these. It is
+	// idempotent by that name: a second Start with it, also after an ambiguous
+	// answer, also from another process, also after the agents have ended,
+	// starts nothing and returns the same handle. It returns when the request is
+	// durable with the engine; the agents may come up later. Refusals are faults:
+	// Full, Denied, Invalid.
+	Start(ctx context.Context, r Request) (Handle, error)
+
+	// Status says of each agent of a handle whether it lives, with the engine's
+	// own reason, and the tail of its own log when it never came up. A handle
+	// the place knows nothing of gives no members; that is not an error.
+	Status(ctx context.Context, h Handle) ([]Member, error)
+
+	// Stop ends the agents of a handle: asked first (SIGTERM), and killed when
+	// grace has passed; grace 0 kills at once. Of several Stops the one that ends
+	// soonest stands. It returns when the request was delivered, not when they are
+	// gone: the place sees to the killing, also when the caller has left. Agents
+	// that Stop ended are Ended; one that was Lost before stays so. Stopping what
+	// has ended, or never was, is not an error. With remove, it also takes away
+	// everything the place keeps for the handle once its agents are gone; Status
+	// then gives no members.
+	Stop(ctx context.Context, h Handle, grace time.Duration, remove bool) error
+
+	// List names everything of ours that the place still holds.
+	List(ctx context.Context) ([]Handle, error)
+}
+
+// Needs is what one agent must have.
+type Needs struct {
+	Agents int
+	CPUs   float64 // cores each; 0: no wish
+	Memory int64   // bytes each; 0: no wish
+	GPUs   int     // each; 0: none
+}
+
+// Offer is a place's answer to Needs.
+type Offer struct {
+	Fits    bool
+	Reason  string   // why not, in one sentence, when it does not fit
+	Missing []string // what would have to be granted, and by whom
+	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
+	Price   float64  // per agent and hour, in Currency; 0: costs nothing
+	Spot    bool
+	// Currency of Price, as "USD"; empty when it costs nothing.
+	Currency string
+	// Cores and Memory (bytes) are what the place has in all; 0: not known.
+	Cores  int
+	Memory int64
+	// Attached is true when the agents live beside the command line: Ctrl-C
+	// stops them, and lost ones are replaced by the attached command line only.
+	Attached bool
+}
+
+// Request is a Start.
+type Request struct {
+	Job       string // the job's id
+	Placement int    // 1, 2, ...: with Job it is the name of these agents
+	Agents    int
+	Needs     Needs
+	Run       Boot
+}
+
+// Boot is what an agent needs to begin: where the facts are. It never holds a
+// secret. Argv makes the agent's command line of it.
+type Boot struct {
+	Binary string // the agent's program on this machine
+	Store  string // as typed after --store; absolute
+	Job    string // project/task/job
+	Env    []string
+}
+
+// Argv is the command line of agent number index of a placement.
+func (b Boot) Argv(placement, index int) []string {
+	return []string{b.Binary, "agent", "--store", b.Store, "--placement", fmt.Sprint(placement), "--index", fmt.Sprint(index), b.Job}
+}
+
+// Handle names the agents of one placement on one target, for ever. It follows
+// from the job's id and the placement, so that it is never lost, and is
+// printable: "local:v1:7fk2...:1".
+type Handle struct {
+	Target    string
+	Job       string
+	Placement int
+}
+
+// handleFormat is the version in a handle's text.
+const handleFormat = "v1"
+
+// String is the handle's printable, versioned form.
+func (h Handle) String() string {
+	return fmt.Sprintf("%s:%s:%s:%d", h.Target, handleFormat, h.Job, h.Placement)
+}
+
+// ParseHandle reads what String wrote.
+func ParseHandle(text string) (Handle, error) {
+	var h Handle
+	parts := strings.Split(text, ":")
+	if len(parts) != 4 || parts[1] != handleFormat {
+		return h, fmt.Errorf("read handle: %q is none of this drover's", text)
+	}
+	h.Target, h.Job = parts[0], parts[2]
+	if _, err := fmt.Sscanf(parts[3], "%d", &h.Placement); err != nil || h.String() != text {
+		return h, fmt.Errorf("read handle: %q has no placement", text)
+	}
+	return h, nil
+}
+
+// State is where an engine says an agent stands.
+type State string
+
+// The states of a member. Only Waiting and Running are alive.
+const (
+	Waiting State = "waiting" // accepted, not started yet
+	Running State = "running"
+	Ended   State = "ended" // by itself, or by Stop
+	Lost    State = "lost"  // started, and gone without a word
+	Taken   State = "taken" // the engine took the machine away: an interruption
+)
+
+// Alive says whether the agent may still be working, now or later.
+func (s State) Alive() bool { return s == Waiting || s == Running }
+
+// Member is one agent as its engine sees it.
+type Member struct {
+	Index  int
+	State  State
+	Code   int    // the agent's own exit status once ended, 128 and more for a signal; -1: not known
+	Reason string // the engine's own words
+	Tail   string // the end of the agent's own log, when it ended badly or never came up
+	Where  string // machine, for people
+	PID    int    // on this machine; 0: elsewhere
+}

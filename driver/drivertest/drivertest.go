@@ -1,0 +1,249 @@
+// Package drivertest proves a driver: a table of named promises, the same for a
+// laptop, a cluster and a cloud.
+//
+// It starts agents that act a Script. Where agents are processes, the test
+// program itself is the agent's program, and Main makes it act. What a suite
+// cannot do through the contract (kill an agent behind its driver's back, take
+// its machine away) a Place does for it.
+//
+// It refuses to know how a place works, and never waits for time: it looks, a
+// bounded number of times, until the place says what was promised. Package mem
+// passes it, and plants a fault for every promise (mutants_test.go there), each
+// of which it must catch.
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/job"
+)
+
+// Place is a driver as the suite meets it.
+type Place struct {
+	// Open makes a place for one promise and takes it down by t.Cleanup. It may
+	// hold what is not ours. The function it gives is called for each new Driver
+	// value on that place, as another process would make it.
+	Open func(t *testing.T) func() driver.Driver
+
+	// Boot makes what starts an agent that acts s. Nil: this program, with the
+	// script in its environment.
+	Boot func(t *testing.T, s Script) driver.Boot
+
+	// Marks is a folder that the suite and the agents reach under the same path.
+	// Empty: one of this machine's.
+	Marks string
+
+	// Kill ends an agent without a word, as a crash does. Nil: SIGKILL to its PID.
+	Kill func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
+
+	// Take takes an agent's machine away. Nil: no machine is ever taken here.
+	Take func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
+
+	// Break makes of r a request whose agents cannot come up. Nil: their program
+	// is missing.
+	Break func(t *testing.T, d driver.Driver, r *driver.Request)
+
+	// Pass lets virtual time pass between two looks. Nil: the place has the
+	// world's.
+	Pass func(d driver.Driver, step time.Duration)
+
+	// Looks is how often, a hundredth of a second apart, the suite looks for what
+	// was promised before it gives up. 0: 3000.
+	Looks int
+}
+
+// Run proves every promise, each on a place of its own and all in parallel.
+func Run(t *testing.T, place Place) {
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			p.keep(newStage(t, place))
+		})
+	}
+}
+
+// stage is one promise's place, agents and handles.
+type stage struct {
+	*testing.T
+	place Place
+	again func() driver.Driver
+	d     driver.Driver
+	marks string
+	job   string
+}
+
+func newStage(t *testing.T, place Place) *stage {
+	s := &stage{T: t, place: place, job: newID(), marks: place.Marks}
+	if s.place.Looks == 0 {
+		s.place.Looks = 3000
+	}
+	if s.marks == "" {
+		s.marks = t.TempDir()
+	} else {
+		s.marks = filepath.Join(s.marks, s.job)
+		if err := os.MkdirAll(s.marks, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(s.marks) })
+	}
+	s.again = place.Open(t)
+	s.d = s.again()
+	t.Cleanup(func() { s.clear() })
+	return s
+}
+
+func newID() string {
+	var b [job.IDBytes]byte
+	rand.Read(b[:]) // never fails
+	return job.ID(b)
+}
+
+// clear leaves nothing of this promise's job behind.
+func (s *stage) clear() {
+	for _, h := range s.listed() {
+		s.remove(h)
+	}
+}
+
+// remove stops and removes, and waits until the place has forgotten h.
+func (s *stage) remove(h driver.Handle) {
+	s.Helper()
+	if err := s.d.Stop(context.Background(), h, 0, true); err != nil {
+		s.Errorf("Stop(%s, 0, remove): %v", h, err)
+		return
+	}
+	s.until("the place has forgotten the handle", func() bool { return len(s.status(h)) == 0 })
+}
+
+// listed is List, less what is not of this promise's job.
+func (s *stage) listed() []driver.Handle {
+	s.Helper()
+	all, err := s.again().List(context.Background())
+	if err != nil {
+		s.Fatalf("List: %v", err)
+	}
+	return slices.DeleteFunc(all, func(h driver.Handle) bool { return h.Job != s.job })
+}
+
+// request is placement number p of this promise's job.
+func (s *stage) request(p, agents int, script Script) driver.Request {
+	s.Helper()
+	script.Marks = s.marks
+	var boot driver.Boot
+	if s.place.Boot != nil {
+		boot = s.place.Boot(s.T, script)
+	} else {
+		program, err := os.Executable()
+		if err != nil {
+			s.Fatal(err)
+		}
+		boot = driver.Boot{Binary: program, Store: s.marks, Job: "suite/task/" + s.job, Env: script.env()}
+	}
+	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
+}
+
+// start starts and expects the handle that the name gives.
+func (s *stage) start(d driver.Driver, r driver.Request) driver.Handle {
+	s.Helper()
+	h, err := d.Start(context.Background(), r)
+	if err != nil {
+		s.Fatalf("Start(placement %d): %v", r.Placement, err)
+	}
+	if h.Target == "" || h.Job != r.Job || h.Placement != r.Placement {
+		s.Fatalf("Start(%s, placement %d) gives the handle %+v", r.Job, r.Placement, h)
+	}
+	return h
+}
+
+// up starts, and waits until every agent has begun to act.
+func (s *stage) up(r driver.Request) driver.Handle {
+	s.Helper()
+	h := s.start(s.d, r)
+	s.until("all agents act", func() bool { return s.acted(r) })
+	return h
+}
+
+func (s *stage) acted(r driver.Request) bool {
+	for i := range r.Agents {
+		if s.starts(r.Placement, i) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// starts counts how often an agent was started.
+func (s *stage) starts(placement, index int) int {
+	found, err := filepath.Glob(filepath.Join(s.marks, markName(placement, index)+"-*"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return len(found)
+}
+
+// startedOnce expects each agent to have been started once. What Start may still
+// have under way is given its chance: an agent that is started after it comes up
+// first.
+func (s *stage) startedOnce(r driver.Request) {
+	s.Helper()
+	s.up(s.request(r.Placement+1000, 1, Script{}))
+	for i := range r.Agents {
+		if n := s.starts(r.Placement, i); n != 1 {
+			s.Errorf("agent %d of placement %d was started %d times", i, r.Placement, n)
+		}
+	}
+}
+
+// status expects the members to be numbered from 0 without gaps.
+func (s *stage) status(h driver.Handle) []driver.Member {
+	s.Helper()
+	members, err := s.again().Status(context.Background(), h)
+	if err != nil {
+		s.Fatalf("Status(%s): %v", h, err)
+	}
+	for i, m := range members {
+		if m.Index != i {
+			s.Fatalf("Status(%s): member %d has index %d", h, i, m.Index)
+		}
+	}
+	return members
+}
+
+// gone waits until no agent of h is alive, and gives the members.
+func (s *stage) gone(h driver.Handle) []driver.Member {
+	s.Helper()
+	var members []driver.Member
+	s.until("no agent is alive", func() bool {
+		members = s.status(h)
+		return !slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
+	})
+	if len(members) == 0 {
+		s.Fatalf("Status(%s): no members", h)
+	}
+	return members
+}
+
+// step is the time between two looks.
+const step = 10 * time.Millisecond
+
+// until looks until done, a bounded number of times.
+func (s *stage) until(what string, done func() bool) {
+	s.Helper()
+	for range s.place.Looks {
+		if done() {
+			return
+		}
+		if s.place.Pass != nil {
+			s.place.Pass(s.d, step)
+		}
+		time.Sleep(step) // agents are real: they need the processor, not the time
+	}
+	s.Fatalf("looked %d times: never seen that %s", s.place.Looks, what)
+}

@@ -1,0 +1,214 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// request is the file of that name: what List and Status cannot learn from the
+// agents.
+type request struct {
+	Agents  int       `json:"agents"`
+	Machine string    `json:"machine"` // machineID: whose locks and pids these are
+	Host    string    `json:"host"`    // for people
+	Started time.Time `json:"started"`
+}
+
+// Start makes the placement durable and then starts its processes, in
+// milliseconds. An agent's environment is this process's and Boot.Env, its
+// standard input is empty, its folder is the placement's.
+//
+// A process that the machine will not start is a member that has ended, with the
+// reason. If the starter dies in between, the rest is Lost: "never started".
+func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
+	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
+	folder, ok := d.folder(h)
+	switch {
+	case ctx.Err() != nil:
+		return driver.Handle{}, context.Cause(ctx)
+	case !ok:
+		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
+	case r.Agents < 1:
+		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
+	case !filepath.IsAbs(d.dir):
+		return driver.Handle{}, fault.New(fault.Bug, "", "start agents: folder %q is not absolute", d.dir)
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		return h, d.durable()
+	}
+	if err := runnable(r.Run.Binary); err != nil {
+		return driver.Handle{}, err
+	}
+	locks, err := d.publish(folder, r.Agents)
+	if errors.Is(err, fs.ErrExist) {
+		return h, d.durable() // somebody was quicker
+	}
+	if err != nil {
+		return driver.Handle{}, d.refused("start agents", err)
+	}
+	for i, lock := range locks {
+		if err := spawnAgent(r, folder, i, lock); err != nil {
+			say(lock, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		}
+		lock.Close() // the agent has it now
+	}
+	return h, nil
+}
+
+// durable is what a Start that found the placement owes its caller: its maker
+// may not have come so far.
+func (d *Driver) durable() error {
+	if err := syncFolder(d.dir); err != nil {
+		return d.refused("start agents", err)
+	}
+	return nil
+}
+
+// runnable refuses a program that is not there, while nothing has been made.
+func runnable(program string) error {
+	info, err := os.Stat(program)
+	switch {
+	case !filepath.IsAbs(program):
+		return fault.New(fault.Invalid, "", "start agents: program %q is not an absolute path", program)
+	case err != nil:
+		return fault.Wrap(err, fault.Invalid, "", "start agents")
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fault.New(fault.Invalid, "Run chmod +x "+program+".", "start agents: %s is not a program", program)
+	}
+	return nil
+}
+
+// publish makes the placement's folder, durably, with every agent's lock taken
+// by us. The last step, giving it its name, succeeds for one starter only;
+// fs.ErrExist says that it was another. So nobody ever finds an agent's file
+// that is not locked and not at its end.
+func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error) {
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp(d.dir, making)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			for _, l := range locks {
+				l.Close()
+			}
+			os.RemoveAll(tmp)
+		}
+	}()
+	for i := range agents {
+		f, err := os.OpenFile(agentFile(tmp, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return locks, err
+		}
+		locks = append(locks, f)
+		if err := flock(f, unix.LOCK_EX); err != nil {
+			return locks, err
+		}
+	}
+	host, _ := os.Hostname() // empty where the machine has no name
+	facts := request{Agents: agents, Machine: d.machine, Host: host, Started: time.Now().UTC()}
+	if err := writeDurably(filepath.Join(tmp, "request"), facts); err != nil {
+		return locks, err
+	}
+	if err := syncFolder(tmp); err != nil {
+		return locks, err
+	}
+	if err := os.Rename(tmp, folder); err != nil {
+		return locks, err
+	}
+	if err := syncFolder(d.dir); err != nil {
+		// It has its name, and to withdraw that would race with whoever has seen
+		// it: the agents stay unstarted, which Status tells.
+		for _, l := range locks {
+			say(l, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		}
+		return locks, err
+	}
+	return locks, nil
+}
+
+func writeDurably(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// inherited is the variable that tells an agent its file, less the ".agent"; the
+// locked file itself is descriptor lockFD.
+const (
+	inherited = "DROVER_LOCAL_AGENT"
+	lockFD    = 3 // the first of exec.Cmd's ExtraFiles
+)
+
+// spawnAgent starts agent number i in a session of its own, so that neither
+// Ctrl-C nor a closed terminal reaches it.
+func spawnAgent(r driver.Request, folder string, i int, lock *os.File) error {
+	log, err := os.OpenFile(logFile(folder, i), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// Not the lock: opened anew, it holds none.
+	fate, err := os.OpenFile(agentFile(folder, i), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	cmd := &exec.Cmd{
+		Path:        r.Run.Binary,
+		Args:        r.Run.Argv(r.Placement, i),
+		Env:         append(append(os.Environ(), r.Run.Env...), inherited+"="+filepath.Join(folder, strconv.Itoa(i))),
+		Dir:         folder,
+		Stdout:      log,
+		Stderr:      log,
+		ExtraFiles:  []*os.File{lock},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := cmd.Start(); err != nil {
+		fate.Close()
+		return err
+	}
+	// While we live the agent is our child, and a zombie would look alive to
+	// whoever asks for its pid. Nobody waits for this goroutine: it waits itself,
+	// for a process that outlives us, and all it leaves is a word why that ended.
+	go func() {
+		defer fate.Close()
+		cmd.Wait()
+		say(fate, note{Fate: cmd.ProcessState.String()})
+	}()
+	return nil
+}

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// Status looks at every agent's lock. Agents that another machine started, in a
+// folder that both share, are called running until they have said that they
+// ended: that machine's locks are not to be judged from here.
+func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	folder, ok := d.folder(h)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !ok {
+		return nil, nil
+	}
+	gone, err := d.sweep(folder)
+	if gone || err != nil {
+		return nil, err
+	}
+	members, err := d.members(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // removed while we looked
+	}
+	if err != nil {
+		return nil, d.refused("look at agents", err)
+	}
+	return members, nil
+}
+
+func (d *Driver) members(folder string) ([]driver.Member, error) {
+	facts, err := readRequest(folder)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]driver.Member, facts.Agents)
+	for i := range members {
+		held, n, err := look(agentFile(folder, i))
+		if err != nil {
+			return nil, err
+		}
+		_, err = os.Lstat(stopFile(folder, i))
+		m := judge(held, n, err == nil)
+		if facts.Machine != d.machine {
+			m = judgeAfar(facts.Host, n)
+		}
+		m.Index, m.Where = i, facts.Host
+		if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
+			m.Tail = tail(logFile(folder, i))
+		}
+		members[i] = m
+	}
+	return members, nil
+}
+
+// judge says where an agent stands: whether its lock is held, what was said, and
+// whether it was asked to stop.
+func judge(held bool, n note, asked bool) driver.Member {
+	m := driver.Member{Code: -1}
+	switch {
+	case held && n.Up == nil:
+		m.State = driver.Waiting
+	case held:
+		m.State, m.PID = driver.Running, n.Up.PID
+	case n.End != nil:
+		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
+	case asked:
+		m.State, m.Reason = driver.Ended, "stopped"
+	case n.Up == nil:
+		m.State, m.Reason = driver.Lost, "never started"
+	default:
+		m.State, m.Reason = driver.Lost, "killed, or gone without a word"
+	}
+	if n.Fate != "" && !m.State.Alive() && n.End == nil {
+		m.Reason += ": " + n.Fate
+	}
+	return m
+}
+
+// judgeAfar is judge for an agent of another machine.
+func judgeAfar(host string, n note) driver.Member {
+	if n.End != nil {
+		return judge(false, n, false)
+	}
+	return driver.Member{State: driver.Running, Code: -1, Reason: "it was started on " + host + ", and only there can be seen whether it lives"}
+}
+
+func readRequest(folder string) (request, error) {
+	var facts request
+	path := filepath.Join(folder, "request")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return facts, err
+	}
+	if err := json.Unmarshal(text, &facts); err != nil {
+		return facts, fault.Wrap(err, fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s", path)
+	}
+	return facts, nil
+}
+
+// maxTail is how much of a log Status shows, in bytes: about a screen.
+const maxTail = 4096
+
+// tail is the last whole lines of a log; empty when there are none to be read.
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	from := max(0, info.Size()-maxTail)
+	text, _ := io.ReadAll(io.NewSectionReader(f, from, maxTail)) // what could be read will do
+	if _, rest, ok := bytes.Cut(text, []byte("\n")); ok && from > 0 {
+		text = rest
+	}
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}

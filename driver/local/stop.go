@@ -1,0 +1,181 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// Stop leaves each live agent the word that it has to stop, with its grace, and
+// sends SIGTERM, or SIGKILL to its process group when there is no grace. The
+// agent itself keeps the time: Adopt kills it when the grace is over, so Stop
+// does not wait and its caller may go. An agent too ill for that (frozen,
+// swapped out) is ended by a Stop without grace.
+//
+// With remove, whoever next calls Status, List or Stop after the last agent has
+// gone takes the folder away.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+	folder, ok := d.folder(h)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !ok {
+		return nil
+	}
+	facts, err := readRequest(folder)
+	if err == nil && facts.Machine != d.machine {
+		return fault.New(fault.Denied, "Run the same command on "+facts.Host+".", "stop agents: %s: they were started on %s", h, facts.Host)
+	}
+	if err == nil && remove {
+		err = touch(removeFile(folder))
+	}
+	for i := 0; err == nil && i < facts.Agents; i++ {
+		err = stopAgent(folder, i, grace)
+	}
+	if err == nil {
+		_, err = d.sweep(folder)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil // it was never there, or somebody else has removed it
+	}
+	return d.refused("stop agents", err)
+}
+
+// stopAgent leaves the word before it looks for a pid, and Adopt leaves the pid
+// before it looks for a word. So an agent that is just coming up hears of it on
+// one of the two ways.
+func stopAgent(folder string, i int, grace time.Duration) error {
+	if held, _, err := look(agentFile(folder, i)); err != nil || !held {
+		return err
+	}
+	if err := leaveWord(stopFile(folder, i), grace); err != nil {
+		return err
+	}
+	held, n, err := look(agentFile(folder, i))
+	if err != nil || !held || n.Up == nil {
+		return err
+	}
+	if n.Up.Space != pidSpace() {
+		return fault.New(fault.Denied, "Run the same command there.", "stop agents: agent %d runs in another container of this machine", i)
+	}
+	// The lock was held a moment ago, so the pid was the agent's. Numbers are
+	// handed out in turn: none comes back within that moment.
+	if grace > 0 {
+		err = unix.Kill(n.Up.PID, unix.SIGTERM)
+	} else {
+		err = unix.Kill(-n.Up.PID, unix.SIGKILL)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return nil // it has ended by itself
+	}
+	return err
+}
+
+// leaveWord writes a file that is never seen in part. A shorter grace that was
+// given before stands.
+func leaveWord(path string, grace time.Duration) error {
+	if before, ok := readWord(path); ok && before <= grace {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".stop-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(grace.String())
+	f.Close()
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// readWord is the grace in a stop file; ok is false without one.
+func readWord(path string) (grace time.Duration, ok bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	grace, err = time.ParseDuration(string(text))
+	return max(grace, 0), err == nil
+}
+
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// sweep takes a placement away that is to be removed and whose agents have all
+// gone: of another machine's, whose agents have all said that they ended.
+func (d *Driver) sweep(folder string) (gone bool, err error) {
+	if _, err := os.Lstat(removeFile(folder)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	gone, err = d.takeAway(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // somebody else was quicker
+	}
+	if err != nil {
+		return false, d.refused("remove agents", err)
+	}
+	return gone, nil
+}
+
+// takeAway does it under the lock of the request. Only its holder takes this
+// folder away, so the folder cannot be exchanged for a new one of the same name
+// between the look and the renaming.
+func (d *Driver) takeAway(folder string) (gone bool, err error) {
+	lock, err := os.OpenFile(filepath.Join(folder, "request"), os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	if err := flock(lock, unix.LOCK_EX); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil // somebody is at it
+		}
+		return false, err
+	}
+	if same, err := isFile(lock, lock.Name()); err != nil || !same {
+		return !same, err
+	}
+	members, err := d.members(folder)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range members {
+		if m.State.Alive() {
+			return false, nil
+		}
+	}
+	grave := filepath.Join(d.dir, going+rand.Text())
+	if err := os.Rename(folder, grave); err != nil {
+		return false, err
+	}
+	os.RemoveAll(grave) // what is left, the next List takes
+	return true, nil
+}
+
+// isFile says whether path still names the open file f.
+func isFile(f *os.File, path string) (bool, error) {
+	a, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	b, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(a, b), nil
+}

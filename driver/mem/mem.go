@@ -1,0 +1,261 @@
+// Package mem is the reference driver: a place in memory whose agents are Go
+// functions.
+//
+// It is what drivertest's promises mean, without an engine in the way, and the
+// place on which engines are tested and simulated: it can kill an agent, take its
+// machine away, refuse a Start or lose the answer to one. It knows no clock: time
+// passes when Pass says so.
+//
+// It refuses to know what the functions do. drivertest proves it, and the knobs
+// are proved by mem_test.go.
+package mem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Target is the target in the handles of this driver.
+const Target = "mem"
+
+// What the place has, for Offer. It does not count what its agents use.
+const (
+	Cores  = 64
+	Memory = 256 << 30 // bytes
+)
+
+// The causes with which an agent's context ends.
+var (
+	ErrAsked  = errors.New("asked to stop") // by Stop, as SIGTERM would
+	ErrKilled = errors.New("killed")        // by Stop or Kill
+	ErrTaken  = errors.New("machine taken") // by Take
+)
+
+// Run is an agent: number index of r. Its ctx ends when it is asked to stop or is
+// dead, and context.Cause tells which. What it returns is its end: nil is exit
+// status 0, an error with an ExitCode() int method (as *exec.ExitError) is that
+// status, any other is 1; the error's text is its log. An agent that is dead
+// cannot be made to return: it should watch Killed, and what it returns then
+// counts for nothing.
+type Run = func(ctx context.Context, r driver.Request, index int) error
+
+// Driver is a place. All its methods may be called from many goroutines; one
+// that several "processes" share is the same value.
+type Driver struct {
+	run    Run
+	agents sync.WaitGroup // the functions that have not returned
+
+	mu         sync.Mutex
+	placements map[driver.Handle]*placement
+	refusal    error  // the next Start's
+	silent     bool   // the next Start happens, its answer is lost
+	spoilt     string // why the next Start's agents never come up
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// placement is under Driver.mu, and so are its agents.
+type placement struct {
+	agents []*agent
+	remove bool
+}
+
+type agent struct {
+	driver.Member
+	cancel context.CancelCauseFunc
+	killed chan struct{}
+	asked  bool
+	left   time.Duration // once asked: of its grace
+}
+
+// New makes an empty place whose agents are run.
+func New(run Run) *Driver {
+	return &Driver{run: run, placements: map[driver.Handle]*placement{}}
+}
+
+// Close kills every agent and waits until all their functions have returned.
+func (d *Driver) Close() {
+	d.mu.Lock()
+	for _, p := range d.placements {
+		for _, a := range p.agents {
+			a.die(driver.Lost, "killed: the place was closed", ErrKilled)
+		}
+	}
+	d.mu.Unlock()
+	d.agents.Wait()
+}
+
+// Offer fits what one machine of Cores and Memory holds. It costs nothing.
+func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	if ctx.Err() != nil {
+		return driver.Offer{}, context.Cause(ctx)
+	}
+	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Attached: true}
+	all := float64(max(n.Agents, 1))
+	switch {
+	case n.CPUs*all > Cores:
+		o.Reason = fmt.Sprintf("memory has %d cores", Cores)
+	case float64(n.Memory)*all > Memory:
+		o.Reason = "memory has 256 GB"
+	case n.GPUs > 0:
+		o.Reason = "memory has no GPUs"
+	default:
+		o.Fits = true
+	}
+	return o, nil
+}
+
+// Start starts r.Agents goroutines.
+func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
+	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
+	switch {
+	case ctx.Err() != nil:
+		return driver.Handle{}, context.Cause(ctx)
+	case !job.ValidID(r.Job) || r.Placement < 1 || r.Agents < 1:
+		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: job %q, placement %d: %d agents cannot be", r.Job, r.Placement, r.Agents)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.refusal; err != nil {
+		d.refusal = nil
+		return driver.Handle{}, err
+	}
+	if d.placements[h] == nil {
+		d.place(h, r)
+	}
+	if d.silent {
+		d.silent = false
+		return driver.Handle{}, fault.New(fault.Lost, "", "start agents: %s: the answer was lost", h)
+	}
+	return h, nil
+}
+
+// place starts the agents of a new placement. Under d.mu.
+func (d *Driver) place(h driver.Handle, r driver.Request) {
+	p := &placement{}
+	d.placements[h] = p
+	for i := range r.Agents {
+		// An agent outlives the Start that made it.
+		ctx, cancel := context.WithCancelCause(context.Background())
+		a := &agent{
+			Member: driver.Member{Index: i, State: driver.Running, Code: -1, Where: "memory"},
+			cancel: cancel, killed: make(chan struct{}),
+		}
+		p.agents = append(p.agents, a)
+		if d.spoilt != "" {
+			a.Tail = d.spoilt
+			a.die(driver.Ended, "never came up: "+d.spoilt, ErrKilled)
+			continue
+		}
+		d.agents.Go(func() { d.ended(h, p, a, d.run(ctx, r, i)) }) // Close waits
+	}
+	d.spoilt = ""
+}
+
+// ended takes down how an agent's function returned.
+func (d *Driver) ended(h driver.Handle, p *placement, a *agent, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !a.State.Alive() {
+		return // it was dead already
+	}
+	a.Code = 0
+	if err != nil {
+		a.Code, a.Tail = 1, err.Error()
+		if e, ok := errors.AsType[interface {
+			error
+			ExitCode() int
+		}](err); ok {
+			a.Code = e.ExitCode()
+		}
+	}
+	a.die(driver.Ended, fmt.Sprintf("exit status %d", a.Code), ErrKilled)
+	d.sweep(h, p)
+}
+
+// die ends an agent that is alive. Under Driver.mu.
+func (a *agent) die(s driver.State, reason string, cause error) {
+	if !a.State.Alive() {
+		return
+	}
+	a.State, a.Reason = s, reason
+	a.cancel(cause)
+	close(a.killed)
+}
+
+// sweep forgets a placement that is to be removed and has ended. Under d.mu.
+func (d *Driver) sweep(h driver.Handle, p *placement) {
+	alive := slices.ContainsFunc(p.agents, func(a *agent) bool { return a.State.Alive() })
+	if p.remove && !alive && d.placements[h] == p {
+		delete(d.placements, h)
+	}
+}
+
+// Status tells the truth, at once.
+func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var members []driver.Member
+	if p := d.placements[h]; p != nil {
+		for _, a := range p.agents {
+			members = append(members, a.Member)
+		}
+	}
+	return members, nil
+}
+
+// Stop asks by ending the agents' contexts. Grace passes by Pass.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.placements[h]
+	if p == nil {
+		return nil
+	}
+	p.remove = p.remove || remove
+	for _, a := range p.agents {
+		switch {
+		case grace <= 0:
+			a.die(driver.Ended, "stopped: killed at once", ErrKilled)
+		case !a.asked:
+			a.asked, a.left = true, grace
+			a.cancel(ErrAsked)
+		default:
+			a.left = min(a.left, grace)
+		}
+	}
+	d.sweep(h, p)
+	return nil
+}
+
+// List names the placements in the order of their jobs and numbers.
+func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var held []driver.Handle
+	for h := range d.placements {
+		held = append(held, h)
+	}
+	slices.SortFunc(held, func(a, b driver.Handle) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Placement, b.Placement))
+	})
+	return held, nil
+}
