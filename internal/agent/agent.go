@@ -1,0 +1,264 @@
+// Package agent is drover's part on every machine: it runs one member of one
+// job, whatever the machine is, in stages, a file each: identify, fetch,
+// prepare, inputs, rendezvous, launch, watch, save, record.
+//
+// What follows from what is decided by ledger.Member; the agent carries it out:
+// it owns the program's processes, folders and pipes. What a target's machine
+// knows about itself reaches it as plain values in Machine.
+//
+// It refuses to know targets, command lines and other agents' machines. Proved
+// by its own tests over the memory store with real processes, by cmd/drover's
+// scripts, and, for the protocol, by the simulator in package ledger.
+// docs/agent.md draws every goroutine.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Config is what an agent is started with.
+type Config struct {
+	World     ledger.World
+	Path      job.Path
+	Placement int
+	Index     int
+	Machine   Machine
+	Log       *slog.Logger // for developers
+}
+
+// Machine is what the target's machine knows about itself, as cmd wires it in.
+type Machine struct {
+	Self    ledger.Host
+	Name    string // host name, for people
+	Address string // where peers reach this machine
+	Region  string
+	CPUs    int
+	Work    string   // folder for the job's files, on a disk with room
+	Cache   string   // root of drover's cache, for environments
+	Sockets string   // folder for the socket that serves live output
+	Environ []string // what the program's environment begins with
+	// Notice says that the machine is about to go, or that a person wants the
+	// agent to stop. One value, then the agent leaves.
+	Notice <-chan Notice
+	// Poll is how often the job's log is read; 0 is ledger.Poll. A folder store
+	// answers in microseconds, so there it is shorter.
+	Poll time.Duration
+	// SaveEvery is the shortest time between two generations of checkpoints.
+	SaveEvery time.Duration
+	// Start starts the program; nil is proc.Start. A seam for tests.
+	Start func(context.Context, proc.Command) (*proc.Process, error)
+}
+
+// Notice is why an agent must leave before its job has ended.
+type Notice struct {
+	Asked bool   // by a person (Ctrl-C), not by the machine: it counts for nothing
+	Why   string // one sentence
+}
+
+// Statuses of an agent's process that engines act on.
+const (
+	exitLater = 75 // EX_TEMPFAIL: start another agent, work is left
+)
+
+// agent is one run of Run.
+type agent struct {
+	Config
+	id     string
+	job    job.Job
+	place  int
+	member *ledger.Member
+	root   string // this agent's folder; holds opt/ml and state
+	beat   *heart
+	out    *record.Writer
+
+	prepared chan error
+	ready    prepared
+
+	attempt  int // folders and state are set up for this one
+	gens     *ledger.Generations
+	fenced   bool
+	pristine snapshot
+	program  *program
+}
+
+// Run works for one job until it has settled, the machine must go, or the store
+// is lost for good. It returns the status its process should end with.
+func Run(ctx context.Context, c Config) (status int, err error) {
+	a := &agent{Config: c, prepared: make(chan error, 1)}
+	if a.Machine.Poll == 0 {
+		a.Machine.Poll = ledger.Poll
+	}
+	if a.Machine.Start == nil {
+		a.Machine.Start = proc.Start
+	}
+	if err := a.identify(ctx); err != nil {
+		if errors.Is(err, store.ErrNotExist) {
+			return 0, nil // the job was removed (E6)
+		}
+		return fault.ExitDrover, err
+	}
+	work, drop := context.WithCancelCause(ctx)
+	defer drop(nil)
+	a.beat.start(ctx)
+	defer a.beat.stop(ctx)
+	defer a.cleanUp()
+	go func() { a.prepared <- a.prepare(work) }() // ends with work; the channel has room
+	status, err = a.loop(ctx, drop)
+	if cerr := a.out.Close(ctx); err == nil && cerr != nil {
+		err = fmt.Errorf("store logs: %w", cerr)
+	}
+	return status, err
+}
+
+// loop carries out the member's orders until one of them is to leave.
+func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case n := <-a.Machine.Notice:
+			drop(errors.New(n.Why))
+			return a.leave(ctx, n)
+		case err := <-a.prepared:
+			if err := a.afterPrepare(ctx, err); err != nil {
+				return fault.ExitDrover, err
+			}
+		case <-a.program.done():
+			if err := a.programEnded(ctx); err != nil {
+				return fault.ExitDrover, err
+			}
+		case <-tick.C:
+		}
+		for {
+			o, err := a.member.Poll(ctx)
+			if err != nil {
+				return fault.ExitDrover, err
+			}
+			again, left, err := a.obey(ctx, o, drop)
+			if err != nil {
+				return fault.ExitDrover, err
+			}
+			if left {
+				return 0, nil
+			}
+			if !again {
+				break
+			}
+		}
+		tick.Reset(a.Machine.Poll)
+	}
+}
+
+// obey carries out one order. again asks for the next one at once.
+func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCauseFunc) (again, left bool, err error) {
+	switch o.Do {
+	case ledger.Launch:
+		if a.attempt != o.Attempt {
+			return true, false, a.setUp(ctx, o) // then ask again: it may have taken long
+		}
+		if a.fenced {
+			return false, false, nil
+		}
+		return false, false, a.launch(ctx, o)
+	case ledger.Halt:
+		return true, false, a.halt(ctx, o)
+	case ledger.Finish:
+		drop(errors.New("the job has ended"))
+		if err := a.finish(ctx, o); err != nil {
+			return false, false, err
+		}
+		return false, true, a.member.Leave(ctx)
+	case ledger.Leave:
+		drop(errors.New("the job was removed"))
+		return false, true, nil
+	}
+	return false, false, nil
+}
+
+// leave is the way out before the end: save what there is, say so, go (R1).
+func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
+	verdict := ledger.Interrupted
+	status := exitLater
+	if n.Asked {
+		verdict, status = ledger.AskedToStop, 0
+	}
+	a.note("leaving: %s", n.Why)
+	if a.program != nil {
+		exit := a.endProgram(n.Why)
+		exit.Verdict, exit.Reason = verdict, n.Why
+		return status, a.record(ctx, exit)
+	}
+	if attempt, _ := a.member.Joined(); attempt > 0 {
+		return status, a.member.Ended(ctx, ledger.Exit{Verdict: verdict, Reason: n.Why})
+	}
+	return status, nil
+}
+
+// note writes one line of drover's own into the job's log.
+func (a *agent) note(format string, args ...any) { a.out.Note(fmt.Sprintf(format, args...)) }
+
+// identify is the first stage: who am I, which job is it.
+func (a *agent) identify(ctx context.Context) error {
+	j, err := a.World.Load(ctx, a.Path)
+	if err != nil {
+		return err
+	}
+	a.job = j
+	task, err := a.World.Task(ctx, a.Path)
+	if err != nil {
+		return err
+	}
+	place, ok := task.PlaceOf(j.ID)
+	if !ok {
+		return fault.New(fault.Bug, "", "start agent: job %s was never submitted", j.ID)
+	}
+	a.place = place
+	a.id = a.World.AgentID(a.Placement, a.Index)
+	a.root = filepath.Join(a.Machine.Work, j.ID, a.id)
+	if err := os.MkdirAll(a.root, 0o700); err != nil {
+		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.root)
+	}
+	a.sweep()
+	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address})
+	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
+		Phase: "preparing", Rank: -1}, a.Log)
+	return a.openLog(0, a.Index)
+}
+
+// openLog begins the log of an attempt; 0 is what comes before the first. The
+// one before it is stored to its end.
+func (a *agent) openLog(attempt, rank int) error {
+	if a.out != nil {
+		if err := a.out.Close(context.Background()); err != nil {
+			a.Log.Warn("log not stored", "err", err)
+		}
+	}
+	_, random, _ := strings.Cut(strings.TrimPrefix(a.id, fmt.Sprintf("%d-", a.Placement)), "-")
+	out, err := record.NewWriter(record.Options{Store: a.World.Store, Prefix: ledger.LogsPrefix(a.Path),
+		Attempt: attempt, Rank: rank, ID: random, Clock: a.World.Store.Clock(),
+		OnError: func(err error) { a.Log.Warn("log not stored yet", "err", err) }})
+	if err != nil {
+		return err
+	}
+	a.out = out
+	live, err := out.Listen(a.Machine.Sockets)
+	if err != nil {
+		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
+	}
+	a.beat.set(func(b *ledger.Beat) { b.Live = live })
+	return nil
+}

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// archives are the files of output/, as SageMaker names them.
+var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.gz"}
+
+// finish makes output/ from the attempt that settled names (R5). Anyone may, and
+// what is there already is left alone; rank 0 does. Who reads the outputs goes
+// to attempts/ as long as output/ is missing, so a failure here costs nothing
+// but the archive.
+func (a *agent) finish(ctx context.Context, o ledger.Order) error {
+	a.beat.set(func(b *ledger.Beat) { b.Phase = "leaving" })
+	if o.Settled.Attempt == 0 || o.Rank != 0 || o.Attempt != o.Settled.Attempt {
+		return nil
+	}
+	for name, file := range archives {
+		if err := a.archive(ctx, o.Settled.Attempt, name, file); err != nil {
+			a.Log.Warn("archive not made", "file", file, "err", err)
+		}
+	}
+	return nil
+}
+
+// archive merges one output of all ranks into a tar.gz, by way of a file: a
+// store wants to know what it is given.
+func (a *agent) archive(ctx context.Context, attempt int, name, file string) error {
+	trees, err := a.outputs(ctx, attempt, name)
+	if err != nil || len(trees) == 0 {
+		return err
+	}
+	tmp, err := os.CreateTemp(a.root, "archive-*")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", file, err)
+	}
+	defer os.Remove(tmp.Name())
+	defer tmp.Close()
+	collisions, err := bundle.TarGz(ctx, a.World.Store, trees, tmp)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", file, err)
+	}
+	for _, c := range collisions {
+		a.Log.Warn("two nodes wrote the same name", "path", c.Path, "kept", c.Kept, "left", c.Left)
+	}
+	return a.World.Store.CreateFile(ctx, ledger.OutputPrefix(a.Path)+"/"+file, tmp)
+}
+
+// outputs are the lists of one output, by rank.
+func (a *agent) outputs(ctx context.Context, attempt int, name string) ([]bundle.Named, error) {
+	exits, err := a.World.ExitsOf(ctx, a.Path, a.job.Spec.Nodes, attempt)
+	if err != nil {
+		return nil, err
+	}
+	var trees []bundle.Named
+	for rank := range a.job.Spec.Nodes {
+		d, ok := exits[rank].Outputs[name]
+		if !ok {
+			continue
+		}
+		t, err := bundle.LoadTree(ctx, a.World.Store, d)
+		if err != nil {
+			return nil, err
+		}
+		trees = append(trees, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+	}
+	return trees, nil
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// heart writes the agent's heartbeat: every ledger.Heartbeat, and at once when
+// what it says has changed, so that a person sees the phase they are waiting for.
+type heart struct {
+	w   ledger.World
+	p   job.Path
+	log *slog.Logger
+
+	mu      sync.Mutex
+	beat    ledger.Beat
+	changed chan struct{}
+	quit    context.CancelFunc
+	gone    chan struct{}
+}
+
+func newHeart(w ledger.World, p job.Path, b ledger.Beat, log *slog.Logger) *heart {
+	return &heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
+}
+
+// set changes what the next heartbeat says, and makes it come now.
+func (h *heart) set(change func(*ledger.Beat)) {
+	h.mu.Lock()
+	change(&h.beat)
+	h.mu.Unlock()
+	select {
+	case h.changed <- struct{}{}:
+	default: // one is on its way and will read the newest
+	}
+}
+
+func (h *heart) start(ctx context.Context) {
+	ctx, h.quit = context.WithCancel(ctx)
+	go func() {
+		defer close(h.gone)
+		tick := time.NewTicker(ledger.Heartbeat)
+		defer tick.Stop()
+		for {
+			h.send(ctx)
+			select {
+			case <-tick.C:
+			case <-h.changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+func (h *heart) send(ctx context.Context) {
+	h.mu.Lock()
+	h.beat.Counter++
+	b := h.beat
+	h.mu.Unlock()
+	if err := h.w.Beat(ctx, h.p, b); err != nil && ctx.Err() == nil {
+		h.log.Warn("heartbeat not written", "err", err)
+	}
+}
+
+// stop ends the heartbeats with a last one that says so.
+func (h *heart) stop(ctx context.Context) {
+	h.quit()
+	<-h.gone
+	h.mu.Lock()
+	h.beat.Phase, h.beat.Live = ledger.Left, ""
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a hint is not worth more
+	defer cancel()
+	h.send(ctx)
+}

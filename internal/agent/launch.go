@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+)
+
+// program is the user's running program and the goroutines around it.
+type program struct {
+	proc    *proc.Process
+	attempt int
+	rank    int
+	started time.Time
+	tail    tail // of stderr
+	pumps   sync.WaitGroup
+	saver   *saver
+	limit   *time.Timer // --timeout; nil: none
+	late    atomic.Bool // the limit was reached
+	ended   chan struct{}
+}
+
+// done is closed when the whole process tree is gone and all it said was read.
+// A nil program's is never closed.
+func (p *program) done() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.ended
+}
+
+// environ is what the program's environment begins with: what the caller has,
+// without the folder he was in.
+func (a *agent) environ() []string {
+	return slices.DeleteFunc(slices.Clone(a.Machine.Environ), func(kv string) bool {
+		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")
+	})
+}
+
+// facts is what the contract is made of.
+func (a *agent) facts(o ledger.Order) contract.Facts {
+	spec := a.job.Spec
+	name := spec.Program
+	if a.job.Code.Script != "" {
+		name = a.job.Code.Script
+	}
+	return contract.Facts{
+		Job: contract.JobName(spec.Project, spec.Task, a.job.Short), ID: a.job.ID, Project: spec.Project, Task: spec.Task,
+		Attempt: o.Attempt, Program: name, Args: spec.Args,
+		Hosts: contract.Hosts(spec.Nodes), Rank: o.Rank, Region: a.Machine.Region,
+		Root: a.root, Inputs: a.ready.inputs, CPUs: a.Machine.CPUs, Env: spec.Env,
+	}
+}
+
+// launch is the stage that starts the program: the contract's files, its
+// environment, its pipes, its process tree.
+func (a *agent) launch(ctx context.Context, o ledger.Order) error {
+	facts := a.facts(o)
+	if err := facts.Write(); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
+	environ := append(a.environ(), a.ready.env.Environ...)
+	environ = append(environ, facts.Environ()...)
+	c, err := a.command(environ)
+	if err != nil {
+		return a.record(ctx, setupExit(err))
+	}
+	c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
+	if err := a.leaveMark(c.Token); err != nil {
+		return a.record(ctx, setupExit(fmt.Errorf("write mark: %w", err)))
+	}
+	p := &program{attempt: o.Attempt, rank: o.Rank, ended: make(chan struct{})}
+	if err := p.start(ctx, a, c); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
+	a.program = p
+	a.member.Started()
+	a.beat.set(func(b *ledger.Beat) {
+		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
+	})
+	p.saver = a.startSaver(ctx)
+	if d := time.Duration(a.job.Spec.Timeout); d > 0 {
+		grace := time.Duration(a.job.Spec.Grace)
+		p.limit = time.AfterFunc(d, func() { p.late.Store(true); p.proc.Stop(grace) })
+	}
+	return nil
+}
+
+// start starts the process with a pipe for each stream, and the goroutines that
+// read them. They end when the last process of the tree has closed its end,
+// which is when the tree is gone.
+func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+	}
+	defer outW.Close()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		outR.Close()
+		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+	}
+	defer errW.Close()
+	c.Stdout, c.Stderr = outW, errW
+	p.started = time.Now()
+	if p.proc, err = a.Machine.Start(ctx, c); err != nil {
+		outR.Close()
+		errR.Close()
+		return err
+	}
+	a.note("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
+	out := a.out
+	pump := func(s record.Stream, r *os.File, in io.Reader) {
+		defer r.Close()
+		if _, err := out.Copy(s, 0, in); err != nil {
+			a.Log.Warn("output lost", "stream", s, "err", err)
+			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
+		}
+	}
+	p.pumps.Go(func() { pump(record.Stdout, outR, outR) })
+	p.pumps.Go(func() { pump(record.Stderr, errR, io.TeeReader(errR, &p.tail)) })
+	go func() {
+		p.proc.Wait()
+		p.pumps.Wait()
+		close(p.ended)
+	}()
+	return nil
+}
+
+// shown shortens a command line for the log.
+func shown(args []string) []string {
+	const most = 12
+	words := []string{filepath.Base(args[0])}
+	for i, w := range args[1:] {
+		if i == most {
+			return append(words, "...")
+		}
+		if len(w) > 60 {
+			w = w[:57] + "..."
+		}
+		words = append(words, strings.ReplaceAll(w, "\n", " "))
+	}
+	return words
+}
+
+// tail keeps the end of a stream, for the reason of a failure.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// tailSize holds a Python traceback through a deep framework.
+const tailSize = 16 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if len(t.buf) > 2*tailSize {
+		t.buf = append([]byte(nil), t.buf[len(t.buf)-tailSize:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf[max(0, len(t.buf)-tailSize):])
+}

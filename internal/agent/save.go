@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/store"
+)
+
+// halt carries out an order to end the program: it stops it and records that
+// somebody else was the cause.
+func (a *agent) halt(ctx context.Context, o ledger.Order) error {
+	if a.program == nil {
+		return nil
+	}
+	a.note("ending the program: %s", o.Why)
+	exit := a.endProgram(o.Why)
+	exit.Verdict, exit.Reason = ledger.Halted, o.Why
+	return a.record(ctx, exit)
+}
+
+// endProgram stops the program, as gently as the spec's grace allows, and
+// returns once its tree is gone.
+func (a *agent) endProgram(why string) ledger.Exit {
+	p := a.program
+	p.proc.Stop(time.Duration(a.job.Spec.Grace))
+	<-p.ended
+	return a.exitOf(p)
+}
+
+// programEnded records the exit of a program that ended by itself or by its
+// time limit.
+func (a *agent) programEnded(ctx context.Context) error {
+	return a.record(ctx, a.exitOf(a.program))
+}
+
+// record is the last stage of an attempt: state, outputs, then the exit that
+// names them (R5). Storing comes first, so an exit is never more than it says.
+func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
+	if p := a.program; p != nil {
+		if p.limit != nil {
+			p.limit.Stop()
+		}
+		a.beat.set(func(b *ledger.Beat) { b.Phase = "saving" })
+		if err := p.saver.finish(ctx); err != nil {
+			return fmt.Errorf("save checkpoint: %w", err)
+		}
+		a.program = nil
+		if err := a.storeOutputs(ctx, &exit); err != nil {
+			return err
+		}
+	}
+	_, rank := a.member.Joined()
+	a.note("attempt %d, node %d: %s", a.attempt, rank, exitText(exit))
+	if err := a.out.Flush(ctx); err != nil {
+		return fmt.Errorf("store logs: %w", err)
+	}
+	return a.member.Ended(ctx, exit)
+}
+
+func exitText(e ledger.Exit) string {
+	text := string(e.Verdict)
+	if e.Reason != "" {
+		text += ", " + e.Reason
+	}
+	return text
+}
+
+// storeOutputs stores what the program made: model, output/data, and the files
+// it created or changed beside itself.
+func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
+	p := a.paths()
+	exit.Outputs = map[string]store.Digest{}
+	for name, dir := range map[string]string{"model": p.Model, "output": p.OutputData, "files": p.Code} {
+		opt := bundle.SaveOptions{Settled: true}
+		if name == "files" {
+			opt.Skip = a.pristine.unchanged(dir)
+		}
+		tree, err := bundle.Save(ctx, a.World.Store, dir, opt)
+		if err != nil {
+			return fmt.Errorf("store %s: %w", name, err)
+		}
+		if name == "files" {
+			tree.Dirs = nil // the script's own folders, with nothing new in them
+		}
+		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
+			continue
+		}
+		for _, note := range tree.Notes {
+			exit.Notes = append(exit.Notes, name+": "+note)
+		}
+		if exit.Outputs[name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
+			return fmt.Errorf("store %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// exitOf says how a program that is gone has ended.
+func (a *agent) exitOf(p *program) ledger.Exit {
+	x := p.proc.Wait()
+	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
+		CPU: x.User + x.System, MaxRSS: x.MaxRSS}
+	if x.Signal != 0 {
+		exit.Signal = signalName(x.Signal)
+	}
+	if x.Left > 0 {
+		exit.Notes = append(exit.Notes, fmt.Sprintf("%d processes could not be ended: they run as another user", x.Left))
+	}
+	switch {
+	case p.late.Load():
+		exit.Verdict, exit.Code = ledger.TimedOut, fault.ExitTimeLimit
+		exit.Reason = fmt.Sprintf("time limit of %s reached", a.job.Spec.Timeout)
+		exit.Hint = "Give it more with --timeout, or let it go on from its checkpoint: run it again."
+	case x.Lost:
+		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, 137, "killed from outside, or out of memory"
+	case exit.Code != 0:
+		exit.Verdict = ledger.Broke
+		exit.Trace = p.tail.String()
+		exit.Reason = a.reason(exit)
+	}
+	return exit
+}
+
+func signalName(s syscall.Signal) string {
+	names := map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSEGV: "SIGSEGV",
+		syscall.SIGINT: "SIGINT", syscall.SIGABRT: "SIGABRT", syscall.SIGHUP: "SIGHUP", syscall.SIGBUS: "SIGBUS",
+		syscall.SIGFPE: "SIGFPE", syscall.SIGILL: "SIGILL", syscall.SIGPIPE: "SIGPIPE", syscall.SIGQUIT: "SIGQUIT"}
+	if n, ok := names[s]; ok {
+		return n
+	}
+	return fmt.Sprintf("signal %d", int(s))
+}
+
+// reason is one line about a failure: what the program wrote into its failure
+// file, else the exception of its traceback, else its exit status.
+func (a *agent) reason(e ledger.Exit) string {
+	if b, err := os.ReadFile(a.paths().Failure); err == nil && len(strings.TrimSpace(string(b))) > 0 {
+		text := strings.TrimSpace(string(b))
+		return strings.ToValidUTF8(text[:min(len(text), 1024)], "")
+	}
+	status := fmt.Sprintf("exit status %d", e.Code)
+	if e.Signal != "" {
+		status = "ended by " + e.Signal
+	}
+	if t, ok := lastTraceback(e.Trace, a.paths().Code); ok {
+		return t.String() + " (" + status + ")"
+	}
+	return status
+}
+
+// snapshot is what the code folder looked like before the program ran.
+type snapshot map[string]os.FileInfo
+
+func takeSnapshot(dir string) (snapshot, error) {
+	s := snapshot{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		s[filepath.ToSlash(rel)] = info
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at code folder: %w", err)
+	}
+	return s, nil
+}
+
+// unchanged says of a file below dir that it is as it was shipped. Python's own
+// caches never come back.
+func (s snapshot) unchanged(dir string) func(string) bool {
+	return func(name string) bool {
+		if base := path.Base(name); base == "__pycache__" || base == ".ipynb_checkpoints" || strings.HasSuffix(base, ".pyc") {
+			return true
+		}
+		was, ok := s[name]
+		if !ok {
+			return false
+		}
+		is, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		return err == nil && os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
+	}
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/store"
+)
+
+// The pace of saving. A generation costs its bytes and a few requests, so the
+// time between two follows what the last one took.
+const (
+	saveAtLeast = time.Second
+	saveAtMost  = 10 * time.Minute
+	saveShare   = 20       // saving takes at most a twentieth of the time
+	saveSpeed   = 20 << 20 // and at most so many bytes a second on average
+)
+
+// saver saves state and checkpoints while the program runs.
+type saver struct {
+	a     *agent
+	gens  *ledger.Generations
+	quit  context.CancelFunc
+	gone  chan struct{}
+	pause time.Duration
+
+	checkpoints, state folder
+	saved              int
+}
+
+// folder is one of the two folders and what was last saved of it.
+type folder struct {
+	path   string
+	cache  bundle.Cache
+	digest string       // of the tree that was saved last
+	blob   store.Digest // of its list
+}
+
+func (a *agent) startSaver(ctx context.Context) *saver {
+	ctx, quit := context.WithCancel(ctx)
+	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
+	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
+	go func() {
+		defer close(s.gone)
+		for {
+			if store.System.Sleep(ctx, s.pause) != nil {
+				return
+			}
+			if err := s.save(ctx, false); errors.Is(err, ledger.ErrFenced) {
+				return // the member's next Poll says why
+			} else if err != nil && ctx.Err() == nil {
+				a.Log.Warn("checkpoint not saved", "err", err)
+			}
+		}
+	}()
+	return s
+}
+
+// finish ends the saver and saves what the program left, whole now that it has
+// ended.
+func (s *saver) finish(ctx context.Context) error {
+	s.quit()
+	<-s.gone
+	err := s.save(ctx, true)
+	if errors.Is(err, ledger.ErrFenced) {
+		return nil
+	}
+	return err
+}
+
+// save adds a generation if anything has changed since the last one. settled
+// says that the program has ended.
+func (s *saver) save(ctx context.Context, settled bool) error {
+	began := time.Now()
+	changed, bytes := false, int64(0)
+	for _, f := range []*folder{&s.checkpoints, &s.state} {
+		c, n, err := f.save(ctx, s.a.World.Store, settled)
+		if errors.Is(err, bundle.ErrChanging) {
+			return nil // the next look will find it quiet
+		}
+		if err != nil {
+			return err
+		}
+		changed, bytes = changed || c, bytes+n
+	}
+	if !changed || s.gens == nil {
+		return nil
+	}
+	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Bytes: bytes})
+	if err != nil {
+		return err
+	}
+	s.saved++
+	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.a.note("saved checkpoint %d: %d bytes", s.saved, bytes)
+	took := time.Since(began)
+	s.pause = min(saveAtMost, max(s.a.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
+	return nil
+}
+
+// save stores the folder's files, then its list. changed is false when it holds
+// what it held the last time; an empty folder that was always empty is no change.
+func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (changed bool, bytes int64, err error) {
+	tree, err := bundle.Save(ctx, s, f.path, bundle.SaveOptions{Settled: settled, Cache: &f.cache})
+	if err != nil {
+		return false, 0, err
+	}
+	digest := tree.Digest()
+	if digest == f.digest || f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {
+		return false, tree.Bytes(), nil
+	}
+	blob, err := bundle.PutTree(ctx, s, tree)
+	if err != nil {
+		return false, 0, err
+	}
+	f.digest, f.blob = digest, blob
+	return true, tree.Bytes(), nil
+}

@@ -1,0 +1,223 @@
+// Package engine decides, anywhere: what a command means for the job that may be
+// there already, what is shipped, and, while somebody is attached, that enough
+// agents are there.
+//
+// It owns no truth: that is in the ledger. Every engine may die at any moment,
+// and several may attend one job. It knows targets only as drivers that were
+// handed to it, and users only as what they typed.
+//
+// Proved by its tests over the memory store and the memory driver with real
+// agents, and by cmd/drover's scripts.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// Config is what an engine is given.
+type Config struct {
+	World   ledger.World
+	Drivers map[string]driver.Driver // by target, as in --on
+	Boot    driver.Boot              // Binary and Store; Job is filled in
+	Caller  Caller
+}
+
+// Caller says who types, and where.
+type Caller struct {
+	User    string
+	Host    string
+	Folder  string // absolute
+	Home    string // absolute, "" when there is none
+	Environ []string
+	Cache   string // root of drover's cache
+	Version string
+	By      string // this process's name in logs; never used twice
+}
+
+// Engine acts for one command line or one program. Its methods may be called
+// from many goroutines.
+type Engine struct{ Config }
+
+// New makes an engine.
+func New(c Config) *Engine { return &Engine{c} }
+
+// Driver finds the driver for a target such as "local" or "slurm/gpu".
+func (e *Engine) Driver(target string) (driver.Driver, error) {
+	name, _, _ := strings.Cut(target, "/")
+	if d, ok := e.Drivers[name]; ok {
+		return d, nil
+	}
+	var known []string
+	for n := range e.Drivers {
+		known = append(known, n)
+	}
+	slices.Sort(known)
+	return nil, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
+}
+
+func (e *Engine) handle(p job.Path, target string, placement int) driver.Handle {
+	name, _, _ := strings.Cut(target, "/")
+	return driver.Handle{Target: name, Job: p.Job, Placement: placement}
+}
+
+// The pace at which an attached engine looks. A folder store and a local driver
+// answer in microseconds; quickest is for the first moments, when somebody waits.
+const (
+	quickest = 10 * time.Millisecond
+	slowest  = 250 * time.Millisecond
+)
+
+// Attend sees that enough agents work on a job until it has settled, ctx ends,
+// or the target cannot be had. It is what "run", "resume" and a second command
+// do; many may do it at once.
+func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error) {
+	j, err := e.World.Load(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.Driver(j.Spec.On)
+	if err != nil {
+		return nil, err
+	}
+	k := e.World.NewKeeper(j, e.Caller.By)
+	var rows []ledger.Machine
+	pace := quickest
+	for {
+		w, err := k.Poll(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
+		if w.Settled != nil {
+			return w.Settled, nil
+		}
+		if w.Start {
+			if err := e.start(ctx, d, j, w.Placed); err != nil {
+				return nil, err
+			}
+			pace = quickest
+		}
+		if err := e.World.Store.Clock().Sleep(ctx, pace); err != nil {
+			return nil, err
+		}
+		pace = min(slowest, pace*5/4)
+		if rows, err = e.machines(ctx, d, j, k.Placed()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// start asks a driver for a placement's agents. A place that is full or gone is
+// said, and the job stays as it is.
+func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed ledger.Placed) error {
+	boot := e.Boot
+	boot.Job = j.Path().String()
+	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents,
+		Needs: driver.Needs{Agents: placed.Agents}, Run: boot})
+	if err != nil {
+		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
+	}
+	return nil
+}
+
+// machines asks a driver about every placement of a job.
+func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, placed []ledger.Placed) ([]ledger.Machine, error) {
+	var rows []ledger.Machine
+	for _, pl := range placed {
+		members, err := d.Status(ctx, e.handle(j.Path(), j.Spec.On, pl.Placement))
+		if err != nil {
+			return nil, fmt.Errorf("ask %s about job %s: %w", j.Spec.On, j.Short, err)
+		}
+		for _, m := range members {
+			why := m.Reason
+			if m.Tail != "" {
+				lines := strings.Split(strings.TrimSpace(m.Tail), "\n")
+				why = strings.TrimPrefix(why+": "+lines[len(lines)-1], ": ")
+			}
+			rows = append(rows, ledger.Machine{Placement: pl.Placement, Index: m.Index, Alive: m.State.Alive(),
+				Taken: m.State == driver.Taken, Why: why})
+		}
+	}
+	return rows, nil
+}
+
+// Interrupt asks the agents of a job to save and go, and waits until they are
+// gone; with grace 0 it kills them. The job is INTERRUPTED then, and resume goes on.
+func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration) error {
+	rep, err := e.World.Look(ctx, p)
+	if err != nil {
+		return err
+	}
+	d, err := e.Driver(rep.Job.Spec.On)
+	if err != nil {
+		return err
+	}
+	for _, pl := range rep.Run.Placed {
+		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), grace, false); err != nil {
+			return err
+		}
+	}
+	for {
+		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(rows, func(m ledger.Machine) bool { return m.Alive }) {
+			return nil
+		}
+		if err := e.World.Store.Clock().Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// Cancel ends a job for good and waits until it has settled; what its agents
+// are given to save is the job's grace. stands is false when it had ended before.
+func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands bool, err error) {
+	stands, err = e.World.Cancel(ctx, p, e.Caller.By, reason)
+	if err != nil || !stands {
+		return stands, err
+	}
+	_, err = e.Attend(ctx, p)
+	return stands, err
+}
+
+// Clean takes away what targets still hold of jobs that have settled.
+func (e *Engine) Clean(ctx context.Context, p job.Path) error {
+	rep, err := e.World.Look(ctx, p)
+	if err != nil || rep.Run.Settled == nil {
+		return err
+	}
+	d, err := e.Driver(rep.Job.Spec.On)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pl := range rep.Run.Placed {
+		errs = append(errs, d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), time.Duration(rep.Job.Spec.Grace), true))
+	}
+	return errors.Join(errs...)
+}
+
+// Attached says whether a job's target keeps its agents beside the command line.
+func (e *Engine) Attached(ctx context.Context, p job.Path) (bool, error) {
+	j, err := e.World.Load(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	d, err := e.Driver(j.Spec.On)
+	if err != nil {
+		return false, err
+	}
+	o, err := d.Offer(ctx, driver.Needs{Agents: j.Spec.Nodes})
+	return o.Attached, err
+}

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/job"
+)
+
+// shipment is which files go along with a program, and how it is called there.
+type shipment struct {
+	files   bundle.List
+	script  string // the program's path among them; "" when it is looked up on PATH there
+	nothing bool   // no files go along
+	note    string // why less goes along than somebody may expect
+}
+
+// locate finds out what a spec's program is and what comes with it (DESIGN
+// section 6): a script brings its folder; for a program from elsewhere, and for
+// a shell line, the current folder comes along.
+func (e *Engine) locate(ctx context.Context, s job.Spec) (shipment, error) {
+	dir, script, err := e.program(s)
+	if err != nil {
+		return shipment{}, err
+	}
+	ship := shipment{script: script}
+	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps)}
+	ship.files, err = bundle.Scan(ctx, src)
+	switch {
+	case err == nil:
+		return ship, nil
+	case errors.Is(err, bundle.ErrHome) && script != "":
+		ship.note = "only " + script + " comes along: " + dir + " is your home folder or /"
+		src.Alone = true
+		ship.files, err = bundle.Scan(ctx, src)
+		return ship, err
+	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
+		ship.nothing = true
+		ship.note = "no files come along: " + dir + " is your home folder, /, or too big (-s DIR chooses another)"
+		if len(src.Extra) > 0 {
+			src.Alone, ship.nothing = true, false
+			ship.files, err = bundle.Scan(ctx, src)
+			return ship, err
+		}
+		return ship, nil
+	}
+	return ship, err
+}
+
+// program says which folder comes along, and the script's name in it.
+func (e *Engine) program(s job.Spec) (dir, script string, err error) {
+	dir = e.Caller.Folder
+	if s.Source != "" {
+		if dir, err = e.folder("source folder", s.Source); err != nil {
+			return "", "", err
+		}
+	}
+	if s.Verb == job.Shell {
+		return dir, "", nil
+	}
+	if s.Source != "" {
+		if info, err := os.Stat(filepath.Join(dir, s.Program)); err == nil && info.Mode().IsRegular() && filepath.IsLocal(s.Program) {
+			return dir, filepath.ToSlash(filepath.Clean(s.Program)), nil
+		}
+	}
+	file := s.Program
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(e.Caller.Folder, file)
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err == nil && info.IsDir():
+		return "", "", fault.New(fault.Invalid, "Name the script in it: drover run "+path.Join(s.Program, "train.py")+".", "read script: %q is a folder", s.Program)
+	case err == nil && s.Source != "":
+		rel, err := filepath.Rel(dir, file)
+		if err != nil || !filepath.IsLocal(rel) {
+			return "", "", fault.New(fault.Invalid, "Choose a source folder that holds it.", "read script: %q is not in the source folder %q", s.Program, s.Source)
+		}
+		return dir, filepath.ToSlash(rel), nil
+	case err == nil && (strings.ContainsRune(s.Program, '/') || isScript(file)):
+		if e.inside(file) || isScript(file) {
+			return filepath.Dir(file), filepath.Base(file), nil
+		}
+		return dir, "", nil
+	}
+	return dir, "", e.onPath(s.Program)
+}
+
+// inside says whether a file lies in the current folder or below.
+func (e *Engine) inside(file string) bool {
+	rel, err := filepath.Rel(e.Caller.Folder, file)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// isScript says whether a file is text that an interpreter reads: by its name,
+// or by a first line that begins with #!.
+func isScript(file string) bool {
+	if slices.Contains([]string{".py", ".sh", ".bash", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb"}, filepath.Ext(file)) {
+		return true
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var first [2]byte
+	n, _ := f.Read(first[:])
+	return n == 2 && string(first[:]) == "#!"
+}
+
+// onPath refuses a program that is neither a file here nor on PATH.
+func (e *Engine) onPath(name string) error {
+	looksLikeFile := strings.ContainsRune(name, '/') || strings.ContainsRune(path.Base(name), '.')
+	if !strings.ContainsRune(name, '/') {
+		if _, err := exec.LookPath(name); err == nil || errors.Is(err, exec.ErrDot) {
+			return nil
+		}
+	}
+	hint := "Check the spelling; drover's own flags come before the script."
+	if near := e.nearest(name); near != "" {
+		hint = "Did you mean " + near + "?"
+	}
+	if looksLikeFile {
+		return fault.New(fault.Invalid, hint, "read script: %q is not there", name)
+	}
+	return fault.New(fault.Invalid, hint, "find program: %q is no file here and not on PATH", name)
+}
+
+// nearest finds the file beside a mistyped one whose name is closest to it.
+func (e *Engine) nearest(name string) string {
+	dir := filepath.Dir(name)
+	full := dir
+	if !filepath.IsAbs(dir) {
+		full = filepath.Join(e.Caller.Folder, dir)
+	}
+	entries, err := os.ReadDir(full)
+	if err != nil {
+		return ""
+	}
+	best, bestDistance := "", 3
+	for _, d := range entries {
+		if n := job.Distance(d.Name(), filepath.Base(name)); n < bestDistance && d.Type().IsRegular() {
+			best, bestDistance = filepath.Join(dir, d.Name()), n
+		}
+	}
+	return best
+}
+
+func (e *Engine) folder(what, dir string) (string, error) {
+	full := dir
+	if !filepath.IsAbs(dir) {
+		full = filepath.Join(e.Caller.Folder, dir)
+	}
+	info, err := os.Stat(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.Invalid, "Check the spelling.", "read %s: %q is not there", what, dir)
+	}
+	if err != nil {
+		return "", fault.Wrap(err, fault.Denied, "", "read %s: %q", what, dir)
+	}
+	if !info.IsDir() {
+		return "", fault.New(fault.Invalid, "Name the folder that holds it.", "read %s: %q is a file", what, dir)
+	}
+	return full, nil
+}
+
+func (e *Engine) absolute(paths []string) []string {
+	var full []string
+	for _, p := range paths {
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(e.Caller.Folder, p)
+		}
+		full = append(full, p)
+	}
+	return full
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

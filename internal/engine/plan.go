@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Action is what a command comes to, given what is there already.
+type Action string
+
+// The actions, DESIGN section 7.
+const (
+	Start   Action = "start"   // a new job
+	Attach  Action = "attach"  // it is live: follow it
+	Resume  Action = "resume"  // nobody works on it: go on with it
+	Replace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
+	Skip    Action = "skip"    // a named task that is complete and unchanged
+)
+
+// Plan is what a command would do. Nothing was changed to find it out, but for
+// remembered verdicts in the cache.
+type Plan struct {
+	Spec        job.Spec
+	Action      Action
+	Note        string   // one sentence for people: why this action
+	Changed     []string // what differs from the task's last success
+	Job         job.Path // for Attach, Resume, Replace and Skip: the job that is there
+	Code        bundle.List
+	Script      string
+	CodeNote    string
+	Digest      string // of the code
+	Environment env.Plan
+	Offer       driver.Offer
+	Inputs      map[string]string // where each input is read, by name
+	Contents    map[string]string // digests of what the inputs hold, by name
+
+	ship   shipment
+	since  int
+	before ledger.Report // the job that is there, when there is one
+}
+
+// Plan finds out what spec would do. force makes a complete task run again.
+func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
+	if spec.Task == "" {
+		spec.Task = job.TaskName(spec, e.Caller.User, e.Caller.Host, e.Caller.Folder)
+	}
+	spec, err := spec.Normal()
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Spec: spec, Inputs: map[string]string{}, Contents: map[string]string{}}
+	d, err := e.Driver(spec.On)
+	if err != nil {
+		return p, err
+	}
+	if p.ship, err = e.locate(ctx, spec); err != nil {
+		return p, err
+	}
+	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
+	if !p.ship.nothing {
+		if p.Digest, err = p.Code.Digest(ctx); err != nil {
+			return p, err
+		}
+	}
+	for _, in := range spec.Inputs {
+		if p.Inputs[in.Name], err = e.input(in); err != nil {
+			return p, err
+		}
+		t, err := saveInput(ctx, hashOnly{}, p.Inputs[in.Name])
+		if err != nil {
+			return p, fmt.Errorf("read input %s: %w", in.Name, err)
+		}
+		p.Contents[in.Name] = t.Digest()
+	}
+	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: spec.Nodes}); err != nil {
+		return p, err
+	}
+	if !p.Offer.Fits {
+		return p, fault.New(fault.Full, "Ask for less, or choose another target with --on.", "place job on %s: %s", spec.On, p.Offer.Reason)
+	}
+	if p.Offer.Attached {
+		if p.Environment, err = e.environment(ctx, p); err != nil {
+			return p, err
+		}
+	}
+	return p, e.decide(ctx, &p, force)
+}
+
+// environment says what Python the script will find, where the machine is ours.
+func (e *Engine) environment(ctx context.Context, p Plan) (env.Plan, error) {
+	return env.Resolve(ctx, env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv,
+		Environ: e.Caller.Environ, Cache: e.Caller.Cache})
+}
+
+func (e *Engine) input(in job.Input) (string, error) {
+	path := in.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.Caller.Folder, path)
+	}
+	if _, err := filepath.EvalSymlinks(path); err != nil {
+		return "", fault.New(fault.Invalid, "Check the path.", "read input %s: %q is not there", in.Name, in.Path)
+	}
+	return path, nil
+}
+
+// decide applies the second-command rule.
+func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
+	path := job.Path{Project: p.Spec.Project, Task: p.Spec.Task}
+	task, err := e.World.Task(ctx, path)
+	if err != nil {
+		return err
+	}
+	p.Action = Start
+	path.Job = task.Newest()
+	if path.Job == "" {
+		return nil
+	}
+	rep, err := e.World.Look(ctx, path)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil // removed since
+	}
+	if err != nil {
+		return err
+	}
+	p.before, p.Job = rep, path
+	place, _ := task.PlaceOf(path.Job)
+	p.since = rep.Job.Since
+	if rep.State == job.Succeeded || force {
+		p.since = place + 1
+	}
+	if rep.Run.Settled == nil {
+		return p.again(force)
+	}
+	if rep.State != job.Succeeded {
+		p.Note = fmt.Sprintf("job %s was %s; this is a new one", rep.Job.Short, strings.ToLower(string(rep.State)))
+		return nil
+	}
+	p.Changed = p.differences(rep.Job)
+	switch {
+	case p.Spec.Named && !force && len(p.Changed) == 0:
+		p.Action = Skip
+		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
+	case p.Spec.Named && len(p.Changed) > 0:
+		p.Note = "runs again: " + strings.Join(p.Changed, ", ") + " changed since job " + rep.Job.Short
+	}
+	return nil
+}
+
+// again decides for a job that has not settled.
+func (p *Plan) again(force bool) error {
+	rep := p.before
+	id := rep.Job.Short
+	changed := p.differences(rep.Job)
+	if p.Spec.Named && !p.Spec.Same(rep.Job.Spec) {
+		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", end it with drover cancel "+id+", or choose another -t.",
+			"start task %s: job %s is live with another command", p.Spec.Task, id)
+	}
+	if force {
+		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s: job %s is live", p.Spec.Task, id)
+	}
+	code := slices.ContainsFunc(changed, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
+	switch {
+	case rep.State != job.Interrupted:
+		p.Action = Attach
+		p.Note = fmt.Sprintf("job %s is live since %s", id, stamp(rep.Job.At))
+		if code {
+			p.Note += "; it runs the code as it was then"
+		}
+	case code:
+		p.Action = Replace
+		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints", id, strings.Join(changed, ", "))
+	default:
+		p.Action = Resume
+		p.Note = fmt.Sprintf("job %s was interrupted; it goes on", id)
+	}
+	return nil
+}
+
+// differences lists what differs between the plan and an earlier job, in the
+// words that -t skipping explains itself with.
+func (p *Plan) differences(old job.Job) []string {
+	var diff []string
+	s, o := p.Spec, old.Spec
+	if s.Program != o.Program || s.Verb != o.Verb {
+		diff = append(diff, "program")
+	}
+	if p.Digest != old.Code.Digest {
+		diff = append(diff, "code")
+	}
+	if !slices.Equal(s.Args, o.Args) {
+		diff = append(diff, "arguments")
+	}
+	if !slices.Equal(s.Inputs, o.Inputs) {
+		diff = append(diff, "inputs")
+	}
+	for _, in := range s.Inputs {
+		if was, ok := old.Contents[in.Name]; ok && was != p.Contents[in.Name] {
+			diff = append(diff, "input "+in.Name)
+		}
+	}
+	if !maps.Equal(s.Env, o.Env) {
+		diff = append(diff, "environment variables")
+	}
+	if p.Environment.Digest != "" && p.Environment.Digest != old.Environment {
+		diff = append(diff, "Python environment")
+	}
+	if s.Nodes != o.Nodes {
+		diff = append(diff, "number of nodes")
+	}
+	return diff
+}
+
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// Submit carries a plan out as far as a job that is durably there: it ships
+// code and inputs and submits, or finds that another command was quicker. The
+// job it returns is live, unless the action was Skip. The plan's action and
+// note are brought up to date.
+func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
+	switch p.Action {
+	case Attach, Resume, Skip:
+		return p.Job, nil
+	case Replace:
+		if _, err := e.Cancel(ctx, p.Job, "replaced by a changed command"); err != nil {
+			return job.Path{}, err
+		}
+	}
+	j, err := e.ship(ctx, p)
+	if err != nil {
+		return job.Path{}, err
+	}
+	if err := e.World.NameJob(ctx, &j); err != nil {
+		return job.Path{}, err
+	}
+	live, mine, err := e.World.Submit(ctx, j, e.Caller.By)
+	if err != nil {
+		return job.Path{}, err
+	}
+	path := j.Path()
+	path.Job = live
+	if mine {
+		return path, nil
+	}
+	return path, e.lost(ctx, p, path)
+}
+
+// lost is a submit that another one has beaten: attach if it is the same command.
+func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) error {
+	winner, err := e.World.Load(ctx, path)
+	if err != nil {
+		return err
+	}
+	if !p.Spec.Same(winner.Spec) {
+		return fault.New(fault.Invalid, "Wait for it with drover wait "+winner.Short+", or choose another -t.",
+			"start task %s: job %s was started a moment ago with another command", p.Spec.Task, winner.Short)
+	}
+	p.Action, p.Job = Attach, path
+	p.Note = fmt.Sprintf("job %s was started a moment ago", winner.Short)
+	return nil
+}
+
+// ship stores all that the job needs: a job is never named before (T1).
+func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
+	c := e.Caller
+	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, Environment: p.Environment.Digest, Inputs: map[string]string{}, Contents: p.Contents,
+		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
+	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
+	if !p.ship.nothing {
+		b, err := bundle.Put(ctx, e.World.Store, p.Code)
+		if err != nil {
+			return j, err
+		}
+		j.Code.Blob, j.Code.Digest = string(b.Blob), b.Content
+		j.Code.Files, j.Code.Bytes = len(p.Code.Entries), p.Code.Bytes
+		p.Digest = b.Content
+	}
+	for _, in := range p.Spec.Inputs {
+		t, err := saveInput(ctx, e.World.Store, p.Inputs[in.Name])
+		if err != nil {
+			return j, fmt.Errorf("store input %s: %w", in.Name, err)
+		}
+		d, err := bundle.PutTree(ctx, e.World.Store, t)
+		if err != nil {
+			return j, fmt.Errorf("store input %s: %w", in.Name, err)
+		}
+		j.Inputs[in.Name], j.Contents[in.Name] = string(d), t.Digest()
+	}
+	return j, nil
+}
+
+// saveInput stores a folder, or one file as a folder that holds it.
+func saveInput(ctx context.Context, b bundle.Blobs, path string) (bundle.Tree, error) {
+	if !isFile(path) {
+		return bundle.Save(ctx, b, path, bundle.SaveOptions{Settled: true})
+	}
+	only := filepath.Base(path)
+	t, err := bundle.Save(ctx, b, filepath.Dir(path), bundle.SaveOptions{Settled: true,
+		Skip: func(name string) bool { return name != only }})
+	t.Dirs, t.Links = nil, nil
+	return t, err
+}
+
+// hashOnly is a place for blobs that keeps nothing: what is asked of it is names.
+type hashOnly struct{}
+
+func (hashOnly) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, body)
+	return store.Digest(hex.EncodeToString(h.Sum(nil))), n, err
+}
+
+func (hashOnly) OpenBlob(context.Context, store.Digest) (io.ReadCloser, error) {
+	return nil, store.ErrNotExist
+}
+
+func (hashOnly) HasBlob(context.Context, store.Digest) (bool, error) { return false, nil }
