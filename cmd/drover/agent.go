@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// runAgent is "drover agent", as a target starts it on a machine: it wires what
+// this machine knows about itself into package agent, and gives the status that
+// the target's engine acts on.
+func runAgent(args []string) int {
+	// First of all, or a SIGTERM that is on its way would end us (driver/local).
+	terms := make(chan os.Signal, 8)
+	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ended, err := local.Adopt()
+	if err != nil {
+		log.Error("agent not started", "err", err)
+		return fault.ExitDrover
+	}
+	code, err := work(args, terms, log)
+	if err != nil {
+		log.Error("agent ended", "err", err)
+		ended(code, err.Error())
+		return code
+	}
+	ended(code, "")
+	return code
+}
+
+func work(args []string, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+	f := flag.NewFlagSet("agent", flag.ContinueOnError)
+	url := f.String("store", "", "")
+	placement := f.Int("placement", 1, "")
+	index := f.Int("index", 0, "")
+	if err := f.Parse(args); err != nil {
+		return fault.ExitUsage, err
+	}
+	project, rest, ok := strings.Cut(f.Arg(0), "/")
+	task, id, ok2 := strings.Cut(rest, "/")
+	if !ok || !ok2 {
+		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
+	}
+	b, near, err := openBucket(*url)
+	if err != nil {
+		return fault.ExitDrover, err
+	}
+	w := ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
+	m, err := machine(terms, near)
+	if err != nil {
+		return fault.ExitDrover, err
+	}
+	return agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: project, Task: task, Job: id},
+		Placement: *placement, Index: *index, Machine: m, Log: log})
+}
+
+// machine is what this machine knows about itself.
+func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
+	d := dirs()
+	name, _ := os.Hostname()
+	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, Address: "127.0.0.1", CPUs: runtime.NumCPU(),
+		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Sockets: sockets(d.State), Environ: os.Environ()}
+	if near {
+		m.Poll = 200 * time.Millisecond
+	}
+	for _, dir := range []string{m.Work, m.Sockets} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", dir)
+		}
+	}
+	notice := make(chan agent.Notice, 1)
+	m.Notice = notice
+	go func() { // for as long as the process lives: nobody waits
+		<-terms
+		notice <- agent.Notice{Asked: true, Why: "asked to stop"}
+	}()
+	return m, nil
+}
+
+// sockets is a short folder for unix sockets, whose paths are limited.
+func sockets(state string) string {
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		return filepath.Join(run, "drover")
+	}
+	return filepath.Join(state, "sock")
+}

@@ -1,0 +1,80 @@
+// Command drover runs the code you already have, here or elsewhere, and brings
+// the results back. It is the command line, the agent that runs on every
+// machine, and the minder of each program's processes: one binary.
+//
+// This is the only place that names concrete stores and targets.
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/dir"
+)
+
+// version is stamped by the Makefile.
+var version = "dev"
+
+func main() {
+	proc.Main()
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		os.Exit(runAgent(os.Args[2:]))
+	}
+	os.Exit(cli.Main(context.Background(), host(), os.Args[1:]))
+}
+
+func host() cli.Host {
+	d := dirs()
+	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket,
+		Drivers: func() map[string]driver.Driver { return drivers(d) }}
+}
+
+// drivers are the targets of --on.
+func drivers(d cli.Dirs) map[string]driver.Driver {
+	return map[string]driver.Driver{local.Target: local.New(filepath.Join(d.State, "local"))}
+}
+
+// openBucket opens what --store names.
+func openBucket(url string) (b store.Bucket, near bool, err error) {
+	path := strings.TrimPrefix(url, "file://")
+	if scheme, _, ok := strings.Cut(path, "://"); ok {
+		return nil, false, fault.New(fault.Invalid, "Name a folder: --store /data/drover.", "open store: this drover knows no %s:// stores", scheme)
+	}
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, false, err
+	}
+	b, err = dir.Open(path, dir.OS)
+	return b, true, err
+}
+
+// dirs follows the XDG base folders; below HOME where they are not set.
+func dirs() cli.Dirs {
+	home, _ := os.UserHomeDir()
+	base := func(env, fallback string) string {
+		if v := os.Getenv(env); filepath.IsAbs(v) {
+			return filepath.Join(v, "drover")
+		}
+		if home == "" {
+			return ""
+		}
+		return filepath.Join(home, fallback, "drover")
+	}
+	d := cli.Dirs{Data: base("XDG_DATA_HOME", ".local/share"), State: base("XDG_STATE_HOME", ".local/state"),
+		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
+	if d.State == "" {
+		d.State = filepath.Join(os.TempDir(), "drover-state")
+	}
+	if d.Cache == "" {
+		d.Cache = filepath.Join(os.TempDir(), "drover-cache")
+	}
+	return d
+}

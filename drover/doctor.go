@@ -1,0 +1,118 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/job"
+)
+
+// Check is one line of Doctor's answer.
+type Check struct {
+	Area string `json:"area"` // this machine, store, targets
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+	Fix  string `json:"fix,omitempty"` // a sentence with something to paste
+}
+
+// Doctor looks for what is missing and what was left behind. It changes
+// nothing but the probe that it writes into the store and takes away again.
+func (c *Client) Doctor(ctx context.Context) []Check {
+	checks := c.machineChecks()
+	checks = append(checks, c.storeChecks(ctx)...)
+	return append(checks, c.targetChecks(ctx)...)
+}
+
+func bad(area string, err error) Check {
+	return Check{Area: area, Text: err.Error(), Fix: fault.Hint(err)}
+}
+
+func (c *Client) machineChecks() []Check {
+	const area = "this machine"
+	var checks []Check
+	for _, tool := range []struct{ name, missing string }{
+		{"python3", "scripts need it: install Python 3"},
+		{"git", "without it .gitignore files decide what is shipped: install git"},
+	} {
+		if path, err := exec.LookPath(tool.name); err != nil {
+			checks = append(checks, Check{Area: area, Text: tool.name + " is not on PATH", Fix: tool.missing})
+		} else {
+			checks = append(checks, Check{Area: area, OK: true, Text: tool.name + " is " + path})
+		}
+	}
+	cache := c.engine.Caller.Cache
+	built, err := env.List(cache)
+	if err != nil {
+		return append(checks, bad(area, err))
+	}
+	var bytes int64
+	for _, b := range built {
+		bytes += b.Size
+	}
+	checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%d cached environments, %s, in %s", len(built), humanize.Bytes(uint64(bytes)), cache)})
+	broken, err := env.Broken(cache)
+	if err != nil {
+		return append(checks, bad(area, err))
+	}
+	for _, b := range broken {
+		checks = append(checks, Check{Area: area, Text: "half-built environment " + b.Path, Fix: "rm -r " + b.Path})
+	}
+	return checks
+}
+
+func (c *Client) storeChecks(ctx context.Context) []Check {
+	const area = "store"
+	if err := c.world.Store.Probe(ctx); err != nil {
+		return []Check{bad(area, err)}
+	}
+	checks := []Check{{Area: area, OK: true, Text: c.world.Store.String() + " is readable, writable and keeps its rule"}}
+	jobs, err := c.Jobs(ctx, "")
+	if err != nil {
+		return append(checks, bad(area, err))
+	}
+	count := map[job.State]int{}
+	for _, j := range jobs {
+		s, err := j.Status(ctx)
+		switch {
+		case fault.KindOf(err) == fault.Missing:
+			checks = append(checks, Check{Area: area, Text: "job " + j.path.String() + " was never submitted",
+				Fix: "it holds a name and nothing else"})
+		case err != nil:
+			checks = append(checks, bad(area, err))
+		default:
+			count[s.State]++
+			if s.State == job.Interrupted {
+				checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("job %s (%s/%s) is interrupted: drover resume %s goes on", s.ID, s.Project, s.Task, s.ID)})
+			}
+		}
+	}
+	live := count[job.Pending] + count[job.Starting] + count[job.Running]
+	return append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%d jobs, %d live", len(jobs), live)})
+}
+
+// targetChecks names agents that still run for jobs that have ended, and
+// placements whose jobs this store does not have.
+func (c *Client) targetChecks(ctx context.Context) []Check {
+	const area = "targets"
+	var checks []Check
+	var names []string
+	for name := range c.engine.Drivers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		held, err := c.engine.Drivers[name].List(ctx)
+		if err != nil {
+			checks = append(checks, bad(area, err))
+			continue
+		}
+		checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s answers, %d placements", name, len(held))})
+	}
+	return checks
+}

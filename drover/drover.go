@@ -1,0 +1,234 @@
+// Package drover is the SDK: it runs the code you already have, here or
+// elsewhere, and brings the results back.
+//
+//	c, err := drover.Open(ctx, drover.Options{Bucket: bucket, Drivers: drivers})
+//	j, err := c.Run(ctx, job.Spec{Project: "demo", Program: "train.py"})
+//	s, err := j.Wait(ctx)
+//	err = j.Get(ctx, "out")
+//
+// Open a Client over a store and the targets' drivers, Run a job.Spec, then
+// Watch, Logs, Wait, Stop and Get. All truth is in the store: a program may end
+// at any moment and another one go on with the same job.
+//
+// It links no cloud's SDK: buckets and drivers are handed to it. The examples
+// run, and are the manual.
+package drover
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Options say where facts are kept and where jobs run.
+type Options struct {
+	Bucket  store.Bucket             // needed
+	Drivers map[string]driver.Driver // needed: by the name in job.Spec.On
+
+	Binary  string   // the drover program that targets start as agents; default: this program
+	Folder  string   // relative paths in specs begin here; default: the working folder
+	Environ []string // what programs on this machine inherit; default: os.Environ()
+	Cache   string   // drover's cache on this machine; default: the user's cache folder + /drover
+	Version string   // recorded with each job
+	// Near says that the store answers in microseconds, as a folder on this
+	// machine does: it is then looked at more often.
+	Near bool
+}
+
+// Client acts on one store. Its methods may be called from many goroutines.
+type Client struct {
+	engine *engine.Engine
+	world  ledger.World
+	near   bool
+
+	probe   sync.Once
+	refused error
+}
+
+// Open makes a client. It sends nothing; the store is probed before the first
+// job is submitted.
+func Open(_ context.Context, o Options) (*Client, error) {
+	if o.Bucket == nil || len(o.Drivers) == 0 {
+		return nil, fault.New(fault.Invalid, "Give drover.Options a Bucket and Drivers.", "open client: no store or no targets")
+	}
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	s := store.New(o.Bucket, store.Options{})
+	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
+	host, _ := os.Hostname()
+	home, _ := os.UserHomeDir()
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers,
+		Boot: driver.Boot{Binary: o.Binary, Store: o.Bucket.String()},
+		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
+			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})
+	return &Client{engine: e, world: w, near: o.Near}, nil
+}
+
+func (o *Options) fill() (err error) {
+	if o.Binary == "" {
+		if o.Binary, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+	}
+	if o.Folder == "" {
+		if o.Folder, err = os.Getwd(); err != nil {
+			return fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+		}
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.Cache == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			base = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
+		}
+		o.Cache = filepath.Join(base, "drover")
+	}
+	return nil
+}
+
+// userName is who types, for people and for names of tasks.
+func userName() string {
+	if u := os.Getenv("USER"); u != "" {
+		return u
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return fmt.Sprint(os.Geteuid())
+}
+
+// Gone tells whether the process of an agent on this machine has ended; known
+// is false for agents elsewhere.
+func Gone(h ledger.Host) (gone, known bool) { return proc.Identity(h).Gone() }
+
+// Force makes Plan and Run start a named task again that is complete.
+const Force = true
+
+// Plan is what a spec comes to, given what is there already. Exported fields
+// are for showing; Submit carries it out.
+type Plan struct {
+	engine.Plan
+	c *Client
+}
+
+// Plan finds out what Run would do. It changes nothing in the store.
+func (c *Client) Plan(ctx context.Context, spec job.Spec, force bool) (*Plan, error) {
+	p, err := c.engine.Plan(ctx, spec, force)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Plan: p, c: c}, nil
+}
+
+// Submit carries the plan out as far as a job that is durably in the store. No
+// agent is asked for yet: Wait does that, or Start.
+func (p *Plan) Submit(ctx context.Context) (*Job, error) {
+	c := p.c
+	if p.Action != engine.Skip {
+		c.probe.Do(func() { c.refused = c.world.Store.Probe(ctx) })
+		if c.refused != nil {
+			return nil, c.refused
+		}
+	}
+	path, err := c.engine.Submit(ctx, &p.Plan)
+	if err != nil {
+		return nil, err
+	}
+	return c.job(path), nil
+}
+
+// Run plans and submits. The second-command rule applies: a live job of the same
+// command is attached to, an interrupted one is gone on with, a named complete
+// one is returned as it is.
+func (c *Client) Run(ctx context.Context, spec job.Spec) (*Job, error) {
+	p, err := c.Plan(ctx, spec, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.Submit(ctx)
+}
+
+// Find resolves what people call a job: its id or the beginning of one, its
+// task (the newest job), task#3, project/task, or last. project is the one that
+// is meant when none is said; for last, "" means any.
+func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
+	ref, err := job.ParseRef(text)
+	if err != nil {
+		return nil, err
+	}
+	missing := fault.New(fault.Missing, "drover status lists what there is.", "find job: no job %q in %s", text, c.world.Store)
+	if ref.Last {
+		p, ok, err := c.world.Newest(ctx, "")
+		if err == nil && !ok {
+			err = fault.New(fault.Missing, "Start one: drover run train.py.", "find job: there are none yet in %s", c.world.Store)
+		}
+		return c.job(p), err
+	}
+	if ref.ID != "" {
+		p, err := c.world.Find(ctx, ref.ID)
+		if err == nil {
+			return c.job(p), nil
+		}
+		if errors.Is(err, ledger.ErrAmbiguous) {
+			return nil, fault.Wrap(err, fault.Invalid, "Type more of it; drover status shows the ids.", "find job: %q", text)
+		}
+		if !errors.Is(err, store.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if ref.Project != "" {
+		project = ref.Project
+	}
+	t, err := c.world.Task(ctx, job.Path{Project: project, Task: ref.Task})
+	if err != nil {
+		return nil, err
+	}
+	n := len(t.Jobs)
+	if ref.Nth > 0 {
+		n = ref.Nth
+	}
+	if n == 0 || n > len(t.Jobs) {
+		return nil, missing
+	}
+	return c.job(job.Path{Project: project, Task: ref.Task, Job: t.Jobs[n-1].Job}), nil
+}
+
+// Jobs lists the jobs of a project, oldest first; of all projects when it is "".
+func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
+	paths, err := c.world.All(ctx, project)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]*Job, len(paths))
+	for i, p := range paths {
+		jobs[i] = c.job(p)
+	}
+	return jobs, nil
+}
+
+// pace is how often a live job is looked at.
+func (c *Client) pace() time.Duration {
+	if c.near {
+		return 50 * time.Millisecond
+	}
+	return 2 * time.Second
+}
+
+func (c *Client) job(p job.Path) *Job { return &Job{c: c, path: p} }

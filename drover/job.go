@@ -1,0 +1,227 @@
+package drover
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Job is one job in the store. Its methods may be called from many goroutines,
+// and from many programs at once.
+type Job struct {
+	c    *Client
+	path job.Path
+}
+
+// Path says where the job lies in the store.
+func (j *Job) Path() job.Path { return j.path }
+
+// Status is a job as the store shows it.
+type Status struct {
+	V             int       `json:"v"`
+	ID            string    `json:"id"`
+	Job           string    `json:"job"` // project/task/id, in full
+	Project       string    `json:"project"`
+	Task          string    `json:"task"`
+	State         job.State `json:"state"`
+	Command       []string  `json:"command"`
+	On            string    `json:"on"`
+	Attempt       int       `json:"attempt"`
+	Interruptions int       `json:"interruptions"`
+	Failures      int       `json:"failures"`
+	Code          *int      `json:"exit_code,omitempty"` // once settled
+	Reason        string    `json:"reason,omitempty"`
+	Hint          string    `json:"hint,omitempty"`
+	Submitted     time.Time `json:"submitted"`
+	Started       time.Time `json:"started,omitzero"` // the newest attempt's program
+	Ended         time.Time `json:"ended,omitzero"`
+	Nodes         []Node    `json:"nodes,omitempty"`
+	User          string    `json:"user,omitempty"`
+	Host          string    `json:"host,omitempty"`
+	Folder        string    `json:"folder,omitempty"`
+}
+
+// Node is one rank of the newest attempt.
+type Node struct {
+	Rank    int       `json:"rank"`
+	State   string    `json:"state"` // pending, an agent's phase, or the verdict
+	Host    string    `json:"host,omitempty"`
+	PID     int       `json:"agent_pid,omitempty"`
+	Code    *int      `json:"exit_code,omitempty"`
+	Signal  string    `json:"signal,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Trace   string    `json:"-"`
+	CPU     float64   `json:"cpu_seconds,omitempty"`
+	MaxRSS  int64     `json:"max_rss_bytes,omitempty"`
+	Saved   int       `json:"checkpoints_saved,omitempty"`
+	SavedAt time.Time `json:"checkpoint_at,omitzero"`
+	Notes   []string  `json:"notes,omitempty"`
+}
+
+// Spec is what was asked for, with everything that was recorded beside it.
+func (j *Job) Spec(ctx context.Context) (job.Job, error) { return j.c.world.Load(ctx, j.path) }
+
+// Status looks at the job. It changes nothing.
+func (j *Job) Status(ctx context.Context) (Status, error) {
+	rep, err := j.look(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	return status(rep), nil
+}
+
+func (j *Job) look(ctx context.Context) (ledger.Report, error) {
+	rep, err := j.c.world.Look(ctx, j.path)
+	if errors.Is(err, store.ErrNotExist) {
+		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
+	}
+	return rep, err
+}
+
+func status(rep ledger.Report) Status {
+	spec := rep.Job.Spec
+	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
+		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Attempt: rep.Run.Attempt(),
+		Interruptions: rep.Run.Interruptions(), Failures: rep.Run.Failures(), Submitted: rep.Job.At,
+		Started: rep.Started(), Ended: rep.Ended(), User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
+	if e := rep.Run.Settled; e != nil {
+		code := e.Code
+		s.Code, s.Reason, s.Hint = &code, e.Reason, e.Hint
+		if e.State == job.Failed {
+			s.Failures++
+		}
+	} else if rep.Run.Stop != nil {
+		s.Reason = "stopping: " + rep.Run.Stop.Reason
+	}
+	for rank := range rep.Run.Nodes {
+		s.Nodes = append(s.Nodes, node(rep, rank))
+	}
+	return s
+}
+
+func node(rep ledger.Report, rank int) Node {
+	n := Node{Rank: rank, State: "pending"}
+	join, joined := rep.Run.Joins[rank]
+	if joined {
+		n.State, n.Host, n.PID = "lost", join.Name, join.Host.PID
+	}
+	for _, b := range rep.Living {
+		if joined && b.Agent == join.Agent {
+			n.State, n.Saved, n.SavedAt = b.Phase, b.Saved, b.SavedAt
+		}
+	}
+	if e, ok := rep.Run.Exits[rank]; ok {
+		code := e.Code
+		n.State, n.Code, n.Signal, n.Reason, n.Trace = string(e.Verdict), &code, e.Signal, e.Reason, e.Trace
+		n.CPU, n.MaxRSS, n.Notes = e.CPU.Seconds(), e.MaxRSS, e.Notes
+	}
+	return n
+}
+
+// Wait sees that agents work on the job until it has settled, and says how it
+// ended. It may be called by many at once; when ctx ends, the agents go on.
+func (j *Job) Wait(ctx context.Context) (Status, error) {
+	if _, err := j.c.engine.Attend(ctx, j.path); err != nil {
+		return Status{}, err
+	}
+	if err := j.c.engine.Clean(ctx, j.path); err != nil {
+		return Status{}, err
+	}
+	return j.Status(ctx)
+}
+
+// Start sees that agents work on the job, and returns as soon as that is so: as
+// soon as a target has been asked for them.
+func (j *Job) Start(ctx context.Context) error {
+	ctx, enough := context.WithCancelCause(ctx)
+	defer enough(nil)
+	started := errors.New("started")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			rep, err := j.c.world.Look(ctx, j.path)
+			if err != nil || rep.Run.Settled != nil || len(rep.Living) > 0 {
+				enough(started)
+				return
+			}
+			_ = j.c.world.Store.Clock().Sleep(ctx, j.c.pace())
+		}
+	}()
+	_, err := j.c.engine.Attend(ctx, j.path)
+	enough(started)
+	<-done
+	if errors.Is(context.Cause(ctx), started) && (err == nil || errors.Is(err, started) || errors.Is(err, context.Canceled)) {
+		return nil
+	}
+	return err
+}
+
+// Stop cancels the job and waits until it has settled; its programs get
+// SIGTERM, and SIGKILL after their grace. stands is false when the job had
+// ended before: that is not changed.
+func (j *Job) Stop(ctx context.Context, reason string) (stands bool, err error) {
+	return j.c.engine.Cancel(ctx, j.path, reason)
+}
+
+// Interrupt asks the job's agents to save and go, and waits for it; with grace
+// 0 they are killed. The job is INTERRUPTED then: Wait goes on with it.
+func (j *Job) Interrupt(ctx context.Context, grace time.Duration) error {
+	return j.c.engine.Interrupt(ctx, j.path, grace)
+}
+
+// Events tells what has happened to the job so far, in order.
+func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
+	rep, err := j.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	events, err := j.c.world.Events(ctx, rep)
+	if err != nil {
+		return nil, err
+	}
+	f := record.Filter{Streams: record.Agent}
+	for line, err := range record.Lines(j.frames(ctx, rep, f, false)) {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, job.Event{V: 1, Time: line.Time, Job: rep.Job.Short, Kind: "agent", Text: string(line.Text)})
+	}
+	return sortEvents(events), nil
+}
+
+// Watch gives the job's events as they happen, from the first one on, and ends
+// when the job has settled or ctx does.
+func (j *Job) Watch(ctx context.Context) iter.Seq2[job.Event, error] {
+	return func(yield func(job.Event, error) bool) {
+		seen := map[string]bool{}
+		for {
+			events, err := j.Events(ctx)
+			if err != nil {
+				yield(job.Event{}, err)
+				return
+			}
+			for _, e := range events {
+				key := e.Time.String() + e.Kind + e.Text
+				if seen[key] {
+					continue
+				}
+				seen[key] = true
+				if !yield(e, nil) || e.Kind == "settled" {
+					return
+				}
+			}
+			if err := j.c.world.Store.Clock().Sleep(ctx, j.c.pace()); err != nil {
+				yield(job.Event{}, err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package drover
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+// LogOptions choose output. The zero value is everything the program printed.
+type LogOptions struct {
+	Attempts []int // none: all
+	Nodes    []int // none: all
+	Stdout   bool  // with Stderr and Agent all false: stdout and stderr
+	Stderr   bool
+	Agent    bool      // drover's own notes
+	Since    time.Time // from this on
+	Follow   bool      // go on until the job has settled
+}
+
+func (o LogOptions) filter() record.Filter {
+	f := record.Filter{Attempts: o.Attempts, Ranks: o.Nodes, Since: o.Since}
+	for s, on := range map[record.Stream]bool{record.Stdout: o.Stdout, record.Stderr: o.Stderr, record.Agent: o.Agent} {
+		if on {
+			f.Streams |= s
+		}
+	}
+	if f.Streams == 0 {
+		f.Streams = record.Stdout | record.Stderr
+	}
+	return f
+}
+
+// Output is a piece of what a program printed, exactly as it was read: it may
+// hold half a line or many.
+type Output struct {
+	Attempt int
+	Node    int
+	Stream  string // stdout, stderr or agent
+	Time    time.Time
+	Data    []byte
+}
+
+// Line is one line of a program's output.
+type Line struct {
+	V       int       `json:"v"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt"`
+	Node    int       `json:"node"`
+	Stream  string    `json:"stream"`
+	Text    string    `json:"text"`
+	Match   bool      `json:"match,omitempty"` // Search: it matches; otherwise it is beside one
+	Apart   bool      `json:"-"`               // Search: lines before it were left out
+}
+
+// Logs gives what the program printed, each byte once, as it was read. With
+// Follow it goes on until the job has settled.
+func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
+	return func(yield func(Output, error) bool) {
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(Output{}, err)
+			return
+		}
+		for f, err := range j.frames(ctx, rep, o.filter(), o.Follow) {
+			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
+			if !yield(out, err) {
+				return
+			}
+		}
+	}
+}
+
+// Lines is Logs put together to lines.
+func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(Line{}, err)
+			return
+		}
+		for l, err := range record.Lines(j.frames(ctx, rep, o.filter(), o.Follow)) {
+			if !yield(plain(l), err) {
+				return
+			}
+		}
+	}
+}
+
+// Search gives the lines that re matches, with before and after lines around.
+func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(Line{}, err)
+			return
+		}
+		for m, err := range record.Search(record.Lines(j.frames(ctx, rep, o.filter(), o.Follow)), re, before, after) {
+			l := plain(m.Line)
+			l.Match, l.Apart = m.Match, m.Apart
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+func plain(l record.Line) Line {
+	return Line{V: 1, Time: l.Time, Attempt: l.Attempt, Node: l.Rank, Stream: l.Stream.String(), Text: string(l.Text)}
+}
+
+// frames reads stored output. A live job's newest output is not stored yet, so
+// then, and to follow, its agents are asked as well.
+func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, follow bool) iter.Seq2[record.Frame, error] {
+	w := j.c.world
+	prefix := ledger.LogsPrefix(j.path)
+	if rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0 {
+		return record.Read(ctx, w.Store, prefix, f)
+	}
+	ended := make(chan struct{})
+	o := record.FollowOptions{Store: w.Store, Prefix: prefix, Filter: f, Every: j.c.pace(), Ended: ended,
+		Live: func(ctx context.Context) []string {
+			rep, err := w.Look(ctx, j.path)
+			if err != nil {
+				return nil
+			}
+			return sockets(rep)
+		}}
+	if !follow {
+		return untilQuiet(ctx, o)
+	}
+	return func(yield func(record.Frame, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		defer func() { cancel(); <-done }()
+		go func() {
+			defer close(done)
+			if j.untilSettled(ctx) {
+				close(ended)
+			}
+		}()
+		for fr, err := range record.Follow(ctx, o) {
+			if !yield(fr, err) {
+				return
+			}
+		}
+	}
+}
+
+// quiet is how long nothing may come before a look at a live job's output is
+// over: a socket on this machine answers within milliseconds.
+const quiet = 300 * time.Millisecond
+
+// untilQuiet follows a live job until nothing has come for a moment.
+func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Frame, error] {
+	return func(yield func(record.Frame, error) bool) {
+		enough := errors.New("nothing more for now")
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		alarm := time.AfterFunc(quiet, func() { stop(enough) })
+		defer alarm.Stop()
+		for fr, err := range record.Follow(ctx, o) {
+			if errors.Is(err, enough) {
+				return
+			}
+			alarm.Reset(quiet)
+			if !yield(fr, err) {
+				return
+			}
+		}
+	}
+}
+
+// untilSettled blocks until the job has settled; false when ctx ended first.
+func (j *Job) untilSettled(ctx context.Context) bool {
+	for {
+		rep, err := j.c.world.Look(ctx, j.path)
+		if err == nil && rep.Run.Settled != nil && len(sockets(rep)) == 0 {
+			return true
+		}
+		if j.c.world.Store.Clock().Sleep(ctx, j.c.pace()) != nil {
+			return false
+		}
+	}
+}
+
+// sockets are where living agents serve their newest output.
+func sockets(rep ledger.Report) []string {
+	var live []string
+	for _, b := range rep.Living {
+		if b.Live != "" {
+			live = append(live, b.Live)
+		}
+	}
+	return live
+}
+
+func sortEvents(events []job.Event) []job.Event {
+	slices.SortStableFunc(events, func(a, b job.Event) int { return a.Time.Compare(b.Time) })
+	return events
+}

@@ -1,0 +1,158 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// Reason explains why a job stands where it does.
+type Reason struct {
+	V       int       `json:"v"`
+	ID      string    `json:"id"`
+	Project string    `json:"project"`
+	Task    string    `json:"task"`
+	State   job.State `json:"state"`
+	Answer  string    `json:"answer"`           // one sentence
+	Detail  []string  `json:"detail,omitempty"` // what the program said last, or what is waited for
+	Next    string    `json:"next,omitempty"`   // one command to paste
+	Code    *int      `json:"exit_code,omitempty"`
+}
+
+// traceLines is how much of what a program said last is shown.
+const traceLines = 25
+
+// Why explains the job's state from what is recorded.
+func (j *Job) Why(ctx context.Context) (Reason, error) {
+	rep, err := j.look(ctx)
+	if err != nil {
+		return Reason{}, err
+	}
+	s := status(rep)
+	w := Reason{V: 1, ID: s.ID, Project: s.Project, Task: s.Task, State: s.State, Code: s.Code}
+	switch s.State {
+	case job.Succeeded:
+		w.Answer = "every node ended with 0, its outputs are stored"
+		w.Next = "drover get " + s.ID + " -o out"
+	case job.Failed:
+		w.failed(rep, s)
+	case job.Cancelled:
+		w.Answer = s.Reason
+		w.Next = "drover " + string(rep.Job.Spec.Verb) + " " + rep.Job.Spec.Program + "   (starts again from its checkpoints)"
+	case job.Interrupted:
+		w.interrupted(rep)
+		w.Next = "drover resume " + s.ID
+	default:
+		w.waiting(rep)
+		w.Next = "drover logs -f " + s.ID
+	}
+	return w, nil
+}
+
+func (w *Reason) failed(rep ledger.Report, s Status) {
+	settled := rep.Run.Settled
+	w.Answer = s.Reason
+	if rep.Run.Nodes > 1 {
+		w.Answer = fmt.Sprintf("node %d: %s", settled.Rank, s.Reason)
+	}
+	w.Next = "drover logs " + s.ID
+	exit, ok := rep.Run.Exits[settled.Rank]
+	if !ok {
+		return
+	}
+	if trace := strings.TrimRight(exit.Trace, "\n"); trace != "" {
+		lines := strings.Split(trace, "\n")
+		if i := lastIndex(lines, "Traceback (most recent call last):"); i >= 0 {
+			lines = lines[i:]
+		}
+		w.Detail = lines[max(0, len(lines)-traceLines):]
+	}
+	if s.Hint != "" {
+		w.Next = s.Hint
+	}
+}
+
+func lastIndex(lines []string, text string) int {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.HasPrefix(lines[i], text) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (w *Reason) interrupted(rep ledger.Report) {
+	w.Answer = "nobody works on it: its agents are gone"
+	for rank := range rep.Run.Nodes {
+		e, ok := rep.Run.Exits[rank]
+		switch {
+		case ok && e.Verdict == ledger.AskedToStop:
+			w.Answer = "it was interrupted by hand: " + e.Reason
+		case ok && e.Verdict == ledger.Interrupted:
+			w.Answer = fmt.Sprintf("node %d had notice to leave: %s", rank, e.Reason)
+		}
+	}
+	for _, b := range rep.Beats {
+		if b.Saved > 0 {
+			w.Detail = append(w.Detail, fmt.Sprintf("node %d saved its last checkpoint at %s", b.Rank, b.SavedAt.Local().Format(time.DateTime)))
+		}
+	}
+}
+
+func (w *Reason) waiting(rep ledger.Report) {
+	w.Answer = "no agent has come up yet"
+	if len(rep.Run.Placed) == 0 {
+		w.Answer = "no agent was asked for yet"
+		w.Detail = append(w.Detail, "the command that submitted it ended before; drover resume goes on")
+	}
+	for _, b := range rep.Living {
+		what := b.Phase
+		if b.Note != "" {
+			what += ": " + b.Note
+		}
+		w.Detail = append(w.Detail, fmt.Sprintf("agent %s on %s: %s", b.Agent, b.Name, what))
+		w.Answer = "an agent is " + b.Phase
+	}
+	for rank := range rep.Run.Nodes {
+		if _, ok := rep.Run.Joins[rank]; !ok && rep.Run.Nodes > 1 {
+			w.Detail = append(w.Detail, fmt.Sprintf("node %d has not joined attempt %d", rank, rep.Run.Attempt()))
+		}
+	}
+}
+
+// Until looks at the job until it has settled, is interrupted, or limit (0: none)
+// has passed, and returns what it saw last. Unlike Wait it asks for no agents.
+func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
+	clock := j.c.world.Store.Clock()
+	begin := clock.Boot()
+	idle := 0
+	for {
+		s, err := j.Status(ctx)
+		if err != nil || s.State.Settled() {
+			return s, err
+		}
+		// Between two attempts nobody lives for a moment while an attached
+		// command line starts the next agent: only a lasting one is said.
+		if s.State == job.Interrupted {
+			idle++
+		} else {
+			idle = 0
+		}
+		if idle > 20 || limit > 0 && clock.Boot()-begin >= limit {
+			return s, nil
+		}
+		if err := clock.Sleep(ctx, j.c.pace()); err != nil {
+			return s, err
+		}
+	}
+}
+
+// Attached says whether the job's agents live beside the command line that
+// attends it, so that Ctrl-C there is for them.
+func (j *Job) Attached(ctx context.Context) (bool, error) {
+	return j.c.engine.Attached(ctx, j.path)
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) waitCommand() *cobra.Command {
+	timeout := ""
+	c := &cobra.Command{Use: "wait [JOB]", Short: "Wait until a job has ended; the exit status is the job's", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	c.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (exit status 124)")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		j, err := a.find(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		limit := job.Duration(0)
+		if timeout != "" {
+			if limit, err = job.ParseDuration(timeout); err != nil {
+				return err
+			}
+		}
+		return a.wait(cmd, j, time.Duration(limit))
+	}
+	return c
+}
+
+// wait only looks: unlike resume it asks for no agents. A job that is
+// interrupted would be waited for in vain, so it is said.
+func (a *app) wait(cmd *cobra.Command, j *drover.Job, limit time.Duration) error {
+	s, err := j.Until(cmd.Context(), limit)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.State.Settled():
+		return a.finish(cmd.Context(), j, s, "")
+	case s.State == job.Interrupted:
+		return fault.New(fault.Interrupted, "Go on with it: drover resume "+s.ID+".", "wait for job %s: it is interrupted, nobody works on it", s.ID)
+	}
+	return fault.New(fault.TimedOut, "It goes on; drover logs -f "+s.ID+" follows it.", "wait for job %s: still %s", s.ID, s.State)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	output, detach := "", false
+	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	f := c.Flags()
+	f.StringVarP(&output, "output", "o", "", "folder that receives the outputs")
+	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		j, err := a.find(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		s, err := j.Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if s.State.Settled() {
+			return fault.New(fault.Invalid, "Run its command again for a new job.", "resume job %s: it has ended, %s", s.ID, s.State)
+		}
+		if detach {
+			return j.Start(cmd.Context())
+		}
+		attached, err := j.Attached(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return a.follow(cmd.Context(), j, s, output, attached)
+	}
+	return c
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	reason := ""
+	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fault.New(fault.Invalid, "Name it: drover cancel last.", "cancel: no job named")
+		}
+		for _, ref := range args {
+			j, err := a.find(cmd.Context(), []string{ref})
+			if err != nil {
+				return err
+			}
+			why := reason
+			if why == "" {
+				why = "cancelled by hand"
+			}
+			stands, err := j.Stop(cmd.Context(), why)
+			if err != nil {
+				return err
+			}
+			s, err := j.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if !stands {
+				a.note("%s had ended before: %s", s.ID, s.State)
+				continue
+			}
+			a.note("%s %s cancelled", a.paint(s.State, s.State.Symbol()), s.ID)
+		}
+		return nil
+	}
+	return c
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: cobra.NoArgs}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		cl, err := a.client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		checks := append([]drover.Check{{Area: "this machine", OK: true, Text: fmt.Sprintf("drover %s %s/%s", a.Version, runtime.GOOS, runtime.GOARCH)}},
+			cl.Doctor(cmd.Context())...)
+		bad := 0
+		for _, ch := range checks {
+			if !ch.OK {
+				bad++
+			}
+		}
+		if a.settings.json {
+			if err := json.NewEncoder(a.out).Encode(checks); err != nil {
+				return err
+			}
+		} else {
+			a.printChecks(checks, bad)
+		}
+		if bad > 0 {
+			return status(fault.ExitItems)
+		}
+		return nil
+	}
+	return c
+}
+
+func (a *app) printChecks(checks []drover.Check, bad int) {
+	area := ""
+	for _, ch := range checks {
+		if ch.Area == area {
+			ch.Area = ""
+		} else {
+			area = ch.Area
+		}
+		sign := "✓"
+		if !ch.OK {
+			sign = "✗"
+		}
+		fmt.Fprintf(a.out, "%-13s %s %s\n", ch.Area, sign, plainText(ch.Text))
+		if ch.Fix != "" {
+			fmt.Fprintf(a.out, "%-13s   %s\n", "", plainText(ch.Fix))
+		}
+	}
+	if bad == 0 {
+		fmt.Fprintln(a.out, "No problems.")
+	} else {
+		fmt.Fprintf(a.out, "%s.\n", count(bad, "problem"))
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: cobra.NoArgs}
+	a.jsonFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		if a.settings.json {
+			return json.NewEncoder(a.out).Encode(map[string]string{"version": a.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+		}
+		_, err := fmt.Fprintf(a.out, "drover %s %s/%s %s\n", a.Version, runtime.GOOS, runtime.GOARCH, runtime.Version())
+		return err
+	}
+	return c
+}

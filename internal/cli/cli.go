@@ -1,0 +1,321 @@
+// Package cli is drover's face in a terminal: words in, words out. It reads
+// flags and config files, prints plans, output, tables and errors, and decides
+// nothing: every decision is package drover's.
+//
+// stdout carries the program's output or the table asked for; plans, progress,
+// notes and errors go to stderr. There is one printer of errors, here.
+// Proved by the scripts in cmd/drover/testdata/script.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Host is what only cmd knows: the concrete stores and targets, and where this
+// machine keeps things.
+type Host struct {
+	// OpenBucket opens what --store names; near is true for a folder here.
+	OpenBucket func(url string) (b store.Bucket, near bool, err error)
+	// Drivers makes the targets' drivers.
+	Drivers func() map[string]driver.Driver
+	Version string
+	Dirs    Dirs
+}
+
+// Dirs are drover's own folders on this machine.
+type Dirs struct {
+	Data   string // the default store
+	State  string // placements and work folders
+	Cache  string
+	Config string
+}
+
+// app is one invocation.
+type app struct {
+	Host
+	in       *os.File
+	out, err io.Writer
+	colour   bool
+	quiet    bool
+	settings settings
+	conf     *config
+}
+
+// Main runs one command line and returns its exit status.
+func Main(ctx context.Context, h Host, args []string) int {
+	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr)}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var s status
+	if errors.As(err, &s) {
+		return int(s)
+	}
+	if err != nil {
+		a.printError(err)
+	}
+	return fault.Exit(err)
+}
+
+// status is an exit status that needs no more words.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// printError is the one printer: a line of what and why, and the hint.
+func (a *app) printError(err error) {
+	fmt.Fprintf(a.err, "drover: %s\n", err)
+	if h := fault.Hint(err); h != "" {
+		fmt.Fprintf(a.err, "  %s\n", h)
+	}
+}
+
+// note is a line of ours beside the program's output.
+func (a *app) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// wantColour follows NO_COLOR and CLICOLOR_FORCE; a pipe gets none.
+func wantColour(f *os.File) bool {
+	if os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	if v := os.Getenv("CLICOLOR_FORCE"); v != "" && v != "0" {
+		return true
+	}
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// paint colours text for stderr. State never shows by colour alone.
+func (a *app) paint(s job.State, text string) string {
+	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Cancelled: "33"}[s]
+	if !a.colour || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// settings are the flags every verb has.
+type settings struct {
+	store   string
+	project string
+	on      string
+	json    bool
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "drover",
+		Short:         "Run the code you already have, here or elsewhere, and bring the results back",
+		Version:       a.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          a.noVerb,
+	}
+	root.SetFlagErrorFunc(a.flagError)
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetHelpFunc(a.help)
+	root.SetUsageFunc(func(*cobra.Command) error { return nil })
+	root.SetVersionTemplate("")
+	root.SetHelpCommand(a.helpCommand())
+	for _, c := range []*cobra.Command{
+		a.runCommand(), a.shellCommand(), a.statusCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(),
+		a.getCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+	} {
+		root.AddCommand(c)
+	}
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// noVerb answers "drover" and "drover trian".
+func (a *app) noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		a.help(cmd, nil)
+		return nil
+	}
+	var verbs []string
+	for _, c := range cmd.Commands() {
+		verbs = append(verbs, c.Name())
+	}
+	hint := "drover help lists the verbs."
+	if near := job.Nearest(args[0], verbs); near != "" {
+		hint = "Did you mean drover " + near + "?"
+	} else if _, err := os.Stat(args[0]); err == nil {
+		hint = "Try drover run " + args[0] + "."
+	}
+	return fault.New(fault.Invalid, hint, "read command line: %q is no verb", args[0])
+}
+
+// flagError turns a mistyped flag into one error with the flag that was meant.
+func (a *app) flagError(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	hint := "drover help " + cmd.Name() + " lists the flags."
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		typed := unknown.GetSpecifiedName()
+		if len(typed) > 1 {
+			if near := job.Nearest("--"+typed, names); near != "" {
+				hint = "Did you mean " + near + "? Flags of your script come after it."
+			} else {
+				hint = "Flags of your script come after it: drover " + cmd.Name() + " train.py --" + typed + "."
+			}
+			return fault.New(fault.Invalid, hint, "read command line: drover %s has no flag %q", cmd.Name(), "--"+typed)
+		}
+		return fault.New(fault.Invalid, hint, "read command line: drover %s has no flag %q", cmd.Name(), "-"+typed)
+	}
+	return fault.New(fault.Invalid, hint, "read command line: %s", err)
+}
+
+// storeFlags adds the flags that say where to look.
+func (a *app) storeFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&a.settings.store, "store", "", "where facts are kept: a folder (default: $DROVER_STORE, the config, the user's data folder)")
+	f.StringVarP(&a.settings.project, "project", "p", "", "project (default: drover.yaml, or the folder's name)")
+	f.StringVar(&a.settings.project, "project-name", "", "")
+	_ = f.MarkHidden("project-name") // the seed's spelling
+}
+
+func (a *app) jsonFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.settings.json, "json", false, "print JSON")
+}
+
+// config reads the layers once.
+func (a *app) config() (*config, error) {
+	if a.conf == nil {
+		c, err := readConfig(a.Dirs.Config)
+		if err != nil {
+			return nil, err
+		}
+		a.conf = c
+	}
+	return a.conf, nil
+}
+
+// project is the one that is meant when none is typed.
+func (a *app) project() (string, error) {
+	if a.settings.project != "" {
+		return a.settings.project, job.ValidName("project", a.settings.project)
+	}
+	c, err := a.config()
+	if err != nil {
+		return "", err
+	}
+	if p := c.get("project").value; p != "" {
+		return p, job.ValidName("project", p)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+	}
+	if name := job.Label(lastElement(dir)); name != "" && name != "ids" && name != "blobs" {
+		return name, nil
+	}
+	return "default", nil
+}
+
+// client opens the store that is meant.
+func (a *app) client(ctx context.Context) (*drover.Client, error) {
+	c, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	url := a.settings.store
+	if url == "" {
+		url = c.get("store").value
+	}
+	if url == "" {
+		url = a.Dirs.Data
+	}
+	if url == "" {
+		return nil, fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
+	}
+	b, near, err := a.OpenBucket(url)
+	if err != nil {
+		return nil, err
+	}
+	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near})
+}
+
+// find resolves the job that an argument names; "last" when there is none.
+func (a *app) find(ctx context.Context, args []string) (*drover.Job, error) {
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref := "last"
+	if len(args) > 0 {
+		ref = args[0]
+	}
+	project, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	return c.Find(ctx, ref, project)
+}
+
+// completeJobs offers the ids of jobs.
+func (a *app) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := a.client(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	jobs, err := c.Jobs(cmd.Context(), a.settings.project)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	words := []string{"last"}
+	slices.Reverse(jobs)
+	for i, j := range jobs {
+		if i == 20 {
+			break
+		}
+		if s, err := j.Status(cmd.Context()); err == nil {
+			words = append(words, fmt.Sprintf("%s\t%s %s", s.ID, s.Task, strings.ToLower(string(s.State))))
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+func lastElement(path string) string {
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// atMostOne is the arguments of verbs that take a job.
+func atMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fault.New(fault.Invalid, "Name one job: drover "+cmd.Name()+" "+args[0]+".", "read command line: %d jobs named, drover %s takes one", len(args), cmd.Name())
+	}
+	return nil
+}

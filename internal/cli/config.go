@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/jobfile"
+	"github.com/drover-run/drover/job"
+)
+
+// setting is a key of the config files.
+type setting struct {
+	key  string
+	env  string // the variable that wins over files
+	text string // what it means, one line
+}
+
+var known = []setting{
+	{"project", "DROVER_PROJECT", "project of jobs that name none"},
+	{"store", "DROVER_STORE", "where facts are kept: a folder"},
+	{"on", "DROVER_ON", "target of jobs that name none"},
+	{"python", "DROVER_PYTHON", "interpreter for scripts"},
+	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
+}
+
+// found is a setting's value and where it comes from.
+type found struct {
+	value string
+	from  string // "DROVER_STORE", "drover.yaml", a file's path, or "default"
+}
+
+// config is the layers: environment, the project's drover.yaml, the user's file.
+type config struct {
+	user, project         map[string]string
+	userFile, projectFile string
+}
+
+const projectFileName = "drover.yaml"
+
+func readConfig(dir string) (*config, error) {
+	c := &config{userFile: filepath.Join(dir, "config.yaml")}
+	var err error
+	if c.user, err = readSettings(c.userFile); err != nil {
+		return nil, err
+	}
+	c.projectFile = findProjectFile()
+	if c.projectFile != "" {
+		if c.project, err = readSettings(c.projectFile); err != nil {
+			return nil, err
+		}
+	}
+	// A store in a project's file is relative to that file, as paths in a job
+	// file are.
+	if s := c.project["store"]; s != "" && !filepath.IsAbs(s) && !strings.Contains(s, "://") {
+		c.project["store"] = filepath.Join(filepath.Dir(c.projectFile), s)
+	}
+	return c, nil
+}
+
+// findProjectFile looks for drover.yaml here and upwards, as git does.
+func findProjectFile() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for {
+		file := filepath.Join(dir, projectFileName)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return file
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func readSettings(file string) (map[string]string, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}, nil
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Denied, "", "read config")
+	}
+	values := map[string]string{}
+	if err := yaml.Unmarshal(b, &values); err != nil {
+		return nil, fault.New(fault.Invalid, "Write it as lines of \"key: value\".", "read config %s: %s", file, yaml.FormatError(err, false, true))
+	}
+	for key := range values {
+		if err := knownKey(key); err != nil {
+			return nil, fmt.Errorf("read config %s: %w", file, err)
+		}
+	}
+	return values, nil
+}
+
+func knownKey(key string) error {
+	var keys []string
+	for _, s := range known {
+		if s.key == key {
+			return nil
+		}
+		keys = append(keys, s.key)
+	}
+	hint := "The keys are " + strings.Join(keys, ", ") + "."
+	if near := job.Nearest(key, keys); near != "" {
+		hint = "Did you mean " + near + "?"
+	}
+	return fault.New(fault.Invalid, hint, "find setting: there is no %q", key)
+}
+
+// get finds the layer that wins: environment, project, user.
+func (c *config) get(key string) found {
+	for _, s := range known {
+		if s.key != key {
+			continue
+		}
+		if v := os.Getenv(s.env); v != "" {
+			return found{v, s.env}
+		}
+	}
+	if v := c.project[key]; v != "" {
+		return found{v, c.projectFile}
+	}
+	if v := c.user[key]; v != "" {
+		return found{v, c.userFile}
+	}
+	return found{"", "default"}
+}
+
+func (a *app) configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
+		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return a.configList() }}
+	a.jsonFlag(c)
+	c.AddCommand(
+		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			return a.configGet(args[0])
+		}},
+		&cobra.Command{Use: "set KEY VALUE", Short: "Write a setting into your config file; an empty value removes it", Args: cobra.ExactArgs(2),
+			RunE: func(_ *cobra.Command, args []string) error { return a.configSet(args[0], args[1]) }},
+		&cobra.Command{Use: "explain KEY", Short: "Say which layer a setting's value comes from", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return a.configExplain(args[0]) }},
+		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error {
+				_, err := a.out.Write(jobfile.Schema())
+				return err
+			}},
+	)
+	return c
+}
+
+func (a *app) configList() error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		all := map[string]map[string]string{}
+		for _, s := range known {
+			f := c.get(s.key)
+			all[s.key] = map[string]string{"value": f.value, "from": f.from}
+		}
+		return json.NewEncoder(a.out).Encode(all)
+	}
+	t := newTable(a.out, "KEY", "VALUE", "FROM", "MEANING")
+	for _, s := range known {
+		f := c.get(s.key)
+		t.row(s.key, dash(f.value), f.from, s.text)
+	}
+	return t.flush()
+}
+
+func (a *app) configGet(key string) error {
+	c, err := a.config()
+	if err == nil {
+		err = knownKey(key)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, c.get(key).value)
+	return nil
+}
+
+func (a *app) configExplain(key string) error {
+	c, err := a.config()
+	if err == nil {
+		err = knownKey(key)
+	}
+	if err != nil {
+		return err
+	}
+	f := c.get(key)
+	i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
+	fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
+		dash(f.value), f.from, key, known[i].env, orElse(c.projectFile, projectFileName), c.userFile)
+	return nil
+}
+
+func (a *app) configSet(key, value string) error {
+	c, err := a.config()
+	if err == nil {
+		err = knownKey(key)
+	}
+	if err != nil {
+		return err
+	}
+	if value == "" {
+		delete(c.user, key)
+	} else {
+		c.user[key] = value
+	}
+	b, err := yaml.Marshal(c.user)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.userFile), 0o700); err != nil {
+		return fault.Wrap(err, fault.Denied, "", "write config")
+	}
+	if err := os.WriteFile(c.userFile, b, 0o600); err != nil {
+		return fault.Wrap(err, fault.Denied, "", "write config")
+	}
+	a.note("%s is now %s in %s", key, dash(value), c.userFile)
+	return nil
+}
+
+func (a *app) initCommand() *cobra.Command {
+	return &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			project, err := a.project()
+			if err != nil {
+				return err
+			}
+			text := "# drover's settings for this project; drover config lists all keys.\nproject: " + project + "\n"
+			f, err := os.OpenFile(projectFileName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+			if errors.Is(err, fs.ErrExist) {
+				return fault.New(fault.Invalid, "Edit it; drover config shows what it says.", "write %s: it is there already", projectFileName)
+			}
+			if err != nil {
+				return fault.Wrap(err, fault.Denied, "", "write %s", projectFileName)
+			}
+			defer f.Close()
+			if _, err := f.WriteString(text); err != nil {
+				return err
+			}
+			a.note("wrote %s: project %s\n  next: drover run train.py", projectFileName, project)
+			return f.Close()
+		}}
+}
+
+func dash(s string) string { return orElse(s, "-") }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

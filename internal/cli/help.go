@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// front is the first screen: three examples, then the verbs in groups.
+const front = `drover runs the code you already have, here or elsewhere, and brings the results back.
+
+  drover run train.py --epochs 3           run a script with its arguments, and follow it
+  drover run -t digits -o out train.py     a named task: state survives, complete is skipped
+  drover shell 'nvidia-smi -L | wc -l'     one command line
+
+drover's own flags come before the script; everything after it is the script's.
+
+Run    run      Run a script or program and follow it; again: attach, resume or skip
+       shell    Run one shell command line
+Watch  status   Jobs and their progress; one job in full with an id
+       logs     Print, follow (-f) or search (--search) what a job printed
+       events   What happened, in order
+       why      Explain why a job failed, waits or stopped, and what would change it
+Act    wait     Wait until a job has ended; the exit status is the job's
+       resume   Put agents back to work on an unfinished job
+       cancel   Stop jobs for good
+       get      Bring model, outputs, files and logs
+Set up init     Write drover.yaml for this project
+       doctor   Check this machine, the store and what was left behind
+       config   Show, set and explain settings; print the job file's schema
+       completion, version, help
+
+drover help VERB has examples and flags; drover help exit-codes, environment, jobs and
+second-command explain the rules. A JOB is an id, the beginning of one, a task, task#3, or last.
+`
+
+// examples lead each verb's help.
+var examples = map[string]string{
+	"run": `  drover run train.py --epochs 3              its folder comes along; it runs in a copy
+  drover run -o out train.py                  bring model/, output/, files/ and logs/ into out
+  drover run -p vision -t resnet train.py     project and task by name
+  drover run -i ./data --timeout 2h train.py  data at /opt/ml/input/data (SM_CHANNEL_DATA)
+  drover run python3 -c 'print(6*7)'          a program: the current folder comes along
+  drover run job.yaml                         everything from a file: drover config schema`,
+	"shell":  `  drover shell 'echo $((6*7)) | tr 4 5'`,
+	"status": "  drover status\n  drover status last\n  drover status --json | jq -r '.[0].state'",
+	"logs":   "  drover logs last\n  drover logs -f digits\n  drover logs last --search 'loss=0\\.' -C 2",
+	"events": "  drover events last\n  drover events -f last --json",
+	"why":    "  drover why last",
+	"get":    "  drover get last -o out",
+	"wait":   "  drover wait last && echo done",
+	"resume": "  drover resume last",
+	"cancel": "  drover cancel 7fk2 --reason 'wrong data'",
+	"init":   "  drover init -p vision",
+	"doctor": "  drover doctor",
+	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json",
+}
+
+// topics are the pages that belong to no verb.
+var topics = map[string]string{
+	"exit-codes": `Exit statuses
+
+  0            success, or complete already and skipped
+  the program's own, of run, shell and wait; 128+N when a signal N ended it
+  1            something was looked for and not there (logs --search, doctor)
+  2            the command line or a file is wrong; nothing was changed
+  3            --plan: complete already, nothing to do
+  124          the time limit was reached (--timeout)
+  125          drover or the machine failed, not the program: it never ran
+  130          interrupted (Ctrl-C) or cancelled
+`,
+	"environment": `Environment variables
+
+  DROVER_STORE     where facts are kept, as --store
+  DROVER_ON        target, as --on
+  DROVER_PROJECT   project, as -p
+  DROVER_PYTHON    interpreter, as --python
+  DROVER_OUTPUT    folder for outputs, as -o
+  XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME, XDG_CONFIG_HOME
+                   where the default store, running jobs, environments and the config lie
+  NO_COLOR, CLICOLOR_FORCE
+                   never, or always, colour
+
+A program finds SageMaker's variables (SM_MODEL_DIR, SM_CHANNEL_..., SM_HPS ...) and
+DROVER_JOB, DROVER_TASK, DROVER_ATTEMPT, DROVER_RANK, DROVER_NODES, DROVER_CHECKPOINT_DIR,
+DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR.
+`,
+	"jobs": `How jobs are named
+
+  project > task > job. A task is a named logical step; a job is one execution of it.
+
+  7fk2            a job's id, or the beginning of one
+  digits          a task of this project: its newest job
+  digits#3        its third job
+  vision/digits   a task of another project
+  last            the newest job of the store
+`,
+	"second-command": `What a second, identical command does
+
+  The job is live            it attaches: output goes on, nothing is started twice
+  Interrupted                it goes on from the last checkpoint; when the code or the inputs
+                             changed, a new job begins from those checkpoints
+  Succeeded                  it runs again; with -t it is skipped while code, inputs, arguments
+                             and environment are the same, and says what changed otherwise
+  Failed or cancelled        a new job, from its checkpoints; --force begins with none
+
+Ctrl-C asks the program to save (SIGTERM) and leaves the job INTERRUPTED: the same command,
+or drover resume, goes on. A second Ctrl-C kills it.
+`,
+}
+
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	if !cmd.HasParent() {
+		fmt.Fprint(a.out, front)
+		return
+	}
+	fmt.Fprintf(a.out, "%s\n\n  drover %s\n", cmd.Short, strings.TrimPrefix(cmd.UseLine(), "drover "))
+	if e := examples[cmd.Name()]; e != "" {
+		fmt.Fprintf(a.out, "\nExamples\n%s\n", e)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintln(a.out, "\nVerbs")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(a.out, "  %-22s %s\n", sub.Use, sub.Short)
+			}
+		}
+	}
+	if cmd.HasAvailableLocalFlags() {
+		fmt.Fprintln(a.out, "\nFlags")
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { a.flagHelp(f) })
+	}
+}
+
+func (a *app) flagHelp(f *pflag.Flag) {
+	if f.Hidden || f.Name == "help" {
+		return
+	}
+	name := "    --" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", --" + f.Name
+	}
+	if t := f.Value.Type(); t != "bool" {
+		name += " " + strings.ToUpper(strings.TrimSuffix(t, "Array"))
+	}
+	fmt.Fprintf(a.out, "  %-28s %s\n", name, f.Usage)
+}
+
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{Use: "help [VERB|TOPIC]", Short: "Explain a verb or a topic", Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			if len(args) == 0 {
+				a.help(root, nil)
+				return nil
+			}
+			if text, ok := topics[args[0]]; ok {
+				fmt.Fprint(a.out, text)
+				return nil
+			}
+			found, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 || found == root {
+				return a.noVerb(root, args)
+			}
+			a.help(found, nil)
+			return nil
+		}}
+}
