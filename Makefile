@@ -1,0 +1,127 @@
+# drover's own doors. `make` alone lists them.
+#
+# Everything works in a fresh clone with an empty HOME. After the modules are
+# downloaded nothing here needs the network, but for the packages that Python
+# programs ask for in `demo` and `test-real`.
+
+GO       ?= go
+PYTHON   ?= python3
+FUZZTIME ?= 20s
+# bench: which sections, how often
+BENCH    ?= .
+ROUNDS   ?= 15
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# no templates through grpc's traces: they keep every method of every SDK alive
+TAGS    := grpcnotrace
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# the version is ours to stamp; git's own stamp refuses a clone owned by somebody else
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags $(TAGS)
+
+SYSTEMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64
+MAXMB   := 40
+
+# A machine may have no HOME at all, and the go command will not start without one.
+ifeq ($(strip $(HOME)),)
+export HOME := $(CURDIR)/.home
+endif
+export PYTHON
+
+# our Go files, without those in hidden folders
+GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench fuzz clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## bin/drover, one static program
+	$(BUILD) -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
+
+demo: build ## train the example here; model, outputs and logs come back in out/
+	bin/drover run -o out examples/digits/train.py --epochs 3
+
+check: fmt vet policy cross lean generated shell ## everything that needs no program to run: style, rules, every system, size
+
+fmt:
+	@echo "gofmt"
+	@bad=$$(gofmt -l $(GOFILES)) || exit 1; \
+	if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
+
+vet:
+	$(GO) vet -tags $(TAGS) ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet -tags $(TAGS) ./...
+	$(GO) tool staticcheck -tags $(TAGS) ./...
+
+# -count=1: what the rules read through the go command is not in the test cache's key
+policy:
+	$(GO) test -count=1 ./internal/house
+
+cross:
+	@mkdir -p bin/cross
+	@for system in $(SYSTEMS); do \
+		os=$${system%/*}; arch=$${system#*/}; out=bin/cross/drover-$$os-$$arch; \
+		GOOS=$$os GOARCH=$$arch $(BUILD) -ldflags '$(LDFLAGS)' -o $$out ./cmd/drover || exit 1; \
+		bytes=$$(wc -c <$$out); \
+		echo "$$out: $$((bytes / 1000000)) MB"; \
+		if [ $$bytes -gt $$(($(MAXMB) * 1000000)) ]; then echo "$$out is above $(MAXMB) MB: see what it links with go list -deps"; exit 1; fi; \
+	done
+
+# One function that calls a method by a name found at run time makes the linker
+# keep every exported method. The first test says that the dump came at all.
+# -gcflags=-e changes nothing but the key in the go command's cache: without it,
+# a later `make build` that finds all up to date prints this build's dump again.
+lean:
+	@echo "methods by name"
+	@mkdir -p bin
+	@$(BUILD) -gcflags=-e -ldflags=-dumpdep -o bin/.lean ./cmd/drover >bin/.deps 2>&1 || { tail -20 bin/.deps; exit 1; }
+	@grep -q '^main\.main -> ' bin/.deps || { echo "the linker's list of dependencies is empty: -dumpdep has changed"; exit 1; }
+	@! grep '<ReflectMethod> ->' bin/.deps | sed 's/ <ReflectMethod>.*//' | sort -u | grep . || \
+		{ echo "these call methods by name, which keeps every method of every SDK alive"; exit 1; }
+	@rm -f bin/.lean bin/.deps
+
+# Generates in a copy, so that a check changes nothing here.
+generated:
+	@echo "generated files"
+	@if grep -q '^//go:generate ' /dev/null $(GOFILES); then \
+		copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+		tar -c --exclude=./.git --exclude=./bin --exclude=./out --exclude=./.home . | tar -x -C "$$copy" && \
+		(cd "$$copy" && $(GO) generate ./...) && \
+		diff -r -q -x .git -x bin -x out -x .home . "$$copy" || { echo "not up to date; run: go generate ./..."; exit 1; }; \
+	fi
+
+shell:
+	@if command -v shellcheck >/dev/null; then echo "shellcheck"; \
+		shellcheck .ci/run $$(find . -name '.?*' -prune -o -name '*.sh' -print); fi
+
+test: ## every test under the race detector; needs python3 and no network
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "the tests run real Python programs: install python3 with venv, or say PYTHON=..."; exit 1; }
+	$(GO) test -race -timeout 15m ./...
+
+# A skip is a failure here: it would be a real part that is missing.
+test-real: export DROVER_TEST_REAL := 1
+test-real: ## the TestReal... tests, against real servers and registries; fails when one is missing
+	@mkdir -p bin
+	@packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
+	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
+	echo "$(GO) test -count=1 -timeout 30m -v -run ^TestReal" $$packages; \
+	$(GO) test -count=1 -timeout 30m -v -run '^TestReal' $$packages >bin/.real 2>&1; status=$$?; \
+	cat bin/.real; \
+	if grep -e '--- SKIP' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
+	exit $$status
+
+bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n
+	$(GO) run ./bench -drover bin/drover -python $(PYTHON) -run '$(BENCH)' -rounds $(ROUNDS)
+
+fuzz: ## each fuzz target for FUZZTIME (20s)
+	@grep -H '^func Fuzz' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | \
+	sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort -u | \
+	while read -r folder target; do \
+		echo "$(GO) test -run '^$$' -fuzz '^$$target\$$' -fuzztime $(FUZZTIME) $$folder"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$folder </dev/null || exit 1; \
+	done
+
+clean: ## take away what was built
+	@[ ! -d .home ] || chmod -R u+w .home
+	rm -rf bin out .home

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// section is one comparison and the claim it bears. A new one is one entry below.
+type section struct {
+	name  string
+	ours  func(*place) command
+	peer  func(*place) command
+	until moment
+	claim string
+	holds func(ours, peer times) bool
+}
+
+// command is a program and its arguments, and how it is shown: paths are long.
+type command struct {
+	argv []string
+	show string
+}
+
+// moment is when the clock stops.
+type moment string
+
+const (
+	untilExit  moment = "exit"
+	untilFirst moment = "first line" // of standard output, newline included
+)
+
+const (
+	maxHelp  = 15 * time.Millisecond  // DESIGN section 9: a person leans on --help and completion
+	maxDelay = 150 * time.Millisecond // what `drover run` may put before a program's first word
+)
+
+var sections = []section{
+	{
+		name:  "help",
+		ours:  func(p *place) command { return command{[]string{p.drover, "--help"}, "drover --help"} },
+		peer:  hello,
+		until: untilExit,
+		claim: "drover --help takes at most 15 ms",
+		holds: func(ours, _ times) bool { return ours.median() <= maxHelp },
+	},
+	{
+		name: "first-line",
+		ours: func(p *place) command {
+			return command{[]string{p.drover, "run", p.python, "hello.py"}, "drover run python3 hello.py"}
+		},
+		peer:  hello,
+		until: untilFirst,
+		claim: "the first line comes at most 150 ms after python's own",
+		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxDelay },
+	},
+}
+
+func hello(p *place) command {
+	return command{[]string{p.python, "hello.py"}, "python3 hello.py"}
+}
+
+// report is a section's table: both commands, their figures, and the verdict.
+func report(p *place, s section, ours, peer times) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s: to %s\n", s.name, s.until)
+	for _, row := range []struct {
+		who string
+		c   command
+		t   times
+	}{{"ours", s.ours(p), ours}, {"peer", s.peer(p), peer}} {
+		fmt.Fprintf(&b, "  %s  %-28s  median %10s  min %10s\n", row.who, row.c.show, millis(row.t.median()), millis(row.t.min()))
+	}
+	verdict := "holds"
+	if !s.holds(ours, peer) {
+		verdict = "DOES NOT HOLD"
+	}
+	fmt.Fprintf(&b, "  ratio %.2f, difference %s (medians)\n  claim: %s: %s\n",
+		float64(ours.median())/float64(peer.median()), millis(ours.median()-peer.median()), s.claim, verdict)
+	return b.String()
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
