@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/drover"
@@ -77,14 +76,9 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	d := dirs()
 	name, _ := os.Hostname()
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, Address: "127.0.0.1", CPUs: runtime.NumCPU(),
-		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Sockets: sockets(d.State), Environ: os.Environ()}
-	if near {
-		m.Poll = 200 * time.Millisecond
-	}
-	for _, dir := range []string{m.Work, m.Sockets} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", dir)
-		}
+		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Near: near, Environ: os.Environ()}
+	if err := os.MkdirAll(m.Work, 0o700); err != nil {
+		return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", m.Work)
 	}
 	notice := make(chan agent.Notice, 1)
 	m.Notice = notice
@@ -93,12 +87,4 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 		notice <- agent.Notice{Asked: true, Why: "asked to stop"}
 	}()
 	return m, nil
-}
-
-// sockets is a short folder for unix sockets, whose paths are limited.
-func sockets(state string) string {
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
-		return filepath.Join(run, "drover")
-	}
-	return filepath.Join(state, "sock")
 }

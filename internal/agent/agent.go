@@ -49,14 +49,13 @@ type Machine struct {
 	CPUs    int
 	Work    string   // folder for the job's files, on a disk with room
 	Cache   string   // root of drover's cache, for environments
-	Sockets string   // folder for the socket that serves live output
 	Environ []string // what the program's environment begins with
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.
 	Notice <-chan Notice
-	// Poll is how often the job's log is read; 0 is ledger.Poll. A folder store
-	// answers in microseconds, so there it is shorter.
-	Poll time.Duration
+	// Near says that the store answers in microseconds, as a folder on this
+	// machine does: it is then asked and told more often.
+	Near bool
 	// SaveEvery is the shortest time between two generations of checkpoints.
 	SaveEvery time.Duration
 	// Start starts the program; nil is proc.Start. A seam for tests.
@@ -69,9 +68,13 @@ type Notice struct {
 	Why   string // one sentence
 }
 
-// Statuses of an agent's process that engines act on.
 const (
-	exitLater = 75 // EX_TEMPFAIL: start another agent, work is left
+	// exitLater is EX_TEMPFAIL: engines that restart on failure start another
+	// agent, work is left.
+	exitLater = 75
+	// nearPoll is how often the job's log is read in a folder: how long a cancel
+	// is waited for by a person who sits beside it.
+	nearPoll = 200 * time.Millisecond
 )
 
 // agent is one run of Run.
@@ -81,6 +84,7 @@ type agent struct {
 	job    job.Job
 	place  int
 	member *ledger.Member
+	poll   time.Duration
 	root   string // this agent's folder; holds opt/ml and state
 	beat   *heart
 	out    *record.Writer
@@ -99,8 +103,9 @@ type agent struct {
 // is lost for good. It returns the status its process should end with.
 func Run(ctx context.Context, c Config) (status int, err error) {
 	a := &agent{Config: c, prepared: make(chan error, 1)}
-	if a.Machine.Poll == 0 {
-		a.Machine.Poll = ledger.Poll
+	a.poll = ledger.Poll
+	if a.Machine.Near {
+		a.poll = nearPoll
 	}
 	if a.Machine.Start == nil {
 		a.Machine.Start = proc.Start
@@ -159,7 +164,7 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 				break
 			}
 		}
-		tick.Reset(a.Machine.Poll)
+		tick.Reset(a.poll)
 	}
 }
 
@@ -232,6 +237,9 @@ func (a *agent) identify(ctx context.Context) error {
 	if err := os.MkdirAll(a.root, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.root)
 	}
+	if err := a.leaveMark(""); err != nil {
+		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
+	}
 	a.sweep()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address})
 	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
@@ -255,7 +263,8 @@ func (a *agent) openLog(attempt, rank int) error {
 		return err
 	}
 	a.out = out
-	live, err := out.Listen(a.Machine.Sockets)
+	out.Hurry(a.Machine.Near) // a lost agent takes what it has not stored with it
+	live, err := out.Listen(a.root)
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}

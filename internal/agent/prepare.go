@@ -295,32 +295,37 @@ func (a *agent) cleanUp() {
 // was and end what it left.
 type mark struct {
 	Host  ledger.Host `json:"host"`
-	Token string      `json:"token"`
+	Token string      `json:"token"` // of the program's tree; "" before it has started
 }
 
-// sweep ends processes and removes folders of agents of this job that died on
+const markName = "mark.json"
+
+// sweep ends processes and removes folders of agents, of any job, that died on
 // this machine without a chance to.
 func (a *agent) sweep() {
-	siblings, err := os.ReadDir(filepath.Dir(a.root))
+	marks, err := filepath.Glob(filepath.Join(a.Machine.Work, "*", "*", markName))
 	if err != nil {
 		return
 	}
-	for _, d := range siblings {
-		dir := filepath.Join(filepath.Dir(a.root), d.Name())
+	for _, file := range marks {
 		var m mark
-		b, err := os.ReadFile(filepath.Join(dir, "mark.json"))
+		b, err := os.ReadFile(file)
 		if err != nil || json.Unmarshal(b, &m) != nil {
 			continue
 		}
 		if gone, known := a.World.Gone(m.Host); !known || !gone {
 			continue
 		}
-		if n, err := proc.Sweep(m.Token); err != nil || n > 0 {
-			a.Log.Warn("ended processes of a lost agent", "agent", d.Name(), "killed", n, "err", err)
+		dir := filepath.Dir(file)
+		if m.Token != "" {
+			if n, err := proc.Sweep(m.Token); err != nil || n > 0 {
+				a.Log.Warn("ended processes of a lost agent", "dir", dir, "killed", n, "err", err)
+			}
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			a.Log.Warn("folder stays", "dir", dir, "err", err)
 		}
+		_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it
 	}
 }
 
@@ -329,5 +334,5 @@ func (a *agent) leaveMark(token string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(a.root, "mark.json"), b, 0o600)
+	return os.WriteFile(filepath.Join(a.root, markName), b, 0o600)
 }

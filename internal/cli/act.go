@@ -77,7 +77,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.follow(cmd.Context(), j, s, output, attached)
+		return a.follow(cmd.Context(), j, s, output, attached, time.Now())
 	}
 	return c
 }

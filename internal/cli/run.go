@@ -259,8 +259,14 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 	if p.Note != "" {
 		a.note("note: %s", p.Note)
 	}
+	// What an attached job has printed is shown from its beginning; what is gone
+	// on with has been seen.
+	var since time.Time
+	if p.Action == "resume" {
+		since = time.Now()
+	}
 	if !detach {
-		return a.follow(ctx, j, st, output, p.Offer.Attached)
+		return a.follow(ctx, j, st, output, p.Offer.Attached, since)
 	}
 	if err := j.Start(ctx); err != nil {
 		return err
@@ -275,7 +281,8 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 
 // follow prints a live job's output until it has settled, then where things are.
 // attached says that its agents live beside us, so that Ctrl-C is for them.
-func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool) error {
+// What was printed before since (zero: from the beginning) is left out.
+func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type end struct {
@@ -290,7 +297,7 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	printed := make(chan error, 1)
 	reading, hush := context.WithCancel(context.WithoutCancel(ctx))
 	defer hush()
-	go func() { printed <- a.print(reading, j) }()
+	go func() { printed <- a.print(reading, j, since) }()
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
@@ -361,9 +368,9 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, st drover.Status, si
 // print writes the program's output as it comes: stdout to stdout, stderr to
 // stderr, byte for byte. What drover does before the program starts, and a new
 // attempt, are told beside it.
-func (a *app) print(ctx context.Context, j *drover.Job) error {
+func (a *app) print(ctx context.Context, j *drover.Job, since time.Time) error {
 	attempt := 0
-	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true}) {
+	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since}) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -397,18 +404,19 @@ func (a *app) write(f *os.File, b []byte) error {
 	return err
 }
 
+// agentNote shows what drover itself does where it takes time or changes what is
+// printed: building an environment, a new attempt, what it begins from.
 func (a *app) agentNote(o drover.Output, attempt *int) {
+	if o.Attempt > 1 && o.Attempt > *attempt {
+		a.note("‖ attempt %d began", o.Attempt)
+	}
+	*attempt = max(*attempt, o.Attempt)
 	for line := range strings.Lines(string(o.Data)) {
 		line = plainText(strings.TrimSuffix(line, "\n"))
-		switch {
-		case o.Attempt == 0 && !strings.HasPrefix(line, "prepared in"), strings.HasPrefix(line, "restored "):
+		plain := strings.HasPrefix(line, "prepared in") || strings.HasPrefix(line, "environment: ") || strings.HasPrefix(line, "leaving: ")
+		if o.Attempt == 0 && !plain || strings.HasPrefix(line, "restored ") {
 			a.note("  %s", line)
-		case o.Attempt > 1 && o.Attempt != *attempt && strings.HasPrefix(line, "started "):
-			a.note("‖ attempt %d began", o.Attempt)
 		}
-	}
-	if o.Attempt > *attempt {
-		*attempt = o.Attempt
 	}
 }
 

@@ -50,7 +50,7 @@ func under(all []process, root func(process) bool) []process {
 // cull stops everything that find finds, until it finds nothing new, then kills
 // it all: what is stopped cannot fork, so even a fork bomb is caught whole. It
 // returns what it killed, and how many it was not permitted to.
-func cull(find func() ([]process, error)) (killed map[bearer]process, refused int) {
+func cull(find func() ([]process, error)) (killed map[bearer]process, refused int, err error) {
 	own := syscall.Getpgrp()
 	hit := func(p process, sig syscall.Signal) error {
 		if p.group > 1 && p.group != own {
@@ -63,7 +63,8 @@ func cull(find func() ([]process, error)) (killed map[bearer]process, refused in
 	killed = make(map[bearer]process)
 	for fresh := true; fresh; {
 		fresh = false
-		tree, _ := find()
+		var tree []process
+		tree, err = find()
 		for _, p := range tree {
 			if _, known := killed[bearer{p.pid, p.start}]; !known {
 				killed[bearer{p.pid, p.start}], fresh = p, true
@@ -77,7 +78,7 @@ func cull(find func() ([]process, error)) (killed map[bearer]process, refused in
 			delete(killed, b)
 		}
 	}
-	return killed, refused
+	return killed, refused, err
 }
 
 // sweepLimit bounds a sweep: longer than the kernel takes to free the memory of
@@ -115,14 +116,13 @@ func sweep(token string, session int) (killed, refused int, err error) {
 	end := time.Now().Add(sweepLimit)
 	quiet := 0
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		if _, err := find(); err != nil {
-			return len(total), 0, fmt.Errorf("sweep tree %s: %w", token, err)
-		}
-		now, refused := cull(find)
+		now, refused, err := cull(find)
 		for b := range now {
-			total[b] = true
+			total[b], quiet = true, 0
 		}
 		switch {
+		case err != nil:
+			return len(total), refused, fmt.Errorf("sweep tree %s: %w", token, err)
 		case len(now) == 0 && refused == 0:
 			// In the middle of its exec a process shows no environment, so one
 			// look at nothing is not enough.
@@ -133,9 +133,6 @@ func sweep(token string, session int) (killed, refused int, err error) {
 			return len(total), refused, fault.New(fault.Denied, "", "sweep tree %s: %d processes of another user are left", token, refused)
 		case time.Now().After(end):
 			return len(total), len(now), fmt.Errorf("sweep tree %s: %d killed processes do not end", token, len(now))
-		}
-		if len(now) > 0 {
-			quiet = 0
 		}
 		time.Sleep(pause)
 	}

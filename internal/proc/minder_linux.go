@@ -107,7 +107,7 @@ func (h herd) signal(sig syscall.Signal) {
 }
 
 func (h herd) cull() (killed, refused int) {
-	done, refused := cull(h.find)
+	done, refused, _ := cull(h.find) // the next look may see more
 	return len(done), refused
 }
 

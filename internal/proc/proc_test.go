@@ -188,6 +188,24 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 	})
 }
 
+// Whatever a file begins with, a refusal has a shell's status and a next step.
+func FuzzExplain(f *testing.F) {
+	for _, head := range []string{"", "#!", "#!\r", "#!/bin/sh -e\r\n", "\x7fELF", "#!\n\x00"} {
+		f.Add([]byte(head))
+	}
+	f.Fuzz(func(t *testing.T, head []byte) {
+		path := filepath.Join(t.TempDir(), "program")
+		write(t, path, string(head), 0o755)
+		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC} {
+			var f *fault.Fault
+			err := explain(order{Path: []byte(path)}, stepExec, errno)
+			if !errors.As(err, &f) || f.Code != 126 && f.Code != 127 || f.Hint == "" || strings.ContainsAny(f.Text, "\r\n\x00") {
+				t.Errorf("%q, %v: got %+v", head, errno, f)
+			}
+		}
+	})
+}
+
 func TestStartRefusesWhatCannotBeSaid(t *testing.T) {
 	for _, c := range []Command{
 		{Path: "true", Token: "a:b"},

@@ -359,6 +359,7 @@ func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 					text := fmt.Appendf(nil, "%d", seq)
 					theirs.Write(appendFrame(nil, &Frame{Stream: Stdout, Seq: seq, Time: epoch, Data: text}))
 				}
+				io.Copy(io.Discard, theirs) // and stays, until it is hung up on
 			})
 			return ours, nil
 		}
@@ -368,11 +369,21 @@ func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 				write(t, w, Stdout, 0, fmt.Append(nil, seq+1))
 			}
 			shut(t, w)
+			time.Sleep(time.Hour)
 			close(ended)
 		}()
 		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Ended: ended, dial: liar,
 			Live: func(context.Context) []string { return []string{"liar"} }}
-		exactlyOnce(t, map[string][]byte{"a": []byte("123456")}, all(t, Follow(t.Context(), o)))
+		var got []Frame
+		for f, err := range Follow(t.Context(), o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, f); time.Since(epoch) > 2*time.Minute {
+				t.Errorf("frame %d came after %s: the follower stayed with the liar", f.Seq, time.Since(epoch))
+			}
+		}
+		exactlyOnce(t, map[string][]byte{"a": []byte("123456")}, got)
 		serving.Wait()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -27,12 +28,12 @@ func sample(t testing.TB) (key string, body []byte) {
 }
 
 // parsed reads body as if it were stored, and gives the frames and errors.
-func parsed(t testing.TB, key string, body []byte) (frames []Frame, errs []error) {
+func parsed(t testing.TB, key string, body []byte, filter ...Filter) (frames []Frame, errs []error) {
 	d := newDepot()
 	if err := d.Put(t.Context(), key, body); err != nil {
 		t.Fatal(err)
 	}
-	for f, err := range Read(t.Context(), d, prefix, Filter{}) {
+	for f, err := range Read(t.Context(), d, prefix, append(filter, Filter{})[0]) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -48,6 +49,11 @@ func TestEveryTruncationAndEveryFlippedByteIsNoticed(t *testing.T) {
 	if len(want) != 3 || errs != nil {
 		t.Fatalf("the sample itself: %d frames, %v", len(want), errs)
 	}
+	chosen := Filter{Item: 7, Streams: Stdout, Since: want[0].Time, Until: want[0].Time.Add(time.Microsecond)}
+	few, errs := parsed(t, key, body, chosen)
+	if len(few) != 1 || errs != nil {
+		t.Fatalf("the sample, filtered: %d frames, %v", len(few), errs)
+	}
 	for n := range body {
 		if _, errs := parsed(t, key, body[:n]); errs == nil {
 			t.Errorf("cut to %d of %d bytes: no error", n, len(body))
@@ -56,6 +62,9 @@ func TestEveryTruncationAndEveryFlippedByteIsNoticed(t *testing.T) {
 		bad[n] ^= 0x55
 		if got, errs := parsed(t, key, bad); errs == nil && !cmp.Equal(want, got) {
 			t.Errorf("byte %d changed: other frames and no error", n)
+		}
+		if got, errs := parsed(t, key, bad, chosen); errs == nil && !cmp.Equal(few, got) {
+			t.Errorf("byte %d changed: a filter finds other frames and no error", n)
 		}
 	}
 }
