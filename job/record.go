@@ -20,7 +20,10 @@ type Job struct {
 	Since int `json:"since"`
 	// Environment names what the program will run in, for the comparison that
 	// -t skipping makes.
-	Environment string    `json:"environment,omitempty"`
+	Environment string `json:"environment,omitempty"`
+	// Interpreter is the Python that the plan found, where agents run on the
+	// machine that made it: the copy of the code may lie where another is found.
+	Interpreter string    `json:"interpreter,omitempty"`
 	User        string    `json:"user,omitempty"`
 	Host        string    `json:"host,omitempty"`
 	Folder      string    `json:"folder,omitempty"` // where it was typed

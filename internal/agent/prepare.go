@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ func (a *agent) fetch(ctx context.Context) error {
 // prepareEnv finds or builds what the script runs in.
 func (a *agent) prepareEnv(ctx context.Context) error {
 	spec := a.job.Spec
-	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Script: a.job.Code.Script, Python: spec.Python,
+	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Script: a.job.Code.Script, Python: cmp.Or(a.job.Interpreter, spec.Python),
 		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache})
 	if err != nil {
 		return err

@@ -33,9 +33,12 @@ func LoadTree(ctx context.Context, b Blobs, d store.Digest) (Tree, error) {
 		return t, fmt.Errorf("read list of files: %w", err)
 	}
 	defer r.Close()
-	list, err := io.ReadAll(io.LimitReader(r, maxList))
+	list, err := io.ReadAll(io.LimitReader(r, maxList+1)) // to io.EOF, where the digest is checked
 	if err != nil {
 		return t, fmt.Errorf("read list of files: %w", err)
+	}
+	if len(list) > maxList {
+		return t, fmt.Errorf("read list of files: longer than %d bytes", maxList)
 	}
 	if err := json.Unmarshal(list, &t); err != nil {
 		return t, fmt.Errorf("read list of files: %w", err)

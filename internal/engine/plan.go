@@ -279,7 +279,7 @@ func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) error {
 // ship stores all that the job needs: a job is never named before (T1).
 func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
-	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, Environment: p.Environment.Digest, Inputs: map[string]string{}, Contents: p.Contents,
+	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
 	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
 	if !p.ship.nothing {
@@ -307,12 +307,15 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 
 // saveInput stores a folder, or one file as a folder that holds it.
 func saveInput(ctx context.Context, b bundle.Blobs, path string) (bundle.Tree, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
 	if !isFile(path) {
-		return bundle.Save(ctx, b, path, bundle.SaveOptions{Settled: true})
+		return bundle.Save(ctx, b, path, bundle.SaveOptions{})
 	}
 	only := filepath.Base(path)
-	t, err := bundle.Save(ctx, b, filepath.Dir(path), bundle.SaveOptions{Settled: true,
-		Skip: func(name string) bool { return name != only }})
+	t, err := bundle.Save(ctx, b, filepath.Dir(path), bundle.SaveOptions{Skip: func(name string) bool { return name != only }})
 	t.Dirs, t.Links = nil, nil
 	return t, err
 }

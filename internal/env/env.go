@@ -47,6 +47,7 @@ const (
 // more than once, by several processes.
 type Plan struct {
 	Interpreter string // absolute path of the python that will run the script; "" when none is needed
+	Active      string // absolute path of the interpreter that was judged, never a shim; "" when none is needed
 	Source      string // one of the Source constants
 	Why         string // one plain sentence, for the plan shown to a person
 	Build       bool   // it is not in the cache: Build will take its time
@@ -76,6 +77,7 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	}
 	p := Plan{
 		Interpreter: v.Self.Executable,
+		Active:      v.Self.Executable,
 		Source:      SourceActive,
 		Digest:      digest(v.Self, asked),
 		self:        v.Self,

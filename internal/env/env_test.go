@@ -306,10 +306,13 @@ func read(t testing.TB, path string) string {
 func tear(t testing.TB, cache string) {
 	t.Helper()
 	found, _ := filepath.Glob(filepath.Join(cache, "verdicts", "*.json"))
-	if len(found) != 1 {
-		t.Fatalf("%d verdicts, want 1", len(found))
+	if len(found) == 0 {
+		t.Fatal("no verdict is remembered")
 	}
-	write(t, found[0], read(t, found[0])[:40])
+	for _, file := range found {
+		text := read(t, file)
+		write(t, file, text[:len(text)/2])
+	}
 }
 
 func TestTheActiveEnvironmentComesBeforePATH(t *testing.T) {

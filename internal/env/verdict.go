@@ -104,9 +104,9 @@ func judge(ctx context.Context, r Request, asked *manifest) (verdict, error) {
 // nothing else.
 func recall(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
 	key := hashOf(append([]string{probe, python, resolved(python)}, dependsOn(r, python, asked)...)...)
-	// One file for a folder and an interpreter: editing the requirements
-	// replaces the verdict instead of leaving it behind.
-	file := filepath.Join(r.Cache, "verdicts", hashOf(r.Dir, python)[:24]+".json")
+	// Named by what it rests on, not by the folder: an agent lays the same code
+	// out in a new one each time.
+	file := filepath.Join(r.Cache, "verdicts", key[:24]+".json")
 	if v, ok := remembered(file, key); ok {
 		return v, nil
 	}
@@ -153,6 +153,22 @@ func remember(file string, data []byte) {
 	}
 	if err != nil {
 		os.Remove(f.Name())
+	}
+	forget(filepath.Dir(file))
+}
+
+// forget removes verdicts that were made long ago: of requirements that were
+// edited since. One that is still needed costs a question.
+func forget(dir string) {
+	const long = 30 * 24 * time.Hour
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, d := range files {
+		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > long {
+			os.Remove(filepath.Join(dir, d.Name()))
+		}
 	}
 }
 
