@@ -23,7 +23,7 @@ var kinds = []struct {
 	{fault.Failed, "failed", 1},
 	{fault.Invalid, "invalid", 2},
 	{fault.Denied, "denied", 125},
-	{fault.Missing, "missing", 125},
+	{fault.Missing, "missing", 2},
 	{fault.TimedOut, "timed out", 124},
 	{fault.Interrupted, "interrupted", 130},
 }
