@@ -27,7 +27,7 @@ type startFlags struct {
 	task, output, source, python string
 	deps, inputs, env, envFile   []string
 	timeout, grace               string
-	nodes, retries               int
+	retries                      int
 	noEnv, force, detach, plan   bool
 	yes                          bool
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"time"
 
@@ -42,6 +43,8 @@ type Keeper struct {
 	watch  *watch
 	run    Run
 
+	agents  []string      // on living machines, by their heartbeats
+	listed  time.Duration // when they were looked for
 	stopAt  time.Duration
 	joined  map[int]bool // placements that ever joined, as seen by this keeper
 	barren  int          // placements of this keeper that died before they joined
@@ -106,7 +109,7 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 	if k.barren >= MaxBarren {
 		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: "agents die before they join: " + lastWords(machines)}}, true
 	}
-	missing := k.run.Nodes - alive(machines)
+	missing := k.run.Nodes - k.working(machines)
 	if missing <= 0 {
 		return Entry{}, false
 	}
@@ -139,6 +142,23 @@ func (k *Keeper) countBarren(machines []Machine) {
 		return
 	}
 	k.barren++
+}
+
+// working counts the machines that live and whose agent was heard of within a
+// lease: one that hangs is replaced, and finds its rank taken if it comes back.
+func (k *Keeper) working(machines []Machine) (n int) {
+	silent := map[[2]int]bool{}
+	for agent := range k.watch.seen {
+		if placement, index, ok := machineOf(agent); ok && k.watch.death(agent) != Alive {
+			silent[[2]int{placement, index}] = true
+		}
+	}
+	for _, m := range machines {
+		if m.Alive && !silent[[2]int{m.Placement, m.Index}] {
+			n++
+		}
+	}
+	return n
 }
 
 func alive(machines []Machine) (n int) {
@@ -185,7 +205,30 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 			}
 		}
 	}
-	return k.w.observe(ctx, k.watch, k.run, "")
+	if err := k.findAgents(ctx, machines, now); err != nil {
+		return err
+	}
+	return k.w.observe(ctx, k.watch, k.run, "", k.agents...)
+}
+
+// findAgents looks, as often as agents beat, for the ids of agents on living
+// machines: also of those that have not joined, or are not asked for any more.
+func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Duration) error {
+	if len(k.agents) > 0 && now-k.listed < Heartbeat {
+		return nil
+	}
+	k.listed, k.agents = now, nil
+	for o, err := range k.w.Store.List(ctx, jobDir(k.p)+"/agents/") {
+		if err != nil {
+			return err
+		}
+		agent := path.Base(o.Key)
+		placement, index, ok := machineOf(agent)
+		if ok && slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive && m.Placement == placement && m.Index == index }) {
+			k.agents = append(k.agents, agent)
+		}
+	}
+	return nil
 }
 
 func sorted(ids []string) []string {

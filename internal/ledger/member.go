@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-run/drover/job"
@@ -306,9 +307,9 @@ func fill[T any](ctx context.Context, w World, p job.Path, k int, what string, n
 }
 
 // observe looks after the agents whose life matters: members without an exit,
-// and survivors a rank is kept for.
-func (w World) observe(ctx context.Context, o *watch, r Run, self string) error {
-	var agents []string
+// survivors a rank is kept for, and others that the caller names.
+func (w World) observe(ctx context.Context, o *watch, r Run, self string, others ...string) error {
+	agents := slices.Clone(others)
 	for rank, join := range r.Joins {
 		if _, ended := r.Exits[rank]; !ended && join.Agent != self {
 			o.met(join, w.clock().Boot())

@@ -24,8 +24,8 @@ type mutant struct {
 // Starred rules of PROTOCOL.md first. L5, M*, E2, E4 are about maps.
 var mutants = []mutant{
 	{"L1*", "an unclear answer is taken for a lost race", "store/think.go",
-		"again := mayRetry(sent) || errors.Is(sent, ErrExists)",
-		"again := mayRetry(sent) || errors.Is(sent, ErrExists)\n\t\tif errors.Is(sent, ErrUnclear) {\n\t\t\treturn []byte(`{\"v\":1}`), false, nil\n\t\t}"},
+		"again := mayRetry(err)\n",
+		"again := mayRetry(err)\n\t\tif errors.Is(err, ErrUnclear) {\n\t\t\treturn []byte(`{\"v\":1}`), false, nil\n\t\t}\n"},
 	{"L1*", "\"exists\" means somebody else's, without reading", "store/think.go",
 		"return held, bytes.Equal(held, body), nil", "return held, false, nil"},
 	{"L2*", "nonces, agent ids and tokens are used again", "internal/ledger/ledger.go",
@@ -52,7 +52,7 @@ var mutants = []mutant{
 		"case len(r.Exits) == r.Nodes && len(told) == 0:", "case len(r.Exits) > 0 && len(told) == 0:"},
 	{"R4*", "one rank's failure is not the others' end", "internal/ledger/next.go",
 		"ended && other != rank && e.Verdict != Done {", "ended && other != rank && e.Verdict != Done && e.Verdict != Broke {"},
-	{"R5", "an exit is written before its process has ended well", "internal/ledger/next.go",
+	{"R5", "a run succeeds whatever its ranks ended with", "internal/ledger/next.go",
 		"if e.Verdict != Done && (e.Verdict == Halted) == halted {", "if e.Verdict == Setup && (e.Verdict == Halted) == halted {"},
 	{"R6*", "a fenced writer goes on saving", "internal/ledger/state.go",
 		"if h, _ := holder(g.log.Entries); g.me.before(h) {", "if false {"},
@@ -60,6 +60,8 @@ var mutants = []mutant{
 		"mine, err := g.log.Append(ctx, Entry{Restored: &g.me})", "mine, err := true, error(nil)"},
 	{"R6*", "the oldest generation is offered", "internal/ledger/state.go",
 		"for i := len(counted) - 1; i >= 0; i-- {", "for i := range counted {"},
+	{"R6*", "a torn generation is offered", "internal/ledger/state.go",
+		"\t\tif ok {\n\t\t\treturn counted[i]", "\t\tif ok || !ok {\n\t\t\treturn counted[i]"},
 	{"R8", "a stopped run settles while its programs run", "internal/ledger/next.go",
 		"!ended && ev.Death(join.Agent) == Alive && ev.StopAge < stopGrace+r.Grace", "!ended && ev.Death(join.Agent) == Alive && ev.StopAge < 0"},
 	{"R7", "a running agent does not look at the job's log", "internal/ledger/next.go",

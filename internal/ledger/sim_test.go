@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
 )
 
@@ -69,7 +70,7 @@ func report(t *testing.T, s *scene) {
 // simulate plays one world to its end.
 func simulate(seed uint64, trace bool) *scene {
 	s := &scene{machines: map[string]*machine{}, tokens: map[string]string{}, jobs: map[string]bool{},
-		runsOf: map[string]int{}, failAt: map[int]int{}}
+		runsOf: map[string]int{}, torn: map[store.Digest]bool{}, failAt: map[int]int{}}
 	s.world = newWorld(seed, plan(seed))
 	s.tracing = trace
 	s.setScene()
@@ -142,9 +143,13 @@ func (s *scene) canceller(p *process) {
 // setFaults draws crashes, pauses and notices for the time of troubles.
 func (s *scene) setFaults() {
 	n := s.rng.IntN(6)
-	if s.chance(2) {
-		n = 60 // a storm: more interruptions than a run may have
-		s.work = 30
+	storm := s.chance(2)
+	if storm {
+		n = 120 // more interruptions than a run may have
+		s.work = 60
+	}
+	if s.chance(10) {
+		s.at(s.between(time.Minute, 4*time.Minute), s.tear)
 	}
 	for range n {
 		s.at(s.between(0, 6*time.Minute), func() {
@@ -152,7 +157,12 @@ func (s *scene) setFaults() {
 			if p.dead {
 				return
 			}
-			switch s.rng.IntN(10) {
+			kind := s.rng.IntN(10)
+			if storm {
+				kind = 9
+				p = s.procs[len(s.procs)-1]
+			}
+			switch kind {
 			case 0, 1, 2, 3:
 				p.kill()
 			case 4:
@@ -170,6 +180,18 @@ func (s *scene) setFaults() {
 			}
 		})
 	}
+}
+
+// tear loses the blob of the newest generation: it is torn, and the one before
+// it must be offered.
+func (s *scene) tear() {
+	if len(s.saves) == 0 {
+		return
+	}
+	d := s.saves[len(s.saves)-1].blob
+	s.torn[d] = true
+	must(s.under.Delete(ctx, "blobs/"+string(d)))
+	s.logf("blob %s is lost", d)
 }
 
 // notice tells an agent that its machine goes away, and takes it soon after.
@@ -240,6 +262,7 @@ func (c *coverage) add(s *scene) {
 		m["second job"]++
 	}
 	m["saved"] += len(s.saves)
+	m["torn"] += len(s.torn)
 	for _, r := range s.starts {
 		if r.from > 0 {
 			m["resumed from a checkpoint"]++
@@ -259,7 +282,7 @@ func (c coverage) String() string {
 }
 
 func (c coverage) check(t *testing.T) {
-	for _, want := range []string{"SUCCEEDED", "FAILED", "CANCELLED", "failing", "second job", "saved", "resumed from a checkpoint",
+	for _, want := range []string{"SUCCEEDED", "FAILED", "CANCELLED", "failing", "second job", "saved", "torn", "resumed from a checkpoint",
 		"attempt first", "attempt lost", "attempt notice", "attempt failure"} {
 		if c[want] == 0 {
 			t.Errorf("in all worlds nothing ever was %q", want)

@@ -24,8 +24,9 @@ type scene struct {
 	machines map[string]*machine // by job/placement/index
 	starts   []*start
 	saves    []ack
-	tokens   map[string]string // token -> job/attempt it was used in
-	jobs     map[string]bool   // every job some submit was told is live
+	torn     map[store.Digest]bool // blobs of generations that were lost since
+	tokens   map[string]string     // token -> job/attempt it was used in
+	jobs     map[string]bool       // every job some submit was told is live
 	cancels  []cancelled
 	left     []departure
 	calm     bool
@@ -64,6 +65,7 @@ type ack struct {
 	attempt  int
 	progress int
 	key      string
+	blob     store.Digest
 }
 
 type cancelled struct {
@@ -393,13 +395,13 @@ func (r *program) save(p *process) {
 	must(err)
 	r.saved = progress
 	n := len(gens.log.Entries) - 1
-	r.s.checkSaved(ack{r.s.now, r.m.job, rank, attempt, progress, gens.log.key(n)})
+	r.s.checkSaved(ack{r.s.now, r.m.job, rank, attempt, progress, gens.log.key(n), d})
 }
 
 func (s *scene) read(p *process, w World, d store.Digest) int {
 	rd, err := w.Store.OpenBlob(ctx, d)
 	if err != nil {
-		s.violate("a torn generation was offered: %v", err)
+		s.violate("R6: a torn generation was offered: %v", err)
 		return 0
 	}
 	var n int

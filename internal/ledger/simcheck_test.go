@@ -95,7 +95,7 @@ func (s *scene) checkRestored(p job.Path, o Order, m *machine, progress int, sav
 		return
 	}
 	for _, a := range s.saves {
-		if a.job == m.job && a.rank == o.Rank && s.made[a.key] < mine && a.progress > progress {
+		if a.job == m.job && a.rank == o.Rank && s.made[a.key] < mine && a.progress > progress && !s.torn[a.blob] {
 			s.violate("R6: rank %d attempt %d begins at %d, %d was saved", o.Rank, o.Attempt, progress, a.progress)
 		}
 	}

@@ -150,7 +150,8 @@ func (p *process) spawn(body func(p *process)) *coro {
 			case errDied:
 				p.die(c)
 			default:
-				panic(r)
+				p.w.violate("ERROR: %s ended by %v", p.name, r)
+				p.die(c)
 			}
 		}()
 		c.yield = yield
