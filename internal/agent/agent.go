@@ -58,6 +58,9 @@ type Machine struct {
 	Near bool
 	// SaveEvery is the shortest time between two generations of checkpoints.
 	SaveEvery time.Duration
+	// Patience is how long a program's results wait for room in a full store;
+	// 0 is 10 minutes.
+	Patience time.Duration
 	// Start starts the program; nil is proc.Start. A seam for tests.
 	Start func(context.Context, proc.Command) (*proc.Process, error)
 }
@@ -89,6 +92,7 @@ type agent struct {
 	beat   *heart
 	out    *record.Writer
 
+	notice   chan Notice // one that was read while something else was done
 	prepared chan error
 	ready    prepared
 
@@ -107,6 +111,10 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	if a.Machine.Near {
 		a.poll = nearPoll
 	}
+	if a.Machine.Patience == 0 {
+		a.Machine.Patience = 10 * time.Minute
+	}
+	a.notice = make(chan Notice, 1)
 	if a.Machine.Start == nil {
 		a.Machine.Start = proc.Start
 	}
@@ -136,6 +144,9 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 	for {
 		select {
 		case n := <-a.Machine.Notice:
+			drop(errors.New(n.Why))
+			return a.leave(ctx, n)
+		case n := <-a.notice:
 			drop(errors.New(n.Why))
 			return a.leave(ctx, n)
 		case err := <-a.prepared:

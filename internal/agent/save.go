@@ -53,12 +53,16 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 			p.limit.Stop()
 		}
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "saving" })
-		if err := p.saver.finish(ctx); err != nil {
-			return fmt.Errorf("save checkpoint: %w", err)
-		}
 		a.program = nil
-		if err := a.storeOutputs(ctx, &exit); err != nil {
+		err := a.patiently(ctx, func() error { return p.saver.finish(ctx) })
+		if err == nil {
+			err = a.patiently(ctx, func() error { return a.storeOutputs(ctx, &exit) })
+		}
+		if err != nil && fault.KindOf(err) != fault.Full {
 			return err
+		}
+		if err != nil {
+			exit = unstored(exit, err)
 		}
 	}
 	_, rank := a.member.Joined()
@@ -66,7 +70,41 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 	if err := a.out.Flush(ctx); err != nil {
 		return fmt.Errorf("store logs: %w", err)
 	}
-	return a.member.Ended(ctx, exit)
+	return a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
+}
+
+// unstored is the exit of a program whose results there was no room for: the
+// job has failed, by no fault of the program.
+func unstored(e ledger.Exit, err error) ledger.Exit {
+	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
+	e.Reason, e.Hint = err.Error(), fault.Hint(err)
+	return e
+}
+
+// patiently does what needs room in the store, and waits while there is none:
+// hours of training are worth some minutes until somebody has made room. It
+// gives up after Machine.Patience, or when the machine must go.
+func (a *agent) patiently(ctx context.Context, do func() error) error {
+	clock := a.World.Store.Clock()
+	begin := clock.Boot()
+	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+		err := do()
+		if err == nil || fault.KindOf(err) != fault.Full || clock.Boot()-begin+pause > a.Machine.Patience {
+			return err
+		}
+		if pause == time.Second {
+			a.note("waiting for room: %v", err)
+			a.beat.set(func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
+		}
+		select {
+		case n := <-a.Machine.Notice:
+			a.notice <- n // for the loop, which ends us
+			return err
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func exitText(e ledger.Exit) string {

@@ -414,7 +414,7 @@ func (a *app) agentNote(o drover.Output, attempt *int) {
 	for line := range strings.Lines(string(o.Data)) {
 		line = plainText(strings.TrimSuffix(line, "\n"))
 		plain := strings.HasPrefix(line, "prepared in") || strings.HasPrefix(line, "environment: ") || strings.HasPrefix(line, "leaving: ")
-		if o.Attempt == 0 && !plain || strings.HasPrefix(line, "restored ") {
+		if o.Attempt == 0 && !plain || strings.HasPrefix(line, "restored ") || strings.HasPrefix(line, "waiting for room: ") {
 			a.note("  %s", line)
 		}
 	}

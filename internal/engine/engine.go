@@ -144,7 +144,7 @@ func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, place
 				why = strings.TrimPrefix(why+": "+lines[len(lines)-1], ": ")
 			}
 			rows = append(rows, ledger.Machine{Placement: pl.Placement, Index: m.Index, Alive: m.State.Alive(),
-				Taken: m.State == driver.Taken, Why: why})
+				Broke: m.State == driver.Ended && m.Code == fault.ExitDrover, Taken: m.State == driver.Taken, Why: why})
 		}
 	}
 	return rows, nil

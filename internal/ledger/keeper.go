@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ type Machine struct {
 	Placement int
 	Index     int
 	Alive     bool
+	Broke     bool   // it ended by itself, with a status that is drover's own failure
 	Taken     bool   // the engine says that it took the machine away: an interruption
 	Why       string // the engine's own words, when it is not alive
 }
@@ -52,7 +54,7 @@ type Keeper struct {
 }
 
 // MaxBarren is how many placements in a row may die before any of their agents
-// joined: then starting more is of no use.
+// joined, or end with drover's own failure: then starting more is of no use.
 const MaxBarren = 3
 
 // NewKeeper makes an engine's part in job j. by names the engine's process.
@@ -107,7 +109,7 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 	}
 	k.countBarren(machines)
 	if k.barren >= MaxBarren {
-		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: "agents die before they join: " + lastWords(machines)}}, true
+		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row came to nothing: %s", MaxBarren, lastWords(machines))}}, true
 	}
 	missing := k.run.Nodes - k.working(machines)
 	if missing <= 0 {
@@ -130,14 +132,21 @@ func (k *Keeper) start(machines []Machine) Watch {
 	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
 }
 
-// countBarren counts placements that are wholly dead and that nobody joined from.
+// countBarren counts placements that are wholly dead and that nobody joined
+// from, or that drover itself has failed on.
 func (k *Keeper) countBarren(machines []Machine) {
 	n := len(k.run.Placed)
 	if n == 0 || k.counted[n] || alive(machines) > 0 {
 		return
 	}
 	k.counted[n] = true
-	if k.joined[n] || slices.ContainsFunc(machines, func(m Machine) bool { return m.Placement == n && m.Taken }) {
+	taken, broke := false, false
+	for _, m := range machines {
+		if m.Placement == n {
+			taken, broke = taken || m.Taken, broke || m.Broke
+		}
+	}
+	if taken || k.joined[n] && !broke {
 		k.barren = 0
 		return
 	}

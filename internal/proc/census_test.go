@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,51 @@ func TestUnderTakesAllDescendantsOnce(t *testing.T) {
 	if diff := cmp.Diff([]int{9, 2, 7, 5}, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestCullStopsEverythingBeforeItKills(t *testing.T) {
+	out := newCrowd(t)
+	var tree []process
+	for range 2 {
+		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "sleep 1000 & echo ready; wait"}, &os.ProcAttr{
+			Files: []*os.File{nil, out.w, nil}, Sys: &syscall.SysProcAttr{Setpgid: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL); _ = p.Release() })
+		tree = append(tree, process{pid: p.Pid, group: p.Pid})
+	}
+	out.hears("ready", 2)
+	end := func(pid int) (ws syscall.WaitStatus) {
+		if _, err := syscall.Wait4(pid, &ws, syscall.WUNTRACED, nil); err != nil {
+			t.Error(err)
+		}
+		return ws
+	}
+	looks := 0
+	killed, refused, err := cull(func() ([]process, error) {
+		looks++
+		if looks < 3 { // the second appears while the first is being stopped
+			if looks == 2 && !end(tree[0].pid).Stopped() {
+				t.Error("the first was not stopped")
+			}
+			return tree[:looks], nil
+		}
+		if looks == 3 && !end(tree[1].pid).Stopped() {
+			t.Error("the second was not stopped")
+		}
+		return tree, nil
+	})
+	if len(killed) != 2 || refused != 0 || err != nil || looks != 3 {
+		t.Errorf("killed %v, refused %d, %v, in %d looks", killed, refused, err, looks)
+	}
+	for _, p := range tree {
+		if ws := end(p.pid); ws.Signal() != syscall.SIGKILL {
+			t.Errorf("ended as %v", ws)
+		}
+	}
+	out.empties() // their groups died with them
 }
 
 func TestSweepRefusesItsOwnTreeAndNonsense(t *testing.T) {
