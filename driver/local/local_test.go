@@ -98,7 +98,7 @@ func place(t *testing.T) *Driver {
 		if err := d.Stop(context.Background(), handle1, 0, true); err != nil {
 			t.Error(err)
 		}
-		until(t, "the placement is removed", func() bool { return len(status(t, d)) == 0 })
+		drivertest.Until(t, "the placement is removed", func() bool { return len(status(t, d)) == 0 })
 	})
 	return d
 }
@@ -121,25 +121,13 @@ func status(t *testing.T, d *Driver) []driver.Member {
 	return members
 }
 
-// until looks a bounded number of times, as drivertest does: processes are real.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for range 3000 {
-		if done() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("never seen that %s", what)
-}
-
 // let lets a lock go, and waits until it is free: for a moment, a child that
 // another test is just starting may have it too.
 func let(t *testing.T, lock *os.File) {
 	t.Helper()
 	path := strings.Replace(lock.Name(), filepath.Base(filepath.Dir(lock.Name())), "abcd2345-1", 1)
 	lock.Close()
-	until(t, "the lock is free", func() bool {
+	drivertest.Until(t, "the lock is free", func() bool {
 		held, _, err := look(path)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +139,7 @@ func let(t *testing.T, lock *os.File) {
 func ended(t *testing.T, d *Driver) driver.Member {
 	t.Helper()
 	var m []driver.Member
-	until(t, "the agent has ended", func() bool { m = status(t, d); return len(m) == 1 && !m[0].State.Alive() })
+	drivertest.Until(t, "the agent has ended", func() bool { m = status(t, d); return len(m) == 1 && !m[0].State.Alive() })
 	return m[0]
 }
 
@@ -163,7 +151,7 @@ func TestAnAgentOutlivesTheProcessThatStartedIt(t *testing.T) {
 	if out, err := starter.CombinedOutput(); err != nil {
 		t.Fatalf("starter: %v: %s", err, out)
 	}
-	until(t, "the agent runs", func() bool { m := status(t, d); return len(m) == 1 && m[0].State == driver.Running })
+	drivertest.Until(t, "the agent runs", func() bool { m := status(t, d); return len(m) == 1 && m[0].State == driver.Running })
 	pid := status(t, d)[0].PID
 	if session, err := unix.Getsid(pid); err != nil || session != pid {
 		t.Errorf("the agent %d is in session %d, %v; want its own", pid, session, err)
@@ -208,12 +196,12 @@ func TestAKilledAgentIsReapedAndItsSignalNamed(t *testing.T) {
 	if _, err := d.Start(t.Context(), scripted(t, `"Stay":true`)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the agent runs", func() bool { return status(t, d)[0].State == driver.Running })
+	drivertest.Until(t, "the agent runs", func() bool { return status(t, d)[0].State == driver.Running })
 	pid := status(t, d)[0].PID
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the signal is named", func() bool { return strings.HasSuffix(status(t, d)[0].Reason, "signal: killed") })
+	drivertest.Until(t, "the signal is named", func() bool { return strings.HasSuffix(status(t, d)[0].Reason, "signal: killed") })
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("process %d is still known: %v", pid, err)
 	}
