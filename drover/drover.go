@@ -165,8 +165,8 @@ func (c *Client) Run(ctx context.Context, spec job.Spec) (*Job, error) {
 	return p.Submit(ctx)
 }
 
-// Find resolves what people call a job: its id or the beginning of one, its
-// task (the newest job), task#3, project/task, or last. project is the one that
+// Find resolves what people call a job: its task (the newest job), its id or the
+// beginning of one, task#3, project/task, or last. project is the one that
 // is meant when none is said; for last, "" means any.
 func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	ref, err := job.ParseRef(text)
@@ -181,7 +181,18 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 		}
 		return c.job(p), err
 	}
-	if ref.ID != "" {
+	if ref.Project != "" {
+		project = ref.Project
+	}
+	var t ledger.Task
+	if project != "" {
+		if t, err = c.world.Task(ctx, job.Path{Project: project, Task: ref.Task}); err != nil {
+			return nil, err
+		}
+	}
+	// A task of that very name comes first: "cancel c" must not end another
+	// project's job because its id begins with c.
+	if ref.ID != "" && len(t.Jobs) == 0 {
 		p, err := c.world.Find(ctx, ref.ID)
 		if err == nil {
 			return c.job(p), nil
@@ -192,13 +203,6 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 		if !errors.Is(err, store.ErrNotExist) {
 			return nil, err
 		}
-	}
-	if ref.Project != "" {
-		project = ref.Project
-	}
-	t, err := c.world.Task(ctx, job.Path{Project: project, Task: ref.Task})
-	if err != nil {
-		return nil, err
 	}
 	n := len(t.Jobs)
 	if ref.Nth > 0 {

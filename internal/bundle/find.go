@@ -65,7 +65,7 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
 		return nil, err
 	}
 	ours := newIgnorer(dir, parseIgnore([]byte(builtin)), ".droverignore")
-	ours.venvs = true
+	ours.marks = marks
 	chosen := newIgnorer(dir, nil, ".droverignore")
 	var names []string
 	seen := map[string]bool{}
@@ -147,7 +147,7 @@ func walk(ctx context.Context, root, top string, notes notes) ([]string, error) 
 		gits.out[dir] = false
 	}
 	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
-	ours.venvs = true
+	ours.marks = marks
 
 	var names []string
 	var into func(dir string) error

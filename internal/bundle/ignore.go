@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,11 @@ import (
 // somebody chose it.
 const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n"
 
+// marks tell of folders that are no code: a virtual environment, and what drover
+// itself brought home (the receipt that Get leaves). Without the second, -o beside
+// a script would change its code with every run. They come back as builtin does.
+var marks = []string{"pyvenv.cfg", ".drover.json"}
+
 // ignorer answers, for a folder, what its ignore files leave out. A deeper
 // file wins over a higher one, a later line over an earlier one, and nothing
 // inside a folder that is left out comes back.
@@ -20,7 +26,7 @@ type ignorer struct {
 	root  string   // the folder that paths are relative to
 	names []string // ignore files looked for in each folder; a later one wins
 	base  []pattern
-	venvs bool // leave out folders that hold a pyvenv.cfg
+	marks []string // leave out folders that hold one of these files
 
 	rules map[string][]pattern // by folder, "." is the root
 	out   map[string]bool      // verdicts on folders
@@ -61,11 +67,10 @@ func (g *ignorer) verdict(name string, folder bool) bool {
 	if p := last(g.base, name, folder); p != nil {
 		return !p.not
 	}
-	if folder && g.venvs {
-		_, err := os.Lstat(filepath.Join(g.root, name, "pyvenv.cfg"))
+	return folder && slices.ContainsFunc(g.marks, func(mark string) bool {
+		_, err := os.Lstat(filepath.Join(g.root, name, mark))
 		return err == nil
-	}
-	return false
+	})
 }
 
 func (g *ignorer) in(dir string) []pattern {

@@ -219,7 +219,7 @@ func (c *collector) extra(ctx context.Context, extra string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.Missing, "", "scan code: %q: no such file or folder", extra)
+		return fault.New(fault.Missing, "Check the path after `-d`.", "scan code: %q: no such file or folder", extra)
 	case err != nil:
 		return fmt.Errorf("scan code: %w", err)
 	}

@@ -47,7 +47,7 @@ var project = map[string]string{
 	".gitignore": "*.log\n/data/\nsecret.py\n", "run.log": "x", "data/big.bin": "x", "sub/data/kept": "x",
 	"lib/.gitignore": "!kept.log\nscratch\n", "lib/kept.log": "x", "lib/scratch": "x", "secret.py": "x",
 	".droverignore": "*.md\n!lib/README.md\n", "notes.md": "x", "lib/README.md": "x",
-	"env/pyvenv.cfg": "x", "env/bin/python": "x", "node_modules/a/index.js": "x",
+	"env/pyvenv.cfg": "x", "env/bin/python": "x", "out/.drover.json": "x", "out/model/m.pt": "x", "node_modules/a/index.js": "x",
 	".ipynb_checkpoints/n.ipynb": "x", ".drover/cache": "x", "empty/": "",
 }
 

@@ -237,7 +237,7 @@ func (a *app) configSet(key, value string) error {
 }
 
 func (a *app) initCommand() *cobra.Command {
-	return &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			project, err := a.project()
 			if err != nil {
@@ -258,6 +258,8 @@ func (a *app) initCommand() *cobra.Command {
 			a.note("wrote %s: project %s\n  next: drover run train.py", projectFileName, project)
 			return f.Close()
 		}}
+	c.Flags().StringVarP(&a.settings.project, "project", "p", "", "project (default: the folder's name)")
+	return c
 }
 
 func dash(s string) string { return orElse(s, "-") }

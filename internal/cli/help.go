@@ -117,7 +117,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		return
 	}
 	fmt.Fprintf(a.out, "%s\n\n  drover %s\n", cmd.Short, strings.TrimPrefix(cmd.UseLine(), "drover "))
-	if e := examples[cmd.Name()]; e != "" {
+	if e := examples[cmd.Name()]; e != "" && !cmd.Parent().HasParent() { // "config get" is not "get"
 		fmt.Fprintf(a.out, "\nExamples\n%s\n", e)
 	}
 	if cmd.HasAvailableSubCommands() {
@@ -128,16 +128,17 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 			}
 		}
 	}
-	if cmd.HasAvailableLocalFlags() {
-		fmt.Fprintln(a.out, "\nFlags")
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { a.flagHelp(f) })
-	}
+	head := "\nFlags\n"
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "help" {
+			fmt.Fprint(a.out, head)
+			a.flagHelp(f)
+			head = ""
+		}
+	})
 }
 
 func (a *app) flagHelp(f *pflag.Flag) {
-	if f.Hidden || f.Name == "help" {
-		return
-	}
 	name := "    --" + f.Name
 	if f.Shorthand != "" {
 		name = "-" + f.Shorthand + ", --" + f.Name

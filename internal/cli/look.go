@@ -190,7 +190,7 @@ func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) er
 }
 
 func (a *app) searchLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions, re *regexp.Regexp, context int) error {
-	found := 0
+	found, printed := 0, false
 	enc := json.NewEncoder(a.out)
 	for l, err := range j.Search(cmd.Context(), o, re, context, context) {
 		if err != nil {
@@ -205,9 +205,10 @@ func (a *app) searchLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions,
 			}
 			continue
 		}
-		if l.Apart && context > 0 {
+		if l.Apart && context > 0 && printed { // between groups, as grep does
 			fmt.Fprintln(a.out, "--")
 		}
+		printed = true
 		if _, err := fmt.Fprintf(a.out, "%s\n", record.Escape([]byte(l.Text), true)); err != nil {
 			return nil
 		}

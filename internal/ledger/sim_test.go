@@ -185,8 +185,8 @@ func (s *scene) setFaults() {
 // tear loses the blob of the newest generation: it is torn, and the one before
 // it must be offered.
 func (s *scene) tear() {
-	if len(s.saves) == 0 {
-		return
+	if len(s.saves) == 0 || s.restoring > 0 {
+		return // what goes after it was looked for was rightly offered
 	}
 	d := s.saves[len(s.saves)-1].blob
 	s.torn[d] = true

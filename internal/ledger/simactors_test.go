@@ -25,12 +25,14 @@ type scene struct {
 	starts   []*start
 	saves    []ack
 	torn     map[store.Digest]bool // blobs of generations that were lost since
-	tokens   map[string]string     // token -> job/attempt it was used in
-	jobs     map[string]bool       // every job some submit was told is live
-	cancels  []cancelled
-	left     []departure
-	calm     bool
-	runsOf   map[string]int // job -> how many attempts' programs began
+	// restoring counts agents between their choice of a generation and reading it.
+	restoring int
+	tokens    map[string]string // token -> job/attempt it was used in
+	jobs      map[string]bool   // every job some submit was told is live
+	cancels   []cancelled
+	left      []departure
+	calm      bool
+	runsOf    map[string]int // job -> how many attempts' programs began
 }
 
 type machine struct {
@@ -288,6 +290,8 @@ func (r *program) leaveNow(p *process) bool {
 }
 
 func (r *program) restore(p *process, o Order) {
+	r.s.restoring++
+	defer func() { r.s.restoring-- }()
 	me := Restored{Job: r.m.job, Place: r.place, Attempt: o.Attempt, Agent: r.m.agent}
 	g, saved, err := r.w.Restore(ctx, r.path, o.Rank, me, 0, func(s Saved) (bool, error) { return r.w.Store.HasBlob(ctx, s.Checkpoints) })
 	r.attempt, r.gens, r.fenced = o.Attempt, g, false
