@@ -87,9 +87,7 @@ func (b *backgrounds) leaveNothing(t testscript.T, work string) {
 	if len(left) > 0 {
 		limit = 0 // it has failed anyway
 	}
-	for _, p := range leftovers(work, limit) {
-		left = append(left, p)
-	}
+	left = append(left, leftovers(work, limit)...)
 	if len(left) > 0 {
 		t.Log("left running:\n" + strings.Join(left, "\n"))
 		t.FailNow()

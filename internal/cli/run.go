@@ -99,7 +99,8 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		spec.Task, spec.Named = s.task, true
 	}
 	set(&spec.Source, s.source)
-	set(&spec.Python, s.python, conf.get("python").value)
+	set(&spec.Python, s.python)
+	set(&spec.Python, spec.Python, conf.get("python").value)
 	set(&spec.On, a.settings.on)
 	set(&spec.On, spec.On, conf.get("on").value)
 	set(&spec.Output, s.output)
@@ -225,6 +226,9 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	spec, err := a.spec(cmd, s, verb, args)
 	if err != nil {
 		return err
+	}
+	if info, err := os.Stat(spec.Output); spec.Output != "" && err == nil && !info.IsDir() {
+		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", spec.Output)
 	}
 	c, err := a.client(ctx)
 	if err != nil {
