@@ -52,104 +52,77 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 	was := readReceipt(dir)
 	now := receipt{Job: rep.Path.String()}
 	got := Got{Dir: dir}
+	trees := map[string]bundle.Tree{}
 	for _, name := range layout {
-		part, notes, err := j.getPart(ctx, rep, dir, name, &now)
+		tree, collisions, err := j.outputs(ctx, rep, name)
 		if err != nil {
 			return got, fmt.Errorf("get %s: %w", name, err)
 		}
-		got.Notes = append(got.Notes, notes...)
-		if part.Path != "" {
-			got.Parts = append(got.Parts, part)
+		trees[name] = tree
+		now.add(name, tree)
+		for _, c := range collisions {
+			got.Notes = append(got.Notes, fmt.Sprintf("%s and %s both wrote %s/%s: %s's is here", c.Kept, c.Left, name, c.Path, c.Kept))
 		}
 	}
-	logs, err := j.getLogs(ctx, rep, dir, &now)
-	if err != nil {
-		return got, fmt.Errorf("get logs: %w", err)
+	for rank := range rep.Run.Nodes {
+		now.Files = append(now.Files, fmt.Sprintf("logs/logs%d", rank))
 	}
-	got.Parts = append(got.Parts, logs)
+	// First of all, or a file of an earlier job could stand where a folder is to be.
 	for _, name := range was.Files {
 		if !slices.Contains(now.Files, name) {
 			removeOurs(dir, name)
 		}
 	}
+	for _, name := range layout {
+		// model and output are always there, as SageMaker's are.
+		if t := trees[name]; name == "files" && len(t.Files)+len(t.Links) == 0 {
+			continue
+		}
+		part := Part{Name: name, Path: filepath.Join(dir, name), Files: len(trees[name].Files), Bytes: trees[name].Bytes()}
+		if err := bundle.Restore(ctx, j.c.world.Store, trees[name], part.Path); err != nil {
+			return got, fmt.Errorf("get %s: %w", name, err)
+		}
+		got.Parts = append(got.Parts, part)
+	}
+	logs, err := j.getLogs(ctx, rep, dir)
+	if err != nil {
+		return got, fmt.Errorf("get logs: %w", err)
+	}
+	got.Parts = append(got.Parts, logs)
 	return got, now.write(dir)
 }
 
-// getPart merges one output of all ranks into its folder. model and output are
-// always there, as SageMaker's are; files only when there are some.
-func (j *Job) getPart(ctx context.Context, rep ledger.Report, dir, name string, now *receipt) (Part, []string, error) {
-	part := Part{Name: name, Path: filepath.Join(dir, name)}
+// outputs merges one output of all ranks.
+func (j *Job) outputs(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, []bundle.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
 	}
-	var merged bundle.Tree
-	from := map[string]int{}
-	var notes []string
-	if attempt > 0 {
-		exits, err := j.c.world.ExitsOf(ctx, j.path, rep.Run.Nodes, attempt)
-		if err != nil {
-			return part, nil, err
-		}
-		for rank := range rep.Run.Nodes {
-			d, ok := exits[rank].Outputs[name]
-			if !ok {
-				continue
-			}
-			t, err := bundle.LoadTree(ctx, j.c.world.Store, d)
-			if err != nil {
-				return part, nil, err
-			}
-			notes = append(notes, merge(&merged, t, from, rank, name)...)
-		}
+	if attempt == 0 {
+		return bundle.Tree{}, nil, nil
 	}
-	part.Files, part.Bytes = len(merged.Files), merged.Bytes()
-	if name == "files" && len(merged.Files)+len(merged.Links) == 0 {
-		return Part{}, nil, nil
+	exits, err := j.c.world.ExitsOf(ctx, j.path, rep.Run.Nodes, attempt)
+	if err != nil {
+		return bundle.Tree{}, nil, err
 	}
-	if err := os.MkdirAll(part.Path, 0o755); err != nil {
-		return part, nil, err
-	}
-	for _, f := range merged.Files {
-		now.Files = append(now.Files, name+"/"+f.Path)
-	}
-	for _, l := range merged.Links {
-		now.Files = append(now.Files, name+"/"+l.Path)
-	}
-	return part, notes, bundle.Restore(ctx, j.c.world.Store, merged, part.Path)
-}
-
-// merge adds a rank's files. A name that another rank wrote with other contents
-// keeps the lower rank's, and is named.
-func merge(into *bundle.Tree, t bundle.Tree, from map[string]int, rank int, name string) (notes []string) {
-	for _, f := range t.Files {
-		other, taken := from[f.Path]
-		if !taken {
-			from[f.Path] = rank
-			into.Files = append(into.Files, f)
+	var trees []bundle.Named
+	for rank := range rep.Run.Nodes {
+		d, ok := exits[rank].Outputs[name]
+		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(into.Files, func(g bundle.File) bool { return g.Path == f.Path })
-		if i >= 0 && into.Files[i].SHA256 != f.SHA256 {
-			notes = append(notes, fmt.Sprintf("nodes %d and %d both wrote %s/%s: node %d's is here", other, rank, name, f.Path, other))
+		t, err := bundle.LoadTree(ctx, j.c.world.Store, d)
+		if err != nil {
+			return bundle.Tree{}, nil, err
 		}
+		trees = append(trees, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
 	}
-	for _, l := range t.Links {
-		if _, taken := from[l.Path]; !taken {
-			from[l.Path] = rank
-			into.Links = append(into.Links, l)
-		}
-	}
-	for _, d := range t.Dirs {
-		if !slices.Contains(into.Dirs, d) {
-			into.Dirs = append(into.Dirs, d)
-		}
-	}
-	return notes
+	tree, collisions := bundle.Merge(trees)
+	return tree, collisions, nil
 }
 
 // getLogs writes what each node's program printed into logs/logsN.
-func (j *Job) getLogs(ctx context.Context, rep ledger.Report, dir string, now *receipt) (Part, error) {
+func (j *Job) getLogs(ctx context.Context, rep ledger.Report, dir string) (Part, error) {
 	part := Part{Name: "logs", Path: filepath.Join(dir, "logs")}
 	if err := os.MkdirAll(part.Path, 0o755); err != nil {
 		return part, err
@@ -162,7 +135,6 @@ func (j *Job) getLogs(ctx context.Context, rep ledger.Report, dir string, now *r
 		}
 		part.Files++
 		part.Bytes += n
-		now.Files = append(now.Files, "logs/"+name)
 	}
 	return part, nil
 }
@@ -201,6 +173,16 @@ type receipt struct {
 }
 
 const receiptName = ".drover.json"
+
+// add names what a part of the folder is to hold.
+func (r *receipt) add(name string, t bundle.Tree) {
+	for _, f := range t.Files {
+		r.Files = append(r.Files, name+"/"+f.Path)
+	}
+	for _, l := range t.Links {
+		r.Files = append(r.Files, name+"/"+l.Path)
+	}
+}
 
 func readReceipt(dir string) (r receipt) {
 	b, err := os.ReadFile(filepath.Join(dir, receiptName))

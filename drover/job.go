@@ -188,7 +188,7 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 		return nil, err
 	}
 	f := record.Filter{Streams: record.Agent}
-	for line, err := range record.Lines(j.frames(ctx, rep, f, false)) {
+	for line, err := range record.Lines(j.frames(ctx, rep, f, false, nil)) {
 		if err != nil {
 			return nil, err
 		}

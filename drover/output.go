@@ -22,6 +22,9 @@ type LogOptions struct {
 	Agent    bool      // drover's own notes
 	Since    time.Time // from this on
 	Follow   bool      // go on until the job has settled
+	// Enough, when closed, ends a Follow before the job has settled: once all
+	// that its agents have stored is given. nil: it is never enough.
+	Enough <-chan struct{}
 }
 
 func (o LogOptions) filter() record.Filter {
@@ -68,7 +71,7 @@ func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 			yield(Output{}, err)
 			return
 		}
-		for f, err := range j.frames(ctx, rep, o.filter(), o.Follow) {
+		for f, err := range j.frames(ctx, rep, o.filter(), o.Follow, o.Enough) {
 			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
 			if !yield(out, err) {
 				return
@@ -85,7 +88,7 @@ func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range record.Lines(j.frames(ctx, rep, o.filter(), o.Follow)) {
+		for l, err := range record.Lines(j.frames(ctx, rep, o.filter(), o.Follow, o.Enough)) {
 			if !yield(plain(l), err) {
 				return
 			}
@@ -101,7 +104,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			yield(Line{}, err)
 			return
 		}
-		for m, err := range record.Search(record.Lines(j.frames(ctx, rep, o.filter(), o.Follow)), re, before, after) {
+		for m, err := range record.Search(record.Lines(j.frames(ctx, rep, o.filter(), o.Follow, o.Enough)), re, before, after) {
 			l := plain(m.Line)
 			l.Match, l.Apart = m.Match, m.Apart
 			if !yield(l, err) {
@@ -117,7 +120,7 @@ func plain(l record.Line) Line {
 
 // frames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
-func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, follow bool) iter.Seq2[record.Frame, error] {
+func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	prefix := ledger.LogsPrefix(j.path)
 	if rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0 {
@@ -141,7 +144,7 @@ func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, fo
 		defer func() { cancel(); <-done }()
 		go func() {
 			defer close(done)
-			if j.untilSettled(ctx) {
+			if j.untilSettled(ctx, enough) {
 				close(ended)
 			}
 		}()
@@ -177,15 +180,20 @@ func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Fr
 	}
 }
 
-// untilSettled blocks until the job has settled; false when ctx ended first.
-func (j *Job) untilSettled(ctx context.Context) bool {
+// untilSettled blocks until the job has settled, or somebody has enough; false
+// when ctx ended first.
+func (j *Job) untilSettled(ctx context.Context, enough <-chan struct{}) bool {
 	for {
 		rep, err := j.c.world.Look(ctx, j.path)
-		if err == nil && rep.Run.Settled != nil && len(sockets(rep)) == 0 {
+		if err == nil && rep.Run.Settled != nil {
 			return true
 		}
-		if j.c.world.Store.Clock().Sleep(ctx, j.c.pace()) != nil {
+		select {
+		case <-enough:
+			return true
+		case <-ctx.Done():
 			return false
+		case <-time.After(j.c.pace()):
 		}
 	}
 }

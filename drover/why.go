@@ -42,7 +42,8 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 		w.failed(rep, s)
 	case job.Cancelled:
 		w.Answer = s.Reason
-		w.Next = "drover " + string(rep.Job.Spec.Verb) + " " + rep.Job.Spec.Program + "   (starts again from its checkpoints)"
+		w.Detail = []string{"the command that started it, typed again, goes on from its checkpoints"}
+		w.Next = "drover logs " + s.ID
 	case job.Interrupted:
 		w.interrupted(rep)
 		w.Next = "drover resume " + s.ID
@@ -132,8 +133,11 @@ func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 	idle := 0
 	for {
 		s, err := j.Status(ctx)
-		if err != nil || s.State.Settled() {
+		if err != nil {
 			return s, err
+		}
+		if s.State.Settled() {
+			return s, j.c.engine.Clean(ctx, j.path)
 		}
 		// Between two attempts nobody lives for a moment while an attached
 		// command line starts the next agent: only a lasting one is said.

@@ -7,9 +7,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/local"
@@ -70,11 +72,30 @@ func dirs() cli.Dirs {
 	}
 	d := cli.Dirs{Data: base("XDG_DATA_HOME", ".local/share"), State: base("XDG_STATE_HOME", ".local/state"),
 		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
-	if d.State == "" {
-		d.State = filepath.Join(os.TempDir(), "drover-state")
-	}
-	if d.Cache == "" {
-		d.Cache = filepath.Join(os.TempDir(), "drover-cache")
+	// Without a home, a folder of this user's in the temporary one. Another user
+	// may have made it to have us run his environments: then it is not used.
+	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && ours(own) {
+		d.State, d.Cache = orElse(d.State, filepath.Join(own, "state")), orElse(d.Cache, filepath.Join(own, "cache"))
 	}
 	return d
+}
+
+// ours makes a private folder, or says whether the one that is there is one.
+func ours(dir string) bool {
+	if os.Mkdir(dir, 0o700) == nil {
+		return true
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }

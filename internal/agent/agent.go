@@ -129,8 +129,15 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	a.beat.start(ctx)
 	defer a.beat.stop(ctx)
 	defer a.cleanUp()
-	go func() { a.prepared <- a.prepare(work) }() // ends with work; the channel has room
+	idle := make(chan struct{})
+	go func() { // ends with work; the channel has room
+		defer close(idle)
+		a.prepared <- a.prepare(work)
+	}()
 	status, err = a.loop(ctx, drop)
+	drop(errors.New("the agent ends"))
+	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
+	a.abandon()
 	if cerr := a.out.Close(ctx); err == nil && cerr != nil {
 		err = fmt.Errorf("store logs: %w", cerr)
 	}

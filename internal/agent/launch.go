@@ -140,6 +140,16 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	return nil
 }
 
+// abandon kills a program whose end nobody can record: the store is lost.
+func (a *agent) abandon() {
+	if p := a.program; p != nil {
+		p.proc.Kill()
+		p.proc.Wait()
+		p.saver.quit()
+		<-p.saver.gone
+	}
+}
+
 // shown shortens a command line for the log.
 func shown(args []string) []string {
 	const most = 12

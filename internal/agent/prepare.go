@@ -180,10 +180,17 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 			return a.record(ctx, setupExit(fmt.Errorf("restore %s: %w", filepath.Base(dir), err)))
 		}
 		if n := len(tree.Files); n > 0 {
-			a.note("restored %s: %d files, %d bytes, saved by attempt %d of job %s", filepath.Base(dir), n, tree.Bytes(), saved.Attempt, saved.Job[:job.MinShort])
+			a.note("restored %s: %d %s, %d bytes, saved by attempt %d of job %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), saved.Attempt, saved.Job[:job.MinShort])
 		}
 	}
 	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
 }
 
 // complete says whether every blob of a generation is there.

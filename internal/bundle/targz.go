@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Named is one of several trees that become one archive.
+// Named is one of several trees that become one.
 type Named struct {
 	Name string // for Collision: "rank 3"
 	Tree Tree
@@ -23,7 +23,7 @@ type Named struct {
 // Collision is a name for which two trees have different contents.
 type Collision struct {
 	Path string
-	Kept string // Named.Name of the tree whose contents are in the archive
+	Kept string // Named.Name of the tree whose contents are there
 	Left string // Named.Name of the tree whose contents are not
 }
 
@@ -52,6 +52,25 @@ func TarGz(ctx context.Context, b Blobs, trees []Named, w io.Writer) ([]Collisio
 		return nil, fmt.Errorf("write archive: %w", err)
 	}
 	return collisions, nil
+}
+
+// Merge makes one tree of several, by the rule of TarGz: what several ranks
+// wrote, as one folder. Trees that pass Check make one that does; its lists are
+// in the order of their paths, and it has no Notes.
+func Merge(trees []Named) (Tree, []Collision) {
+	members, collisions := merge(trees)
+	var t Tree
+	for _, m := range members {
+		switch {
+		case m.file != nil:
+			t.Files = append(t.Files, *m.file)
+		case m.link != nil:
+			t.Links = append(t.Links, *m.link)
+		default:
+			t.Dirs = append(t.Dirs, m.path)
+		}
+	}
+	return t, collisions
 }
 
 // member is a file, a link or an empty folder of the merged archive.

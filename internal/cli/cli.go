@@ -261,6 +261,9 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if url == "" {
 		return nil, fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
 	}
+	if a.Dirs.State == "" || a.Dirs.Cache == "" {
+		return nil, fault.New(fault.Invalid, "Set HOME.", "find a place for running jobs: HOME is not set and the temporary folder holds one that is not ours")
+	}
 	b, near, err := a.OpenBucket(url)
 	if err != nil {
 		return nil, err

@@ -171,8 +171,7 @@ func (a *app) logsCommand() *cobra.Command {
 	return c
 }
 
-// rawLogs prints bytes as they were: stdout's to stdout, stderr's to stderr, or
-// harmless for a terminal when it is one.
+// rawLogs prints bytes as they were: stdout's to stdout, stderr's to stderr.
 func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
 	for out, err := range j.Logs(cmd.Context(), o) {
 		if err != nil {

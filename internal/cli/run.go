@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -301,7 +302,8 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	printed := make(chan error, 1)
 	reading, hush := context.WithCancel(context.WithoutCancel(ctx))
 	defer hush()
-	go func() { printed <- a.print(reading, j, since) }()
+	enough := make(chan struct{})
+	go func() { printed <- a.print(reading, j, since, enough) }()
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
@@ -327,17 +329,20 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 				a.note("\nDetached; %s goes on.   follow: drover logs -f %s   stop: drover cancel %s", st.ID, st.ID, st.ID)
 				return status(fault.ExitInterrupted)
 			}
-			err := a.interrupt(context.WithoutCancel(ctx), j, st, signals)
-			hush()
+			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
+			close(enough) // what the program said last is stored now
 			<-printed
-			return err
+			if err != nil {
+				return err
+			}
+			return a.interrupted(context.WithoutCancel(ctx), j, output)
 		}
 	}
 }
 
 // interrupt is Ctrl-C where agents live beside us: the first asks them to save
-// and go, the second kills them.
-func (a *app) interrupt(ctx context.Context, j *drover.Job, st drover.Status, signals <-chan os.Signal) error {
+// and go, the second kills them. It returns when they are gone.
+func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
 	a.note("\nStopping: the program has got SIGTERM, so that it can save (Ctrl-C again: kill it)")
 	spec, err := j.Spec(ctx)
 	if err != nil {
@@ -349,18 +354,7 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, st drover.Status, si
 	for {
 		select {
 		case err := <-gone:
-			if err != nil {
-				return err
-			}
-			now, err := j.Status(ctx)
-			if err != nil {
-				return err
-			}
-			if now.State.Settled() {
-				return a.finish(ctx, j, now, "")
-			}
-			a.note("%s %s interrupted   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
-			return status(fault.ExitInterrupted)
+			return err
 		case <-signals:
 			if err := j.Interrupt(ctx, 0); err != nil {
 				return err
@@ -369,12 +363,26 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, st drover.Status, si
 	}
 }
 
+// interrupted says how to go on with a job whose agents are gone, unless it had
+// just ended.
+func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) error {
+	st, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.State.Settled() {
+		return a.finish(ctx, j, st, output)
+	}
+	a.note("%s %s interrupted   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
+	return status(fault.ExitInterrupted)
+}
+
 // print writes the program's output as it comes: stdout to stdout, stderr to
 // stderr, byte for byte. What drover does before the program starts, and a new
 // attempt, are told beside it.
-func (a *app) print(ctx context.Context, j *drover.Job, since time.Time) error {
+func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough <-chan struct{}) error {
 	attempt := 0
-	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since}) {
+	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since, Enough: enough}) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -448,6 +456,9 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	if st.State == job.Failed {
 		if st.Hint != "" {
 			a.note("  %s", st.Hint)
+		} else if file := stayedHome(st); file != "" {
+			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
+			a.note("  %s is here and did not go along: -d %s puts it beside the script, -i %s makes it an input", file, top, top)
 		}
 		a.note("  why: drover why %s", st.ID)
 	}
@@ -455,6 +466,25 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		return status(code)
 	}
 	return nil
+}
+
+// notFound is how Python and most programs say that a file is missing.
+var notFound = regexp.MustCompile(`No such file or directory: ['"]?([^'"\n]+)['"]?`)
+
+// stayedHome names a file that the program did not find and that is here: it
+// runs in a copy of what went along.
+func stayedHome(st drover.Status) string {
+	for _, n := range st.Nodes {
+		all := notFound.FindAllStringSubmatch(n.Trace, -1)
+		if len(all) == 0 {
+			continue
+		}
+		file := all[len(all)-1][1]
+		if _, err := os.Stat(file); err == nil && filepath.IsLocal(file) {
+			return file
+		}
+	}
+	return ""
 }
 
 // bring downloads the outputs when a folder was named, and says where they are.

@@ -12,7 +12,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,11 +186,21 @@ func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands 
 	if err != nil || !stands {
 		return stands, err
 	}
-	_, err = e.Attend(ctx, p)
-	return stands, err
+	if _, err = e.Attend(ctx, p); err != nil {
+		return stands, err
+	}
+	return stands, e.Clean(ctx, p)
 }
 
-// Clean takes away what targets still hold of jobs that have settled.
+// lastMinutes is how long agents of a job that has settled may still take: they go
+// by themselves once output/ is made, which takes as long as the model is large.
+const lastMinutes = time.Hour
+
+// parting is how long Clean waits for agents to be gone: they usually are within
+// milliseconds, and then nothing of a command is left when it returns.
+const parting = time.Second
+
+// Clean takes away what targets still hold of a job that has settled.
 func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 	rep, err := e.World.Look(ctx, p)
 	if err != nil || rep.Run.Settled == nil {
@@ -201,11 +210,22 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, pl := range rep.Run.Placed {
-		errs = append(errs, d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), time.Duration(rep.Job.Spec.Grace), true))
+		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	clock := e.World.Store.Clock()
+	for begin := clock.Boot(); clock.Boot()-begin < parting; {
+		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if err := clock.Sleep(ctx, quickest); err != nil {
+			return err
+		}
+	}
+	return nil // whoever looks next takes the rest away
 }
 
 // Attached says whether a job's target keeps its agents beside the command line.

@@ -149,7 +149,11 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 		return p.again(force)
 	}
 	if rep.State != job.Succeeded {
-		p.Note = fmt.Sprintf("job %s was %s; this is a new one", rep.Job.Short, strings.ToLower(string(rep.State)))
+		how := "failed"
+		if rep.State == job.Cancelled {
+			how = "was cancelled"
+		}
+		p.Note = fmt.Sprintf("job %s %s; this is a new one", rep.Job.Short, how)
 		return nil
 	}
 	p.Changed = p.differences(rep.Job)
@@ -173,7 +177,7 @@ func (p *Plan) again(force bool) error {
 			"start task %s: job %s is live with another command", p.Spec.Task, id)
 	}
 	if force {
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s: job %s is live", p.Spec.Task, id)
+		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
 	}
 	code := slices.ContainsFunc(changed, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
 	switch {

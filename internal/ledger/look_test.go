@@ -1,0 +1,273 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+func TestTheStateOfAJobIsDerived(t *testing.T) {
+	beat := func(phase string) Beat { return Beat{Agent: "1-0-a", Phase: phase} }
+	here := func(b Beat, pid int) Beat { b.Host = Host{Boot: "here", PID: pid}; return b }
+	const ghost, alive = 1, 2
+	for _, row := range []struct {
+		name    string
+		entries []Entry
+		beats   []Beat
+		later   time.Duration // since the heartbeats
+		want    job.State
+	}{
+		{"nobody has come", nil, nil, 0, job.Pending},
+		{"agents were asked for", []Entry{{Placed: &Placed{Placement: 1}}}, nil, 0, job.Pending},
+		{"one prepares", nil, []Beat{beat("preparing")}, 0, job.Starting},
+		{"one waits for others", []Entry{opened(1, First)}, []Beat{beat("waiting")}, 0, job.Starting},
+		{"it runs", []Entry{opened(1, First)}, []Beat{beat("running")}, 0, job.Running},
+		{"it saves", []Entry{opened(1, First)}, []Beat{beat("saving")}, 0, job.Running},
+		{"one of two runs", []Entry{opened(1, First)}, []Beat{beat("running"), {Agent: "1-1-b", Phase: "waiting"}}, 0, job.Running},
+		{"one beat is late", []Entry{opened(1, First)}, []Beat{beat("running")}, Lease - 1, job.Running},
+		{"no beat for a lease", []Entry{opened(1, First)}, []Beat{beat("running")}, Lease, job.Interrupted},
+		{"they have left", []Entry{opened(1, First)}, []Beat{beat(Left)}, 0, job.Interrupted},
+		{"they left before they began", nil, []Beat{beat(Left)}, 0, job.Interrupted},
+		{"its process here is gone", []Entry{opened(1, First)}, []Beat{here(beat("running"), ghost)}, 0, job.Interrupted},
+		{"its process here lives, however silent", []Entry{opened(1, First)}, []Beat{here(beat("running"), alive)}, time.Hour, job.Running},
+		{"it was stopped and winds up", []Entry{opened(1, First), cancelled1}, []Beat{beat("running")}, 0, job.Running},
+		{"it was stopped and nobody is there", []Entry{opened(1, First), cancelled1}, nil, 0, job.Interrupted},
+		{"it has ended, whatever is said", []Entry{opened(1, First), ended(1, job.Failed)}, []Beat{beat("running")}, 0, job.Failed},
+	} {
+		d := newDesk(t)
+		d.gone[ghost], d.gone[alive] = true, false
+		j := d.submit(nil)
+		d.write(j, row.entries...)
+		for _, b := range row.beats {
+			d.check(d.Beat(t.Context(), j.Path(), b))
+		}
+		d.pass(row.later)
+		rep, err := d.Look(t.Context(), j.Path())
+		if d.check(err); rep.State != row.want {
+			t.Errorf("%s: %s, want %s", row.name, rep.State, row.want)
+		}
+	}
+}
+
+func TestAJobThatNeverWasIsNotThere(t *testing.T) {
+	if _, err := newDesk(t).Look(t.Context(), job.Path{Project: "a", Task: "b", Job: "c"}); !errors.Is(err, store.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestEventsTellEverythingInOrder(t *testing.T) {
+	d := newDesk(t)
+	step := func() { d.pass(time.Second) }
+	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
+	step()
+	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 2, Target: "local"}}, opened(1, First))
+	step()
+	d.join(j, 1, 0, Join{Agent: "a", Name: "desk"})
+	d.join(j, 1, 1, Join{Agent: "b"})
+	step()
+	d.exit(j, 1, 0, Exit{Agent: "a", Verdict: Interrupted, Reason: "spot"})
+	d.exit(j, 1, 1, Exit{Agent: "b", Verdict: Halted})
+	step()
+	d.write(j, Entry{Attempt: &Attempt{K: 2, Cause: Notice, Ranks: []int{0}}}, opened(2, Lost)) // the second is void
+	step()
+	d.write(j, Entry{Placed: &Placed{Placement: 2, Agents: 1, Target: "local"}},
+		Entry{Attempt: &Attempt{K: 3, Cause: Lost, Ranks: []int{0, 1}}}, Entry{Attempt: &Attempt{K: 4, Cause: Asked}},
+		Entry{Attempt: &Attempt{K: 5, Cause: Failure, Ranks: []int{1}}})
+	step()
+	d.write(j, Entry{Failing: &Stop{Reason: "no more"}}, cancelled1) // the second is void
+	step()
+	d.write(j, Entry{Settled: &Settled{State: job.Failed, Reason: "no more"}})
+	rep, err := d.Look(t.Context(), j.Path())
+	d.check(err)
+	events, err := d.Events(t.Context(), rep)
+	d.check(err)
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprintf("%ds %s: %s", int(e.Time.Sub(events[0].Time).Seconds()), e.Kind, e.Text))
+		if e.V != 1 || e.Job != j.Short {
+			t.Errorf("an event of another job, or of none: %+v", e)
+		}
+	}
+	want := []string{
+		"0s submitted: digits submitted by ann on desk",
+		"1s placed: asked local for 2 agents",
+		"1s attempt: attempt 1 opened",
+		"2s joined: node 0 joined on desk",
+		"2s joined: node 1 joined on a machine",
+		"3s exit: node 0: interrupted, spot",
+		"3s exit: node 1: halted",
+		"4s attempt: attempt 2 opened: node 0 had notice to leave",
+		"5s placed: asked local for 1 agent",
+		"5s attempt: attempt 3 opened: lost node 0, 1",
+		"5s attempt: attempt 4 opened: it was interrupted by hand",
+		"5s attempt: attempt 5 opened: node 1 failed, a retry is left",
+		"6s failing: no more",
+		"7s settled: FAILED: no more",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestACancelWithoutAWordIsAnEventAllTheSame(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.write(j, Entry{Cancelled: &Stop{}}, Entry{Settled: &Settled{State: job.Cancelled}})
+	rep, err := d.Look(t.Context(), j.Path())
+	d.check(err)
+	events, err := d.Events(t.Context(), rep)
+	d.check(err)
+	if n := len(events); n != 3 || events[1].Text != "cancelled" || events[2].Text != "CANCELLED" {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestWhenTheProgramBeganAndTheJobEnded(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	look := func() Report {
+		t.Helper()
+		rep, err := d.Look(t.Context(), j.Path())
+		d.check(err)
+		return rep
+	}
+	if rep := look(); !rep.Started().IsZero() || !rep.Ended().IsZero() {
+		t.Errorf("before anything: began %s, ended %s", rep.Started(), rep.Ended())
+	}
+	d.write(j, opened(1, First))
+	began := d.clock.Now()
+	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-0-old", Attempt: 9, Since: began.Add(-time.Hour)}))
+	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-1-new", Attempt: 1, Since: began}))
+	if rep := look(); !rep.Started().Equal(began) {
+		t.Errorf("while it runs: began %s, want %s", rep.Started(), began)
+	}
+	d.join(j, 1, 0, Join{Agent: "1-1-new"})
+	d.exit(j, 1, 0, Exit{Verdict: Done, Started: began.Add(time.Second)})
+	d.pass(time.Minute)
+	d.write(j, ended(1, job.Succeeded))
+	if rep := look(); !rep.Started().Equal(began.Add(time.Second)) || !rep.Ended().Equal(d.clock.Now()) {
+		t.Errorf("afterwards: began %s, ended %s", rep.Started(), rep.Ended())
+	}
+}
+
+// More ranks than are asked for one by one are found by a listing.
+func TestManyRanksAreReadByAListing(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 30 })
+	d.write(j, opened(1, First))
+	for _, rank := range []int{0, 7, 8, 29} {
+		d.join(j, 1, rank, Join{Agent: fmt.Sprint("a", rank)})
+	}
+	d.create(attemptKey(j.Path(), 1, "join", 30), Join{Agent: "beyond"}) // of no rank there is
+	d.exit(j, 1, 29, Exit{Verdict: Done})
+	rep, err := d.Look(t.Context(), j.Path())
+	d.check(err)
+	if len(rep.Run.Joins) != 4 || rep.Run.Joins[29].Agent != "a29" || len(rep.Run.Exits) != 1 {
+		t.Errorf("joins %v, exits %v", rep.Run.Joins, rep.Run.Exits)
+	}
+}
+
+func TestTheNewestJobIsTheLastOne(t *testing.T) {
+	d := newDesk(t)
+	if _, ok, err := d.Newest(t.Context(), ""); ok || err != nil {
+		t.Errorf("an empty store has a newest job (%v)", err)
+	}
+	var want []job.Path
+	for i, project := range []string{"demo", "other", "demo"} {
+		j := job.Job{V: 1, Spec: job.Spec{Project: project, Task: fmt.Sprint("t", i)}}
+		d.check(d.NameJob(t.Context(), &j))
+		if _, mine, err := d.Submit(t.Context(), j, "cli"); err != nil || !mine {
+			t.Fatal(mine, err)
+		}
+		want = append(want, j.Path())
+		d.pass(time.Second)
+	}
+	got, err := d.All(t.Context(), "")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("all jobs (-want +got): %v\n%s", err, diff)
+	}
+	for project, newest := range map[string]job.Path{"": want[2], "demo": want[2], "other": want[1]} {
+		if p, ok, err := d.Newest(t.Context(), project); p != newest || !ok || err != nil {
+			t.Errorf("the newest of %q is %s (%v)", project, p, err)
+		}
+	}
+	if _, ok, err := d.Newest(t.Context(), "none"); ok || err != nil {
+		t.Errorf("a project without jobs has a newest one (%v)", err)
+	}
+}
+
+// PROTOCOL D1 and D2: what counts as dead.
+func TestAnAgentIsDeadWhenThereIsEvidence(t *testing.T) {
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
+	w := newWatch(d.World, p)
+	counter := int64(0)
+	beat := func() { counter++; d.check(d.Beat(t.Context(), p, Beat{Agent: "a", Counter: counter})) }
+	look := func(want Death, what string) {
+		t.Helper()
+		d.check(w.look(t.Context(), []string{"a"}))
+		if got := w.death("a"); got != want {
+			t.Errorf("%s: death %d, want %d", what, got, want)
+		}
+	}
+	look(Alive, "never seen")
+	beat()
+	d.pass(Heartbeat)
+	look(Alive, "its first heartbeat")
+	for range 3 {
+		d.pass(Heartbeat)
+		look(Alive, "silent for less than a lease")
+	}
+	d.pass(Heartbeat)
+	look(Dead, "silent for a lease")
+	beat()
+	d.pass(Heartbeat)
+	look(Alive, "heard of again")
+	d.pass(10 * Lease)
+	look(Alive, "the observer was away, not the agent")
+	for range 3 {
+		d.pass(Heartbeat)
+		look(Alive, "the lease counts anew")
+	}
+	d.pass(Heartbeat)
+	look(Dead, "and is over")
+	w.met(Join{Agent: "a", Nonce: "n"}, d.clock.Boot())
+	look(Alive, "a join is a sign of life")
+
+	w.engine["b"] = Taken
+	if w.death("b") != Taken {
+		t.Error("the engine's word does not count")
+	}
+	if w.death("stranger") != Alive {
+		t.Error("somebody nobody looked for is dead")
+	}
+	d.gone[7] = true
+	w.met(Join{Agent: "c", Nonce: "n", Host: Host{Boot: "here", PID: 7}}, d.clock.Boot())
+	if w.death("c") != Dead {
+		t.Error("a process that is gone from this machine lives")
+	}
+	w.met(Join{Agent: "e", Nonce: "n", Host: Host{Boot: "there", PID: 7}}, d.clock.Boot())
+	if w.death("e") != Alive {
+		t.Error("a process of another machine was looked for on this one")
+	}
+}
+
+func TestAnAgentsIdSaysWhichMachineItIsOn(t *testing.T) {
+	d := newDesk(t)
+	a, b := d.AgentID(3, 12), d.AgentID(3, 12)
+	if placement, index, ok := machineOf(a); placement != 3 || index != 12 || !ok || a == b || !strings.HasPrefix(b, "3-12-") {
+		t.Errorf("agents %s and %s: placement %d, index %d", a, b, placement, index)
+	}
+	for _, id := range []string{"", "a", "1", "1-", "1-x-y"} {
+		if _, _, ok := machineOf(id); ok {
+			t.Errorf("%q is on a machine", id)
+		}
+	}
+}

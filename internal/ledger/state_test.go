@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// took is an entry by which an attempt takes a rank's state over; kept is a
+// generation it saves.
+func took(place, attempt int, agent string) Entry {
+	return Entry{Restored: &Restored{Place: place, Attempt: attempt, Agent: agent}}
+}
+
+func kept(place, attempt int, agent string) Entry {
+	return Entry{Saved: &Saved{Place: place, Attempt: attempt, Agent: agent}}
+}
+
+func TestOnlyTheHoldersGenerationsCount(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		entries []Entry
+		counted []int
+	}{
+		{"nothing", nil, nil},
+		{"one writer", []Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}, []int{1, 2}},
+		{"saved by nobody", []Entry{kept(0, 1, "a")}, nil},
+		{"the older writer is fenced", []Entry{took(0, 1, "a"), kept(0, 1, "a"), took(0, 2, "b"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{1, 4}},
+		{"an older one cannot take it back", []Entry{took(0, 2, "b"), took(0, 1, "a"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{3}},
+		{"a later job is newer, whatever its attempt", []Entry{took(0, 9, "a"), took(3, 1, "b"), kept(0, 9, "a"), kept(3, 1, "b")}, []int{3}},
+		{"another agent of the same attempt is not it", []Entry{took(0, 1, "a"), kept(0, 1, "b")}, nil},
+		{"the same attempt twice: the first has it", []Entry{took(0, 1, "a"), took(0, 1, "b"), kept(0, 1, "b"), kept(0, 1, "a")}, []int{3}},
+	} {
+		if diff := cmp.Diff(row.counted, generations(row.entries)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.name, diff)
+		}
+	}
+}
+
+func TestTheNewestCompleteGenerationIsOffered(t *testing.T) {
+	entries := []Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}
+	for i, d := range []store.Digest{"old", "mid", "new"} {
+		entries[i+1].Saved.Checkpoints = d
+	}
+	broken := errors.New("cannot look")
+	for _, row := range []struct {
+		name     string
+		complete map[store.Digest]bool
+		number   int
+		want     store.Digest
+	}{
+		{"all are", map[store.Digest]bool{"old": true, "mid": true, "new": true}, 3, "new"},
+		{"the newest misses a blob", map[store.Digest]bool{"old": true, "mid": true}, 2, "mid"},
+		{"only the oldest is", map[store.Digest]bool{"old": true}, 1, "old"},
+		{"none is", nil, -1, ""},
+	} {
+		number, s, err := newest(entries, func(s Saved) (bool, error) { return row.complete[s.Checkpoints], nil })
+		if err != nil || number != row.number || (s == nil) != (row.want == "") || s != nil && s.Checkpoints != row.want {
+			t.Errorf("%s: number %d, %v, %v", row.name, number, s, err)
+		}
+	}
+	if _, _, err := newest(entries, func(Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+		t.Errorf("a look that failed: %v", err)
+	}
+}
+
+func all(Saved) (bool, error) { return true, nil }
+
+func TestStateGoesFromAttemptToAttempt(t *testing.T) {
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
+	me := func(place, attempt int, agent string) Restored {
+		return Restored{Job: "j", Place: place, Attempt: attempt, Agent: agent}
+	}
+	one, saved, err := d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all)
+	if d.check(err); saved != nil {
+		t.Fatalf("the first attempt begins with %+v", saved)
+	}
+	d.check(one.Save(t.Context(), Saved{Checkpoints: "c1", State: "s1", Bytes: 7}))
+	// Asked again by the same agent of the same attempt: it is ours already.
+	if _, saved, err = d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all); err != nil || saved != nil {
+		t.Errorf("asked again: %v, %v", saved, err)
+	}
+	two, saved, err := d.Restore(t.Context(), p, 0, me(4, 2, "b"), 0, all)
+	d.check(err)
+	want := &Saved{Job: "j", Place: 4, Attempt: 1, Agent: "a", Checkpoints: "c1", State: "s1", Bytes: 7}
+	if diff := cmp.Diff(want, saved); diff != "" {
+		t.Errorf("the second attempt begins with (-want +got):\n%s", diff)
+	}
+	if err := one.Save(t.Context(), Saved{Checkpoints: "late"}); !errors.Is(err, ErrFenced) {
+		t.Errorf("a writer that was taken over saves: %v", err)
+	}
+	if _, _, err := d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all); !errors.Is(err, ErrFenced) {
+		t.Errorf("an older attempt takes it back: %v", err)
+	}
+	if _, _, err := d.Restore(t.Context(), p, 0, me(4, 2, "other"), 0, all); !errors.Is(err, ErrFenced) {
+		t.Errorf("another agent of that attempt takes it: %v", err)
+	}
+	d.check(two.Save(t.Context(), Saved{Checkpoints: "c2", State: "s2"}))
+	// Work that ended well keeps its checkpoints to itself; state is for everybody.
+	_, saved, err = d.Restore(t.Context(), p, 0, me(6, 1, "c"), 5, all)
+	if d.check(err); saved == nil || saved.Checkpoints != "" || saved.State != "s2" {
+		t.Errorf("the job after one that succeeded begins with %+v", saved)
+	}
+	if saved, err = d.State(t.Context(), p, 0, all); err != nil || saved.Checkpoints != "c2" {
+		t.Errorf("looked at: %v, %v", saved, err)
+	}
+	if saved, err = d.State(t.Context(), p, 1, all); err != nil || saved != nil {
+		t.Errorf("another rank has %v, %v", saved, err)
+	}
+}

@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// ids makes a reader of randomness from which these ids are drawn, one after
+// the other: ten bytes each, given as the sixteen letters they become.
+func ids(wanted ...string) io.Reader {
+	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
+	var b []byte
+	for _, id := range wanted {
+		bits, n := uint64(0), 0
+		for _, r := range id {
+			bits, n = bits<<5|uint64(strings.IndexRune(letters, r)), n+5
+			for n >= 8 {
+				n -= 8
+				b = append(b, byte(bits>>n))
+			}
+		}
+	}
+	return bytes.NewReader(b)
+}
+
+func TestShortIdsGrowWhileAnotherJobHasThem(t *testing.T) {
+	d := newDesk(t)
+	d.Rand = ids("abcdefghijkmnpqr", "abcdefghzzzzzzzz", "abcdezzzzzzzzzzz", "bbbbbbbbbbbbbbbb", "abcdefghijkmnpqs")
+	var got []string
+	for i := range 5 {
+		j := job.Job{Spec: job.Spec{Project: "demo", Task: "t" + string(rune('0'+i))}}
+		d.check(d.NameJob(t.Context(), &j))
+		got = append(got, j.Short)
+		if !strings.HasPrefix(j.ID, j.Short) || len(j.ID) != 16 {
+			t.Errorf("job %s is called %s", j.ID, j.Short)
+		}
+	}
+	if diff := cmp.Diff([]string{"abcd", "abcde", "abcdez", "bbbb", "abcdef"}, got); diff != "" {
+		t.Errorf("short ids (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnIdThatIsTakenWholeIsRefused(t *testing.T) {
+	d := newDesk(t)
+	const id = "abcdefghijkmnpqr"
+	for n := job.MinShort; n <= len(id); n++ {
+		d.create(idKey(id[:n]), job.Path{Project: "p", Task: "t", Job: id[:n]})
+	}
+	d.Rand = ids(id)
+	j := job.Job{Spec: job.Spec{Project: "demo", Task: "digits"}}
+	if err := d.NameJob(t.Context(), &j); err == nil {
+		t.Errorf("a job was called %s beside one of that name", j.Short)
+	}
+}
+
+func TestFindReadsWhatPeopleType(t *testing.T) {
+	d := newDesk(t)
+	d.Rand = ids("abcdefghijkmnpqr", "abcdezzzzzzzzzzz", "bbbbbbbbbbbbbbbb", "bbcccccccccccccc")
+	full := map[string]string{} // short id -> job
+	for range 4 {
+		j := job.Job{Spec: job.Spec{Project: "demo", Task: "digits"}}
+		d.check(d.NameJob(t.Context(), &j))
+		full[j.Short] = j.ID
+	}
+	missing, ambiguous := store.ErrNotExist, ErrAmbiguous
+	for _, row := range []struct {
+		typed, job string
+		err        error
+	}{
+		{"abcd", full["abcd"], nil}, // a short id, whole: not the longer one that begins so
+		{"abcde", full["abcde"], nil},
+		{"bbbb", full["bbbb"], nil},
+		{"bbb", full["bbbb"], nil},
+		{"bbc", full["bbcc"], nil},
+		{full["abcd"], full["abcd"], nil},
+		{full["abcde"], full["abcde"], nil},
+		{full["abcd"][:7], full["abcd"], nil},
+		{full["abcde"][:9], full["abcde"], nil},
+		{"a", "", ambiguous},
+		{"bb", "", ambiguous},
+		{"c", "", missing},
+		{"abcc", "", missing},
+		{"abcdd", "", missing},
+		{"bbbbbbbbbbbbbbbc", "", missing},
+	} {
+		p, err := d.Find(t.Context(), row.typed)
+		if !errors.Is(err, row.err) || err == nil && p != (job.Path{Project: "demo", Task: "digits", Job: row.job}) {
+			t.Errorf("%s finds %v (%v), want %s (%v)", row.typed, p, err, row.job, row.err)
+		}
+	}
+}
+
+func TestASecondSubmitOfALiveTaskLosesAndLeavesNothing(t *testing.T) {
+	d := newDesk(t)
+	first := d.submit(nil)
+	before := d.keys("")
+	second := job.Job{V: 1, Spec: first.Spec}
+	d.check(d.NameJob(t.Context(), &second))
+	live, mine, err := d.Submit(t.Context(), second, "cli-2")
+	if d.check(err); mine || live != first.ID {
+		t.Errorf("mine %t, and %s is live", mine, live)
+	}
+	if diff := cmp.Diff(before, d.keys("")); diff != "" {
+		t.Errorf("what the loser left (-before +after):\n%s", diff)
+	}
+	// Asked again, the winner is told the same.
+	if live, mine, err = d.Submit(t.Context(), first, "cli-1"); !mine || live != first.ID || err != nil {
+		t.Errorf("the winner asked again: mine %t, %s, %v", mine, live, err)
+	}
+}
+
+func TestASubmitAfterTheEndClosesTheJobBefore(t *testing.T) {
+	d := newDesk(t)
+	first := d.submit(nil)
+	d.write(first, opened(1, First))
+	d.check(d.Close(t.Context(), first.Path(), "anyone")) // it has not settled: left alone
+	d.write(first, ended(1, job.Succeeded))
+	second := d.submit(nil)
+	task, err := d.Task(t.Context(), first.Path())
+	d.check(err)
+	want := Task{Live: second.ID, Jobs: []Place{{first.ID, 0}, {second.ID, 2}}}
+	if diff := cmp.Diff(want, task); diff != "" {
+		t.Errorf("the task (-want +got):\n%s", diff)
+	}
+	d.write(second, cancelled1, ended(0, job.Cancelled))
+	for range 2 {
+		d.check(d.Close(t.Context(), second.Path(), "anyone"))
+	}
+	d.check(d.Close(t.Context(), first.Path(), "somebody slow"))
+	log := d.keys("demo/digits/log/")
+	if task, err = d.Task(t.Context(), first.Path()); err != nil || task.Live != "" || len(log) != 4 {
+		t.Errorf("%s is live, %d entries (%v)", task.Live, len(log), err)
+	}
+}
+
+func TestACancelStandsOrSaysThatItCameTooLate(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		entries []Entry
+		stands  bool
+		writes  bool
+	}{
+		{"nobody works on it", nil, true, true},
+		{"it runs", []Entry{opened(1, First)}, true, true},
+		{"somebody cancelled it before", []Entry{opened(1, First), cancelled1}, true, false},
+		{"it was cancelled and is over", []Entry{cancelled1, ended(0, job.Cancelled)}, true, false},
+		{"it is failing", []Entry{opened(1, First), failing1}, false, false},
+		{"it has succeeded", []Entry{opened(1, First), ended(1, job.Succeeded)}, false, false},
+	} {
+		d := newDesk(t)
+		j := d.submit(nil)
+		d.write(j, row.entries...)
+		stands, err := d.Cancel(t.Context(), j.Path(), "cli-9", "wrong data")
+		if d.check(err); stands != row.stands {
+			t.Errorf("%s: stands %t", row.name, stands)
+		}
+		rep, err := d.Look(t.Context(), j.Path())
+		d.check(err)
+		wrote := slices.ContainsFunc(rep.Log, func(e Entry) bool { return e.Cancelled != nil && e.By == "cli-9" && e.Cancelled.Reason == "wrong data" })
+		if wrote != row.writes {
+			t.Errorf("%s: wrote %t", row.name, wrote)
+		}
+	}
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.check(d.Store.Delete(t.Context(), jobKey(j.Path())))
+	if _, err := d.Cancel(t.Context(), j.Path(), "cli-9", ""); !errors.Is(err, ErrRemoved) {
+		t.Errorf("the cancel of a removed job: %v", err)
+	}
+}
+
+func TestARemovedJobIsNotFollowed(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.check(d.Store.Delete(t.Context(), jobKey(j.Path())))
+	if o, err := d.NewMember(j, "1-0-a", Join{}).Poll(t.Context()); err != nil || o.Do != Leave {
+		t.Errorf("an agent of a removed job: order %d, %v", o.Do, err)
+	}
+	if _, err := d.NewKeeper(j, "cli").Poll(t.Context(), nil); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
+		t.Errorf("an engine of a removed job: %v", err)
+	}
+	if log := d.keys(jobDir(j.Path())); len(log) != 0 {
+		t.Errorf("they wrote %s", log)
+	}
+}
