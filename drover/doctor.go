@@ -81,8 +81,7 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 		s, err := j.Status(ctx)
 		switch {
 		case fault.KindOf(err) == fault.Missing:
-			checks = append(checks, Check{Area: area, Text: "job " + j.path.String() + " was never submitted",
-				Fix: "it holds a name and nothing else"})
+			checks = append(checks, Check{Area: area, OK: true, Text: "a command that was cut off left the name of a job that never was: " + j.path.String()})
 		case err != nil:
 			checks = append(checks, bad(area, err))
 		default:
@@ -96,8 +95,7 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 	return append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%d jobs, %d live", len(jobs), live)})
 }
 
-// targetChecks names agents that still run for jobs that have ended, and
-// placements whose jobs this store does not have.
+// targetChecks asks every target what it holds of ours.
 func (c *Client) targetChecks(ctx context.Context) []Check {
 	const area = "targets"
 	var checks []Check

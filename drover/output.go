@@ -166,11 +166,15 @@ func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Fr
 		enough := errors.New("nothing more for now")
 		ctx, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
+		began := time.Now()
 		alarm := time.AfterFunc(quiet, func() { stop(enough) })
 		defer alarm.Stop()
 		for fr, err := range record.Follow(ctx, o) {
 			if errors.Is(err, enough) {
 				return
+			}
+			if fr.Time.After(began) {
+				return // a program that never stops talking has no quiet moment
 			}
 			alarm.Reset(quiet)
 			if !yield(fr, err) {

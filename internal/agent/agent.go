@@ -71,6 +71,14 @@ type Notice struct {
 	Why   string // one sentence
 }
 
+// verdict is the one on a program that is ended by n.
+func (n Notice) verdict() ledger.Verdict {
+	if n.Asked {
+		return ledger.AskedToStop
+	}
+	return ledger.Interrupted
+}
+
 const (
 	// exitLater is EX_TEMPFAIL: engines that restart on failure start another
 	// agent, work is left.
@@ -98,6 +106,7 @@ type agent struct {
 
 	attempt  int // folders and state are set up for this one
 	gens     *ledger.Generations
+	restored [2]kept // checkpoints and state, as the generation we began from says
 	fenced   bool
 	pristine snapshot
 	program  *program
@@ -153,9 +162,6 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 		case n := <-a.Machine.Notice:
 			drop(errors.New(n.Why))
 			return a.leave(ctx, n)
-		case n := <-a.notice:
-			drop(errors.New(n.Why))
-			return a.leave(ctx, n)
 		case err := <-a.prepared:
 			if err := a.afterPrepare(ctx, err); err != nil {
 				return fault.ExitDrover, err
@@ -167,6 +173,12 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 		case <-tick.C:
 		}
 		for {
+			select {
+			case n := <-a.notice: // it came while something was stored
+				drop(errors.New(n.Why))
+				return a.leave(ctx, n)
+			default:
+			}
 			o, err := a.member.Poll(ctx)
 			if err != nil {
 				return fault.ExitDrover, err
@@ -214,12 +226,21 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 
 // leave is the way out before the end: save what there is, say so, go (R1).
 func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
-	verdict := ledger.Interrupted
-	status := exitLater
+	verdict, status := n.verdict(), exitLater
 	if n.Asked {
-		verdict, status = ledger.AskedToStop, 0
+		status = 0
 	}
 	a.note("leaving: %s", n.Why)
+	select {
+	case <-a.program.done(): // it has ended by itself in this very moment
+		a.notice <- n // so that storing its results does not wait for room
+		if err := a.programEnded(ctx); err != nil {
+			return status, err
+		}
+		_, err := a.member.Poll(ctx) // what follows from it is written; nobody waits for us
+		return status, err
+	default:
+	}
 	if a.program != nil {
 		exit := a.endProgram(n.Why)
 		exit.Verdict, exit.Reason = verdict, n.Why

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,9 +100,47 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	return nil
 }
 
+// pipe reads what a process tree writes. It ends when all ends are closed, or
+// when the tree is gone and what it left is read: a process outside the tree may
+// have been handed its end (SCM_RIGHTS), and must not hold us up.
+type pipe struct {
+	f    *os.File
+	gone <-chan struct{}
+	late int // bytes and time-outs since the tree was gone
+}
+
+const (
+	pipeRest = 1 << 20                // a pipe holds no more (pipe-max-size)
+	pipeWait = 100 * time.Millisecond // what is in a pipe is read at once
+)
+
+func (p *pipe) Read(b []byte) (int, error) {
+	for {
+		ended := false
+		select {
+		case <-p.gone:
+			ended = true
+			_ = p.f.SetReadDeadline(time.Now().Add(pipeWait))
+		default:
+		}
+		n, err := p.f.Read(b)
+		if ended {
+			p.late += n
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			if p.late > pipeRest {
+				return n, io.EOF
+			}
+			return n, err
+		}
+		if p.late += pipeRest / 2; p.late > pipeRest { // the third: the first may be the one that woke us
+			return 0, io.EOF
+		}
+	}
+}
+
 // start starts the process with a pipe for each stream, and the goroutines that
-// read them. They end when the last process of the tree has closed its end,
-// which is when the tree is gone.
+// read them. They end when the tree is gone and what it said was read.
 func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	outR, outW, err := os.Pipe()
 	if err != nil {
@@ -130,10 +169,14 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
 		}
 	}
-	p.pumps.Go(func() { pump(record.Stdout, outR, outR) })
-	p.pumps.Go(func() { pump(record.Stderr, errR, io.TeeReader(errR, &p.tail)) })
+	gone := make(chan struct{})
+	p.pumps.Go(func() { pump(record.Stdout, outR, &pipe{f: outR, gone: gone}) })
+	p.pumps.Go(func() { pump(record.Stderr, errR, io.TeeReader(&pipe{f: errR, gone: gone}, &p.tail)) })
 	go func() {
 		p.proc.Wait()
+		close(gone)
+		_ = outR.SetReadDeadline(time.Now()) // wakes a pump; pipe reads on
+		_ = errR.SetReadDeadline(time.Now())
 		p.pumps.Wait()
 		close(p.ended)
 	}()

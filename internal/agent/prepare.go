@@ -52,11 +52,14 @@ func (a *agent) prepare(ctx context.Context) error {
 	return nil
 }
 
-// fetch lays the code out in a fresh folder and remembers what it looked like.
+// fetch makes the contract's folders anew, lays the code out and remembers what
+// it looked like. Inputs stay.
 func (a *agent) fetch(ctx context.Context) error {
-	code := a.paths().Code
-	if err := os.RemoveAll(code); err != nil {
-		return fmt.Errorf("clear code folder: %w", err)
+	p, code := a.paths(), a.paths().Code
+	for _, dir := range []string{code, p.Model, p.Output, p.Checkpoints, p.State} { // nothing of the attempt before
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("clear folder: %w", err)
+		}
 	}
 	for _, dir := range a.paths().Folders() {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -140,7 +143,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 // setUp makes ready for one attempt: fresh folders, and the state and
 // checkpoints that the newest generation holds.
 func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
-	a.fenced, a.gens = false, nil
+	a.fenced, a.gens, a.restored = false, nil, [2]kept{}
 	a.attempt = o.Attempt
 	if err := a.openLog(o.Attempt, o.Rank); err != nil {
 		return err
@@ -168,10 +171,12 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	if saved == nil {
 		return nil
 	}
-	for dir, d := range map[string]store.Digest{a.paths().Checkpoints: saved.Checkpoints, a.paths().State: saved.State} {
+	dirs := [2]string{a.paths().Checkpoints, a.paths().State}
+	for i, d := range [2]store.Digest{saved.Checkpoints, saved.State} {
 		if d == "" {
 			continue
 		}
+		dir := dirs[i]
 		tree, err := bundle.LoadTree(ctx, a.World.Store, d)
 		if err == nil {
 			err = bundle.Restore(ctx, a.World.Store, tree, dir)
@@ -179,6 +184,7 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		if err != nil {
 			return a.record(ctx, setupExit(fmt.Errorf("restore %s: %w", filepath.Base(dir), err)))
 		}
+		a.restored[i] = kept{digest: tree.Digest(), blob: d}
 		if n := len(tree.Files); n > 0 {
 			a.note("restored %s: %d %s, %d bytes, saved by attempt %d of job %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), saved.Attempt, saved.Job[:job.MinShort])
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -62,7 +63,7 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 			return err
 		}
 		if err != nil {
-			exit = unstored(exit, err)
+			exit = a.unstored(exit, err)
 		}
 	}
 	_, rank := a.member.Joined()
@@ -73,9 +74,20 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 	return a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
 }
 
-// unstored is the exit of a program whose results there was no room for: the
-// job has failed, by no fault of the program.
-func unstored(e ledger.Exit, err error) ledger.Exit {
+// unstored is the exit of a program whose results there was no room for. The job
+// has failed, by no fault of the program; but when we must go, it is to run again.
+func (a *agent) unstored(e ledger.Exit, err error) ledger.Exit {
+	select {
+	case n := <-a.notice:
+		a.notice <- n // the loop leaves by it
+		return ledger.Exit{Verdict: n.verdict(), Reason: err.Error()}
+	default:
+	}
+	switch e.Verdict {
+	case ledger.Interrupted, ledger.AskedToStop, ledger.Halted: // no failure: it goes on from the generation before
+		e.Notes = append(e.Notes, "what it made last was not stored: "+err.Error())
+		return e
+	}
 	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
 	e.Reason, e.Hint = err.Error(), fault.Hint(err)
 	return e
@@ -89,7 +101,7 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 	begin := clock.Boot()
 	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
 		err := do()
-		if err == nil || fault.KindOf(err) != fault.Full || clock.Boot()-begin+pause > a.Machine.Patience {
+		if err == nil || fault.KindOf(err) != fault.Full || len(a.notice) > 0 || clock.Boot()-begin+pause > a.Machine.Patience {
 			return err
 		}
 		if pause == time.Second {
@@ -98,7 +110,7 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 		}
 		select {
 		case n := <-a.Machine.Notice:
-			a.notice <- n // for the loop, which ends us
+			a.notice <- n // for the loop, which ends us before it asks for orders
 			return err
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -184,9 +196,8 @@ func signalName(s syscall.Signal) string {
 // reason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
 func (a *agent) reason(e ledger.Exit) string {
-	if b, err := os.ReadFile(a.paths().Failure); err == nil && len(strings.TrimSpace(string(b))) > 0 {
-		text := strings.TrimSpace(string(b))
-		return strings.ToValidUTF8(text[:min(len(text), 1024)], "")
+	if text := failureText(a.paths().Failure); text != "" {
+		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
@@ -196,6 +207,21 @@ func (a *agent) reason(e ledger.Exit) string {
 		return t.String() + " (" + status + ")"
 	}
 	return status
+}
+
+// failureText is the beginning of a failure file. The program made it, so it may
+// be a fifo, a link to a device, or endless.
+func failureText(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	b, _ := io.ReadAll(io.LimitReader(f, 1024)) // what could be read will do
+	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "")
 }
 
 // snapshot is what the code folder looked like before the program ran.

@@ -35,14 +35,26 @@ type saver struct {
 type folder struct {
 	path   string
 	cache  bundle.Cache
-	digest string       // of the tree that was saved last
+	digest string       // of the tree that was stored last
 	blob   store.Digest // of its list
+	said   string       // the digest that the newest generation names
 }
+
+// kept is a folder as a generation names it.
+type kept struct {
+	digest string
+	blob   store.Digest
+}
+
+// stands notes what the newest generation says of the folder.
+func (f *folder) stands(k kept) { f.digest, f.said, f.blob = k.digest, k.digest, k.blob }
 
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
 	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
+	s.checkpoints.stands(a.restored[0])
+	s.state.stands(a.restored[1])
 	go func() {
 		defer close(s.gone)
 		for {
@@ -79,7 +91,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
 		c, n, err := f.save(ctx, s.a.World.Store, settled)
 		if errors.Is(err, bundle.ErrChanging) {
-			return nil // the next look will find it quiet
+			continue // what was stored of it last stands; the other folder may be quiet
 		}
 		if err != nil {
 			return err
@@ -93,6 +105,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	if err != nil {
 		return err
 	}
+	s.checkpoints.said, s.state.said = s.checkpoints.digest, s.state.digest
 	s.saved++
 	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
 	s.a.note("saved checkpoint %d: %d bytes", s.saved, bytes)
@@ -102,15 +115,18 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 }
 
 // save stores the folder's files, then its list. changed is false when it holds
-// what it held the last time; an empty folder that was always empty is no change.
+// what the newest generation says; an empty folder that was always empty is no change.
 func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (changed bool, bytes int64, err error) {
 	tree, err := bundle.Save(ctx, s, f.path, bundle.SaveOptions{Settled: settled, Cache: &f.cache})
 	if err != nil {
 		return false, 0, err
 	}
 	digest := tree.Digest()
-	if digest == f.digest || f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {
-		return false, tree.Bytes(), nil
+	if f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {
+		return false, 0, nil
+	}
+	if digest == f.digest { // stored before; not said, if the log refused the entry
+		return digest != f.said, tree.Bytes(), nil
 	}
 	blob, err := bundle.PutTree(ctx, s, tree)
 	if err != nil {

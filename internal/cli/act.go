@@ -121,7 +121,7 @@ func (a *app) cancelCommand() *cobra.Command {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: exactly(0)}
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -177,7 +177,7 @@ func (a *app) printChecks(checks []drover.Check, bad int) {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: exactly(0)}
 	a.jsonFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		if a.settings.json {

@@ -315,6 +315,16 @@ func lastElement(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
+// exactly is the arguments of verbs that take n words.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return fault.New(fault.Invalid, "Write it as "+cmd.UseLine()+".", "read command line: %s takes %s, not %d", cmd.CommandPath(), count(n, "argument"), len(args))
+	}
+}
+
 // atMostOne is the arguments of verbs that take a job.
 func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {

@@ -142,17 +142,17 @@ func (c *config) get(key string) found {
 
 func (a *app) configCommand() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
-		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return a.configList() }}
+		Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.configList() }}
 	a.jsonFlag(c)
 	c.AddCommand(
-		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
 			return a.configGet(args[0])
 		}},
-		&cobra.Command{Use: "set KEY VALUE", Short: "Write a setting into your config file; an empty value removes it", Args: cobra.ExactArgs(2),
+		&cobra.Command{Use: "set KEY VALUE", Short: "Write a setting into your config file; an empty value removes it", Args: exactly(2),
 			RunE: func(_ *cobra.Command, args []string) error { return a.configSet(args[0], args[1]) }},
-		&cobra.Command{Use: "explain KEY", Short: "Say which layer a setting's value comes from", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "explain KEY", Short: "Say which layer a setting's value comes from", Args: exactly(1),
 			RunE: func(_ *cobra.Command, args []string) error { return a.configExplain(args[0]) }},
-		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: cobra.NoArgs,
+		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: exactly(0),
 			RunE: func(*cobra.Command, []string) error {
 				_, err := a.out.Write(jobfile.Schema())
 				return err
@@ -237,7 +237,7 @@ func (a *app) configSet(key, value string) error {
 }
 
 func (a *app) initCommand() *cobra.Command {
-	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			project, err := a.project()
 			if err != nil {

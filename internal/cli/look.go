@@ -181,8 +181,8 @@ func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) er
 		if out.Stream == "stderr" {
 			f = os.Stderr
 		}
-		if err := a.write(f, out.Data); err != nil {
-			return nil
+		if _, err := f.Write(out.Data); err != nil {
+			return fault.Wrap(err, fault.Full, "", "print output")
 		}
 	}
 	return nil

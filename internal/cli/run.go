@@ -308,9 +308,12 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
 	defer signal.Stop(signals)
+	// Or "| head" would end us with the pipe, before the outputs are brought.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	for {
 		select {
 		case e := <-ended:
+			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
 			if e.err != nil {
 				hush()
 				<-printed
@@ -330,7 +333,8 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 				return status(fault.ExitInterrupted)
 			}
 			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
-			close(enough) // what the program said last is stored now
+			signal.Stop(signals) // nothing is left to be asked; Ctrl-C ends us
+			close(enough)        // what the program said last is stored now
 			<-printed
 			if err != nil {
 				return err
@@ -390,30 +394,24 @@ func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough 
 			a.note("note: output cannot be read just now: %s", err)
 			continue
 		}
+		var f *os.File
 		switch o.Stream {
 		case "stdout":
-			if err := a.write(os.Stdout, o.Data); err != nil {
-				return err
-			}
+			f = os.Stdout
 		case "stderr":
-			if err := a.write(os.Stderr, o.Data); err != nil {
-				return err
-			}
+			f = os.Stderr
 		default:
 			a.agentNote(o, &attempt)
+			continue
+		}
+		if _, err := f.Write(o.Data); errors.Is(err, syscall.EPIPE) {
+			return nil // nobody reads on (drover run ... | head); the job goes on, and so do we
+		} else if err != nil {
+			a.note("note: output is not shown any more: %s", err)
+			return nil
 		}
 	}
 	return nil
-}
-
-// write prints output; a closed pipe (drover run ... | head) ends the printing,
-// not the job.
-func (a *app) write(f *os.File, b []byte) error {
-	_, err := f.Write(b)
-	if errors.Is(err, syscall.EPIPE) {
-		return status(fault.ExitInterrupted)
-	}
-	return err
 }
 
 // agentNote shows what drover itself does where it takes time or changes what is

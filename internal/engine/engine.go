@@ -99,6 +99,9 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 		if w.Settled != nil {
 			return w.Settled, nil
 		}
+		if w.Interrupted {
+			return nil, fault.New(fault.Interrupted, "Go on with it: drover resume "+j.Short+".", "follow job %s: another command has interrupted it", j.Short)
+		}
 		if w.Start {
 			if err := e.start(ctx, d, j, w.Placed); err != nil {
 				return nil, err
@@ -226,6 +229,28 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		}
 	}
 	return nil // whoever looks next takes the rest away
+}
+
+// sweep takes away what a target still holds of jobs that settled while nobody
+// was attached. It is a courtesy: what cannot be asked or taken stays.
+func (e *Engine) sweep(ctx context.Context, target string) {
+	d, err := e.Driver(target)
+	if err != nil {
+		return
+	}
+	held, err := d.List(ctx)
+	if err != nil {
+		return
+	}
+	for _, h := range held {
+		p, err := e.World.Find(ctx, h.Job)
+		if err != nil {
+			continue // of another store, perhaps
+		}
+		if rep, err := e.World.Look(ctx, p); err == nil && rep.Run.Settled != nil {
+			_ = d.Stop(ctx, h, lastMinutes, true)
+		}
+	}
 }
 
 // Attached says whether a job's target keeps its agents beside the command line.

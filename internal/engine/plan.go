@@ -172,6 +172,11 @@ func (p *Plan) again(force bool) error {
 	rep := p.before
 	id := rep.Job.Short
 	changed := p.differences(rep.Job)
+	if rep.Run.Stop != nil {
+		p.Action = Replace
+		p.Note = fmt.Sprintf("job %s is stopping (%s); a new one starts once it has settled", id, rep.Run.Stop.Reason)
+		return nil
+	}
 	if p.Spec.Named && !p.Spec.Same(rep.Job.Spec) {
 		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", end it with drover cancel "+id+", or choose another -t.",
 			"start task %s: job %s is live with another command", p.Spec.Task, id)
@@ -242,10 +247,14 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 	case Attach, Resume, Skip:
 		return p.Job, nil
 	case Replace:
-		if _, err := e.Cancel(ctx, p.Job, "replaced by a changed command"); err != nil {
+		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a changed command"); err != nil {
+			return job.Path{}, err
+		}
+		if _, err := e.Attend(ctx, p.Job); err != nil { // it may have been stopping before
 			return job.Path{}, err
 		}
 	}
+	e.sweep(ctx, p.Spec.On)
 	j, err := e.ship(ctx, p)
 	if err != nil {
 		return job.Path{}, err

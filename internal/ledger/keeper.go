@@ -29,6 +29,8 @@ type Watch struct {
 	// an ambiguous answer; starting is idempotent by placement (J1).
 	Start  bool
 	Placed Placed
+	// Interrupted: a person has stopped the agents while this keeper watched.
+	Interrupted bool
 	// Settled is set once the job has ended and the task's log knows.
 	Settled *Settled
 }
@@ -51,6 +53,8 @@ type Keeper struct {
 	joined  map[int]bool // placements that ever joined, as seen by this keeper
 	barren  int          // placements of this keeper that died before they joined
 	counted map[int]bool
+	began   bool
+	asked   int // the attempt that stood interrupted by a person when we began, 0: none
 }
 
 // MaxBarren is how many placements in a row may die before any of their agents
@@ -83,6 +87,9 @@ func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
 		if k.run.Settled != nil {
 			return Watch{Settled: k.run.Settled}, k.w.Close(ctx, k.p, k.by)
 		}
+		if k.interrupted() {
+			return Watch{Interrupted: true}, nil
+		}
 		e, ok := k.next(machines)
 		if !ok {
 			return k.start(machines), nil
@@ -91,6 +98,21 @@ func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
 			return Watch{}, err
 		}
 	}
+}
+
+// interrupted says whether a person has stopped the job since we began: another
+// keeper must not undo that. To go on is for who is called afterwards.
+func (k *Keeper) interrupted() bool {
+	by := 0
+	for _, e := range k.run.Exits {
+		if e.Verdict == AskedToStop {
+			by = k.run.Attempt()
+		}
+	}
+	if !k.began {
+		k.began, k.asked = true, by
+	}
+	return by > k.asked && k.run.Stop == nil
 }
 
 // next is the entry to append now, if any. The first attempt is the agents' to
@@ -255,6 +277,11 @@ func (w World) Cancel(ctx context.Context, p job.Path, by, reason string) (stand
 		}
 		if err := l.Read(ctx); err != nil {
 			return false, err
+		}
+		if len(l.Entries) == 0 {
+			if err := w.submitted(ctx, p); err != nil {
+				return false, err
+			}
 		}
 		r := foldRun(l.Entries)
 		if r.Settled != nil || r.Stop != nil {

@@ -38,6 +38,11 @@ func (w World) Look(ctx context.Context, p job.Path) (Report, error) {
 		return rep, err
 	}
 	rep.Log = l.Entries
+	if len(l.Entries) == 0 {
+		if err := w.submitted(ctx, p); err != nil {
+			return rep, err
+		}
+	}
 	if rep.Run.Settled == nil {
 		if err := w.readBeats(ctx, &rep); err != nil {
 			return rep, err

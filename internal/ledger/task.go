@@ -109,9 +109,25 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			return t.Live, false, w.withdraw(ctx, j)
 		}
 		if _, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}}); err != nil {
+			if !errors.Is(err, store.ErrUnclear) { // then it may still land, and needs its job.json
+				err = errors.Join(err, w.withdraw(context.WithoutCancel(ctx), j))
+			}
 			return "", false, err
 		}
 	}
+}
+
+// submitted says whether a job exists: its task's log names it (T1). What a submit
+// left that never got so far is store.ErrNotExist.
+func (w World) submitted(ctx context.Context, p job.Path) error {
+	t, err := w.Task(ctx, p)
+	if err != nil {
+		return err
+	}
+	if _, ok := t.PlaceOf(p.Job); !ok {
+		return fmt.Errorf("read job %s: never submitted: %w", p.Job, store.ErrNotExist)
+	}
+	return nil
 }
 
 // withdraw removes what a job left that never came to exist.

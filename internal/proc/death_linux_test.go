@@ -271,6 +271,17 @@ func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
 	out.gone()
 }
 
+// withoutLibcs leaves signals 32 and 33 out of a mask: they are the C library's
+// own, make's children find them ignored, and Go does not touch them.
+func withoutLibcs(line string) string {
+	name, hex, ok := strings.Cut(line, ": ")
+	mask, err := strconv.ParseUint(hex, 16, 64)
+	if !ok || err != nil {
+		return line
+	}
+	return fmt.Sprintf("%s: %016x", name, mask&^(3<<31))
+}
+
 func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
 	out := newCrowd(t)
 	cmd := agentPart{Token: "rude-" + strconv.Itoa(os.Getpid()), Script: `
@@ -289,7 +300,7 @@ func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
 			break
 		}
 		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "namespace ") {
-			got = append(got, line)
+			got = append(got, withoutLibcs(line))
 		}
 	}
 	want := []string{"fd 0", "fd 1", "fd 2", "SigBlk: 0000000000000000", "SigIgn: 0000000000000000", "done"}
