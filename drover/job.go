@@ -198,11 +198,16 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 }
 
 // Watch gives the job's events as they happen, from the first one on, and ends
-// when the job has settled or ctx does.
+// when the job has settled, when nobody works on it any more, or when ctx does.
 func (j *Job) Watch(ctx context.Context) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
 		seen := map[string]bool{}
-		for {
+		for idle := 0; idle <= idleLooks; {
+			if s, err := j.Status(ctx); err == nil && s.State == job.Interrupted {
+				idle++
+			} else {
+				idle = 0
+			}
 			events, err := j.Events(ctx)
 			if err != nil {
 				yield(job.Event{}, err)

@@ -73,7 +73,7 @@ func (w *Reason) failed(rep ledger.Report, s Status) {
 		w.Detail = lines[max(0, len(lines)-traceLines):]
 	}
 	if s.Hint != "" {
-		w.Next = s.Hint
+		w.Detail = append(w.Detail, s.Hint)
 	}
 }
 
@@ -125,6 +125,10 @@ func (w *Reason) waiting(rep ledger.Report) {
 	}
 }
 
+// idleLooks is how often in a row a job must be seen without agents before that
+// is said: for a moment it is so between two attempts.
+const idleLooks = 20
+
 // Until looks at the job until it has settled, is interrupted, or limit (0: none)
 // has passed, and returns what it saw last. Unlike Wait it asks for no agents.
 func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
@@ -146,7 +150,7 @@ func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 		} else {
 			idle = 0
 		}
-		if idle > 20 || limit > 0 && clock.Boot()-begin >= limit {
+		if idle > idleLooks || limit > 0 && clock.Boot()-begin >= limit {
 			return s, nil
 		}
 		if err := clock.Sleep(ctx, j.c.pace()); err != nil {

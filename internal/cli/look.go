@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,14 +145,14 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 func (a *app) logsCommand() *cobra.Command {
 	var follow, agent bool
 	var search string
-	var context int
+	var around int
 	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	f := c.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
 	f.StringVar(&search, "search", "", "only lines that this regular expression matches")
-	f.IntVarP(&context, "context", "C", 0, "with --search: lines before and after each match")
+	f.IntVarP(&around, "context", "C", 0, "with --search: lines before and after each match")
 	f.BoolVar(&agent, "agent", false, "drover's own notes instead")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		j, err := a.find(cmd.Context(), args)
@@ -159,6 +160,9 @@ func (a *app) logsCommand() *cobra.Command {
 			return err
 		}
 		o := drover.LogOptions{Follow: follow, Agent: agent}
+		if follow {
+			o.Enough = a.untilIdle(cmd.Context(), j)
+		}
 		if search == "" && !a.settings.json {
 			return a.rawLogs(cmd, j, o)
 		}
@@ -166,9 +170,23 @@ func (a *app) logsCommand() *cobra.Command {
 		if err != nil {
 			return fault.Wrap(err, fault.Invalid, "Quote special letters with \\, as in 'loss=0\\.1'.", "read --search %q", search)
 		}
-		return a.searchLogs(cmd, j, o, re, context)
+		return a.searchLogs(cmd, j, o, re, around)
 	}
 	return c
+}
+
+// untilIdle is closed when nobody works on the job any more: there is nothing to
+// wait for then until somebody goes on with it.
+func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
+	idle := make(chan struct{})
+	go func() { // ends with the command, or before
+		s, err := j.Until(ctx, 0)
+		if err == nil && s.State == job.Interrupted {
+			a.note("%s is interrupted   go on: drover resume %s", s.ID, s.ID)
+			close(idle)
+		}
+	}()
+	return idle
 }
 
 // rawLogs prints bytes as they were: stdout's to stdout, stderr's to stderr.
@@ -188,10 +206,10 @@ func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) er
 	return nil
 }
 
-func (a *app) searchLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions, re *regexp.Regexp, context int) error {
+func (a *app) searchLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions, re *regexp.Regexp, around int) error {
 	found, printed := 0, false
 	enc := json.NewEncoder(a.out)
-	for l, err := range j.Search(cmd.Context(), o, re, context, context) {
+	for l, err := range j.Search(cmd.Context(), o, re, around, around) {
 		if err != nil {
 			return err
 		}
@@ -204,7 +222,7 @@ func (a *app) searchLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions,
 			}
 			continue
 		}
-		if l.Apart && context > 0 && printed { // between groups, as grep does
+		if l.Apart && around > 0 && printed { // between groups, as grep does
 			fmt.Fprintln(a.out, "--")
 		}
 		printed = true

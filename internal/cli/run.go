@@ -444,12 +444,15 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		head += ": " + plainText(st.Reason)
 	}
 	a.note("%s", head)
-	if err := a.bring(ctx, j, st, output); err != nil {
-		return err
-	}
 	code := 0
 	if st.Code != nil {
 		code = *st.Code
+	}
+	if err := a.bring(ctx, j, st, output); err != nil {
+		if code == 0 {
+			return err
+		}
+		a.printError(err) // the program's own status says more
 	}
 	if st.State == job.Failed {
 		if st.Hint != "" {
