@@ -59,11 +59,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		s, err := j.Status(cmd.Context())
+		j, s, err := a.look(cmd.Context(), args)
 		if err != nil {
 			return err
 		}

@@ -288,6 +288,16 @@ func (a *app) find(ctx context.Context, args []string) (*drover.Job, error) {
 	return c.Find(ctx, ref, project)
 }
 
+// look resolves the job that an argument names, and its status.
+func (a *app) look(ctx context.Context, args []string) (*drover.Job, drover.Status, error) {
+	j, err := a.find(ctx, args)
+	if err != nil {
+		return nil, drover.Status{}, err
+	}
+	s, err := j.Status(ctx)
+	return j, s, err
+}
+
 // completeJobs offers the ids of jobs.
 func (a *app) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	c, err := a.client(cmd.Context())

@@ -96,11 +96,7 @@ func runTime(s drover.Status) string {
 }
 
 func (a *app) statusOf(cmd *cobra.Command, args []string) error {
-	j, err := a.find(cmd.Context(), args)
-	if err != nil {
-		return err
-	}
-	s, err := j.Status(cmd.Context())
+	_, s, err := a.look(cmd.Context(), args)
 	if err != nil {
 		return err
 	}
@@ -312,11 +308,7 @@ func (a *app) getCommand() *cobra.Command {
 	c.Flags().StringVarP(&output, "output", "o", "", "folder to put them in (default: the job's id)")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		s, err := j.Status(cmd.Context())
+		j, s, err := a.look(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
