@@ -44,7 +44,7 @@ func (e *Engine) locate(ctx context.Context, s job.Spec) (shipment, error) {
 		ship.files, err = bundle.Scan(ctx, src)
 		return ship, err
 	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
-		ship.nothing = true
+		ship.files, ship.nothing = bundle.List{}, true
 		ship.note = "no files come along: " + dir + " is your home folder, /, or too big (-s DIR chooses another)"
 		if len(src.Extra) > 0 {
 			src.Alone, ship.nothing = true, false

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// DESIGN section 6: which files go along.
+func TestWhatGoesAlong(t *testing.T) {
+	t.Parallel()
+	other := t.TempDir() // a folder that is not the caller's
+	for name, text := range map[string]string{"far.py": "", "tool": "\x7fELF", "tool.sh": "", "helper.py": "", "hash": "#!/bin/sh\n"} {
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here := []string{"bin/prog", "lib/step.py", "train.py"}
+	there := []string{"far.py", "hash", "helper.py", "tool", "tool.sh"}
+	for _, row := range []struct {
+		name   string
+		spec   job.Spec
+		script string
+		files  []string
+	}{
+		{"a script here", job.Spec{Program: "train.py"}, "train.py", here},
+		{"the same, spelled otherwise", job.Spec{Program: "./lib/../train.py"}, "train.py", here},
+		{"a script below brings its own folder", job.Spec{Program: "lib/step.py"}, "step.py", []string{"step.py"}},
+		{"a program below brings its own folder", job.Spec{Program: "bin/prog"}, "prog", []string{"prog"}},
+		{"a script elsewhere brings its folder", job.Spec{Program: filepath.Join(other, "far.py")}, "far.py", there},
+		{"a script by its first line", job.Spec{Program: filepath.Join(other, "hash")}, "hash", there},
+		{"a program elsewhere: the current folder comes along", job.Spec{Program: filepath.Join(other, "tool")}, "", here},
+		{"a program on PATH: the current folder comes along", job.Spec{Program: "sh"}, "", here},
+		{"a shell line: the current folder comes along", job.Spec{Verb: job.Shell, Program: "python train.py"}, "", here},
+		{"a source folder", job.Spec{Program: "train.py", Source: "."}, "train.py", here},
+		{"a script in a source folder, as it is called there", job.Spec{Program: "step.py", Source: "lib"}, "step.py", []string{"step.py"}},
+		{"a script in a source folder, as it is called here", job.Spec{Program: "lib/step.py", Source: "lib"}, "step.py", []string{"step.py"}},
+		{"a script below a source folder", job.Spec{Program: "lib/step.py", Source: "."}, "lib/step.py", here},
+		{"a script elsewhere, in its source folder", job.Spec{Program: "far.py", Source: other}, "far.py", there},
+		{"a program on PATH, with a source folder", job.Spec{Program: "sh", Source: "lib"}, "", []string{"step.py"}},
+		{"a shell line, with a source folder", job.Spec{Verb: job.Shell, Program: "ls", Source: "lib"}, "", []string{"step.py"}},
+		{"more beside it", job.Spec{Program: "lib/step.py", Deps: []string{"train.py", filepath.Join(other, "helper.py"), "bin"}}, "step.py",
+			[]string{"bin/prog", "helper.py", "step.py", "train.py"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.check(os.Remove(filepath.Join(d.dir, "train.sh")))
+			d.write(map[string]string{"train.py": "", "lib/step.py": "", "bin/prog": "\x7fELF"})
+			ship, err := d.locate(t.Context(), row.spec)
+			d.check(err)
+			if ship.script != row.script || ship.nothing || ship.note != "" {
+				t.Errorf("script %q, nothing %t, note %q", ship.script, ship.nothing, ship.note)
+			}
+			if diff := cmp.Diff(row.files, shipped(ship)); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func shipped(s shipment) (names []string) {
+	for _, e := range s.files.Entries {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
+	d := newDesk(t)
+	t.Setenv("HOME", d.dir)
+	d.write(map[string]string{"private": "", "more/x": ""})
+	look := func(name string, s job.Spec, nothing bool, note string, files ...string) {
+		t.Helper()
+		ship, err := d.locate(t.Context(), s)
+		d.check(err)
+		if diff := cmp.Diff(files, shipped(ship)); diff != "" || ship.nothing != nothing || !strings.HasPrefix(ship.note, note) || note == "" && ship.note != "" {
+			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.nothing, ship.note, diff)
+		}
+	}
+	look("a script in HOME", job.Spec{Program: "train.sh"}, false, "only train.sh comes along: "+d.dir, "train.sh")
+	look("a script in HOME with more", job.Spec{Program: "train.sh", Deps: []string{"more"}}, false, "only train.sh", "more/x", "train.sh")
+	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files come along: "+d.dir)
+	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files come along")
+	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files come along", "more/x")
+	if _, err := d.locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		t.Errorf("HOME by -s: %v", err)
+	}
+
+	d = newDesk(t)
+	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
+	d.check(err)
+	d.check(big.Truncate(101_000_000))
+	d.check(big.Close())
+	look("a shell line in a folder that is too big", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files come along: "+d.dir)
+	for name, s := range map[string]job.Spec{
+		"a script":         {Program: "train.sh"},
+		"a source folder":  {Program: "sh", Source: "."},
+		"a file beside it": {Verb: job.Shell, Program: "ls", Deps: []string{"big.bin"}},
+	} {
+		if _, err := d.locate(t.Context(), s); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+			t.Errorf("%s that is too big: %v", name, err)
+		}
+	}
+}
+
+func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.write(map[string]string{"train.py": "", "lib/step.py": ""})
+	for _, row := range []struct{ name, program, source, text, hint string }{
+		{"a slip", "trian.py", "", `read script: "trian.py" is not there`, "train.py"},
+		{"a slip below", "lib/setp.py", "", `read script: "lib/setp.py" is not there`, "lib/step.py"},
+		{"nothing like it", "evaluate.py", "", `read script: "evaluate.py" is not there`, "Check the spelling"},
+		{"a folder that is not there", "src/train.py", "", `read script: "src/train.py" is not there`, "Check the spelling"},
+		{"absolute", "/no/such/prog", "", `read script: "/no/such/prog" is not there`, "Check the spelling"},
+		{"no file and not on PATH", "no-such-program", "", `find program: "no-such-program" is no file here and not on PATH`, "Check the spelling"},
+		{"a folder", "lib", "", `read script: "lib" is a folder`, "drover run lib/train.py"},
+		{"a source folder that is not there", "train.py", "scr", `read source folder: "scr" is not there`, "Check the spelling"},
+		{"a source folder that is a file", "train.py", "train.py", `read source folder: "train.py" is a file`, "Name the folder"},
+		{"not in the source folder", "train.py", "lib", `read script: "train.py" is not in the source folder "lib"`, "Choose a source folder"},
+	} {
+		_, err := d.locate(t.Context(), job.Spec{Program: row.program, Source: row.source})
+		if fault.KindOf(err) != fault.Invalid || err.Error() != row.text || !strings.Contains(fault.Hint(err), row.hint) {
+			t.Errorf("%s: %v (%s)", row.name, err, fault.Hint(err))
+		}
+	}
+}
