@@ -96,6 +96,7 @@ type agent struct {
 	place  int
 	member *ledger.Member
 	poll   time.Duration
+	keep   bool   // root holds results that could not be stored
 	root   string // this agent's folder; holds opt/ml and state
 	beat   *heart
 	out    *record.Writer

@@ -524,6 +524,11 @@ func TestResultsThatFindNoRoomFailTheJobNotTheProgram(t *testing.T) {
 	if rep.State != job.Failed {
 		t.Errorf("it is %s", rep.State)
 	}
+	// The only copy of the model stays, where the exit says.
+	_, root, _ := strings.Cut(strings.Join(rep.Run.Exits[0].Notes, ""), "kept in ")
+	if b, err := os.ReadFile(filepath.Join(root, "opt/ml/model/m")); string(b) != "x\n" {
+		t.Errorf("the model is not kept: %q, %v", b, err)
+	}
 }
 
 func TestResultsWaitForRoom(t *testing.T) {

@@ -297,8 +297,13 @@ func lookPath(name string, environ []string, dir string) (string, error) {
 	return "", missing
 }
 
-// cleanUp removes the agent's folder; the job's when it is the last in it.
+// cleanUp removes the agent's folder, unless it holds results that nothing else
+// does; and the job's when it is the last in it.
 func (a *agent) cleanUp() {
+	if a.keep {
+		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
+		return
+	}
 	if err := os.RemoveAll(a.root); err != nil {
 		a.Log.Warn("folder stays", "dir", a.root, "err", err)
 	}

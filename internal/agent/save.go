@@ -90,6 +90,8 @@ func (a *agent) unstored(e ledger.Exit, err error) ledger.Exit {
 	}
 	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
 	e.Reason, e.Hint = err.Error(), fault.Hint(err)
+	e.Notes = append(e.Notes, "what it made was not stored and is kept in "+a.root)
+	a.keep = true // it may be days of work
 	return e
 }
 
