@@ -181,21 +181,28 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	hint := "drover help " + cmd.Name() + " lists the flags."
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		typed := unknown.GetSpecifiedName()
-		if len(typed) > 1 {
-			if near := job.Nearest("--"+typed, names); near != "" {
-				hint = "Did you mean " + near + "? Flags of your script come after it."
-			} else {
-				hint = "Flags of your script come after it: drover " + cmd.Name() + " train.py --" + typed + "."
-			}
-			return fault.New(fault.Invalid, hint, "read command line: drover %s has no flag %q", cmd.Name(), "--"+typed)
-		}
-		return fault.New(fault.Invalid, hint, "read command line: drover %s has no flag %q", cmd.Name(), "-"+typed)
+	verb, hint := strings.TrimPrefix(cmd.CommandPath(), "drover "), "drover help lists the verbs."
+	if cmd.HasParent() {
+		hint = "drover help " + verb + " lists the flags."
 	}
-	return fault.New(fault.Invalid, hint, "read command line: %s", err)
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return fault.New(fault.Invalid, hint, "read command line: %s", err)
+	}
+	typed := "-" + unknown.GetSpecifiedName()
+	if len(typed) > 2 {
+		typed = "-" + typed
+		near, script := job.Nearest(typed, names), cmd.Name() == string(job.Run)
+		switch {
+		case near != "" && script:
+			hint = "Did you mean " + near + "? Flags of your script come after it."
+		case near != "":
+			hint = "Did you mean " + near + "?"
+		case script:
+			hint = "Flags of your script come after it: drover run train.py " + typed + "."
+		}
+	}
+	return fault.New(fault.Invalid, hint, "read command line: %s has no flag %q", cmd.CommandPath(), typed)
 }
 
 // storeFlags adds the flags that say where to look.

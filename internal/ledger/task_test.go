@@ -193,3 +193,24 @@ func TestARemovedJobIsNotFollowed(t *testing.T) {
 		t.Errorf("they wrote %s", log)
 	}
 }
+
+// What a submit left that was cut off before the task's log named it is no job.
+func TestAJobThatWasNeverSubmittedIsNone(t *testing.T) {
+	d := newDesk(t)
+	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+	d.check(d.NameJob(t.Context(), &j))
+	for range 2 {
+		if _, err := d.Look(t.Context(), j.Path()); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("looked at: %v", err)
+		}
+		if stands, err := d.Cancel(t.Context(), j.Path(), "cli", ""); stands || err == nil {
+			t.Errorf("cancelled: %t, %v", stands, err)
+		}
+		if _, _, err := d.Store.CreateOnce(t.Context(), jobKey(j.Path()), encode(j)); err != nil { // and now with its job.json
+			t.Fatal(err)
+		}
+	}
+	if log := d.keys(jobDir(j.Path()) + "/log/"); len(log) != 0 {
+		t.Errorf("its log holds %s", log)
+	}
+}

@@ -1,0 +1,158 @@
+package drover
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	storemem "github.com/drover-run/drover/store/mem"
+)
+
+// desk is a client whose jobs are written by the test instead of agents.
+type desk struct {
+	*Client
+	t   *testing.T
+	mem *mem.Driver
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, mem: mem.New(func(ctx context.Context, _ driver.Request, _ int) error { <-ctx.Done(); return context.Cause(ctx) })}
+	t.Cleanup(d.mem.Close)
+	c, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Target: d.mem},
+		Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
+	d.check(err)
+	d.Client = c
+	return d
+}
+
+func (d *desk) check(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// submit makes a job the live one of its task.
+func (d *desk) submit(project, task string, nodes int) *Job {
+	d.t.Helper()
+	spec, err := job.Spec{Project: project, Task: task, Program: "train.py", Nodes: nodes, On: mem.Target}.Normal()
+	d.check(err)
+	j := job.Job{V: 1, Spec: spec}
+	d.check(d.world.NameJob(d.t.Context(), &j))
+	_, mine, err := d.world.Submit(d.t.Context(), j, "cli-1")
+	if d.check(err); !mine {
+		d.t.Fatal("another job is live")
+	}
+	return d.job(j.Path())
+}
+
+// members are agents of a job that have joined its current attempt, by rank.
+func (d *desk) members(j *Job) []*ledger.Member {
+	d.t.Helper()
+	rec, err := j.Spec(d.t.Context())
+	d.check(err)
+	agents := make([]*ledger.Member, rec.Spec.Nodes)
+	for i := range rec.Spec.Nodes {
+		m := d.world.NewMember(rec, d.world.AgentID(1, i), ledger.Join{Name: "desk"})
+		m.Ready()
+		_, err := m.Poll(d.t.Context())
+		d.check(err)
+		_, rank := m.Joined()
+		agents[rank] = m
+	}
+	return agents
+}
+
+// tree is one output of a rank: texts by name. A name with a slash at its end is
+// an empty folder.
+type tree map[string]string
+
+// outputs are what one rank has stored, by name.
+type outputs map[string]tree
+
+// end lets every rank end with an exit, and gives it outputs.
+func (d *desk) end(j *Job, exit ledger.Exit, ranks ...outputs) {
+	d.t.Helper()
+	agents := d.members(j)
+	for rank, outs := range ranks {
+		e := exit
+		e.Outputs = map[string]store.Digest{}
+		for name, files := range outs {
+			e.Outputs[name] = d.put(files)
+		}
+		d.check(agents[rank].Ended(d.t.Context(), e))
+	}
+	_, err := agents[0].Poll(d.t.Context())
+	d.check(err)
+}
+
+func (d *desk) put(files tree) store.Digest {
+	d.t.Helper()
+	var list bundle.Tree
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if dir, ok := cutSlash(name); ok {
+			list.Dirs = append(list.Dirs, dir)
+			continue
+		}
+		sum, size, err := d.world.Store.PutBlob(d.t.Context(), bytes.NewReader([]byte(files[name])))
+		d.check(err)
+		list.Files = append(list.Files, bundle.File{Path: name, Size: size, Mode: 0o644, SHA256: sum})
+	}
+	sum, err := bundle.PutTree(d.t.Context(), d.world.Store, list)
+	d.check(err)
+	return sum
+}
+
+func cutSlash(name string) (string, bool) {
+	return name[:len(name)-1], name[len(name)-1] == '/'
+}
+
+func write(t *testing.T, dir string, files tree) {
+	t.Helper()
+	for name, text := range files {
+		full := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// read is a folder as texts by name, without our receipt.
+func read(t *testing.T, dir string) tree {
+	t.Helper()
+	found := tree{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || path == dir || e.Name() == receiptName {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if e.IsDir() {
+			if inside, err := os.ReadDir(path); err != nil || len(inside) > 0 {
+				return err
+			}
+			found[name+"/"] = ""
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		found[name] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

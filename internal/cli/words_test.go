@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	storemem "github.com/drover-run/drover/store/mem"
+)
+
+// desk is a command line over a store in memory. Tests that use it change the
+// working folder and the environment, and so do not run side by side.
+type desk struct {
+	t      *testing.T
+	app    *app
+	bucket *storemem.Bucket
+	opened string // what OpenBucket was asked for last
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, s := range known {
+		t.Setenv(s.env, "")
+	}
+	d := &desk{t: t, bucket: storemem.New()}
+	place := mem.New(func(ctx context.Context, _ driver.Request, _ int) error { <-ctx.Done(); return nil })
+	t.Cleanup(place.Close)
+	home := t.TempDir()
+	d.app = &app{Host: Host{Version: "v1", Dirs: Dirs{Data: home + "/data", State: home + "/state", Cache: home + "/cache", Config: home + "/config"},
+		OpenBucket: func(url string) (store.Bucket, bool, error) { d.opened = url; return d.bucket, true, nil },
+		Drivers:    func() map[string]driver.Driver { return map[string]driver.Driver{mem.Target: place} }}}
+	return d
+}
+
+// typed runs one command line, and gives what it prints and its error.
+func (d *desk) typed(args ...string) (out, said string, err error) {
+	d.t.Helper()
+	var o, e bytes.Buffer
+	a := *d.app
+	a.out, a.err = &o, &e
+	root := a.root()
+	root.SetArgs(args)
+	err = root.ExecuteContext(d.t.Context())
+	return o.String(), e.String(), err
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
+	d := newDesk(t)
+	write(t, "train.py", "")
+	for _, row := range []struct{ typed, text, hint string }{
+		{"run --ouptut out train.py", `drover run has no flag "--ouptut"`, "Did you mean --output? Flags of your script come after it."},
+		{"run --detahc=1 train.py", `drover run has no flag "--detahc"`, "Did you mean --detach? Flags of your script come after it."},
+		{"run --epochs 3 train.py", `drover run has no flag "--epochs"`, "Flags of your script come after it: drover run train.py --epochs."},
+		{"run -e 3 train.py", `drover run has no flag "-e"`, "drover help run lists the flags."},
+		{"run --timeout", "flag needs an argument: --timeout", "drover help run lists the flags."},
+		{"run --retries many train.py", `invalid argument "many" for "--retries" flag`, "drover help run lists the flags."},
+		{"run --timeout soon train.py", `"soon"`, "Write it as 90s, 15m, 2h or 1d."},
+		{"run --grace soon train.py", `"soon"`, "Write it as 90s, 15m, 2h or 1d."},
+		{"run -t a/b train.py", `"a/b" is no name for a task`, "Try a-b."},
+		{"run -p A train.py", `"A" is no name for a project`, "Try a."},
+		{"run -i a=x -i a=y train.py", `two inputs are named "a"`, "Give each input its own name."},
+		{"run train.py --on mem", `"local" is unknown`, "Use --on mem."}, // --on is the script's here
+		{"run job.yaml", "read job file: open job.yaml", "Check the path."},
+		{"run --on mem", "no script or program given", "Try drover run train.py"},
+		{"run -o train.py train.py", `read --output: "train.py" is a file`, "Name a folder with -o."},
+		{"shell --on mem echo a", "shell takes one command line, got 2 words", "Quote the whole line"},
+		{"logs --serach x", `drover logs has no flag "--serach"`, "Did you mean --search?"},
+		{"logs --epochs 3", `drover logs has no flag "--epochs"`, "drover help logs lists the flags."},
+		{"config get --jsno", `drover config get has no flag "--jsno"`, "drover help config get lists the flags."},
+		{"--versoin", `drover has no flag "--versoin"`, "Did you mean --version?"},
+		{"--nothing-like-it", `drover has no flag "--nothing-like-it"`, "drover help lists the verbs."},
+		{"trian train.py", `"trian" is no verb`, "drover help lists the verbs."},
+		{"stauts", `"stauts" is no verb`, "Did you mean drover status?"},
+		{"train.py", `"train.py" is no verb`, "Try drover run train.py."},
+		{"help stauts", `"stauts" is no verb`, "Did you mean drover status?"},
+		{"logs a b", "2 jobs named, drover logs takes one", "Name one job: drover logs a."},
+		{"cancel", "no job named", "Name it: drover cancel last."},
+		{"doctor now", "drover doctor takes 0 arguments, not 1", "Write it as drover doctor"},
+		{"config get", "drover config get takes 1 argument, not 0", "Write it as drover config get KEY"},
+		{"config set store", "drover config set takes 2 arguments, not 1", "Write it as drover config set KEY VALUE"},
+		{"config get stroe", `there is no "stroe"`, "Did you mean store?"},
+		{"config explain colour", `there is no "colour"`, "The keys are project, store, on, python, output."},
+		{"logs last", "there are none yet", "Start one: drover run train.py."},
+		{"get nothing", `no job "nothing"`, "drover status lists what there is."},
+	} {
+		out, _, err := d.typed(strings.Fields(row.typed)...)
+		if fault.Exit(err) != fault.ExitUsage || out != "" || !strings.Contains(err.Error(), row.text) || !strings.HasPrefix(fault.Hint(err), row.hint) {
+			t.Errorf("drover %s: %v\n  %s\n%s", row.typed, err, fault.Hint(err), out)
+		}
+	}
+	if _, _, err := d.typed("logs", "last", "--search", "("); fault.Exit(err) != fault.ExitUsage {
+		t.Errorf("a search that is no expression: %v", err)
+	}
+}
+
+func TestAFlagBehindTheScriptIsTheScriptsAndIsSaid(t *testing.T) {
+	d := newDesk(t)
+	for _, row := range []struct {
+		verb job.Verb
+		args []string
+		want string
+	}{
+		{job.Run, nil, ""},
+		{job.Run, []string{"--epochs", "3", "-o", "out", "on", "--", "-q"}, ""},
+		{job.Run, []string{"--on", "mem"}, "note: --on went to train.py: drover's own flags come before the script\n"},
+		{job.Run, []string{"--output=out", "x", "--output", "--env-file"}, "note: --output, --env-file went to train.py: drover's own flags come before the script\n"},
+		{job.Run, []string{"--env_file", "--out", "--ON", "---on", "--"}, ""}, // only exactly a flag of ours
+		{job.Shell, []string{"--on"}, ""},
+	} {
+		var said bytes.Buffer
+		a := *d.app
+		a.err = &said
+		cmd := a.runCommand()
+		a.tailNote(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
+		if said.String() != row.want {
+			t.Errorf("%q: %q, want %q", row.args, said.String(), row.want)
+		}
+	}
+}
+
+func TestInputsAreNamed(t *testing.T) {
+	for _, row := range []struct {
+		there, typed []string
+		want         []job.Input
+	}{
+		{nil, nil, nil},
+		{nil, []string{"./data"}, []job.Input{{Name: "data", Path: "./data"}}},
+		{nil, []string{"train=./a", "test=./b"}, []job.Input{{Name: "train", Path: "./a"}, {Name: "test", Path: "./b"}}},
+		{nil, []string{"a", "Some Labels.csv"}, []job.Input{{Name: "data", Path: "a"}, {Name: "some-labels", Path: "Some Labels.csv"}}},
+		{nil, []string{"a=x", "b"}, []job.Input{{Name: "a", Path: "x"}, {Name: "data", Path: "b"}}},
+		{[]string{"data"}, []string{"b/c.tar.gz"}, []job.Input{{Name: "data"}, {Name: "c-tar", Path: "b/c.tar.gz"}}},
+		{nil, []string{"./a=b"}, []job.Input{{Name: "data", Path: "./a=b"}}}, // a path, not a name
+		{nil, []string{"x.y=b"}, []job.Input{{Name: "data", Path: "x.y=b"}}},
+		{nil, []string{"a=b=c"}, []job.Input{{Name: "a", Path: "b=c"}}},
+	} {
+		var spec job.Spec
+		for _, name := range row.there {
+			spec.Inputs = append(spec.Inputs, job.Input{Name: name})
+		}
+		if err := addInputs(&spec, row.typed); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(row.want, spec.Inputs); diff != "" {
+			t.Errorf("-i %q (-want +got):\n%s", row.typed, diff)
+		}
+	}
+}
+
+func TestVariablesComeFromFilesAndFlags(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HERE", "mine")
+	t.Setenv("EMPTY", "")
+	write(t, "a.env", "# a comment\n\nA=1\n  export B = 2 \nC=x # not a comment\nHERE\nexporter=3\nQ=\"q\"\n")
+	write(t, "b.env", "A=file b\r\n")
+	write(t, "long.env", "A="+strings.Repeat("x", 100<<10))
+	for _, row := range []struct {
+		files, typed []string
+		want         map[string]string
+	}{
+		{nil, nil, nil},
+		{nil, []string{"A=1", "B=", "C=x=y", "A=2", "HERE", "EMPTY"}, map[string]string{"A": "2", "B": "", "C": "x=y", "HERE": "mine", "EMPTY": ""}},
+		{[]string{"a.env"}, nil, map[string]string{"A": "1", "B ": " 2", "C": "x # not a comment", "HERE": "mine", "exporter": "3", "Q": `"q"`}},
+		{[]string{"a.env", "b.env"}, []string{"exporter=flag"}, map[string]string{"A": "file b", "B ": " 2", "C": "x # not a comment", "HERE": "mine", "exporter": "flag", "Q": `"q"`}},
+	} {
+		var spec job.Spec
+		if err := addEnv(&spec, row.files, row.typed); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(row.want, spec.Env); diff != "" {
+			t.Errorf("%q %q (-want +got):\n%s", row.files, row.typed, diff)
+		}
+	}
+	for _, row := range []struct{ files, typed []string }{{nil, []string{"NOT_SET_HERE"}}, {[]string{"gone.env"}, nil}, {[]string{"."}, nil}, {[]string{"long.env"}, nil}} {
+		if err := addEnv(&job.Spec{}, row.files, row.typed); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%q %q: %v", row.files, row.typed, err)
+		}
+	}
+}
+
+// A flag wins over the environment, that over the project's file, that over the
+// user's, that over the default.
+func TestTheLayersOfTheConfig(t *testing.T) {
+	d := newDesk(t)
+	userFile := filepath.Join(d.app.Dirs.Config, "config.yaml")
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, "below/here/x", "")
+	t.Chdir("below/here")
+	projectFile := filepath.Join(wd, projectFileName)
+	look := func(what string, want found) {
+		t.Helper()
+		c, err := readConfig(d.app.Dirs.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.get("store"); got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	opens := func(want string, args ...string) {
+		t.Helper()
+		if _, _, err := d.typed(append([]string{"status"}, args...)...); err != nil || d.opened != want {
+			t.Errorf("%q opens %s, want %s (%v)", args, d.opened, want, err)
+		}
+	}
+	look("nothing is said", found{"", "default"})
+	opens(d.app.Dirs.Data)
+	write(t, userFile, "store: /user\n")
+	look("by the user's file", found{"/user", userFile})
+	write(t, projectFile, "store: kept\nproject: vision\n")
+	look("by the project's file, beside which it is", found{filepath.Join(wd, "kept"), projectFile})
+	write(t, projectFile, "store: s3://bucket/x\n")
+	look("a store that is no folder stays", found{"s3://bucket/x", projectFile})
+	write(t, projectFile, "store: /abs\n")
+	look("nor is an absolute one moved", found{"/abs", projectFile})
+	t.Setenv("DROVER_STORE", "by-env")
+	look("by the environment", found{"by-env", "DROVER_STORE"})
+	opens("by-env")
+	opens("by-flag", "--store", "by-flag")
+
+	for text, hint := range map[string]string{"stroe: x\n": "Did you mean store?", "- a\n": "Write it as lines", "store: [\n": "Write it as lines"} {
+		write(t, projectFile, text)
+		if _, err := readConfig(d.app.Dirs.Config); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(fault.Hint(err), hint) || !strings.Contains(err.Error(), projectFile) {
+			t.Errorf("%q: %v (%s)", text, err, fault.Hint(err))
+		}
+	}
+}
+
+func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
+	d := newDesk(t)
+	for _, row := range []struct{ folder, want string }{{"My Project_2", "my-project-2"}, {"blobs", "default"}, {"ids", "default"}, {"🚀", "default"}} {
+		if err := os.Mkdir(row.folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(row.folder, func(t *testing.T) {
+			t.Chdir(row.folder)
+			if got, err := d.app.project(); err != nil || got != row.want {
+				t.Errorf("in %s it is %q (%v), want %q", row.folder, got, err, row.want)
+			}
+		})
+	}
+	d.app.settings.project = "Not/One"
+	if _, err := d.app.project(); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("%v", err)
+	}
+}
+
+// Every page of help: the verbs' are in docs/reference.md, whose test compares
+// them; here are those below.
+func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
+	for _, c := range (&app{}).root().Commands() {
+		if !c.IsAvailableCommand() || c.Name() == "help" {
+			continue
+		}
+		names := []string{c.Name()}
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, c.Name()+" "+sub.Name())
+			}
+		}
+		for _, name := range names {
+			text := helpOf(t, name)
+			if !strings.Contains(text, "\n\n  drover "+name) {
+				t.Errorf("help %s does not say how it is written:\n%s", name, text)
+			}
+			for i, line := range strings.Split(text, "\n") {
+				if strings.Contains(line, "`") || strings.HasSuffix(line, " ") {
+					t.Errorf("help %s, line %d: %q", name, i+1, line)
+				}
+			}
+		}
+		if c.Name() != "completion" && c.Name() != "version" && examples[c.Name()] == "" {
+			t.Errorf("help %s has no example", c.Name())
+		}
+	}
+	want := "Print a setting's value\n\n  drover config get KEY\n"
+	if diff := cmp.Diff(want, helpOf(t, "config get")); diff != "" {
+		t.Errorf("help config get (-want +got):\n%s", diff)
+	}
+}
+
+func TestTextsForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0.0s", 840 * time.Millisecond: "0.8s", 12 * time.Second: "12s", 59*time.Second + 999*time.Millisecond: "59s",
+		time.Minute: "1m00s", 4*time.Minute + 12*time.Second: "4m12s", 3*time.Hour + 5*time.Minute: "3h05m", 47*time.Hour + 59*time.Minute: "47h59m", 52 * time.Hour: "2d4h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%d is %s, want %s", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{-1: "0 B", 999: "999 B", 82854982: "83 MB", math.MaxInt64: "9.2 EB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files", 12345: "12,345 files"} {
+		if got := count(n, "file"); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	if got := plainText("a\nb\x1b[31mred\x07"); strings.ContainsAny(got, "\x1b\x07\n") || !strings.Contains(got, "red") {
+		t.Errorf("a terminal would obey %q", got)
+	}
+	var out bytes.Buffer
+	table := newTable(&out, "JOB", "NOTE")
+	table.row("7fk2", "two\nlines")
+	table.row("x", "")
+	if err := table.flush(); err != nil || out.String() != "JOB   NOTE\n7fk2  two lines\nx\n" {
+		t.Errorf("%v: %q", err, out.String())
+	}
+}
+
+func TestErrorsArePrintedInOneShape(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("read x: gone"), "drover: read x: gone\n"},
+		{fmt.Errorf("run: %w", fault.New(fault.Full, "Wait.", "place job: no room")), "drover: run: place job: no room\n  Wait.\n"},
+	} {
+		var said bytes.Buffer
+		(&app{err: &said}).printError(row.err)
+		if said.String() != row.want {
+			t.Errorf("%q, want %q", said.String(), row.want)
+		}
+	}
+	var s status
+	if err := error(status(3)); !errors.As(err, &s) || int(s) != 3 || err.Error() != "exit status 3" {
+		t.Error(err)
+	}
+}
+
+func TestQuietIsQuietAndColourIsAsked(t *testing.T) {
+	var said bytes.Buffer
+	a := &app{err: &said, quiet: true}
+	a.note("something")
+	if said.Len() > 0 {
+		t.Errorf("it said %q", said.String())
+	}
+	if got := a.paint(job.Failed, "x"); got != "x" {
+		t.Errorf("painted without being asked: %q", got)
+	}
+	a.colour = true
+	if got := a.paint(job.Failed, "x"); got != "\x1b[31mx\x1b[0m" || a.paint(job.Pending, "x") != "x" {
+		t.Errorf("painted %q", got)
+	}
+	for _, row := range []struct {
+		never, always string
+		want          bool
+	}{{"1", "1", false}, {"", "1", true}, {"", "0", false}, {"", "", false}} {
+		t.Setenv("NO_COLOR", row.never)
+		t.Setenv("CLICOLOR_FORCE", row.always)
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wantColour(f); got != row.want {
+			t.Errorf("NO_COLOR=%s CLICOLOR_FORCE=%s: %t", row.never, row.always, got)
+		}
+		f.Close()
+	}
+}
