@@ -231,6 +231,7 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 	if n.Asked {
 		status = 0
 	}
+	a.Machine.Patience = 0 // who must go waits for no room
 	a.note("leaving: %s", n.Why)
 	select {
 	case <-a.program.done(): // it has ended by itself in this very moment

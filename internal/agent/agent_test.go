@@ -37,9 +37,9 @@ func TestWhatAProgramMakesIsStoredAndItsJobSettled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	line := `echo seen; echo heard >&2
-mkdir -p __pycache__ sub kept $SM_MODEL_DIR/deep
+mkdir -p __pycache__ .ipynb_checkpoints sub kept $SM_MODEL_DIR/deep
 echo m >$SM_MODEL_DIR/deep/model.bin; echo o >$SM_OUTPUT_DATA_DIR/table.csv
-echo new >sub/new.txt; echo more >>data.txt; echo x >__pycache__/y.pyc; echo x >old.pyc; rm gone.txt`
+echo new >sub/new.txt; echo more >>data.txt; echo x >__pycache__/y; echo x >.ipynb_checkpoints/z; echo x >old.pyc; rm gone.txt`
 	j := p.submit(shell(line), map[string]string{"data.txt": "one\n", "same.txt": "same\n", "gone.txt": "gone\n", "kept/x": "x\n"})
 	rep := p.run(j)
 	want := &ledger.Settled{State: job.Succeeded, Attempt: 1}
@@ -465,25 +465,31 @@ func TestNoticeWhilePreparing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(shell("true"), map[string]string{"x": "x"})
+	var w *worker
 	var once sync.Once
-	asked, answered := make(chan struct{}), make(chan struct{})
+	asked, begun := make(chan struct{}), make(chan struct{})
 	p.bucket.set(func() {
 		p.bucket.before = func(ctx context.Context, key string) error {
 			if strings.HasPrefix(key, "blobs/") {
-				once.Do(func() { close(asked); <-ctx.Done(); close(answered) })
+				once.Do(func() {
+					close(asked)
+					<-ctx.Done()
+					<-begun
+					select { // an answer that comes late, and is waited for
+					case <-w.ended:
+						t.Error("it left while it was still fetching")
+					case <-time.After(50 * time.Millisecond):
+					}
+				})
 			}
 			return nil
 		}
 	})
-	w := p.start(j, nil)
+	w = p.start(j, nil)
+	close(begun)
 	<-asked
 	w.notice <- Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
-	select {
-	case <-answered:
-	default:
-		t.Error("it left while it was still fetching")
-	}
 	if rep := p.look(j); rep.State != job.Interrupted || len(rep.Run.Joins) != 0 {
 		t.Errorf("it is %s, joined by %v", rep.State, rep.Run.Joins)
 	}

@@ -135,7 +135,10 @@ func TestAFlagBehindTheScriptIsTheScriptsAndIsSaid(t *testing.T) {
 		var said bytes.Buffer
 		a := *d.app
 		a.err = &said
-		cmd := a.runCommand()
+		cmd, _, err := a.root().Find([]string{string(row.verb)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		a.tailNote(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
 		if said.String() != row.want {
 			t.Errorf("%q: %q, want %q", row.args, said.String(), row.want)
