@@ -118,9 +118,6 @@ func userName() string {
 // is false for agents elsewhere.
 func Gone(h ledger.Host) (gone, known bool) { return proc.Identity(h).Gone() }
 
-// Force makes Plan and Run start a named task again that is complete.
-const Force = true
-
 // Plan is what a spec comes to, given what is there already. Exported fields
 // are for showing; Submit carries it out.
 type Plan struct {
@@ -166,8 +163,8 @@ func (c *Client) Run(ctx context.Context, spec job.Spec) (*Job, error) {
 }
 
 // Find resolves what people call a job: its task (the newest job), its id or the
-// beginning of one, task#3, project/task, or last. project is the one that
-// is meant when none is said; for last, "" means any.
+// beginning of one, task#3, project/task, or last, which is the newest job of the
+// whole store. project is the one that is meant for a task when none is said.
 func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	ref, err := job.ParseRef(text)
 	if err != nil {
