@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// follow prints a live job's output until it has settled, then where things are.
+// attached says that its agents live beside us, so that Ctrl-C is for them.
+// What was printed before since (zero: from the beginning) is left out.
+func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	type end struct {
+		st  drover.Status
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		st, err := j.Wait(ctx)
+		ended <- end{st, err}
+	}()
+	printed := make(chan error, 1)
+	reading, hush := context.WithCancel(context.WithoutCancel(ctx))
+	defer hush()
+	enough := make(chan struct{})
+	go func() { printed <- a.print(reading, j, since, enough) }()
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT)
+	defer signal.Stop(signals)
+	// Or "| head" would end us with the pipe, before the outputs are brought.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	for {
+		select {
+		case e := <-ended:
+			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
+			if e.err != nil {
+				hush()
+				<-printed
+				return e.err
+			}
+			if err := <-printed; err != nil {
+				return err
+			}
+			return a.finish(context.WithoutCancel(ctx), j, e.st, output)
+		case <-signals:
+			stop(errors.New("Ctrl-C"))
+			<-ended
+			if !attached {
+				hush()
+				<-printed
+				a.note("\nDetached; %s goes on.   follow: drover logs -f %s   stop: drover cancel %s", st.ID, st.ID, st.ID)
+				return status(fault.ExitInterrupted)
+			}
+			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
+			signal.Stop(signals) // nothing is left to be asked; Ctrl-C ends us
+			close(enough)        // what the program said last is stored now
+			<-printed
+			if err != nil {
+				return err
+			}
+			return a.interrupted(context.WithoutCancel(ctx), j, output)
+		}
+	}
+}
+
+// interrupt is Ctrl-C where agents live beside us: the first asks them to save
+// and go, the second kills them. It returns when they are gone.
+func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
+	a.note("\nStopping: the program has got SIGTERM, so that it can save (Ctrl-C again: kill it)")
+	spec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	const margin = 30 * time.Second // for storing what the program saved
+	gone := make(chan error, 1)
+	go func() { gone <- j.Interrupt(ctx, time.Duration(spec.Spec.Grace)+margin) }()
+	for {
+		select {
+		case err := <-gone:
+			return err
+		case <-signals:
+			if err := j.Interrupt(ctx, 0); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// interrupted says how to go on with a job whose agents are gone, unless it had
+// just ended.
+func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) error {
+	st, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.State.Settled() {
+		return a.finish(ctx, j, st, output)
+	}
+	a.note("%s %s interrupted   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
+	return status(fault.ExitInterrupted)
+}
+
+// print writes the program's output as it comes: stdout to stdout, stderr to
+// stderr, byte for byte. What drover does before the program starts, and a new
+// attempt, are told beside it.
+func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough <-chan struct{}) error {
+	attempt := 0
+	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since, Enough: enough}) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			a.note("note: output cannot be read just now: %s", err)
+			continue
+		}
+		var f *os.File
+		switch o.Stream {
+		case "stdout":
+			f = os.Stdout
+		case "stderr":
+			f = os.Stderr
+		default:
+			a.agentNote(o, &attempt)
+			continue
+		}
+		if _, err := f.Write(o.Data); errors.Is(err, syscall.EPIPE) {
+			return nil // nobody reads on (drover run ... | head); the job goes on, and so do we
+		} else if err != nil {
+			a.note("note: output is not shown any more: %s", err)
+			return nil
+		}
+	}
+	return nil
+}
+
+// agentNote shows what drover itself does where it takes time or changes what is
+// printed: building an environment, a new attempt, what it begins from.
+func (a *app) agentNote(o drover.Output, attempt *int) {
+	if o.Attempt > 1 && o.Attempt > *attempt {
+		a.note("‖ attempt %d began", o.Attempt)
+	}
+	*attempt = max(*attempt, o.Attempt)
+	for line := range strings.Lines(string(o.Data)) {
+		line = plainText(strings.TrimSuffix(line, "\n"))
+		plain := strings.HasPrefix(line, "prepared in") || strings.HasPrefix(line, "environment: ") || strings.HasPrefix(line, "leaving: ")
+		if o.Attempt == 0 && !plain || strings.HasPrefix(line, "restored ") || strings.HasPrefix(line, "waiting for room: ") {
+			a.note("  %s", line)
+		}
+	}
+}
+
+// finish says how a job has ended and where its things are, and gives the
+// program's own exit status.
+func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(st.State, st.State.Symbol()), st.ID, st.Project, st.Task, strings.ToLower(string(st.State)))
+	if !st.Started.IsZero() && !st.Ended.IsZero() {
+		head += " in " + span(st.Ended.Sub(st.Started))
+	}
+	if st.Attempt > 1 {
+		head += fmt.Sprintf(" (attempt %d, %s)", st.Attempt, count(st.Interruptions, "interruption"))
+	}
+	if st.Reason != "" && st.State != job.Cancelled {
+		head += ": " + plainText(st.Reason)
+	}
+	a.note("%s", head)
+	code := 0
+	if st.Code != nil {
+		code = *st.Code
+	}
+	if err := a.bring(ctx, j, st, output); err != nil {
+		if code == 0 {
+			return err
+		}
+		a.printError(err) // the program's own status says more
+	}
+	if st.State == job.Failed {
+		if st.Hint != "" {
+			a.note("  %s", st.Hint)
+		} else if file := stayedHome(st); file != "" {
+			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
+			a.note("  %s is here and did not go along: -d %s puts it beside the script, -i %s makes it an input", file, top, top)
+		}
+		a.note("  why: drover why %s", st.ID)
+	}
+	if code != 0 {
+		return status(code)
+	}
+	return nil
+}
+
+// notFound is how Python and most programs say that a file is missing.
+var notFound = regexp.MustCompile(`No such file or directory: ['"]?([^'"\n]+)['"]?`)
+
+// stayedHome names a file that the program did not find and that is here: it
+// runs in a copy of what went along.
+func stayedHome(st drover.Status) string {
+	for _, n := range st.Nodes {
+		all := notFound.FindAllStringSubmatch(n.Trace, -1)
+		if len(all) == 0 {
+			continue
+		}
+		file := all[len(all)-1][1]
+		if _, err := os.Stat(file); err == nil && filepath.IsLocal(file) {
+			return file
+		}
+	}
+	return ""
+}
+
+// bring downloads the outputs when a folder was named, and says where they are.
+func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	if output == "" {
+		if st.State == job.Succeeded || st.State == job.Failed {
+			a.note("  model, output and logs: drover get %s -o out", st.ID)
+		}
+		return nil
+	}
+	got, err := j.Get(ctx, output)
+	if err != nil {
+		return err
+	}
+	a.printGot(got, output)
+	return nil
+}
+
+func (a *app) printGot(got drover.Got, typed string) {
+	for _, p := range got.Parts {
+		path := filepath.Join(typed, p.Name)
+		if p.Name == "logs" && p.Files == 1 {
+			path = filepath.Join(path, "logs0")
+		}
+		a.note("  %-8s %s (%s, %s)", p.Name, path, count(p.Files, "file"), size(p.Bytes))
+	}
+	for _, n := range got.Notes {
+		a.note("  note: %s", n)
+	}
+}

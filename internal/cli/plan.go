@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+)
+
+// printPlan says in a few lines what is about to happen.
+func (a *app) printPlan(p *drover.Plan) {
+	if a.quiet {
+		return
+	}
+	s := p.Spec
+	a.note("%s/%s on %s", s.Project, s.Task, orElse(p.Offer.Machine, s.On))
+	for _, line := range planLines(p) {
+		a.note("  %s", line)
+	}
+}
+
+func planLines(p *drover.Plan) []string {
+	var lines []string
+	if p.CodeNote != "" {
+		lines = append(lines, "code     "+p.CodeNote)
+	} else if len(p.Code.Entries) > 0 {
+		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", count(len(p.Code.Entries), "file"), size(p.Code.Bytes), p.Code.Dir))
+	}
+	for i, n := range p.Code.Notes {
+		if i == 3 {
+			lines = append(lines, fmt.Sprintf("         and %s", count(len(p.Code.Notes)-3, "more note")))
+			break
+		}
+		lines = append(lines, "         "+plainText(n))
+	}
+	for _, in := range p.Spec.Inputs {
+		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
+	}
+	if p.Environment.Interpreter != "" {
+		lines = append(lines, "python   "+p.Environment.Why)
+	}
+	return lines
+}
+
+// showPlan is --plan: exit status 3 when there is nothing to do.
+func (a *app) showPlan(p *drover.Plan) error {
+	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "goes on with the interrupted job",
+		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing"}[string(p.Action)]
+	if a.settings.json {
+		err := json.NewEncoder(a.out).Encode(map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec,
+			"code":        map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote},
+			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}})
+		if err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.out, "%s/%s on %s: %s\n", p.Spec.Project, p.Spec.Task, orElse(p.Offer.Machine, p.Spec.On), action)
+		if p.Note != "" {
+			fmt.Fprintf(a.out, "  note     %s\n", p.Note)
+		}
+		for _, line := range planLines(p) {
+			fmt.Fprintf(a.out, "  %s\n", line)
+		}
+	}
+	if p.Action == "skip" {
+		return status(fault.ExitComplete)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/jobfile"
+	"github.com/drover-run/drover/job"
+)
+
+// startFlags are the flags of verbs that start a job.
+type startFlags struct {
+	task, output, source, python string
+	deps, inputs, env, envFile   []string
+	timeout, grace               string
+	retries                      int
+	noEnv, force, detach, plan   bool
+	yes                          bool
+}
+
+func (a *app) startFlags(c *cobra.Command) *startFlags {
+	s := &startFlags{}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	f := c.Flags()
+	f.SetInterspersed(false) // after the script everything is the script's
+	f.StringVarP(&s.task, "task", "t", "", "name of the task: its state survives, and it is skipped when complete")
+	f.StringVarP(&s.output, "output", "o", "", "folder that receives model/, output/, files/ and logs/")
+	f.StringVarP(&s.source, "source", "s", "", "folder shipped as code (default: the script's folder)")
+	f.StringArrayVarP(&s.deps, "dependency", "d", nil, "another file or folder to put beside the code; may be repeated")
+	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=PATH; may be repeated")
+	f.StringArrayVar(&s.env, "env", nil, "environment variable: NAME=VALUE, or NAME to copy yours; may be repeated")
+	f.StringArrayVar(&s.envFile, "env-file", nil, "file of NAME=VALUE lines; may be repeated")
+	f.StringVar(&s.python, "python", "", "interpreter: a path, a name or a version")
+	f.BoolVar(&s.noEnv, "no-env", false, "take the interpreter as it is, whatever requirements.txt says")
+	f.StringVar(&s.timeout, "timeout", "", "time limit of one attempt, such as 90s or 2h")
+	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL (default 30s)")
+	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
+	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
+	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
+	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
+	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no plan and no notes; with --detach print the id alone")
+	f.BoolVarP(&s.yes, "yes", "y", false, "answer yes to every question")
+	return s
+}
+
+// spec makes the spec of what was typed.
+func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
+	spec := job.Spec{Verb: verb}
+	var err error
+	if len(args) > 0 && verb == job.Run && isJobFile(args[0]) {
+		if spec, err = readJobFile(args[0]); err != nil {
+			return spec, err
+		}
+		spec.Args = append(spec.Args, args[1:]...)
+	} else if len(args) > 0 {
+		spec.Program, spec.Args = args[0], args[1:]
+	}
+	conf, err := a.config()
+	if err != nil {
+		return spec, err
+	}
+	if spec.Project == "" || a.settings.project != "" {
+		if spec.Project, err = a.project(); err != nil {
+			return spec, err
+		}
+	}
+	if s.task != "" {
+		spec.Task, spec.Named = s.task, true
+	}
+	set(&spec.Source, s.source)
+	set(&spec.Python, s.python)
+	set(&spec.Python, spec.Python, conf.get("python").value)
+	set(&spec.On, a.settings.on)
+	set(&spec.On, spec.On, conf.get("on").value)
+	set(&spec.Output, s.output)
+	set(&spec.Output, spec.Output, conf.get("output").value)
+	spec.Deps = append(spec.Deps, s.deps...)
+	spec.NoEnv = spec.NoEnv || s.noEnv
+	if cmd.Flags().Changed("retries") {
+		spec.Retries = s.retries
+	}
+	if s.timeout != "" {
+		if spec.Timeout, err = job.ParseDuration(s.timeout); err != nil {
+			return spec, err
+		}
+	}
+	if s.grace != "" {
+		if spec.Grace, err = job.ParseDuration(s.grace); err != nil {
+			return spec, err
+		}
+	}
+	if err := addInputs(&spec, s.inputs); err != nil {
+		return spec, err
+	}
+	return spec, addEnv(&spec, s.envFile, s.env)
+}
+
+// set gives a field the first value that is not empty.
+func set(field *string, values ...string) {
+	for _, v := range values {
+		if v != "" {
+			*field = v
+			return
+		}
+	}
+}
+
+func isJobFile(name string) bool {
+	return filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml"
+}
+
+func readJobFile(name string) (job.Spec, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return job.Spec{}, fault.Wrap(err, fault.Invalid, "Check the path.", "read job file")
+	}
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return job.Spec{}, err
+	}
+	return jobfile.Parse(full, b)
+}
+
+// addInputs reads -i PATH and -i NAME=PATH. The first one without a name is
+// "data", as SageMaker's examples call it; others are named after their path.
+func addInputs(spec *job.Spec, typed []string) error {
+	for _, text := range typed {
+		name, path, named := strings.Cut(text, "=")
+		if !named || strings.ContainsAny(name, "/.") {
+			name, path = "data", text
+			if slices.ContainsFunc(spec.Inputs, func(in job.Input) bool { return in.Name == "data" }) {
+				name = job.Label(strings.TrimSuffix(filepath.Base(text), filepath.Ext(text)))
+			}
+		}
+		spec.Inputs = append(spec.Inputs, job.Input{Name: name, Path: path})
+	}
+	return nil
+}
+
+func addEnv(spec *job.Spec, files, typed []string) error {
+	var lines []string
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return fault.Wrap(err, fault.Invalid, "Check the path.", "read --env-file")
+		}
+		defer f.Close()
+		sc := bufio.NewScanner(f)
+		for sc.Scan() {
+			line := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(sc.Text()), "export "))
+			if line != "" && line[0] != '#' {
+				lines = append(lines, line)
+			}
+		}
+		if err := sc.Err(); err != nil {
+			return fault.Wrap(err, fault.Invalid, "", "read --env-file %q", file)
+		}
+	}
+	for _, kv := range append(lines, typed...) {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			if value, ok = os.LookupEnv(name); !ok {
+				return fault.New(fault.Invalid, "Set it, or write --env "+name+"=VALUE.", "read --env: %s is not set here", name)
+			}
+		}
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[name] = value
+	}
+	return nil
+}
+
+// tailNote says where a drover flag went that was typed after the script.
+func (a *app) tailNote(cmd *cobra.Command, spec job.Spec) {
+	var seen []string
+	for _, arg := range spec.Args {
+		name, _, _ := strings.Cut(arg, "=")
+		long, ok := strings.CutPrefix(name, "--")
+		if !ok || long == "" {
+			continue
+		}
+		if f := cmd.Flags().Lookup(long); f != nil && f.Name == long && !slices.Contains(seen, name) {
+			seen = append(seen, name)
+		}
+	}
+	if len(seen) > 0 && spec.Verb == job.Run {
+		a.note("note: %s went to %s: drover's own flags come before the script", strings.Join(seen, ", "), spec.Program)
+	}
+}
