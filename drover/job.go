@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -39,6 +40,7 @@ type Status struct {
 	Code          *int      `json:"exit_code,omitempty"` // once settled
 	Reason        string    `json:"reason,omitempty"`
 	Hint          string    `json:"hint,omitempty"`
+	Message       string    `json:"message,omitempty"` // what its nodes left in output/message, at most 1024 characters
 	Submitted     time.Time `json:"submitted"`
 	Started       time.Time `json:"started,omitzero"` // the newest attempt's program
 	Ended         time.Time `json:"ended,omitzero"`
@@ -53,6 +55,7 @@ type Node struct {
 	Rank    int       `json:"rank"`
 	State   string    `json:"state"` // pending, an agent's phase, or the verdict
 	Host    string    `json:"host,omitempty"`
+	Address string    `json:"address,omitempty"` // where the other nodes reach it
 	PID     int       `json:"agent_pid,omitempty"`
 	Code    *int      `json:"exit_code,omitempty"`
 	Signal  string    `json:"signal,omitempty"`
@@ -100,9 +103,15 @@ func status(rep ledger.Report) Status {
 	} else if rep.Run.Stop != nil {
 		s.Reason = "stopping: " + rep.Run.Stop.Reason
 	}
+	var message []string
 	for rank := range rep.Run.Nodes {
 		s.Nodes = append(s.Nodes, node(rep, rank))
+		if m := rep.Run.Exits[rank].Message; m != "" {
+			message = append(message, m)
+		}
 	}
+	all := []rune(strings.Join(message, "\n"))
+	s.Message = string(all[:min(len(all), 1024)]) // as SageMaker joins and cuts them
 	return s
 }
 
@@ -110,7 +119,7 @@ func node(rep ledger.Report, rank int) Node {
 	n := Node{Rank: rank, State: "pending"}
 	join, joined := rep.Run.Joins[rank]
 	if joined {
-		n.State, n.Host, n.PID = "lost", join.Name, join.Host.PID
+		n.State, n.Host, n.Address, n.PID = "lost", join.Name, join.Address, join.Host.PID
 	}
 	for _, b := range rep.Living {
 		if joined && b.Agent == join.Agent {

@@ -7,7 +7,6 @@ package job
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -23,9 +22,27 @@ type Verb string
 
 // The verbs that start jobs.
 const (
-	Run   Verb = "run"   // a script or program with its arguments
-	Shell Verb = "shell" // one command line for bash (sh where bash is missing)
+	Run     Verb = "run"     // a script or program with its arguments
+	Shell   Verb = "shell"   // one command line for bash (sh where bash is missing)
+	Process Verb = "process" // like run, under SageMaker's processing contract
 )
+
+// Launcher says how the program of a run is started on its nodes, and by which
+// variables its processes find each other.
+type Launcher string
+
+// The launchers. Alone, without one, the program is started once on each node
+// and finds MASTER_ADDR and MASTER_PORT when there are several.
+const (
+	Alone    Launcher = ""
+	Torch    Launcher = "torch"    // RANK, LOCAL_RANK, WORLD_SIZE ... for each process; drover starts them
+	TorchRun Launcher = "torchrun" // the program runs below torchrun itself, one on each node
+	MPI      Launcher = "mpi"      // the program runs below mpiexec, which is started on node 0
+	TF       Launcher = "tf"       // TF_CONFIG
+)
+
+// Launchers are the names that --launcher takes. "none" is Alone.
+var Launchers = []Launcher{Torch, TorchRun, MPI, TF, "none"}
 
 // Spec is what a person asks for. Normal fills in what was left out.
 type Spec struct {
@@ -35,21 +52,31 @@ type Spec struct {
 	// finished task skipped (DESIGN section 7).
 	Named bool `json:"named,omitempty" yaml:"-"`
 
-	Verb    Verb     `json:"verb" yaml:"verb,omitempty" jsonschema:"enum=run,enum=shell,description=run: a script or program. shell: one command line"`
+	Verb    Verb     `json:"verb" yaml:"verb,omitempty" jsonschema:"enum=run,enum=shell,enum=process,description=run: a script or program. shell: one command line. process: a script or program under SageMaker's processing contract"`
 	Program string   `json:"program" yaml:"program" jsonschema:"description=The script\\, program or command line"`
 	Args    []string `json:"args,omitempty" yaml:"args,omitempty" jsonschema:"description=Arguments\\, handed over verbatim"`
 
 	Source string   `json:"source,omitempty" yaml:"source,omitempty" jsonschema:"description=Folder shipped as code. Default: the script's folder"`
 	Deps   []string `json:"deps,omitempty" yaml:"deps,omitempty" jsonschema:"description=More files or folders put beside the code"`
 	Inputs []Input  `json:"inputs,omitempty" yaml:"inputs,omitempty" jsonschema:"description=Named data the program reads"`
+	// Results are the folders that a processing job leaves; Normal gives it one.
+	Results []Result `json:"results,omitempty" yaml:"results,omitempty" jsonschema:"description=With verb process: folders that come back. Default: output at /opt/ml/processing/output"`
 
-	Env     map[string]string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"description=Environment variables. Never for secrets"`
-	Python  string            `json:"python,omitempty" yaml:"python,omitempty" jsonschema:"description=Interpreter to use: a path or a name"`
-	NoEnv   bool              `json:"no_env,omitempty" yaml:"no_env,omitempty" jsonschema:"description=Take the interpreter as it is\\, whatever the requirements say"`
-	Nodes   int               `json:"nodes" yaml:"nodes,omitempty" jsonschema:"minimum=1,description=How many machines run the same command. Default: 1"`
-	Retries int               `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
-	Timeout Duration          `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
-	Grace   Duration          `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
+	Env    map[string]string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"description=Environment variables. Never for secrets"`
+	Python string            `json:"python,omitempty" yaml:"python,omitempty" jsonschema:"description=Interpreter to use: a path or a name"`
+	NoEnv  bool              `json:"no_env,omitempty" yaml:"no_env,omitempty" jsonschema:"description=Take the interpreter as it is\\, whatever the requirements say"`
+	Nodes  int               `json:"nodes" yaml:"nodes,omitempty" jsonschema:"minimum=1,description=How many machines run the same command. Default: 1"`
+	// Procs is how many processes a launcher starts on each node; 0: one for each
+	// GPU, or one where there are none, as SageMaker does.
+	Procs    int      `json:"procs_per_node,omitempty" yaml:"procs_per_node,omitempty" jsonschema:"minimum=0,description=Processes on each node\\, with a launcher. Default: one for each GPU\\, or one"`
+	Launcher Launcher `json:"launcher,omitempty" yaml:"launcher,omitempty" jsonschema:"enum=torch,enum=torchrun,enum=mpi,enum=tf,enum=none,description=How processes are started and find each other. Default: none"`
+	GPUs     int      `json:"gpus,omitempty" yaml:"gpus,omitempty" jsonschema:"minimum=0,description=GPUs for each node alone. Default: the program sees all there are"`
+	Machine  string   `json:"machine,omitempty" yaml:"machine,omitempty" jsonschema:"description=Type of machine\\, such as ml.m5.xlarge. A label where the target has no types"`
+	// NoMounts keeps the machine's own view: /opt/ml is where variables say.
+	NoMounts bool     `json:"no_mounts,omitempty" yaml:"no_mounts,omitempty" jsonschema:"description=No private /opt/ml and /state: the variables say where these folders are. For programs that need sudo"`
+	Retries  int      `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
+	Timeout  Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
+	Grace    Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
 
 	On     string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
 	Output string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
@@ -59,7 +86,22 @@ type Spec struct {
 type Input struct {
 	Name string `json:"name" yaml:"name" jsonschema:"description=The program finds it at /opt/ml/input/data/NAME and in SM_CHANNEL_NAME"`
 	Path string `json:"path" yaml:"path" jsonschema:"description=A local file or folder"`
+	// To is where a processing job finds it, below /opt/ml/processing.
+	To string `json:"to,omitempty" yaml:"to,omitempty" jsonschema:"description=With verb process: the folder it finds it in. Default: /opt/ml/processing/input/NAME"`
 }
+
+// Result is one folder that a processing job leaves (SageMaker: an output).
+type Result struct {
+	Name string `json:"name" yaml:"name" jsonschema:"description=It comes back as output/NAME\\, or as output/ when it is the only one and has this name"`
+	From string `json:"from" yaml:"from" jsonschema:"description=The folder\\, below /opt/ml/processing"`
+}
+
+// Processing is the folder that the inputs and results of a processing job are
+// in, and ProcessingCode the one of its code.
+const (
+	Processing     = "/opt/ml/processing"
+	ProcessingCode = Processing + "/input/code"
+)
 
 // The limits of a spec. They stop slips of the pen, not use; what one target
 // allows is less and is that target's to say.
@@ -67,6 +109,8 @@ const (
 	maxArgs  = 4096
 	maxEnv   = 512
 	maxNodes = 1000
+	maxProcs = 1024
+	maxGPUs  = 64
 	// DefaultGrace is Kubernetes' and Slurm's own time between asking and killing.
 	DefaultGrace = Duration(30 * time.Second)
 )
@@ -86,7 +130,13 @@ func (s Spec) Normal() (Spec, error) {
 	if s.On == "" {
 		s.On = "local"
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkInputs, checkEnv}
+	if s.Launcher == "none" {
+		s.Launcher = Alone
+	}
+	if s.Verb == Process {
+		s = s.processing()
+	}
+	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLauncher, checkInputs, checkResults, checkApart, checkEnv}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err
@@ -95,85 +145,18 @@ func (s Spec) Normal() (Spec, error) {
 	return s, nil
 }
 
-func checkNames(s Spec) error {
-	if err := ValidName("project", s.Project); err != nil {
-		return err
-	}
-	return ValidName("task", s.Task)
-}
-
-func checkProgram(s Spec) error {
-	switch {
-	case s.Verb != Run && s.Verb != Shell:
-		return fault.New(fault.Invalid, "Use verb: run or verb: shell.", "check job: unknown verb %q", string(s.Verb))
-	case strings.TrimSpace(s.Program) == "":
-		return fault.New(fault.Invalid, "Try drover run train.py, or drover shell 'nvidia-smi -L'.", "check job: no script or program given")
-	case s.Verb == Shell && len(s.Args) > 0:
-		return fault.New(fault.Invalid, "Quote the whole line: drover shell 'echo $((6*7)) | tr 4 5'.", "check job: shell takes one command line, got %d words", len(s.Args)+1)
-	case len(s.Args) > maxArgs:
-		return fault.New(fault.Invalid, "Put them into a file and pass its name.", "check job: %d arguments, at most %d", len(s.Args), maxArgs)
-	}
-	for _, a := range append([]string{s.Program}, s.Args...) {
-		if strings.ContainsRune(a, 0) {
-			return fault.New(fault.Invalid, "", "check job: argument %q holds a NUL byte", a)
+// processing fills in what SageMaker's own tools would say of a processing job.
+func (s Spec) processing() Spec {
+	s.Inputs = slices.Clone(s.Inputs)
+	for i, in := range s.Inputs {
+		if in.To == "" {
+			s.Inputs[i].To = Processing + "/input/" + in.Name
 		}
 	}
-	return nil
-}
-
-func checkNumbers(s Spec) error {
-	switch {
-	case s.Nodes < 1 || s.Nodes > maxNodes:
-		return fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: %d nodes", s.Nodes)
-	case s.Retries < 0 || s.Retries > 1000:
-		return fault.New(fault.Invalid, "Use --retries 0 to 1000.", "check job: %d retries", s.Retries)
-	case s.Timeout < 0:
-		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
-	case s.Grace < 0:
-		return fault.New(fault.Invalid, "Use a length of time such as 30s.", "check job: grace %s is negative", s.Grace)
+	if len(s.Results) == 0 {
+		s.Results = []Result{{Name: "output", From: Processing + "/output"}}
 	}
-	return nil
-}
-
-func checkInputs(s Spec) error {
-	seen := map[string]bool{}
-	for _, in := range s.Inputs {
-		if err := ValidName("input", in.Name); err != nil {
-			return err
-		}
-		if seen[in.Name] {
-			return fault.New(fault.Invalid, "Give each input its own name.", "check job: two inputs are named %q", in.Name)
-		}
-		seen[in.Name] = true
-		if in.Path == "" {
-			return fault.New(fault.Invalid, "Give it a file or folder.", "check job: input %q has no path", in.Name)
-		}
-	}
-	return nil
-}
-
-func checkEnv(s Spec) error {
-	if len(s.Env) > maxEnv {
-		return fault.New(fault.Invalid, "Put them into a file that the program reads.", "check job: %d environment variables, at most %d", len(s.Env), maxEnv)
-	}
-	for _, k := range slices.Sorted(maps.Keys(s.Env)) { // sorted: the same spec gets the same refusal
-		if !validEnvName(k) {
-			return fault.New(fault.Invalid, "Use NAME=value with letters, digits and _.", "check job: %q is no name for an environment variable", k)
-		}
-		if strings.ContainsRune(s.Env[k], 0) {
-			return fault.New(fault.Invalid, "", "check job: environment variable %s holds a NUL byte", k)
-		}
-	}
-	return nil
-}
-
-func validEnvName(k string) bool {
-	if k == "" || k[0] >= '0' && k[0] <= '9' {
-		return false
-	}
-	return !strings.ContainsFunc(k, func(r rune) bool {
-		return r != '_' && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z') && !(r >= '0' && r <= '9')
-	})
+	return s
 }
 
 // Same says whether two specs in normal form ask for the same command: what a second command
@@ -182,11 +165,11 @@ func validEnvName(k string) bool {
 func (s Spec) Same(o Spec) bool {
 	return s.Verb == o.Verb && s.Program == o.Program && slices.Equal(s.Args, o.Args) &&
 		s.Source == o.Source && slices.Equal(s.Deps, o.Deps) && slices.Equal(s.Inputs, o.Inputs) &&
-		s.Nodes == o.Nodes
+		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs
 }
 
 // IsScript says whether the program is a Python script by its name.
-func (s Spec) IsScript() bool { return s.Verb == Run && path.Ext(s.Program) == ".py" }
+func (s Spec) IsScript() bool { return s.Verb != Shell && path.Ext(s.Program) == ".py" }
 
 // Duration is a length of time that reads and writes as "1h30m" in YAML and
 // JSON; a bare number means seconds.

@@ -55,7 +55,50 @@ func full() job.Spec {
 		Inputs: []job.Input{{Name: "data", Path: "d"}, {Name: "more", Path: "d"}},
 		Env:    map[string]string{"A_1": "x=y", "_": ""}, Python: "python3.12",
 		Nodes: 1000, Retries: 1000, Timeout: job.Duration(time.Hour), Grace: job.Duration(time.Second),
+		Procs: 2, Launcher: job.Torch, GPUs: 2, Machine: "ml.p3.2xlarge", NoMounts: true,
 		On: "batch/gpu", Output: "out",
+	}
+}
+
+func TestAProcessingJobGetsSageMakersFolders(t *testing.T) {
+	s := small()
+	s.Verb, s.Inputs = job.Process, []job.Input{{Name: "raw", Path: "d"}, {Name: "more", Path: "e", To: "/opt/ml/processing/more"}}
+	got, err := s.Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Inputs[0].To != "" {
+		t.Error("Normal changed the spec it was given")
+	}
+	want := []job.Input{{Name: "raw", Path: "d", To: "/opt/ml/processing/input/raw"}, {Name: "more", Path: "e", To: "/opt/ml/processing/more"}}
+	if diff := cmp.Diff(want, got.Inputs); diff != "" {
+		t.Errorf("inputs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]job.Result{{Name: "output", From: "/opt/ml/processing/output"}}, got.Results); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if again, err := got.Normal(); err != nil || cmp.Diff(got, again) != "" {
+		t.Errorf("a normal form changed when made normal again: %v", err)
+	}
+}
+
+func TestNoLauncherByNameIsNone(t *testing.T) {
+	s := small()
+	s.Launcher = "none"
+	if got, err := s.Normal(); err != nil || got.Launcher != job.Alone {
+		t.Errorf("%q, %v", got.Launcher, err)
+	}
+}
+
+func TestInputsAreNamedLikeChannels(t *testing.T) {
+	s := small()
+	s.Inputs = []job.Input{{Name: "My_data.v2", Path: "d"}}
+	if _, err := s.Normal(); err != nil {
+		t.Error(err)
+	}
+	s.Inputs[0].Name = "../x"
+	if _, err := s.Normal(); err == nil {
+		t.Error("a path is taken for a name")
 	}
 }
 
@@ -85,6 +128,28 @@ func TestNormalRefuses(t *testing.T) {
 		{"too many nodes", func(s *job.Spec) { s.Nodes = 1001 }, `check job: 1001 nodes`, true},
 		{"retries below none", func(s *job.Spec) { s.Retries = -1 }, `check job: -1 retries`, true},
 		{"too many retries", func(s *job.Spec) { s.Retries = 1001 }, `check job: 1001 retries`, true},
+		{"processes below none", func(s *job.Spec) { s.Procs = -1 }, `check job: -1 processes on each node`, true},
+		{"GPUs below none", func(s *job.Spec) { s.GPUs = -1 }, `check job: -1 GPUs`, true},
+		{"a launcher there is not", func(s *job.Spec) { s.Launcher = "torhc" }, `check job: unknown launcher "torhc"`, true},
+		{"a launcher for a command line", func(s *job.Spec) { s.Verb, s.Launcher = job.Shell, job.MPI }, `check job: shell takes no launcher`, true},
+		{"processes that nobody starts", func(s *job.Spec) { s.Procs = 2 }, `check job: 2 processes on each node need a launcher that starts them`, true},
+		{"torchrun of a program", func(s *job.Spec) { s.Program, s.Launcher = "a.out", job.TorchRun }, `check job: torchrun starts Python scripts, not "a.out"`, true},
+		{"results of a run", func(s *job.Spec) { s.Results = []job.Result{{Name: "x", From: "/opt/ml/processing/x"}} }, `check job: results are for processing jobs`, true},
+		{"a folder chosen by a run", func(s *job.Spec) { s.Inputs = []job.Input{{Name: "x", Path: "x", To: "/opt/ml/processing/x"}} }, `check job: input x: only processing jobs choose the folder`, true},
+		{"an input outside", func(s *job.Spec) {
+			s.Verb, s.Inputs = job.Process, []job.Input{{Name: "x", Path: "x", To: "/opt/ml/processing/../x"}}
+		}, `check job: input x: "/opt/ml/processing/../x" is not below /opt/ml/processing`, true},
+		{"a result outside", func(s *job.Spec) { s.Verb, s.Results = job.Process, []job.Result{{Name: "x", From: "/tmp/x"}} }, `check job: result x: "/tmp/x" is not below /opt/ml/processing`, true},
+		{"two results of one folder", func(s *job.Spec) {
+			s.Verb, s.Results = job.Process, []job.Result{{Name: "x", From: "/opt/ml/processing/x"}, {Name: "y", From: "/opt/ml/processing/x"}}
+		}, `check job: result y: /opt/ml/processing/x is where result x is`, true},
+		{"two results of one name", func(s *job.Spec) {
+			s.Verb, s.Results = job.Process, []job.Result{{Name: "x", From: "/opt/ml/processing/x"}, {Name: "x", From: "/opt/ml/processing/y"}}
+		}, `check job: two results are named "x"`, true},
+		{"an input around the code", func(s *job.Spec) {
+			s.Verb, s.Inputs = job.Process, []job.Input{{Name: "x", Path: "x", To: "/opt/ml/processing/input"}}
+		}, `check job: the code: /opt/ml/processing/input/code is where input x is`, true},
+		{"an input where the code is", func(s *job.Spec) { s.Verb, s.Inputs = job.Process, []job.Input{{Name: "code", Path: "x"}} }, `check job: input code: /opt/ml/processing/input/code is where the code is`, true},
 		{"a time limit in the past", func(s *job.Spec) { s.Timeout = -1 }, `check job: time limit -1ns is negative`, true},
 		{"a negative grace", func(s *job.Spec) { s.Grace = job.Duration(-time.Second) }, `check job: grace -1s is negative`, true},
 		{"an input without a name", func(s *job.Spec) { s.Inputs = []job.Input{{Path: "x"}} }, `check job: "" is no name for an input`, true},
@@ -135,6 +200,8 @@ func TestSameComparesTheCommandAlone(t *testing.T) {
 		"deps":    func(s *job.Spec) { s.Deps = nil },
 		"inputs":  func(s *job.Spec) { s.Inputs = []job.Input{{Name: "data", Path: "e"}, {Name: "more", Path: "d"}} },
 		"nodes":   func(s *job.Spec) { s.Nodes = 2 },
+		"procs":   func(s *job.Spec) { s.Procs = 4 },
+		"gpus":    func(s *job.Spec) { s.GPUs = 4 },
 	} {
 		s := full()
 		change(&s)

@@ -34,6 +34,22 @@ func ValidName(what, name string) error {
 	return fault.New(fault.Invalid, hint, "check job: %q is no name for %s", name, article(what))
 }
 
+// validChannel refuses an input's name that SageMaker would not take for a
+// channel's: up to 64 of letters, digits, "-", "_" and ".". One that begins with
+// a dot, or is a path, could not be a folder everywhere.
+func validChannel(name string) error {
+	ok := name != "" && len(name) <= 64 && name[0] != '.' && name[0] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+	if ok {
+		return nil
+	}
+	hint := "Use up to 64 of letters, digits, -, _ and ."
+	if s := Label(name); s != "" {
+		hint = "Try " + s + "."
+	}
+	return fault.New(fault.Invalid, hint, "check job: %q is no name for an input", name)
+}
+
 // reserved names are folders of the store beside the projects (PROTOCOL 2).
 func reserved(what, name string) bool {
 	return what == "project" && (name == "ids" || name == "blobs")
@@ -81,6 +97,11 @@ func TaskName(s Spec, user, host, folder string) string {
 	parts = append(parts, s.Deps...)
 	for _, in := range s.Inputs {
 		parts = append(parts, in.Name, in.Path)
+	}
+	// What is seldom said comes last, and not at all when it is not: a task keeps
+	// its name from one drover to the next.
+	if s.Launcher != Alone || s.Procs > 1 {
+		parts = append(parts, "launcher", string(s.Launcher), strconv.Itoa(s.Procs))
 	}
 	h := sha256.New()
 	for _, p := range parts {

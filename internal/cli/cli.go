@@ -133,7 +133,11 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(a.flagError)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+		name = strings.ReplaceAll(name, "_", "-")
+		if native, ok := aliases[name]; ok {
+			name = native
+		}
+		return pflag.NormalizedName(name)
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetHelpFunc(a.help)
@@ -141,7 +145,7 @@ func (a *app) root() *cobra.Command {
 	root.SetVersionTemplate("")
 	root.SetHelpCommand(a.helpCommand())
 	for _, c := range []*cobra.Command{
-		a.runCommand(), a.shellCommand(), a.statusCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(),
+		a.runCommand(), a.shellCommand(), a.processCommand(), a.statusCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.getCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -114,11 +115,16 @@ func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) err
 	return status(fault.ExitInterrupted)
 }
 
-// print writes the program's output as it comes: stdout to stdout, stderr to
-// stderr, byte for byte. What drover does before the program starts, and a new
-// attempt, are told beside it.
+// print writes the program's output as it comes. What drover does before the
+// program starts, and a new attempt, are told beside it.
 func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough <-chan struct{}) error {
-	attempt := 0
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	p := newPrinter(rec.Spec, nil)
+	defer p.finish()
+	told := &telling{said: map[string]bool{}}
 	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since, Enough: enough}) {
 		if ctx.Err() != nil {
 			return nil
@@ -127,18 +133,12 @@ func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough 
 			a.note("note: output cannot be read just now: %s", err)
 			continue
 		}
-		var f *os.File
-		switch o.Stream {
-		case "stdout":
-			f = os.Stdout
-		case "stderr":
-			f = os.Stderr
-		default:
-			a.agentNote(o, &attempt)
+		if o.Stream == "agent" {
+			a.agentNote(o, told)
 			continue
 		}
-		if _, err := f.Write(o.Data); errors.Is(err, syscall.EPIPE) {
-			return nil // nobody reads on (drover run ... | head); the job goes on, and so do we
+		if err := p.print(o); closed(err) {
+			return nil // nobody reads on; the job goes on, and so do we
 		} else if err != nil {
 			a.note("note: output is not shown any more: %s", err)
 			return nil
@@ -147,17 +147,28 @@ func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough 
 	return nil
 }
 
+// telling is what agents were heard to say: what all nodes say is said once.
+type telling struct {
+	attempt int
+	said    map[string]bool
+}
+
 // agentNote shows what drover itself does where it takes time or changes what is
 // printed: building an environment, a new attempt, what it begins from.
-func (a *app) agentNote(o drover.Output, attempt *int) {
-	if o.Attempt > 1 && o.Attempt > *attempt {
+func (a *app) agentNote(o drover.Output, t *telling) {
+	if o.Attempt > 1 && o.Attempt > t.attempt {
 		a.note("‖ attempt %d began", o.Attempt)
+		t.said = map[string]bool{}
 	}
-	*attempt = max(*attempt, o.Attempt)
+	t.attempt = max(t.attempt, o.Attempt)
+	has := func(line string, beginnings ...string) bool {
+		return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(line, b) })
+	}
 	for line := range strings.Lines(string(o.Data)) {
 		line = plainText(strings.TrimSuffix(line, "\n"))
-		plain := strings.HasPrefix(line, "prepared in") || strings.HasPrefix(line, "environment: ") || strings.HasPrefix(line, "leaving: ")
-		if o.Attempt == 0 && !plain || strings.HasPrefix(line, "restored ") || strings.HasPrefix(line, "waiting for room: ") {
+		plain := has(line, "prepared in", "environment: ", "leaving: ")
+		if !t.said[line] && (o.Attempt == 0 && !plain || has(line, "restored ", "waiting for room: ", "no private ")) {
+			t.said[line] = true
 			a.note("  %s", line)
 		}
 	}

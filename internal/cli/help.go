@@ -19,6 +19,7 @@ drover's own flags come before the script; everything after it is the script's.
 
 Run    run      Run a script or program and follow it; again: attach, resume or skip
        shell    Run one shell command line
+       process  Run a script as a SageMaker processing job: /opt/ml/processing
 Watch  status   Jobs and their progress; one job in full with an id
        logs     Print, follow (-f) or search (--search) what a job printed
        events   What happened, in order
@@ -43,10 +44,17 @@ var examples = map[string]string{
   drover run -p vision -t resnet train.py     project and task by name
   drover run -i ./data --timeout 2h train.py  data at /opt/ml/input/data (SM_CHANNEL_DATA)
   drover run python3 -c 'print(6*7)'          a program: the current folder comes along
+  drover run --nodes 2 --launcher torch train.py
+                                              two nodes: RANK, WORLD_SIZE, MASTER_ADDR ... are set
+  drover run --launcher mpi --procs-per-node 4 solve
+                                              below mpiexec, four processes on each node
   drover run job.yaml                         everything from a file: drover config schema`,
 	"shell":  `  drover shell 'echo $((6*7)) | tr 4 5'`,
+	"process": `  drover process -i ./raw -o out prep.py      finds /opt/ml/processing/input/data
+  drover process -i raw=./raw:/opt/ml/processing/raw --result clean=/opt/ml/processing/clean prep.py
+  drover process --entrypoint 'bash -e' prep.sh --fast`,
 	"status": "  drover status\n  drover status last\n  drover status --json | jq -r '.[0].state'",
-	"logs":   "  drover logs last\n  drover logs -f digits\n  drover logs last --search 'loss=0\\.' -C 2",
+	"logs":   "  drover logs last\n  drover logs last --node 1\n  drover logs -f digits\n  drover logs last --search 'loss=0\\.' -C 2",
 	"events": "  drover events last\n  drover events -f last --json",
 	"why":    "  drover why last",
 	"get":    "  drover get last -o out",
@@ -85,7 +93,8 @@ var topics = map[string]string{
 
 A program finds SageMaker's variables (SM_MODEL_DIR, SM_CHANNEL_..., SM_HPS ...) and
 DROVER_JOB, DROVER_TASK, DROVER_ATTEMPT, DROVER_RANK, DROVER_NODES, DROVER_CHECKPOINT_DIR,
-DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR.
+DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR. With several nodes also MASTER_ADDR,
+MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launcher torch or tf.
 `,
 	"jobs": `How jobs are named
 

@@ -110,6 +110,9 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 	if s.Reason != "" {
 		p("reason", "%s", s.Reason)
 	}
+	if s.Message != "" {
+		p("message", "%s", s.Message)
+	}
 	p("command", "%s", strings.Join(s.Command, " "))
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
@@ -142,6 +145,7 @@ func (a *app) logsCommand() *cobra.Command {
 	var follow, agent bool
 	var search string
 	var around int
+	var nodes []int
 	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	a.jsonFlag(c)
@@ -149,13 +153,17 @@ func (a *app) logsCommand() *cobra.Command {
 	f.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
 	f.StringVar(&search, "search", "", "only lines that this regular expression matches")
 	f.IntVarP(&around, "context", "C", 0, "with --search: lines before and after each match")
+	f.IntSliceVar(&nodes, "node", nil, "only what these nodes printed, such as 0 or 1,2")
 	f.BoolVar(&agent, "agent", false, "drover's own notes instead")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		j, err := a.find(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		o := drover.LogOptions{Follow: follow, Agent: agent}
+		if err := a.checkNodes(cmd.Context(), j, nodes); err != nil {
+			return err
+		}
+		o := drover.LogOptions{Follow: follow, Agent: agent, Nodes: nodes}
 		if follow {
 			o.Enough = a.untilIdle(cmd.Context(), j)
 		}
@@ -185,17 +193,19 @@ func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	return idle
 }
 
-// rawLogs prints bytes as they were: stdout's to stdout, stderr's to stderr.
+// rawLogs prints bytes as they were.
 func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
+	rec, err := j.Spec(cmd.Context())
+	if err != nil {
+		return err
+	}
+	p := newPrinter(rec.Spec, o.Nodes)
+	defer p.finish()
 	for out, err := range j.Logs(cmd.Context(), o) {
 		if err != nil {
 			return err
 		}
-		f := os.Stdout
-		if out.Stream == "stderr" {
-			f = os.Stderr
-		}
-		if _, err := f.Write(out.Data); err != nil {
+		if err := p.print(out); err != nil {
 			return fault.Wrap(err, fault.Full, "", "print output")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // printPlan says in a few lines what is about to happen.
@@ -34,6 +35,12 @@ func planLines(p *drover.Plan) []string {
 		}
 		lines = append(lines, "         "+plainText(n))
 	}
+	if line := nodesLine(p.Spec); line != "" {
+		lines = append(lines, "nodes    "+line)
+	}
+	if p.Spec.Machine != "" && p.Offer.Attached {
+		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
+	}
 	for _, in := range p.Spec.Inputs {
 		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
 	}
@@ -41,6 +48,24 @@ func planLines(p *drover.Plan) []string {
 		lines = append(lines, "python   "+p.Environment.Why)
 	}
 	return lines
+}
+
+// nodesLine is "2, 4 processes on each by mpi, 1 GPU each"; "" for one plain node.
+func nodesLine(s job.Spec) string {
+	line := fmt.Sprint(s.Nodes)
+	if s.Procs > 1 {
+		line += fmt.Sprintf(", %d processes on each", s.Procs)
+	}
+	if s.Launcher != job.Alone {
+		line += ", started by " + string(s.Launcher)
+	}
+	if s.GPUs > 0 {
+		line += ", " + count(s.GPUs, "GPU") + " each"
+	}
+	if line == "1" {
+		return ""
+	}
+	return line
 }
 
 // showPlan is --plan: exit status 3 when there is nothing to do.

@@ -17,7 +17,22 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{Use: "run [flags] SCRIPT|PROGRAM|JOB.yaml [its arguments]",
 		Short: "Run a script or program and follow it; again: attach, resume or skip", Args: cobra.ArbitraryArgs}
 	s := a.startFlags(c)
+	s.programFlags(c)
+	c.Flags().BoolVar(&s.process, "process", false, "as a processing job: the same as drover process")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return a.run(cmd, s, job.Run, args) }
+	return c
+}
+
+func (a *app) processCommand() *cobra.Command {
+	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
+		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}
+	s := a.startFlags(c)
+	s.programFlags(c)
+	f := c.Flags()
+	f.StringVar(&s.entrypoint, "entrypoint", "", "words put before the script, such as 'bash -e' (default: what its name says)")
+	f.StringArrayVar(&s.results, "result", nil, "folder that comes back: NAME=FOLDER; may be repeated (default: output=/opt/ml/processing/output)")
+	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
+	c.RunE = func(cmd *cobra.Command, args []string) error { return a.run(cmd, s, job.Process, args) }
 	return c
 }
 
@@ -28,7 +43,7 @@ func (a *app) shellCommand() *cobra.Command {
 	return c
 }
 
-// run is the verbs run and shell.
+// run is the verbs run, process and shell.
 func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) error {
 	ctx := cmd.Context()
 	spec, err := a.spec(cmd, s, verb, args)

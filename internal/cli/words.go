@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,9 +20,14 @@ type startFlags struct {
 	task, output, source, python string
 	deps, inputs, env, envFile   []string
 	timeout, grace               string
-	retries                      int
+	retries, nodes, procs, gpus  int
+	launcher, machine            string
+	noMounts, process            bool
 	noEnv, force, detach, plan   bool
 	yes                          bool
+
+	entrypoint string // of drover process
+	results    []string
 }
 
 func (a *app) startFlags(c *cobra.Command) *startFlags {
@@ -39,6 +45,10 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringArrayVar(&s.envFile, "env-file", nil, "file of NAME=VALUE lines; may be repeated")
 	f.StringVar(&s.python, "python", "", "interpreter: a path, a name or a version")
 	f.BoolVar(&s.noEnv, "no-env", false, "take the interpreter as it is, whatever requirements.txt says")
+	f.IntVar(&s.nodes, "nodes", 1, "how many nodes run the command together")
+	f.IntVar(&s.gpus, "gpus", 0, "GPUs for each node alone (default: it sees all there are)")
+	f.StringVar(&s.machine, "machine", "", "type of machine, such as ml.m5.xlarge; a label where there are no types")
+	f.BoolVar(&s.noMounts, "no-mounts", false, "no private /opt/ml and /state; variables say where the folders are (sudo works then)")
 	f.StringVar(&s.timeout, "timeout", "", "time limit of one attempt, such as 90s or 2h")
 	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL (default 30s)")
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
@@ -51,11 +61,27 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	return s
 }
 
+// programFlags are for verbs that start a program, not a command line.
+func (s *startFlags) programFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.launcher, "launcher", "", "how processes are started and find each other: torch, torchrun, mpi, tf or none")
+	f.IntVar(&s.procs, "procs-per-node", 0, "processes on each node, with a launcher (default: one for each GPU, or one)")
+	names := make([]string, len(job.Launchers))
+	for i, l := range job.Launchers {
+		names[i] = string(l)
+	}
+	_ = c.RegisterFlagCompletionFunc("launcher", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// aliases are other spellings of flags, those of simple-sagemaker among them.
+// They are taken, and not shown.
+var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine"}
+
 // spec makes the spec of what was typed.
 func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
 	spec := job.Spec{Verb: verb}
 	var err error
-	if len(args) > 0 && verb == job.Run && isJobFile(args[0]) {
+	if len(args) > 0 && verb != job.Shell && isJobFile(args[0]) {
 		if spec, err = readJobFile(args[0]); err != nil {
 			return spec, err
 		}
@@ -82,10 +108,18 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	set(&spec.On, spec.On, conf.get("on").value)
 	set(&spec.Output, s.output)
 	set(&spec.Output, spec.Output, conf.get("output").value)
+	set(&spec.Machine, s.machine, spec.Machine)
 	spec.Deps = append(spec.Deps, s.deps...)
 	spec.NoEnv = spec.NoEnv || s.noEnv
-	if cmd.Flags().Changed("retries") {
-		spec.Retries = s.retries
+	spec.NoMounts = spec.NoMounts || s.noMounts
+	if s.process {
+		spec.Verb = job.Process
+	}
+	if s.launcher != "" {
+		spec.Launcher = job.Launcher(s.launcher)
+	}
+	if err := s.numbers(cmd, &spec); err != nil {
+		return spec, err
 	}
 	if s.timeout != "" {
 		if spec.Timeout, err = job.ParseDuration(s.timeout); err != nil {
@@ -100,7 +134,52 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	if err := addInputs(&spec, s.inputs); err != nil {
 		return spec, err
 	}
+	if err := s.processing(&spec); err != nil {
+		return spec, err
+	}
 	return spec, addEnv(&spec, s.envFile, s.env)
+}
+
+// numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
+func (s *startFlags) numbers(cmd *cobra.Command, spec *job.Spec) error {
+	for _, n := range []struct {
+		flag  string
+		value int
+		least int
+		field *int
+	}{
+		{"retries", s.retries, 0, &spec.Retries}, {"nodes", s.nodes, 1, &spec.Nodes},
+		{"gpus", s.gpus, 0, &spec.GPUs}, {"procs-per-node", s.procs, 1, &spec.Procs},
+	} {
+		if f := cmd.Flags().Lookup(n.flag); f == nil || !f.Changed {
+			continue
+		}
+		if n.value < n.least {
+			return fault.New(fault.Invalid, fmt.Sprintf("Use %d or more.", n.least), "read --%s: %d", n.flag, n.value)
+		}
+		*n.field = n.value
+	}
+	return nil
+}
+
+// processing reads what only drover process has: the words before the script,
+// and the folders that come back.
+func (s *startFlags) processing(spec *job.Spec) error {
+	if words := strings.Fields(s.entrypoint); len(words) > 0 {
+		line := append(words[1:], spec.Program)
+		if spec.Program == "" {
+			line = words[1:]
+		}
+		spec.Program, spec.Args = words[0], append(line, spec.Args...)
+	}
+	for _, text := range s.results {
+		name, from, ok := strings.Cut(text, "=")
+		if !ok {
+			return fault.New(fault.Invalid, "Write it as --result NAME="+job.Processing+"/NAME.", "read --result %q: it names no folder", text)
+		}
+		spec.Results = append(spec.Results, job.Result{Name: name, From: from})
+	}
+	return nil
 }
 
 // set gives a field the first value that is not empty.
@@ -129,10 +208,15 @@ func readJobFile(name string) (job.Spec, error) {
 	return jobfile.Parse(full, b)
 }
 
-// addInputs reads -i PATH and -i NAME=PATH. The first one without a name is
+// addInputs reads -i PATH and -i NAME=PATH, and of a processing job the folder
+// it is to be found in behind a colon. The first one without a name is
 // "data", as SageMaker's examples call it; others are named after their path.
 func addInputs(spec *job.Spec, typed []string) error {
 	for _, text := range typed {
+		var to string
+		if i := strings.LastIndex(text, ":"+job.Processing); i > 0 && spec.Verb == job.Process {
+			text, to = text[:i], text[i+1:]
+		}
 		name, path, named := strings.Cut(text, "=")
 		if !named || strings.ContainsAny(name, "/.") {
 			name, path = "data", text
@@ -140,7 +224,7 @@ func addInputs(spec *job.Spec, typed []string) error {
 				name = job.Label(strings.TrimSuffix(filepath.Base(text), filepath.Ext(text)))
 			}
 		}
-		spec.Inputs = append(spec.Inputs, job.Input{Name: name, Path: path})
+		spec.Inputs = append(spec.Inputs, job.Input{Name: name, Path: path, To: to})
 	}
 	return nil
 }
@@ -192,7 +276,7 @@ func (a *app) tailNote(cmd *cobra.Command, spec job.Spec) {
 			seen = append(seen, name)
 		}
 	}
-	if len(seen) > 0 && spec.Verb == job.Run {
+	if len(seen) > 0 && spec.Verb != job.Shell {
 		a.note("note: %s went to %s: drover's own flags come before the script", strings.Join(seen, ", "), spec.Program)
 	}
 }

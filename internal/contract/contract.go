@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/drover-run/drover/job"
 )
 
 // Facts is what one node of one attempt is told. The zero value of a field that
@@ -34,6 +36,7 @@ type Facts struct {
 
 	Hosts     []string // needed: all nodes in the order of their ranks, as by Hosts
 	Rank      int      // needed: this node's place in Hosts
+	Peers     []Peer   // where all nodes listen, by rank; needed with several nodes or a launcher
 	Machine   string   // machine type; "" reads "local"
 	Interface string   // network interface that reaches the peers; "" reads "eth0"
 	Region    string   // cloud region
@@ -42,8 +45,23 @@ type Facts struct {
 	Inputs map[string]string // folder of each input, by name, where it really is
 	CPUs   int               // cores of this node
 	GPUs   int               // of this node
+	Pinned string            // CUDA_VISIBLE_DEVICES, where GPUs were set apart for this node; "": as the machine has it
+
+	Launcher job.Launcher // how processes find each other
+	Procs    int          // processes on each node below a launcher; 0 reads 1
+
+	// Process is SageMaker's processing contract instead of the one for training.
+	// Results are its folders that come back.
+	Process bool
+	Results []job.Result
 
 	Env map[string]string // the user's own variables: they win
+}
+
+// Peer is one node as the others reach it.
+type Peer struct {
+	Address string // an address or name
+	Port    int    // free on that node, fresh for each attempt
 }
 
 // Hosts names n nodes as SageMaker does: algo-1, algo-2, ..., in the order of

@@ -175,15 +175,15 @@ func refused(t *testing.T, name string, b []byte) (text, hint string) {
 func clip(text string) string { return text[:min(len(text), 80)] }
 
 func TestARefusalShowsThePlace(t *testing.T) {
-	text, hint := refused(t, "jobs/train.yaml", []byte("program: train.py\nargs: [a]\nnodes: 2\n  # a word\ngpus: 1\nenv: {}\n"))
-	want := `read job file: jobs/train.yaml:5:1: unknown field "gpus"` + `
+	text, hint := refused(t, "jobs/train.yaml", []byte("program: train.py\nargs: [a]\nnodes: 2\n  # a word\ncluster: 1\nenv: {}\n"))
+	want := `read job file: jobs/train.yaml:5:1: unknown field "cluster"` + `
      4 |   # a word
->    5 | gpus: 1
+>    5 | cluster: 1
          ^`
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "Use one of project, task, verb, program, args, source, deps, inputs, env, python, no_env, nodes, retries, timeout, grace, on, output."; hint != want {
+	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, no_mounts, retries, timeout, grace, on, output."; hint != want {
 		t.Errorf("hint is %q, want %q", hint, want)
 	}
 }
@@ -203,7 +203,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a capital", "Program: a\n", `x.yaml:1:1: unknown field "Program"`, "Did you mean program?"},
 		{"a Go name", "program: a\nNamed: true\n", `x.yaml:2:1: unknown field "Named"`, "Use one of"},
 		{"something short", "program: a\nid: 2\n", `x.yaml:2:1: unknown field "id"`, "Use one of"},
-		{"a field of an input's", "program: a\ninputs:\n- name: a\n  url: b\n", `x.yaml:4:3: unknown field "url"`, "Use one of name, path."},
+		{"a field of an input's", "program: a\ninputs:\n- name: a\n  url: b\n", `x.yaml:4:3: unknown field "url"`, "Use one of name, path, to."},
 		{"a field twice", "program: a\nargs: []\nprogram: b\n", `x.yaml:3:1: "program" stands here again, after line 1`, "Keep one of them."},
 		{"an open field twice", "program: a\ntask:\ntask: b\n", `x.yaml:3:1: "task" stands here again, after line 2`, "Keep one of them."},
 		{"a variable twice", "program: a\nenv:\n  A: 1\n  'A': 2\n", `x.yaml:4:3: "A" stands here again, after line 3`, "Keep one of them."},

@@ -36,6 +36,11 @@ type Order struct {
 // start and when to end, and settles. The agent owns the process; Member never
 // blocks longer than the store does. Not for concurrent use.
 type Member struct {
+	// Joining completes the record of an attempt that is about to be joined with
+	// what is known only then, such as a port, which must never be that of an
+	// attempt before (R2). Nil: there is nothing to add.
+	Joining func(*Join) error
+
 	w     World
 	p     job.Path
 	ID    string
@@ -55,8 +60,7 @@ type Member struct {
 	ended    bool // our exit of this attempt is written, or will never be
 }
 
-// NewMember makes an agent's part in job j. self gives host, name, address and
-// port; the port must be fresh for each attempt (R2): see Rejoin.
+// NewMember makes an agent's part in job j. self gives host, name and address.
 func (w World) NewMember(j job.Job, id string, self Join) *Member {
 	p := j.Path()
 	self.Agent = id
@@ -150,8 +154,18 @@ func (m *Member) place(ctx context.Context) (Order, error) {
 
 // join takes a rank of attempt k: our own if we survived, else a free one.
 func (m *Member) join(ctx context.Context, k int) (bool, error) {
-	for _, rank := range m.openRanks() {
-		rec := m.self
+	ranks := m.openRanks()
+	if len(ranks) == 0 {
+		return false, nil
+	}
+	self := m.self
+	if m.Joining != nil {
+		if err := m.Joining(&self); err != nil {
+			return false, err
+		}
+	}
+	for _, rank := range ranks {
+		rec := self
 		rec.V, rec.Nonce, rec.Token, rec.At = format, m.w.nonce(), m.w.nonce(), m.w.clock().Now().UTC()
 		held, mine, err := m.w.Store.CreateOnce(ctx, attemptKey(m.p, k, "join", rank), encode(rec))
 		if err != nil {
@@ -223,6 +237,16 @@ func (m *Member) Leave(ctx context.Context) error { return m.w.Close(ctx, m.p, m
 
 // Joined says which attempt and rank the member holds; 0 before it has joined.
 func (m *Member) Joined() (attempt, rank int) { return m.attempt, m.rank }
+
+// ExitOf is how a rank's part in the attempt we joined ended, as last read; ok is
+// false while it has not.
+func (m *Member) ExitOf(rank int) (e Exit, ok bool) {
+	if m.run.Attempt() != m.attempt {
+		return e, false
+	}
+	e, ok = m.run.Exits[rank]
+	return e, ok
+}
 
 // read brings the run up to date: job's log, records of the current attempt,
 // and the heartbeats that are due.

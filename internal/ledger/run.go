@@ -107,7 +107,9 @@ type Join struct {
 	Name    string    `json:"name,omitempty"`    // host name, for people
 	Address string    `json:"address,omitempty"` // where peers reach it
 	Port    int       `json:"port,omitempty"`    // fresh for each attempt (R2)
-	Token   string    `json:"token"`             // of this attempt and rank alone (R2)
+	// Stack names its network stack: who has the same one reaches it by loopback.
+	Stack string `json:"stack,omitempty"`
+	Token string `json:"token"` // of this attempt and rank alone (R2)
 }
 
 // Verdict says how a rank's part in an attempt ended.
@@ -136,6 +138,8 @@ type Exit struct {
 	Signal  string    `json:"signal,omitempty"` // the signal that ended it
 	Reason  string    `json:"reason,omitempty"` // one line for people
 	Hint    string    `json:"hint,omitempty"`
+	// Message is what it left in output/message, for people.
+	Message string `json:"message,omitempty"`
 	// Trace is what the program said last, when it failed.
 	Trace string `json:"trace,omitempty"`
 	// Outputs are digests of file lists by name: model, output, files.
