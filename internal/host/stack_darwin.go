@@ -1,0 +1,18 @@
+package host
+
+import (
+	"os"
+
+	"github.com/drover-run/drover/internal/proc"
+)
+
+// stack is this start of the kernel: a Mac has one network stack. The name is
+// there for people who compare two of them.
+func stack() string {
+	boot := proc.Self().Boot
+	if boot == "" {
+		return ""
+	}
+	name, _ := os.Hostname()
+	return boot + " " + name
+}
