@@ -14,9 +14,32 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// namespaces is false once the kernel has refused one: asking again for every
-// tree would cost a fork each.
-var namespaces atomic.Bool
+// namespaces is false once the kernel has refused a PID namespace, and
+// userNamespaces once it has refused one to a plain user's view: asking again
+// for every tree would cost a fork each.
+var namespaces, userNamespaces atomic.Bool
+
+// way is one manner of starting a tree: an order, and what remembers that the
+// kernel refuses it.
+type way struct {
+	order
+	tried *atomic.Bool
+}
+
+// ways is what Start tries in turn. A plain user gets no namespace unless a view
+// needs one: his environment must look the same.
+func (c Command) ways(o order) []way {
+	tried := &namespaces
+	if o.User = c.View != nil && !canNamespace(); o.User {
+		tried = &userNamespaces
+	}
+	herd := way{order: o}
+	if c.herded || !tried.Load() {
+		return []way{herd}
+	}
+	o.Namespace = true
+	return []way{{o, tried}, herd}
+}
 
 // begin starts a minder, gives it the order and waits for its first report.
 func begin(ctx context.Context, c Command, o order) (*Process, error) {
@@ -78,13 +101,17 @@ func (p *Process) launch(o order, files []*os.File) error {
 		// mark lets Sweep find a minder, and so all that hangs from it.
 		Env:   []string{"GOMAXPROCS=1", Mark + "=" + o.Mark},
 		Files: files,
-		Sys:   minderAttr(o.Namespace),
+		Sys:   minderAttr(o),
 	})
 	switch {
 	case err == nil:
 		return nil
-	case o.Namespace && refusal(err):
-		return errRefused
+	case (o.Namespace || o.Scene != nil) && refusal(err):
+		why := reason(err)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS) {
+			why = "the limit on their number is reached"
+		}
+		return refused("make its namespaces: " + why)
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		return noRoom(p.name, err)
 	}
@@ -113,7 +140,7 @@ func (p *Process) first(o order, conn *ear) error {
 	case err != nil:
 		return fault.Wrap(err, fault.Lost, "", "start %s: its minder ended", p.name)
 	case r.Refused != "":
-		return errRefused
+		return refused(r.Refused)
 	case r.Step != "":
 		return explain(o, r.Step, syscall.Errno(r.Errno))
 	}

@@ -37,12 +37,14 @@ func BenchmarkFirstByte(b *testing.B) {
 			return func() { _ = cmd.Wait() }
 		})
 	})
-	for name, herded := range map[string]bool{"namespace": false, "herd": true} {
-		b.Run(name, func(b *testing.B) {
+	for _, c := range pens(b) {
+		b.Run(c.name, func(b *testing.B) {
 			first(b, func(w *os.File) func() {
-				p, err := Start(b.Context(), Command{Path: "/bin/echo", Args: []string{"echo", "x"}, Stdout: w, herded: herded})
+				c := c.Command
+				c.Path, c.Args, c.Stdout = "/bin/echo", []string{"echo", "x"}, w
+				p, err := Start(b.Context(), c)
 				if err != nil {
-					b.Fatal(err)
+					b.Skip(err)
 				}
 				return func() { p.Wait() }
 			})
@@ -58,15 +60,36 @@ func BenchmarkWhole(b *testing.B) {
 			}
 		}
 	})
-	for name, herded := range map[string]bool{"namespace": false, "herd": true} {
-		b.Run(name, func(b *testing.B) {
+	for _, c := range pens(b) {
+		b.Run(c.name, func(b *testing.B) {
+			c.Path = "/bin/true"
 			for b.Loop() {
-				p, err := Start(b.Context(), Command{Path: "/bin/true", herded: herded})
+				p, err := Start(b.Context(), c.Command)
 				if err != nil {
-					b.Fatal(err)
+					b.Skip(err)
 				}
 				p.Wait()
 			}
 		})
+	}
+}
+
+type penned struct {
+	name string
+	Command
+}
+
+// pens are the ways of keeping a tree, without a view and with one whose targets
+// exist (mounted in place) or do not (the root is built anew).
+func pens(b *testing.B) []penned {
+	dir := b.TempDir()
+	exists := &View{Binds: []Bind{{dir, "/opt"}, {dir, "/srv"}}}
+	missing := &View{Binds: []Bind{{dir, "/opt/drover-bench"}, {dir, "/drover-bench"}, {"/etc/hosts", "/etc/hosts"}}}
+	return []penned{
+		{"namespace", Command{}},
+		{"herd", Command{herded: true}},
+		{"namespace, view in place", Command{View: exists}},
+		{"namespace, view", Command{View: missing}},
+		{"herd, view", Command{View: missing, herded: true}},
 	}
 }

@@ -40,6 +40,36 @@ func playMore(role string) bool {
 		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
 			panic(err)
 		}
+	case "unspaced":
+		// An agent whose user namespace may have no others below it.
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+			panic(err)
+		}
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			panic(err)
+		}
+	case "masked":
+		// A plain user in a container that hides a part of /proc from him.
+		if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			panic(err)
+		}
+		if err := unix.Mount("none", "/proc/sys/kernel", "tmpfs", 0, ""); err != nil {
+			panic(err)
+		}
+		if err := syscall.Setgroups(nil); err != nil {
+			panic(err)
+		}
+		if err := syscall.Setresgid(plainUser, plainUser, plainUser); err != nil {
+			panic(err)
+		}
+		if err := syscall.Setresuid(plainUser, plainUser, plainUser); err != nil {
+			panic(err)
+		}
+	case "sweep":
+		killed, err := Sweep(os.Getenv("PROC_TEST_PART"))
+		fmt.Println(killed, err)
+		syscall.Exit(0)
 	default:
 		return false
 	}
@@ -49,23 +79,29 @@ func playMore(role string) bool {
 
 // agents are the ways in which an agent may find itself.
 var agents = []struct {
-	name      string
-	root      bool // needs it
-	namespace bool // has one, where the kernel gives any
-	dress     func(t *testing.T, cmd *exec.Cmd)
-	herded    bool
+	name   string
+	root   bool // needs it
+	dress  func(t *testing.T, cmd *exec.Cmd)
+	herded bool
+	view   bool
 }{
-	{name: "root", root: true, namespace: true},
+	{name: "root", root: true},
 	{name: "root herded", root: true, herded: true},
 	{name: "root in a container", root: true, dress: func(_ *testing.T, cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
 	}},
-	{name: "nobody", root: true, dress: func(t *testing.T, cmd *exec.Cmd) {
-		cmd.Path, cmd.Dir = publicCopy(t), "/"
-		cmd.Env = append(cmd.Env, "SELF="+cmd.Path)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}},
+	{name: "nobody", root: true, dress: asNobody},
 	{name: "this user", herded: true},
+	{name: "root with a view", root: true, view: true},
+	{name: "root herded with a view", root: true, herded: true, view: true},
+	{name: "nobody with a view", root: true, dress: asNobody, view: true},
+	{name: "nobody herded with a view", root: true, dress: asNobody, herded: true, view: true},
+}
+
+func asNobody(t *testing.T, cmd *exec.Cmd) {
+	cmd.Path, cmd.Dir = publicCopy(t), "/"
+	cmd.Env = append(cmd.Env, "SELF="+cmd.Path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }
 
 // asEachAgent runs f with an agent in each situation, its tree started and the
@@ -78,7 +114,11 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 			}
 			out := newCrowd(t)
 			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.w.Fd()))
-			cmd := agentPart{Script: script, Token: token, Herded: a.herded}.command(t, out.w)
+			part := agentPart{Script: script, Token: token, Herded: a.herded}
+			if a.view {
+				part.View = &View{Binds: []Bind{{"/usr", "/drover-test/usr"}, {"/etc/hosts", "/etc/hosts"}}, Hostname: "algo-1"}
+			}
+			cmd := part.command(t, out.w)
 			if a.dress != nil {
 				a.dress(t, cmd)
 			}
@@ -91,7 +131,7 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 				_, _ = Sweep(token) // what a broken promise left
 			})
 			out.hears("ready", ready)
-			f(t, cmd, a.namespace, token, out)
+			f(t, cmd, out.namespace, token, out)
 		})
 	}
 }
@@ -130,7 +170,7 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if killed < 2 && !(namespace && namespaces.Load()) {
+		if killed < 2 && !namespace {
 			t.Errorf("killed %d processes, want the daemons at least", killed)
 		}
 		out.empties() // not gone: the kernel's own killing may still be closing files
@@ -244,7 +284,7 @@ func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
 	c.Stdout = out.w
 	p := start(t, c)
 	e := p.Wait()
-	if !namespaces.Load() {
+	if !spaced(worn) {
 		t.Skip("no PID namespace for this user here")
 	}
 	if e.Code != 9 || e.Lost {
@@ -341,7 +381,7 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 
 func TestANamespaceSeesItsOwnProcessesOnly(t *testing.T) {
 	got, e := output(t, shell(`echo /proc/[0-9]* $$; [ "$PPID" = 1 ]`))
-	if !namespaces.Load() {
+	if !spaced(worn) {
 		t.Skip("no PID namespace for this user here")
 	}
 	f := strings.Fields(got)

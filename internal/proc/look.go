@@ -21,7 +21,7 @@ const (
 
 // order checks a command and says it in the minder's terms.
 func (c Command) order() (order, error) {
-	o := order{Dir: []byte(c.Dir), Token: c.Token}
+	o := order{Token: c.Token}
 	if o.Token == "" {
 		o.Token = rand.Text()
 	} else if !isToken(o.Token) {
@@ -36,7 +36,20 @@ func (c Command) order() (order, error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	path, err := look(c.Path, c.Dir, env)
+	var err error
+	if o.Scene, err = c.View.scene(c.Path); err != nil {
+		return o, err
+	}
+	dir := c.Dir
+	if o.Scene != nil && !filepath.IsAbs(dir) { // below another root nobody is in the caller's folder
+		here, err := os.Getwd()
+		if err != nil {
+			return o, fmt.Errorf("start %s: find the working folder: %w", c.Path, err)
+		}
+		dir = filepath.Join(here, dir)
+	}
+	o.Dir = []byte(dir)
+	path, err := o.Scene.look(c.Path, dir, env)
 	if err != nil {
 		return o, err
 	}
@@ -60,8 +73,8 @@ func isToken(s string) bool {
 }
 
 // look finds the program as the user's own shell would in that folder and
-// environment, and fails with a shell's exit status.
-func look(path, dir string, env []string) (string, error) {
+// environment, and fails with a shell's exit status. Its paths are in the view.
+func (s *scene) look(path, dir string, env []string) (string, error) {
 	if path == "" {
 		return "", fault.New(fault.Invalid, "", "start a program: none is named")
 	}
@@ -70,7 +83,7 @@ func look(path, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(dir, at)
 		}
-		st, err := os.Stat(at)
+		st, err := os.Stat(s.outside(at))
 		switch {
 		case err != nil:
 			return "", missing(path, "", reason(err))
@@ -93,12 +106,12 @@ func look(path, dir string, env []string) (string, error) {
 		if d == "" || !filepath.IsAbs(d) {
 			continue // a program must not depend on what lies in the working folder
 		}
-		if st, err := os.Stat(at); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+		if st, err := os.Stat(s.outside(at)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 			return at, nil
 		}
 	}
 	hint := "Check the spelling, or name the program by its whole path."
-	if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+	if _, err := os.Stat(s.outside(filepath.Join(dir, path))); err == nil {
 		hint = fmt.Sprintf("Type ./%s to run the one in the working folder.", path)
 	}
 	return "", missing(path, hint, "no such program in PATH")
@@ -110,7 +123,7 @@ func explain(o order, step string, errno syscall.Errno) error {
 	if step == stepFolder {
 		return fault.Wrap(errno, fault.Invalid, "", "start %s: enter folder %q", path, o.Dir)
 	}
-	head := peek(path, string(o.Dir))
+	head := peek(o.Scene, path, string(o.Dir))
 	script, _ := bytes.CutPrefix(head, []byte("#!"))
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	isScript, isELF := len(script) < len(head), bytes.HasPrefix(head, []byte("\x7fELF"))
@@ -147,11 +160,11 @@ func explain(o order, step string, errno syscall.Errno) error {
 }
 
 // peek reads where a #! line would stand; the kernel looks no further than 256.
-func peek(path, dir string) []byte {
+func peek(s *scene, path, dir string) []byte {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(s.outside(path))
 	if err != nil {
 		return nil // an executable need not be readable
 	}

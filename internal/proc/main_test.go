@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,12 @@ func TestMain(m *testing.M) {
 	Main()
 	role := os.Getenv("PROC_TEST_ROLE")
 	os.Unsetenv("PROC_TEST_ROLE")
+	if v := os.Getenv("PROC_TEST_VIEW"); v != "" {
+		os.Unsetenv("PROC_TEST_VIEW")
+		if err := json.Unmarshal([]byte(v), &worn); err != nil {
+			panic(err)
+		}
+	}
 	switch role {
 	case "agent":
 		playAgent()
@@ -39,21 +46,62 @@ func playAgent() {
 	if err := json.Unmarshal([]byte(os.Getenv("PROC_TEST_PART")), &a); err != nil {
 		panic(err)
 	}
-	p, err := Start(context.Background(), Command{
+	c := Command{
 		Path: "/bin/sh", Args: []string{"sh", "-c", a.Script}, Token: a.Token, herded: a.Herded,
+		Dir: a.Dir, View: a.View,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	})
-	if err != nil {
+	}
+	if a.Out != "" {
+		out, err := os.Create(a.Out)
+		if err != nil {
+			panic(err)
+		}
+		c.Stdout = out
+	}
+	if a.Path != "" {
+		c.Path, c.Args, c.Env = a.Path, nil, a.Env
+	}
+	p, err := Start(context.Background(), c)
+	switch {
+	case errors.Is(err, ErrNoView):
+		fmt.Println("refused:", err)
+		syscall.Exit(noView)
+	case err != nil && a.Path != "":
+		fmt.Fprint(c.Stdout, err)
+		syscall.Exit(0)
+	case err != nil:
 		panic(err)
 	}
-	fmt.Printf("namespace %v\n", namespaces.Load() && !a.Herded)
+	fmt.Printf("namespace %v\n", spaced(a.View) && !a.Herded)
+	if a.SayPid {
+		fmt.Println("pid", p.Pid())
+	}
 	os.Stdout.Close()
 	syscall.Exit(p.Wait().Status())
 }
 
 type agentPart struct {
-	Script, Token string
-	Herded        bool
+	Script, Token, Dir string
+	Herded, SayPid     bool
+	View               *View
+
+	Path string   // instead of Script
+	Env  []string // with Path
+	Out  string   // where the program writes; "": where the agent does
+}
+
+// noView is the exit status of an agent that can have none.
+const noView = 77
+
+// worn is the view that start gives every program, in the tests' second run.
+var worn *View
+
+// spaced says whether a program with that view gets a PID namespace.
+func spaced(v *View) bool {
+	if v != nil && !canNamespace() {
+		return userNamespaces.Load()
+	}
+	return namespaces.Load()
 }
 
 // command is a copy of this test as that agent, not started yet.
@@ -93,6 +141,8 @@ type crowd struct {
 	t    *testing.T
 	r, w *os.File
 	in   *bufio.Reader
+
+	namespace bool // the agent said that it has one
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -118,9 +168,14 @@ func (c *crowd) hears(want string, count int) {
 			if err != nil {
 				c.t.Fatalf("waiting for %q: %v", want, err)
 			}
-			if strings.TrimSpace(line) == want {
+			line = strings.TrimSpace(line)
+			if line == want {
 				break
 			}
+			if strings.HasPrefix(line, "refused: ") && want == "ready" {
+				c.t.Skip(line)
+			}
+			c.namespace = c.namespace || line == "namespace true"
 		}
 	}
 }
@@ -162,7 +217,7 @@ func (c *crowd) empties() {
 // inEachPen runs f with the namespace, where there is one, and with the herd.
 func inEachPen(t *testing.T, f func(t *testing.T, herded bool)) {
 	t.Run("namespace", func(t *testing.T) {
-		if start(t, Command{Path: "true"}).Wait(); !namespaces.Load() {
+		if start(t, Command{Path: "true"}).Wait(); !spaced(worn) {
 			t.Skip("no PID namespace for this user here")
 		}
 		f(t, false)
@@ -181,6 +236,9 @@ func start(t *testing.T, c Command) *Process {
 		c.Env = os.Environ()
 	}
 	c.Env = append(c.Env, "SELF="+self)
+	if c.View == nil {
+		c.View = worn
+	}
 	p, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

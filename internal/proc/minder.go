@@ -20,6 +20,7 @@ func Main() {
 	mainCalled.Store(true)
 	if len(os.Args) != 1 || os.Args[0] != minderName || !isSocket(wireFD) {
 		namespaces.Store(canNamespace())
+		userNamespaces.Store(true)
 		return
 	}
 	mind(os.NewFile(wireFD, "agent"))
@@ -69,7 +70,7 @@ func mind(agent *os.File) {
 	if m.wire.read(&o) != nil {
 		return // the agent died before it said what to do
 	}
-	m.pen = newPen(o.Namespace, o.Token)
+	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
 		_ = m.wire.send(report{Refused: err.Error()})
 		return
@@ -115,6 +116,11 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	clearMask()
+	if o.User {
+		if err := shed(); err != nil {
+			return 0, stepExec, err
+		}
+	}
 	back := raiseOOM()
 	defer back()
 	// A program written a moment ago may still be open for writing in some

@@ -15,9 +15,9 @@ func canNamespace() bool { return false }
 
 func myself() (string, error) { return os.Executable() }
 
-func minderAttr(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func minderAttr(order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func newPen(_ bool, token string) pen { return &herd{minder: os.Getpid(), token: token} }
+func newPen(o order) pen { return &herd{minder: os.Getpid(), token: o.Token} }
 
 // herd is what can be recognised as the tree: nothing here inherits orphans.
 type herd struct {

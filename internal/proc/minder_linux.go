@@ -3,7 +3,6 @@ package proc
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -23,41 +22,47 @@ func myself() (string, error) { return "/proc/self/exe", nil }
 // Ctrl-C does not reach it. Should the agent die, a namespace may be killed
 // outright. A herd must live to do its work: it is only woken, in case its own
 // tree has stopped it, and learns the news from the end of the socket.
-func minderAttr(namespace bool) *syscall.SysProcAttr {
-	if namespace {
-		return &syscall.SysProcAttr{
-			Setsid: true, Pdeathsig: syscall.SIGKILL,
-			Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
-		}
+func minderAttr(o order) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+	if o.Namespace {
+		attr.Pdeathsig = syscall.SIGKILL
+		attr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 	}
-	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+	if o.Scene == nil {
+		return attr
+	}
+	attr.Cloneflags |= syscall.CLONE_NEWNS
+	if o.Scene.Hostname != "" {
+		attr.Cloneflags |= syscall.CLONE_NEWUTS
+	}
+	if o.User {
+		// A plain user may map himself alone. What he has in the new namespace
+		// an exec takes away, but for what is ambient.
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+	}
+	return attr
 }
 
-func newPen(namespace bool, _ string) pen {
-	if namespace {
-		return space{}
+func newPen(o order) pen {
+	if o.Namespace {
+		return space{o.Scene}
 	}
-	return herd{minder: os.Getpid()}
+	return herd{minder: os.Getpid(), scene: o.Scene}
 }
 
 // space is a PID namespace, with the minder as its process 1.
-type space struct{}
+type space struct{ scene *scene }
 
 var _ pen = space{}
 
-func (space) close() error {
+func (s space) close() error {
 	if os.Getpid() != 1 {
 		return errors.New("not process 1 of a namespace")
 	}
-	// Slave, not private: what is mounted outside later (an automounter's
-	// folders) appears inside, nothing of the inside appears outside.
-	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("part the mounts: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	return nil
+	return arrange(s.scene, true)
 }
 
 func (space) start(o order) (pid int, step string, err error) {
@@ -81,11 +86,19 @@ func (space) empty() bool { return true }
 
 // herd is the tree of a subreaper: every orphan becomes the minder's child, so
 // a minder without children has no descendants.
-type herd struct{ minder int }
+type herd struct {
+	minder int
+	scene  *scene
+}
 
 var _ pen = herd{}
 
-func (herd) close() error {
+func (h herd) close() error {
+	if h.scene != nil {
+		if err := arrange(h.scene, false); err != nil {
+			return err
+		}
+	}
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 

@@ -12,11 +12,12 @@
 // The socket carries orders down and reports up, and its end is how each side
 // learns of the other's death. What keeps the tree together is a pen:
 //
-//   - namespace (Linux, root): the minder is process 1 of a PID namespace, so
-//     the kernel itself kills the tree with it, however it dies.
-//   - herd (Linux, a plain user, or where the kernel refuses namespaces): the
-//     minder is the subreaper, so orphans become its children; it stops them
-//     one by one, looks again until none is new, then kills them.
+//   - namespace (Linux, root, or a plain user's program with a view): the minder
+//     is process 1 of a PID namespace, so the kernel itself kills the tree with
+//     it, however it dies.
+//   - herd (Linux, a plain user, or where the kernel refuses a PID namespace):
+//     the minder is the subreaper, so orphans become its children; it stops
+//     them one by one, looks again until none is new, then kills them.
 //   - herd (macOS): best effort, as nothing there inherits orphans. The tree is
 //     the descendants, the program's session and group, and whatever carries
 //     the tree's mark in its environment.
@@ -28,9 +29,17 @@
 // setuid program that we are not permitted to kill. What other services start
 // at the program's request (systemd, cron, docker) was never in the tree.
 //
+// Either pen can also be a mount namespace, where the minder lays a View before
+// the program starts: as root directly, as a plain user inside a user namespace
+// that maps him to himself. The minder's right to do so, CAP_SYS_ADMIN in that
+// namespace, does not reach the program. Where the kernel refuses the PID
+// namespace or its /proc (in many containers it does), the view comes with a
+// herd and the old /proc; where it refuses the rest, Start fails with ErrNoView.
+//
 // It refuses to know what is run, and why. Limits will be one more pen around
 // these (a cgroup is entered where a pen is closed). Its promises are proved
-// by proc_test.go and death_test.go, with real processes.
+// by proc_test.go, death_linux_test.go and view_linux_test.go, with real
+// processes.
 package proc
 
 import (
@@ -38,7 +47,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,6 +73,8 @@ type Command struct {
 	// Token marks the tree: 1 to 64 of A-Z a-z 0-9 _ -. "" makes a random one.
 	// Trees that share a token are swept together.
 	Token string
+
+	View *View // nil: the machine as it is. Path and Dir are as the program sees them
 
 	herded bool // tests: use the herd where a namespace could be had
 }
@@ -94,16 +107,25 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.herded && namespaces.Load() {
-		o.Namespace = true
-		p, err := begin(ctx, c, o)
+	if c.View != nil && !haveViews {
+		return nil, errNoView("this system has no such thing")
+	}
+	var p *Process
+	var refuser *atomic.Bool
+	for _, w := range c.ways(o) {
+		p, err = begin(ctx, c, w.order)
 		if !errors.Is(err, errRefused) {
+			if err == nil && refuser != nil {
+				refuser.Store(false) // the other way works, so it was not the view
+			}
 			return p, err
 		}
-		namespaces.Store(false)
-		o.Namespace = false
+		refuser = w.tried
 	}
-	return begin(ctx, c, o)
+	if c.View == nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	return nil, errNoView(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
 }
 
 // Pid is the program's process id as the caller sees it.

@@ -3,6 +3,7 @@ package proc
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -17,7 +18,10 @@ type order struct {
 	Args, Env [][]byte
 	Token     string // the tree's own
 	Mark      string // with those of the trees around it
-	Namespace bool
+
+	Namespace bool   // the pen is a PID namespace
+	User      bool   // the minder is in a user namespace, where it may mount
+	Scene     *scene // nil: the machine as it is
 }
 
 // What a word asks for.
@@ -76,5 +80,8 @@ func newWire(rw io.ReadWriteCloser) *wire {
 func (w *wire) send(v any) error { return w.enc.Encode(v) }
 func (w *wire) read(v any) error { return w.dec.Decode(v) }
 
-// errRefused: the kernel does not give us a namespace, so use a herd.
+// errRefused: the kernel does not give us a namespace, so do with less.
 var errRefused = errors.New("namespace refused")
+
+// refused is errRefused with the reason.
+func refused(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }

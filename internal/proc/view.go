@@ -1,0 +1,221 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// ErrNoView: Start could not give the program a view of its own here. Nothing
+// has run. The error's text is this one's, a colon, and why in a few words.
+var ErrNoView = errors.New("give the program a view of its own")
+
+// View is what the program sees of the machine: all of it, with some folders and
+// files of its own on top. Nothing is made on the machine itself, and when the
+// tree is gone nothing is left of the view.
+//
+// A folder that lacks a target, / for /state and /opt for /opt/ml, is built anew
+// for the view, with all that the machine has in it. What the program makes in
+// such a folder itself, not below, is in memory and vanishes with the tree, as
+// in a container; what the machine gets there later is not seen. Where all
+// targets exist, nothing is built anew. A mount made on the machine later is
+// seen if the machine shares its mounts, as systemd has it.
+//
+// A plain user sees it from inside a user namespace. He keeps his ids, his
+// groups and what they permit, and gains nothing. But no other ids exist there:
+// other users' files and his supplementary groups are shown as nobody's, and
+// setuid programs (sudo, fusermount, nvidia-modprobe) run without their power.
+type View struct {
+	Binds    []Bind
+	Hostname string // "": the machine's; else a UTS namespace of its own
+}
+
+// Bind shows Source, a folder or file of the machine, at Target. Both are
+// absolute. A Target that the machine does not have appears in the view alone,
+// with the folders above it. One bind may lie in another's Target: then its own
+// exists in the other's Source.
+type Bind struct{ Source, Target string }
+
+// scene is a view made out for the minder, in the order to be shown.
+type scene struct {
+	Shows    []show
+	Hostname string
+}
+
+// show is a bind whose paths hold no links.
+type show struct {
+	Source, Target raw
+	In             raw  // the folder to build anew, as it lacks the next name of Target; "": Target exists
+	Folder         bool // Source is one
+}
+
+// raw is a path, which need not be UTF-8: as JSON it is bytes.
+type raw string
+
+func (r raw) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(r)) }
+
+func (r *raw) UnmarshalJSON(b []byte) error {
+	var text []byte
+	err := json.Unmarshal(b, &text)
+	*r = raw(text)
+	return err
+}
+
+const longestHostname = 64 // Linux's HOST_NAME_MAX
+
+// scene checks a view and finds out what each target needs.
+func (v *View) scene(program string) (*scene, error) {
+	if v == nil {
+		return nil, nil
+	}
+	if len(v.Hostname) > longestHostname || strings.IndexByte(v.Hostname, 0) >= 0 {
+		return nil, fault.New(fault.Invalid, "", "start %s: hostname %q: want at most %d bytes", program, v.Hostname, longestHostname)
+	}
+	s := &scene{Hostname: v.Hostname}
+	binds := slices.Clone(v.Binds)
+	for i := range binds {
+		b := &binds[i]
+		if !filepath.IsAbs(b.Source) || !filepath.IsAbs(b.Target) || filepath.Clean(b.Target) == "/" {
+			return nil, fault.New(fault.Invalid, "", "start %s: show %q at %q: want absolute paths, and no target /", program, b.Source, b.Target)
+		}
+		b.Target = filepath.Clean(b.Target)
+	}
+	slices.SortFunc(binds, func(a, b Bind) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
+	for i, b := range binds {
+		made, err := s.makeOut(b, binds[:i])
+		if err != nil {
+			return nil, fault.Wrap(errors.New(reason(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
+		}
+		s.Shows = append(s.Shows, made)
+	}
+	return s, nil
+}
+
+// makeOut follows the links of b. s shows the binds before it.
+func (s *scene) makeOut(b Bind, before []Bind) (show, error) {
+	source, err := filepath.EvalSymlinks(b.Source)
+	if err != nil {
+		return show{}, err
+	}
+	st, err := os.Stat(source)
+	if err != nil {
+		return show{}, err
+	}
+	made := show{Source: raw(source), Folder: st.IsDir()}
+	there := "" // what the machine, or an outer bind, has at the target
+	for i, outer := range slices.Backward(before) {
+		rest, inside := strings.CutPrefix(b.Target+"/", outer.Target+"/")
+		if !inside {
+			continue
+		}
+		if rest == "" {
+			return show{}, errors.New("shown there twice")
+		}
+		there = filepath.Join(string(s.Shows[i].Source), rest)
+		made.Target = raw(filepath.Join(string(s.Shows[i].Target), rest))
+		break
+	}
+	if there == "" {
+		var target, in string
+		if target, in, err = settle(b.Target); err != nil {
+			return show{}, err
+		}
+		made.Target, made.In = raw(target), raw(in)
+		if in != "" {
+			return made, nil
+		}
+		there = target
+	}
+	st, err = os.Stat(there)
+	switch {
+	case err != nil:
+		return show{}, err
+	case st.IsDir() && !made.Folder:
+		return show{}, errors.New("a file cannot be shown at a folder")
+	case !st.IsDir() && made.Folder:
+		return show{}, errors.New("a folder cannot be shown at a file")
+	}
+	return made, nil
+}
+
+// settle follows the links in path as far as the machine has it. In is the last
+// folder there is; "": path exists whole.
+func settle(path string) (real, in string, err error) {
+	rest := ""
+	for at := path; ; at = filepath.Dir(at) {
+		found, err := filepath.EvalSymlinks(at)
+		switch {
+		case err == nil && rest == "":
+			return found, "", nil
+		case err == nil:
+			return filepath.Join(found, rest), found, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", "", err
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+// source is where the machine has what is at path in the view. No part of path
+// may be a link.
+func (s *scene) source(path string) string {
+	for _, b := range slices.Backward(s.Shows) {
+		if rest, inside := strings.CutPrefix(path+"/", string(b.Target)+"/"); inside {
+			return filepath.Join(string(b.Source), rest)
+		}
+	}
+	return path
+}
+
+const mostLinks = 40 // as many as the kernel follows
+
+// outside is where the machine has what the program sees at path, an absolute
+// one. It follows links as the program would. Without a view it is path itself.
+func (s *scene) outside(path string) string {
+	if s == nil {
+		return path
+	}
+	at, rest, links := "/", strings.Split(path, "/"), 0
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		at = filepath.Join(at, name)
+		to, err := os.Readlink(s.source(at))
+		if err != nil || links == mostLinks {
+			continue // no link, or none to be followed: whoever opens it learns the rest
+		}
+		links++
+		at = filepath.Dir(at)
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = append(strings.Split(to, "/"), rest...)
+	}
+	return s.source(at)
+}
+
+// errNoView is the error of Start for a view that this machine refuses.
+func errNoView(why string) error {
+	hint := "See sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns."
+	switch {
+	case !haveViews:
+		hint = ""
+	case canNamespace():
+		hint = "Start the container with --cap-add SYS_ADMIN."
+	}
+	return &fault.Fault{Kind: fault.Denied, Hint: hint, Err: fmt.Errorf("%w: %s", ErrNoView, why)}
+}
