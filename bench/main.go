@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -93,6 +94,10 @@ func measureAll(ctx context.Context, p *place, chosen []section, rounds int, out
 	fmt.Fprintf(out, "%s/%s, %d cores, %s, %d rounds after one warm-up, ours and peer in turn\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load(), rounds)
 	for _, s := range chosen {
+		if _, err := exec.LookPath(s.needs); s.needs != "" && err != nil {
+			fmt.Fprintf(out, "\n%s: not measured: %s is not on PATH\n", s.name, s.needs)
+			continue
+		}
 		ours, peer, err := measure(ctx, p, s, rounds)
 		if err != nil {
 			return broken, fmt.Errorf("measure %s: %w", s.name, err)
@@ -155,7 +160,9 @@ func environ(caller []string, dir string) []string {
 	}
 	at := func(name, folder string) string { return name + "=" + filepath.Join(dir, folder) }
 	return append(env, at("HOME", "home"), at("XDG_DATA_HOME", "home/data"), at("XDG_STATE_HOME", "home/state"),
-		at("XDG_CACHE_HOME", "home/cache"), at("XDG_CONFIG_HOME", "home/config"), at("DROVER_STORE", "store"))
+		at("XDG_CACHE_HOME", "home/cache"), at("XDG_CONFIG_HOME", "home/config"), at("DROVER_STORE", "store"),
+		// or Open MPI refuses root, and more processes than cores
+		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1")
 }
 
 // load is the machine's own word for how busy it is, where it has one.

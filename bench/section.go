@@ -14,6 +14,7 @@ type section struct {
 	until moment
 	claim string
 	holds func(ours, peer times) bool
+	needs string // a program on PATH; without it the section is passed over
 }
 
 // command is a program and its arguments, and how it is shown: paths are long.
@@ -33,6 +34,11 @@ const (
 const (
 	maxHelp  = 15 * time.Millisecond  // DESIGN section 9: a person leans on --help and completion
 	maxDelay = 150 * time.Millisecond // what `drover run` may put before a program's first word
+	// what two nodes may cost from nothing to the shell's next prompt: two agents
+	// that begin, meet and store, and a job that settles
+	maxNodes = 600 * time.Millisecond
+	// what MPI may cost more than mpiexec alone: the same, and the calls between nodes
+	maxMPI = 1500 * time.Millisecond
 )
 
 var sections = []section{
@@ -54,6 +60,32 @@ var sections = []section{
 		claim: "the first line comes at most 150 ms after python's own",
 		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxDelay },
 	},
+	{
+		name: "two-nodes", ours: twoNodes, peer: twoAtOnce, until: untilExit,
+		claim: "two nodes take at most 600 ms more than two bare processes",
+		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxNodes },
+	},
+	{
+		name: "mpi", ours: twoNodesMPI, peer: mpiexec, until: untilExit, needs: "mpiexec",
+		claim: "four processes on two nodes take at most 1.5 s more than mpiexec on one",
+		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxMPI },
+	},
+}
+
+func twoNodes(p *place) command {
+	return command{[]string{p.drover, "run", "-q", "--nodes", "2", p.python, "hello.py"}, "drover run --nodes 2"}
+}
+
+func twoAtOnce(p *place) command {
+	return command{[]string{"sh", "-c", `"$0" hello.py & "$0" hello.py; wait`, p.python}, "hello.py & hello.py"}
+}
+
+func twoNodesMPI(p *place) command {
+	return command{[]string{p.drover, "run", "-q", "--nodes", "2", "--procs-per-node", "2", "--launcher", "mpi", p.python, "hello.py"}, "drover run --launcher mpi"}
+}
+
+func mpiexec(p *place) command {
+	return command{[]string{"mpiexec", "-n", "4", p.python, "hello.py"}, "mpiexec -n 4 hello.py"}
 }
 
 func hello(p *place) command {

@@ -223,7 +223,7 @@ func TestAStatusTellsOfEveryNode(t *testing.T) {
 	d.check(err)
 	s, err := j.Status(t.Context())
 	d.check(err)
-	if diff := cmp.Diff([]string{"done", "failed", "done", "FAILED"}, states()); diff != "" || *s.Code != 4 || s.Failures != 1 || s.Reason != "exit status 4" {
+	if diff := cmp.Diff([]string{"done", "failed", "done", "FAILED"}, states()); diff != "" || *s.Code != 4 || s.Failures != 1 || s.Reason != "node 1: exit status 4" {
 		t.Errorf("at the end %+v (-want +got):\n%s", s, diff)
 	}
 }

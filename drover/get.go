@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
 )
 
 // Got says what Get brought, and where it is.
@@ -75,7 +76,8 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 	}
 	for _, name := range layout {
 		// model and output are always there, as SageMaker's are.
-		if t := trees[name]; name == "files" && len(t.Files)+len(t.Links) == 0 {
+		optional := name == "files" || name == "model" && rep.Job.Spec.Verb == job.Process
+		if t := trees[name]; optional && len(t.Files)+len(t.Links) == 0 {
 			continue
 		}
 		part := Part{Name: name, Path: filepath.Join(dir, name), Files: len(trees[name].Files), Bytes: trees[name].Bytes()}

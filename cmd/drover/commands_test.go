@@ -25,7 +25,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"await":     await,     // await NAME REGEXP: until its output matches
 	"ended":     ended,     // ended NAME [N]: until it has ended, with N (0); stdout and stderr are its own
 	"signal":    signal,    // signal NAME KILL|INT|TERM
-	"killagent": killAgent, // killagent [JOB]: SIGKILL for the agent that status names
+	"killagent": killAgent, // killagent [NODE [SIGNAL]]: KILL, or another, for the agent that status names
 	"open":      open,      // open GATE: let programs go on that wait for it in $GATES
 	"unheld":    unheld,    // unheld LOCK: until no process holds that lock in $LOCKS
 	"json":      jsonIs,    // json FILE PATH [VALUE]: path as in 0.nodes.0.state; len is a list's length
@@ -123,11 +123,18 @@ func signal(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func killAgent(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 0, "killagent [JOB]")
-	ts.Check(ts.Exec("drover", append([]string{"status", "--json"}, append(args, "last")[0])...))
-	pid, err := strconv.Atoi(value(ts, "stdout", "nodes.0.agent_pid"))
+	need(ts, neg, args, 0, "killagent [NODE [SIGNAL]]")
+	node, sig := "0", "KILL"
+	if len(args) > 0 {
+		node = args[0]
+	}
+	if len(args) > 1 {
+		sig = args[1]
+	}
+	ts.Check(ts.Exec("drover", "status", "--json", "last"))
+	pid, err := strconv.Atoi(value(ts, "stdout", "nodes."+node+".agent_pid"))
 	ts.Check(err)
-	ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+	ts.Check(syscall.Kill(pid, unix.SignalNum("SIG"+sig)))
 }
 
 func open(ts *testscript.TestScript, neg bool, args []string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/store"
@@ -27,13 +28,20 @@ var version = "dev"
 
 func main() {
 	proc.Main()
-	if len(os.Args) > 1 && os.Args[1] == "agent" {
-		os.Exit(runAgent(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] { // what drover starts itself, and nobody types
+		case "agent":
+			os.Exit(runAgent(os.Args[2:]))
+		case "launch":
+			os.Exit(launcher.Main(os.Args[2:]))
+		case "rsh":
+			os.Exit(launcher.Rsh(os.Args[2:]))
+		}
 	}
-	os.Exit(cli.Main(context.Background(), host(), os.Args[1:]))
+	os.Exit(cli.Main(context.Background(), face(), os.Args[1:]))
 }
 
-func host() cli.Host {
+func face() cli.Host {
 	d := dirs()
 	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket,
 		Drivers: func() map[string]driver.Driver { return drivers(d) }}

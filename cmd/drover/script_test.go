@@ -68,6 +68,8 @@ func TestRealTwoShellsOneJob200(t *testing.T)     { real(t, "run_two_at_once_200
 func TestRealFullDisk(t *testing.T)               { real(t, "run_full_disk") }
 func TestRealDiskFillsWhileAJobRuns(t *testing.T) { real(t, "run_disk_that_fills") }
 func TestRealTheDigitsExample(t *testing.T)       { real(t, "run_digits_example") }
+func TestRealAPausedAgentComesBack(t *testing.T)  { real(t, "run_paused_agent_comes_back") }
+func TestRealAsNobody(t *testing.T)               { real(t, "shell_as_a_plain_user") }
 
 func real(t *testing.T, name string) {
 	t.Helper()
@@ -134,6 +136,7 @@ func setUp(env *testscript.Env) error {
 		"GATES":   filepath.Join(env.WorkDir, "gates"), // command open
 		"LOCKS":   filepath.Join(env.WorkDir, "locks"), // command unheld
 		"TRAINER": trainer,
+		"DROVER":  filepath.Join(built.dir, "drover"), "PYTHON3": filepath.Join(built.python, "python3"),
 		// A script that asks for a package must not reach an index.
 		"PIP_NO_INDEX": "1", "UV_OFFLINE": "1",
 	} {

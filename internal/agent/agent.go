@@ -42,9 +42,18 @@ type Config struct {
 
 // Machine is what the target's machine knows about itself, as cmd wires it in.
 type Machine struct {
-	Self    ledger.Host
-	Name    string // host name, for people
-	Address string // where peers reach this machine
+	Self ledger.Host
+	Name string // host name, for people
+	// Address is where peers reach this machine, by Interface. Those that share
+	// its Stack do by Loopback, an interface's name.
+	Address, Interface, Loopback, Stack string
+	// Port keeps a free TCP port from others until release is called. Nil: the
+	// job's nodes have none.
+	Port func() (port int, release func(), err error)
+	// GPUs finds this machine's GPUs and, when n is not 0, waits until it can set
+	// n of them apart. label says for whom, told what it waits for. Nil: there are none.
+	GPUs    func(ctx context.Context, n int, label string, told func(string)) (GPUs, error)
+	Drover  string // this program's file, for what is to run inside a program's tree
 	Region  string
 	CPUs    int
 	Work    string   // folder for the job's files, on a disk with room
@@ -63,6 +72,13 @@ type Machine struct {
 	Patience time.Duration
 	// Start starts the program; nil is proc.Start. A seam for tests.
 	Start func(context.Context, proc.Command) (*proc.Process, error)
+}
+
+// GPUs are those that a program sees.
+type GPUs struct {
+	Count   int
+	Pinned  string // CUDA_VISIBLE_DEVICES when they are for this node alone; "": as the machine has it
+	Release func() // gives them back; nil: nothing to give
 }
 
 // Notice is why an agent must leave before its job has ended.
@@ -104,6 +120,8 @@ type agent struct {
 	notice   chan Notice // one that was read while something else was done
 	prepared chan error
 	ready    prepared
+	view     bool   // the program has a view of its own
+	freePort func() // gives the attempt's port back; nil: none is kept
 
 	attempt  int // folders and state are set up for this one
 	gens     *ledger.Generations
@@ -148,6 +166,10 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	drop(errors.New("the agent ends"))
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
 	a.abandon()
+	a.dropPort()
+	if give := a.ready.gpus.Release; give != nil {
+		give()
+	}
 	if cerr := a.out.Close(ctx); err == nil && cerr != nil {
 		err = fmt.Errorf("store logs: %w", cerr)
 	}
@@ -194,6 +216,14 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 			if !again {
 				break
 			}
+		}
+		followed, err := a.followFirst(ctx)
+		if err != nil {
+			return fault.ExitDrover, err
+		}
+		if followed {
+			tick.Reset(0)
+			continue
 		}
 		tick.Reset(a.poll)
 	}
@@ -282,7 +312,8 @@ func (a *agent) identify(ctx context.Context) error {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
 	}
 	a.sweep()
-	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address})
+	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
+	a.member.Joining = a.joining
 	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
 		Phase: "preparing", Rank: -1}, a.Log)
 	return a.openLog(0, a.Index)

@@ -31,6 +31,7 @@ type program struct {
 	saver   *saver
 	limit   *time.Timer // --timeout; nil: none
 	late    atomic.Bool // the limit was reached
+	desk    *desk       // takes calls between nodes; nil: there are none
 	ended   chan struct{}
 }
 
@@ -51,40 +52,35 @@ func (a *agent) environ() []string {
 	})
 }
 
-// facts is what the contract is made of.
-func (a *agent) facts(o ledger.Order) contract.Facts {
+// facts is what the contract is made of, as the program is to see it.
+func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 	spec := a.job.Spec
-	name := spec.Program
-	if a.job.Code.Script != "" {
-		name = a.job.Code.Script
+	f := a.shape(a.seenRoot())
+	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
+	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
+	f.Program = orElse(a.job.Code.Script, spec.Program)
+	f.Hosts, f.Rank = contract.Hosts(spec.Nodes), o.Rank
+	f.Machine, f.Region, f.CPUs = spec.Machine, a.Machine.Region, a.Machine.CPUs
+	f.GPUs, f.Pinned = a.ready.gpus.Count, a.ready.gpus.Pinned
+	f.Launcher, f.Procs = spec.Launcher, a.procs()
+	f.Inputs = map[string]string{}
+	for name, dir := range a.ready.inputs {
+		f.Inputs[name] = a.inView(dir)
 	}
-	return contract.Facts{
-		Job: contract.JobName(spec.Project, spec.Task, a.job.Short), ID: a.job.ID, Project: spec.Project, Task: spec.Task,
-		Attempt: o.Attempt, Program: name, Args: spec.Args,
-		Hosts: contract.Hosts(spec.Nodes), Rank: o.Rank, Region: a.Machine.Region,
-		Root: a.root, Inputs: a.ready.inputs, CPUs: a.Machine.CPUs, Env: spec.Env,
-	}
+	var err error
+	f.Peers, f.Interface, err = a.meet(o)
+	return f, err
 }
 
 // launch is the stage that starts the program: the contract's files, its
-// environment, its pipes, its process tree.
+// environment, its view of the machine, its pipes, its process tree.
 func (a *agent) launch(ctx context.Context, o ledger.Order) error {
-	facts := a.facts(o)
-	if err := facts.Write(); err != nil {
-		return a.record(ctx, setupExit(err))
+	p, err := a.startProgram(ctx, o)
+	if why, refused := refusedView(err); refused {
+		a.withoutView(why)
+		p, err = a.startProgram(ctx, o)
 	}
-	environ := append(a.environ(), a.ready.env.Environ...)
-	environ = append(environ, facts.Environ()...)
-	c, err := a.command(environ)
 	if err != nil {
-		return a.record(ctx, setupExit(err))
-	}
-	c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
-	if err := a.leaveMark(c.Token); err != nil {
-		return a.record(ctx, setupExit(fmt.Errorf("write mark: %w", err)))
-	}
-	p := &program{attempt: o.Attempt, rank: o.Rank, ended: make(chan struct{})}
-	if err := p.start(ctx, a, c); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
 	a.program = p
@@ -98,6 +94,45 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 		p.limit = time.AfterFunc(d, func() { p.late.Store(true); p.proc.Stop(grace) })
 	}
 	return nil
+}
+
+// startProgram starts it; in vain, nothing of it is left.
+func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, error) {
+	facts, err := a.facts(o)
+	if err != nil {
+		return nil, err
+	}
+	under := a.root // where the program's "/" is
+	if !a.view {
+		under = ""
+	}
+	if err := facts.Write(under); err != nil {
+		return nil, err
+	}
+	p := &program{attempt: o.Attempt, rank: o.Rank, ended: make(chan struct{})}
+	environ := append(facts.Defaults(), a.environ()...)
+	environ = append(environ, a.ready.env.Environ...)
+	environ = append(environ, facts.Environ()...)
+	if environ, err = p.openDesk(a, o, environ); err != nil {
+		return nil, err
+	}
+	c, err := a.command(ctx, facts, environ)
+	if err == nil {
+		c.View, err = a.binds(facts, o.Joins)
+	}
+	if err == nil {
+		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
+		err = a.leaveMark(c.Token)
+	}
+	if err == nil {
+		a.dropPort() // the program may want it in its first moment
+		err = p.start(ctx, a, c)
+	}
+	if err != nil {
+		p.desk.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // pipe reads what a process tree writes. It ends when all ends are closed, or
@@ -178,6 +213,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		_ = outR.SetReadDeadline(time.Now()) // wakes a pump; pipe reads on
 		_ = errR.SetReadDeadline(time.Now())
 		p.pumps.Wait()
+		p.desk.close()
 		close(p.ended)
 	}()
 	return nil

@@ -6,16 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
@@ -28,35 +24,56 @@ type prepared struct {
 	env    env.Ready
 	inputs map[string]string // name -> folder
 	failed error             // why the program cannot start at all
+	gpus   GPUs              // that the program sees
 	used   bool              // an attempt has run in the code folder
 }
-
-// paths are where this agent's program finds things. Until it has a view of its
-// own they lie below the agent's folder, and the variables point there.
-func (a *agent) paths() contract.Paths { return contract.Facts{Root: a.root}.Paths() }
 
 // prepare is the stages fetch, prepare and inputs: all that can be done before
 // the others are there. It ends early when ctx does.
 func (a *agent) prepare(ctx context.Context) error {
 	began := time.Now()
-	if err := a.fetch(ctx); err != nil {
-		return err
+	gpus := make(chan error, 1)
+	go func() { gpus <- a.findGPUs(ctx) }() // asking for them takes as long as all the rest, often
+	err := a.prepareFiles(ctx)
+	if gerr := <-gpus; err == nil {
+		err = gerr
 	}
-	if err := a.prepareEnv(ctx); err != nil {
-		return err
-	}
-	if err := a.fetchInputs(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	a.note("prepared in %.2fs", time.Since(began).Seconds())
 	return nil
 }
 
+func (a *agent) prepareFiles(ctx context.Context) error {
+	if err := a.fetch(ctx); err != nil {
+		return err
+	}
+	if err := a.prepareEnv(ctx); err != nil {
+		return err
+	}
+	return a.fetchInputs(ctx)
+}
+
+// findGPUs learns how many GPUs the program will see, and sets some apart for
+// this node alone when the job asks for that: it waits until they are free.
+func (a *agent) findGPUs(ctx context.Context) (err error) {
+	if a.Machine.GPUs == nil {
+		return nil
+	}
+	label := fmt.Sprintf("job %s", a.job.Short)
+	a.ready.gpus, err = a.Machine.GPUs(ctx, a.job.Spec.GPUs, label, func(why string) {
+		a.note("%s", why)
+		a.beat.set(func(b *ledger.Beat) { b.Note = why })
+	})
+	return err
+}
+
 // fetch makes the contract's folders anew, lays the code out and remembers what
 // it looked like. Inputs stay.
 func (a *agent) fetch(ctx context.Context) error {
 	p, code := a.paths(), a.paths().Code
-	for _, dir := range []string{code, p.Model, p.Output, p.Checkpoints, p.State} { // nothing of the attempt before
+	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State) { // nothing of the attempt before
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
@@ -113,6 +130,9 @@ func (a *agent) fetchInputs(ctx context.Context) error {
 	a.ready.inputs = map[string]string{}
 	for _, in := range a.job.Spec.Inputs {
 		dir := filepath.Join(a.paths().Data, in.Name)
+		if in.To != "" {
+			dir = filepath.Join(a.root, in.To)
+		}
 		tree, err := bundle.LoadTree(ctx, a.World.Store, store.Digest(a.job.Inputs[in.Name]))
 		if err != nil {
 			return fmt.Errorf("fetch input %s: %w", in.Name, err)
@@ -134,6 +154,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 		a.note("not started: %v", err)
 	}
 	if err == nil || a.ready.failed != nil {
+		a.wantView()
 		a.member.Ready()
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "waiting" })
 	}
@@ -224,77 +245,6 @@ func (a *agent) complete(ctx context.Context, s ledger.Saved) (bool, error) {
 // setupExit is the exit of a rank whose program never started.
 func setupExit(err error) ledger.Exit {
 	return ledger.Exit{Verdict: ledger.Setup, Code: fault.ExitDrover, Reason: err.Error(), Hint: fault.Hint(err)}
-}
-
-// command is the program's command line and folder.
-func (a *agent) command(environ []string) (proc.Command, error) {
-	spec, code := a.job.Spec, a.paths().Code
-	c := proc.Command{Dir: code, Env: environ}
-	switch {
-	case spec.Verb == job.Shell:
-		sh, err := lookPath("bash", environ, code)
-		if err != nil {
-			sh, err = lookPath("sh", environ, code)
-		}
-		if err != nil {
-			return c, err
-		}
-		c.Path, c.Args = sh, []string{sh, "-c", spec.Program}
-		return c, nil
-	case a.job.Code.Script == "":
-		p, err := lookPath(spec.Program, environ, code)
-		c.Path, c.Args = p, append([]string{spec.Program}, spec.Args...)
-		return c, err
-	}
-	script := filepath.Join(code, filepath.FromSlash(a.job.Code.Script))
-	switch {
-	case a.ready.env.Interpreter != "":
-		c.Path = a.ready.env.Interpreter
-		c.Args = append([]string{c.Path, a.job.Code.Script}, spec.Args...)
-	case strings.HasSuffix(script, ".sh") && !executable(script):
-		sh, err := lookPath("bash", environ, code)
-		if err != nil {
-			return c, err
-		}
-		c.Path, c.Args = sh, append([]string{sh, a.job.Code.Script}, spec.Args...)
-	default:
-		c.Path, c.Args = script, append([]string{script}, spec.Args...)
-	}
-	return c, nil
-}
-
-func executable(file string) bool {
-	info, err := os.Stat(file)
-	return err == nil && info.Mode()&0o111 != 0
-}
-
-// lookPath finds a program as a shell in that environment and folder would.
-func lookPath(name string, environ []string, dir string) (string, error) {
-	missing := fault.New(fault.Invalid, "Check the spelling, or install it where the job runs.", "start program: %q is not on PATH", name)
-	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(dir, name)
-		}
-		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			return "", fault.New(fault.Invalid, "Check the path: it is looked up where the job runs.", "start program: %q is not there", name)
-		}
-		return name, nil
-	}
-	for _, kv := range environ {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, d := range filepath.SplitList(path) {
-			if d == "" || !filepath.IsAbs(d) {
-				d = filepath.Join(dir, d)
-			}
-			if full, err := exec.LookPath(filepath.Join(d, name)); err == nil {
-				return full, nil
-			}
-		}
-	}
-	return "", missing
 }
 
 // cleanUp removes the agent's folder, unless it holds results that nothing else

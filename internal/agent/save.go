@@ -12,10 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
@@ -129,34 +131,68 @@ func exitText(e ledger.Exit) string {
 	return text
 }
 
-// storeOutputs stores what the program made: model, output/data, and the files
-// it created or changed beside itself.
+// storeOutputs stores what the program made: model, output/data or the results
+// of a processing job, and the files it created or changed beside itself.
 func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
 	p := a.paths()
 	exit.Outputs = map[string]store.Digest{}
-	for name, dir := range map[string]string{"model": p.Model, "output": p.OutputData, "files": p.Code} {
-		opt := bundle.SaveOptions{Settled: true}
-		if name == "files" {
-			opt.Skip = a.pristine.unchanged(dir)
-		}
-		tree, err := bundle.Save(ctx, a.World.Store, dir, opt)
-		if err != nil {
-			return fmt.Errorf("store %s: %w", name, err)
-		}
-		if name == "files" {
+	kinds := []struct {
+		name  string
+		trees func() (bundle.Tree, error)
+	}{
+		{"model", func() (bundle.Tree, error) { return a.saveFolder(ctx, p.Model, nil) }},
+		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx) }},
+		{"files", func() (bundle.Tree, error) {
+			tree, err := a.saveFolder(ctx, p.Code, a.pristine.unchanged(p.Code))
 			tree.Dirs = nil // the script's own folders, with nothing new in them
+			return tree, err
+		}},
+	}
+	for _, kind := range kinds {
+		tree, err := kind.trees()
+		if err != nil {
+			return fmt.Errorf("store %s: %w", kind.name, err)
 		}
 		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
 			continue
 		}
 		for _, note := range tree.Notes {
-			exit.Notes = append(exit.Notes, name+": "+note)
+			exit.Notes = append(exit.Notes, kind.name+": "+note)
 		}
-		if exit.Outputs[name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
-			return fmt.Errorf("store %s: %w", name, err)
+		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
+			return fmt.Errorf("store %s: %w", kind.name, err)
 		}
 	}
 	return nil
+}
+
+// saveFolder stores a folder's files; the program may have removed it.
+func (a *agent) saveFolder(ctx context.Context, dir string, skip func(string) bool) (bundle.Tree, error) {
+	if _, err := os.Lstat(dir); dir == "" || errors.Is(err, fs.ErrNotExist) {
+		return bundle.Tree{}, nil
+	}
+	return bundle.Save(ctx, a.World.Store, dir, bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir)})
+}
+
+// saveResults stores output/data, or the results of a processing job: below
+// their names, unless there is but the one that nobody named.
+func (a *agent) saveResults(ctx context.Context) (bundle.Tree, error) {
+	results := a.job.Spec.Results
+	if len(results) == 0 {
+		return a.saveFolder(ctx, a.paths().OutputData, nil)
+	}
+	var all bundle.Tree
+	for _, r := range results {
+		tree, err := a.saveFolder(ctx, filepath.Join(a.root, r.From), nil)
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", r.Name, err)
+		}
+		if len(results) == 1 && r.Name == "output" {
+			return tree, nil
+		}
+		all.Add(r.Name, tree)
+	}
+	return all, nil
 }
 
 // exitOf says how a program that is gone has ended.
@@ -181,7 +217,14 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		exit.Verdict = ledger.Broke
 		exit.Trace = p.tail.String()
 		exit.Reason = a.reason(exit)
+	case a.job.Spec.Verb != job.Process:
+		// To SageMaker a job that leaves a failure file has failed, whatever its status.
+		if text := firstText(a.paths().Failure); text != "" {
+			exit.Verdict, exit.Code, exit.Reason, exit.Trace = ledger.Broke, 1, text, p.tail.String()
+			exit.Notes = append(exit.Notes, "it ended with 0, but left a failure file")
+		}
 	}
+	exit.Message = firstText(a.paths().Message)
 	return exit
 }
 
@@ -198,22 +241,29 @@ func signalName(s syscall.Signal) string {
 // reason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
 func (a *agent) reason(e ledger.Exit) string {
-	if text := failureText(a.paths().Failure); text != "" {
+	if text := firstText(a.paths().Failure); text != "" {
+		return text
+	}
+	if text := firstText(a.paths().Message); text != "" && a.job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, a.paths().Code); ok {
+	if t, ok := lastTraceback(e.Trace, a.seen().Code); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status
 }
 
-// failureText is the beginning of a failure file. The program made it, so it may
-// be a fifo, a link to a device, or endless.
-func failureText(path string) string {
+// maxText is how much of a failure or message file is read, in characters:
+// SageMaker's own limit.
+const maxText = 1024
+
+// firstText is the beginning of a failure or message file. The program made it,
+// so it may be a fifo, a link to a device, or endless.
+func firstText(path string) string {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return ""
@@ -222,8 +272,9 @@ func failureText(path string) string {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
-	b, _ := io.ReadAll(io.LimitReader(f, 1024)) // what could be read will do
-	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "")
+	b, _ := io.ReadAll(io.LimitReader(f, maxText*utf8.UTFMax)) // what could be read will do
+	text := []rune(strings.ToValidUTF8(strings.TrimSpace(string(b)), ""))
+	return string(text[:min(len(text), maxText)])
 }
 
 // snapshot is what the code folder looked like before the program ran.

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
@@ -34,6 +36,7 @@ type saver struct {
 // folder is one of the two folders and what was last saved of it.
 type folder struct {
 	path   string
+	as     string // as the program sees it
 	cache  bundle.Cache
 	digest string       // of the tree that was stored last
 	blob   store.Digest // of its list
@@ -53,6 +56,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
 	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
+	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
 	s.checkpoints.stands(a.restored[0])
 	s.state.stands(a.restored[1])
 	go func() {
@@ -90,7 +94,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	changed, bytes := false, int64(0)
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
 		c, n, err := f.save(ctx, s.a.World.Store, settled)
-		if errors.Is(err, bundle.ErrChanging) {
+		if errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) {
 			continue // what was stored of it last stands; the other folder may be quiet
 		}
 		if err != nil {
@@ -108,7 +112,12 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	s.checkpoints.said, s.state.said = s.checkpoints.digest, s.state.digest
 	s.saved++
 	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
-	s.a.note("saved checkpoint %d: %d bytes", s.saved, bytes)
+	who := ""
+	if s.a.job.Spec.Nodes > 1 {
+		_, rank := s.a.member.Joined()
+		who = fmt.Sprintf("node %d ", rank)
+	}
+	s.a.note("%ssaved checkpoint %d: %d bytes", who, s.saved, bytes)
 	took := time.Since(began)
 	s.pause = min(saveAtMost, max(s.a.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
 	return nil
@@ -117,7 +126,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 // save stores the folder's files, then its list. changed is false when it holds
 // what the newest generation says; an empty folder that was always empty is no change.
 func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (changed bool, bytes int64, err error) {
-	tree, err := bundle.Save(ctx, s, f.path, bundle.SaveOptions{Settled: settled, Cache: &f.cache})
+	tree, err := bundle.Save(ctx, s, f.path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache})
 	if err != nil {
 		return false, 0, err
 	}

@@ -75,6 +75,27 @@ func (t Tree) Bytes() int64 {
 	return n
 }
 
+// Add puts o's contents below a folder of t that has that name.
+func (t *Tree) Add(folder string, o Tree) {
+	below := func(name string) string { return folder + "/" + name }
+	for _, f := range o.Files {
+		f.Path = below(f.Path)
+		t.Files = append(t.Files, f)
+	}
+	for _, l := range o.Links {
+		l.Path = below(l.Path)
+		t.Links = append(t.Links, l)
+	}
+	t.Dirs = append(t.Dirs, folder)
+	for _, d := range o.Dirs {
+		t.Dirs = append(t.Dirs, below(d))
+	}
+	for _, n := range o.Notes {
+		t.Notes = append(t.Notes, folder+": "+n)
+	}
+	t.sort()
+}
+
 // sort puts everything in the order of its path.
 func (t *Tree) sort() {
 	slices.SortFunc(t.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })

@@ -187,6 +187,9 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	if st.Reason != "" && st.State != job.Cancelled {
 		head += ": " + plainText(st.Reason)
 	}
+	if st.Code != nil && *st.Code == fault.ExitDrover {
+		a.quiet = false // nobody else has said a word: the program never ran
+	}
 	a.note("%s", head)
 	code := 0
 	if st.Code != nil {

@@ -49,7 +49,7 @@ var examples = map[string]string{
   drover run --launcher mpi --procs-per-node 4 solve
                                               below mpiexec, four processes on each node
   drover run job.yaml                         everything from a file: drover config schema`,
-	"shell":  `  drover shell 'echo $((6*7)) | tr 4 5'`,
+	"shell": `  drover shell 'echo $((6*7)) | tr 4 5'`,
 	"process": `  drover process -i ./raw -o out prep.py      finds /opt/ml/processing/input/data
   drover process -i raw=./raw:/opt/ml/processing/raw --result clean=/opt/ml/processing/clean prep.py
   drover process --entrypoint 'bash -e' prep.sh --fast`,

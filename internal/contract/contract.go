@@ -1,12 +1,14 @@
 // Package contract is what user code sees of drover: SageMaker's training
-// contract (its folders, three JSON files and SM_* variables) plus a few
-// DROVER_* variables, the same on every target. So a script written for
-// SageMaker runs anywhere, and one that runs here runs there.
+// contract (its folders, three JSON files and SM_* variables) or its processing
+// contract (folders and two JSON files), plus a few DROVER_* variables, and those
+// by which the processes of a launcher find each other. It is the same on every
+// target. So a script written for SageMaker runs anywhere, and one that runs here
+// runs there.
 //
-// It is plain data: Facts go in, paths, files and variables come out, and
-// nothing is looked up. It refuses to know how the program is started, where
-// inputs came from or what becomes of the outputs. Where "/" is a folder (no
-// private mounts), every path and variable points below that folder.
+// It is plain data: Facts go in, paths, files and variables come out, nothing is
+// looked up, and only Write touches the disk. It refuses to know how the program
+// is started, where inputs came from or what becomes of the outputs. Where "/" is
+// a folder (no private mounts), every path and variable points below that folder.
 //
 // Its tests compare it, variable by variable, with what sagemaker-training 5.1.4
 // gave for the same facts (testdata/toolkit-*.json).
@@ -36,13 +38,13 @@ type Facts struct {
 
 	Hosts     []string // needed: all nodes in the order of their ranks, as by Hosts
 	Rank      int      // needed: this node's place in Hosts
-	Peers     []Peer   // where all nodes listen, by rank; needed with several nodes or a launcher
+	Peers     []Peer   // where all nodes listen, by rank; needed with several nodes or a launcher, all or none
 	Machine   string   // machine type; "" reads "local"
-	Interface string   // network interface that reaches the peers; "" reads "eth0"
+	Interface string   // network interface that reaches the peers; "" reads "eth0" in what SageMaker always says
 	Region    string   // cloud region
 
 	Root   string            // folder that stands for "/"; "" and "/" are the real one
-	Inputs map[string]string // folder of each input, by name, where it really is
+	Inputs map[string]string // folder of each input, by name, where the program sees it
 	CPUs   int               // cores of this node
 	GPUs   int               // of this node
 	Pinned string            // CUDA_VISIBLE_DEVICES, where GPUs were set apart for this node; "": as the machine has it
@@ -51,7 +53,7 @@ type Facts struct {
 	Procs    int          // processes on each node below a launcher; 0 reads 1
 
 	// Process is SageMaker's processing contract instead of the one for training.
-	// Results are its folders that come back.
+	// Results are its folders that come back; none reads one, "output".
 	Process bool
 	Results []job.Result
 
@@ -95,3 +97,5 @@ func (f Facts) host() string { return f.Hosts[f.Rank] }
 func (f Facts) machine() string { return cmp.Or(f.Machine, "local") }
 
 func (f Facts) network() string { return cmp.Or(f.Interface, "eth0") }
+
+func (f Facts) procs() int { return max(1, f.Procs) }

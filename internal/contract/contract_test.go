@@ -3,6 +3,7 @@ package contract_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/job"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -57,118 +59,111 @@ func variables(t *testing.T, f contract.Facts) map[string]string {
 	return set
 }
 
-func TestWhatUserCodeSees(t *testing.T) {
-	for name, f := range map[string]contract.Facts{"node-1-of-1": alone(), "node-2-of-2": second()} {
-		var b strings.Builder
-		for _, v := range f.Environ() {
-			b.WriteString(v + "\n")
-		}
-		files := f.Files()
-		for _, path := range slices.Sorted(maps.Keys(files)) {
-			b.WriteString("\n" + path + "\n" + string(files[path]))
-		}
-		golden := filepath.Join("testdata", name+".txt")
-		if *update {
-			if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
+// node is one of n nodes that know their peers; rank 0 is 10.0.0.1.
+func node(rank, n int) contract.Facts {
+	f := contract.Facts{
+		Job: "demo-digits-7fk2", Program: "train.py", Hosts: contract.Hosts(n), Rank: rank,
+		Machine: "ml.g5.xlarge", Interface: "ens5", Root: "/node", CPUs: 2,
+	}
+	for i := range n {
+		f.Peers = append(f.Peers, contract.Peer{Address: fmt.Sprintf("10.0.0.%d", i+1), Port: 40001 + i})
+	}
+	return f
+}
+
+// golden compares with a file of testdata, and with -update writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), b.String()); diff != "" {
-			t.Errorf("%s: go test ./internal/contract -update (-want +got):\n%s", name, diff)
-		}
 	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: go test ./internal/contract -update (-want +got):\n%s", name, diff)
+	}
+}
+
+// sight is all that user code sees, for people to read.
+func sight(f contract.Facts) string {
+	var b strings.Builder
+	for _, v := range f.Environ() {
+		b.WriteString(v + "\n")
+	}
+	files := f.Files()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		b.WriteString("\n" + path + "\n" + string(files[path]))
+	}
+	return b.String()
+}
+
+func TestWhatUserCodeSees(t *testing.T) {
+	golden(t, "node-1-of-1", sight(alone()))
+	golden(t, "node-2-of-2", sight(second()))
+	golden(t, "node-3-of-3", sight(node(2, 3)))
 }
 
 // TestItIsWhatTheToolkitSays compares with what sagemaker-training 5.1.4 gave
 // for the same three files, letter by letter.
 func TestItIsWhatTheToolkitSays(t *testing.T) {
-	for file, f := range map[string]contract.Facts{"toolkit-1.json": alone(), "toolkit-2.json": second()} {
-		b, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+	launched := func(l job.Launcher, procs int) contract.Facts {
+		f := node(1, 2)
+		f.Launcher, f.Procs = l, procs
+		return f
+	}
+	for _, row := range []struct {
+		file  string
+		facts contract.Facts
+	}{
+		{"toolkit-1", alone()}, {"toolkit-2", second()}, {"toolkit-2", node(1, 2)},
+		{"toolkit-mpi", launched(job.MPI, 2)}, {"toolkit-tf", launched(job.TF, 1)},
+		{"toolkit-torch", launched(job.Torch, 2)}, {"toolkit-torch", launched(job.TorchRun, 0)},
+	} {
 		var toolkit map[string]string
-		if err := json.Unmarshal(b, &toolkit); err != nil {
-			t.Fatal(err)
-		}
+		decodeFile(t, row.file+".json", &toolkit)
 		if len(toolkit) < 30 {
-			t.Fatalf("%s holds %d variables", file, len(toolkit))
+			t.Fatalf("%s holds %d variables", row.file, len(toolkit))
 		}
-		got := variables(t, f)
+		got := variables(t, row.facts)
 		for name, want := range toolkit {
 			if name == "SM_USER_ARGS" {
 				continue // the toolkit makes them from hyperparameters, we have them as they were typed
 			}
 			if value, ok := got[name]; !ok || value != want {
-				t.Errorf("%s: %s is\n%s\nwant\n%s", file, name, value, want)
+				t.Errorf("%s: %s is\n%s\nwant\n%s", row.file, name, value, want)
 			}
 		}
 	}
 }
 
-func TestTheTwoWaysToReadHyperparametersAgree(t *testing.T) {
-	f := alone()
-	var text map[string]string
-	if err := json.Unmarshal(f.Files()["/node/opt/ml/input/config/hyperparameters.json"], &text); err != nil {
-		t.Fatal(err)
+// decodeFile reads a JSON file of testdata.
+func decodeFile(t *testing.T, name string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err == nil {
+		err = json.Unmarshal(b, into)
 	}
-	want := contract.Hyperparameters(f.Args)
-	if len(text) != len(want) {
-		t.Fatalf("%d in the file, %d decoded", len(text), len(want))
-	}
-	for name, value := range text {
-		// As the toolkit does: JSON if it is some.
-		decoded := contract.Hyperparameters([]string{"--" + name + "=" + value})
-		if diff := cmp.Diff(want[name], decoded[name]); diff != "" {
-			t.Errorf("%s (-decoded +from the file):\n%s", name, diff)
-		}
-	}
-}
-
-func TestHyperparametersAreReadFromArguments(t *testing.T) {
-	n := func(text string) any { return json.Number(text) }
-	for _, row := range []struct {
-		args []string
-		want map[string]any
-	}{
-		{nil, map[string]any{}},
-		{[]string{"--epochs", "3"}, map[string]any{"epochs": n("3")}},
-		{[]string{"--lr=.1"}, map[string]any{"lr": ".1"}}, // no JSON: the toolkit keeps the text too
-		{[]string{"--lr=0.10"}, map[string]any{"lr": n("0.10")}},
-		{[]string{"-x", "1"}, map[string]any{"x": n("1")}},
-		{[]string{"--flag"}, map[string]any{"flag": true}},
-		{[]string{"--flag", "--other", "-v"}, map[string]any{"flag": true, "other": true, "v": true}},
-		{[]string{"--lr", "-1e-3", "--shift", "-.5"}, map[string]any{"lr": n("-1e-3"), "shift": "-.5"}},
-		{[]string{"--a=b=c", "--d="}, map[string]any{"a": "b=c", "d": ""}},
-		{[]string{"in.csv", "--k", "5", "out.csv", "-"}, map[string]any{"k": n("5")}},
-		{[]string{"--k", "1", "--k", "2"}, map[string]any{"k": n("2")}},
-		{[]string{"--k", "--", "--l", "1"}, map[string]any{"k": true}},
-		{[]string{"-1", "-.5", "---", "--=x", "--1x", "-é", "- a", "--a b=1"}, map[string]any{}},
-		{[]string{"--opt.name", "adam", "--batch-size=64"}, map[string]any{"opt.name": "adam", "batch-size": n("64")}},
-		{[]string{"--l", "[1, \"a\"]", "--d", `{"b": null}`}, map[string]any{"l": []any{n("1"), "a"}, "d": map[string]any{"b": nil}}},
-		{[]string{"--a", "null", "--b", "true", "--c", "True", "--d", "1 2", "--e", `"q"`, "--f", "007"},
-			map[string]any{"a": nil, "b": true, "c": "True", "d": "1 2", "e": "q", "f": "007"}},
-		{[]string{"--a", `"\u0000"`}, map[string]any{"a": `"\u0000"`}},
-		{[]string{"--a", " 3 "}, map[string]any{"a": n("3")}},
-	} {
-		if diff := cmp.Diff(row.want, contract.Hyperparameters(row.args)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", row.args, diff)
-		}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 }
 
 func TestAShellCanSayEveryName(t *testing.T) {
 	f := alone()
-	f.Args = []string{"--batch-size", "64", "--learning-rate", "1", "--learning_rate", "2"}
+	f.Args = []string{"--batch-size", "64", "--learning-rate", "1", "--learning_rate", "2", "--opt.name", "sgd"}
+	f.Inputs["a.b"], f.Inputs["RAW_X"], f.Inputs["raw-x"] = "/dot", "/underscore", "/dash"
 	got := variables(t, f)
 	for name, want := range map[string]string{
 		"SM_HP_BATCH-SIZE": "64", "SM_HP_BATCH_SIZE": "64",
 		"SM_HP_LEARNING-RATE": "1", "SM_HP_LEARNING_RATE": "2", // who spelt it so meant it
 		"SM_CHANNEL_MY-DATA": f.Inputs["my-data"], "SM_CHANNEL_MY_DATA": f.Inputs["my-data"], "DROVER_INPUT_MY_DATA": f.Inputs["my-data"],
+		"SM_HP_OPT.NAME": "sgd", "SM_CHANNEL_A.B": "/dot", "DROVER_INPUT_A_B": "/dot",
+		"SM_CHANNEL_RAW-X": "/dash", "SM_CHANNEL_RAW_X": "/underscore", "DROVER_INPUT_RAW_X": "/underscore",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
@@ -177,12 +172,17 @@ func TestAShellCanSayEveryName(t *testing.T) {
 }
 
 func TestTheUsersVariablesWin(t *testing.T) {
-	f := alone()
-	f.Env = map[string]string{"PYTHONUNBUFFERED": "", "SM_MODEL_DIR": "/mine", "OTHER": "a=b"}
-	got := variables(t, f)
-	for name, want := range f.Env {
-		if value, ok := got[name]; !ok || value != want {
-			t.Errorf("%s is %q, want %q", name, value, want)
+	for _, f := range everyKind() {
+		for _, ours := range append(f.Environ(), f.Defaults()...) {
+			name, _, _ := strings.Cut(ours, "=")
+			f.Env[name] = "mine"
+		}
+		f.Env["OTHER"], f.Env["PYTHONUNBUFFERED"] = "a=b", ""
+		if diff := cmp.Diff(f.Env, variables(t, f)); diff != "" {
+			t.Errorf("%s (-the user's +got):\n%s", kind(f), diff)
+		}
+		if left := f.Defaults(); len(left) > 0 {
+			t.Errorf("%s: %q are set though the user said otherwise", kind(f), left)
 		}
 	}
 }
@@ -291,84 +291,19 @@ func TestJobNameIsOneSageMakerTakes(t *testing.T) {
 
 func TestPathsLieBelowTheRoot(t *testing.T) {
 	for root, want := range map[string]string{"": "/", "/": "/", "/node/": "/node/", "/a/../b": "/b/", "node": "node/"} {
-		p := contract.Facts{Root: root}.Paths()
-		for _, got := range append(p.Folders(), p.Failure) {
-			if !strings.HasPrefix(got, want) || got != filepath.Clean(got) {
-				t.Errorf("with root %q there is %q", root, got)
+		for _, process := range []bool{false, true} {
+			p := contract.Facts{Root: root, Process: process}.Paths()
+			for _, got := range append(p.Folders(), p.Failure, p.Message) {
+				if !strings.HasPrefix(got, want) || got != filepath.Clean(got) {
+					t.Errorf("with root %q there is %q", root, got)
+				}
+			}
+			if p.State != want+"state" || p.Message != want+"opt/ml/output/message" {
+				t.Errorf("with root %q the state is %q and the message %q", root, p.State, p.Message)
+			}
+			if model := p.Model == want+"opt/ml/model"; model == process {
+				t.Errorf("with root %q the model is %q, processing: %v", root, p.Model, process)
 			}
 		}
-		if p.Model != want+"opt/ml/model" || p.State != want+"state" {
-			t.Errorf("with root %q the model is %q and the state %q", root, p.Model, p.State)
-		}
 	}
-}
-
-func TestWriteMakesWhatFilesAndPathsSay(t *testing.T) {
-	f := alone()
-	f.Root = t.TempDir()
-	for range 2 { // a second time changes nothing
-		if err := f.Write(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, folder := range f.Paths().Folders() {
-		if s, err := os.Stat(folder); err != nil || !s.IsDir() {
-			t.Errorf("%s is no folder: %v", folder, err)
-		}
-	}
-	for path, want := range f.Files() {
-		got, err := os.ReadFile(path)
-		if err != nil || string(got) != string(want) || !json.Valid(got) {
-			t.Errorf("%s holds %q (%v), want %q", path, got, err, want)
-		}
-	}
-	for _, absent := range []string{f.Paths().Failure, filepath.Join(f.Paths().Output, "intermediate")} {
-		if _, err := os.Lstat(absent); !os.IsNotExist(err) {
-			t.Errorf("%s was made: %v", absent, err)
-		}
-	}
-}
-
-func TestWriteSaysWhereItStopped(t *testing.T) {
-	f := alone()
-	f.Root = filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(f.Root, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Write(); err == nil || !strings.HasPrefix(err.Error(), "write contract: mkdir "+f.Root) {
-		t.Errorf("text is %v", err)
-	}
-}
-
-// FuzzEnviron: whatever a script is given, it can be started and reads JSON.
-func FuzzEnviron(f *testing.F) {
-	for _, args := range []string{"--epochs\n3", "--a=\"\\u0000\"", "-\xff\n--\xff=\xfe", "--a\n[[1e999, \"🚀\u2028\"]]", "--a-b=1\n--a_b=2", "--A\n1\n--a\n2"} {
-		f.Add(args)
-	}
-	f.Fuzz(func(t *testing.T, lines string) {
-		if strings.ContainsRune(lines, 0) || len(lines) > 4096 {
-			return // Normal refuses a NUL
-		}
-		facts := alone()
-		facts.Args = strings.Split(lines, "\n")
-		got := variables(t, facts)
-		for name, value := range got {
-			whole := name == "SM_HPS" || name == "SM_USER_ARGS" || name == "SM_TRAINING_ENV"
-			if whole && (!json.Valid([]byte(value)) || strings.ContainsFunc(value, func(r rune) bool { return r >= 0x80 })) {
-				t.Fatalf("%s is %q", name, value)
-			}
-		}
-		for path, b := range facts.Files() {
-			if !json.Valid(b) {
-				t.Fatalf("%s is %q", path, b)
-			}
-		}
-		var text map[string]string
-		if err := json.Unmarshal(facts.Files()["/node/opt/ml/input/config/hyperparameters.json"], &text); err != nil {
-			t.Fatal(err)
-		}
-		if len(text) != len(contract.Hyperparameters(facts.Args)) {
-			t.Fatalf("%d in the file, %d decoded", len(text), len(contract.Hyperparameters(facts.Args)))
-		}
-	})
 }

@@ -17,25 +17,36 @@ import (
 const maxVariable = 128<<10 - 1
 
 // Environ gives the variables of the contract as "NAME=value", sorted by name:
-// all SM_* that SageMaker's toolkit sets for a training job, those of its newer
-// SDK that apply, and DROVER_*. The user's own stand among them and win. What the
-// machine has (PATH, HOME) is the caller's to add.
+// DROVER_*, and those by which the processes of a launcher find each other; for a
+// training job also all SM_* that SageMaker's toolkit sets, and those of its newer
+// SDK that apply. A processing job has no SM_* there, so it has none here. The
+// user's own stand among them and win. What the machine has (PATH, HOME) is the
+// caller's to add, and Defaults below that.
 //
 // Names with a dash, which no shell can say, are there a second time with "_"
-// (SM_HP_BATCH-SIZE and SM_HP_BATCH_SIZE). A variable of ours that grew too long
-// for Linux is left out (hyperparameters.json stays whole).
+// (SM_HP_BATCH-SIZE and SM_HP_BATCH_SIZE); DROVER_INPUT_ has "_" for dots too, and
+// no other spelling. A variable of ours that grew too long for Linux is left out
+// (hyperparameters.json stays whole).
 func (f Facts) Environ() []string {
 	set := map[string]string{"PYTHONUNBUFFERED": "1"} // or output shows when the program ends
 	f.ours(set)
-	f.sagemaker(set)
-	f.inputs(set)
-	f.hyperparameters(set)
+	f.launched(set)
+	if !f.Process {
+		f.sagemaker(set)
+		f.channelDirs(set)
+		f.hyperparameters(set)
+	}
 	for name, value := range set {
 		if len(name)+len("=")+len(value) > maxVariable {
 			delete(set, name)
 		}
 	}
 	maps.Copy(set, f.Env)
+	return lines(set)
+}
+
+// lines are variables as "NAME=value", sorted by name.
+func lines(set map[string]string) []string {
 	all := make([]string, 0, len(set))
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		all = append(all, name+"="+set[name])
@@ -51,18 +62,25 @@ func (f Facts) ours(set map[string]string) {
 		"DROVER_RANK":           strconv.Itoa(f.Rank),
 		"DROVER_NODES":          strconv.Itoa(len(f.Hosts)),
 		"DROVER_CODE_DIR":       p.Code,
-		"DROVER_MODEL_DIR":      p.Model,
 		"DROVER_OUTPUT_DIR":     p.OutputData,
 		"DROVER_CHECKPOINT_DIR": p.Checkpoints,
 		"DROVER_STATE_DIR":      p.State,
 		"DROVER_FAILURE_FILE":   p.Failure,
-		"SM_CHECKPOINT_DIR":     p.Checkpoints, // SageMaker has the folder and no name for it
+		"DROVER_MESSAGE_FILE":   p.Message,
 	})
 	for name, value := range map[string]string{
 		"DROVER_JOB": f.ID, "DROVER_PROJECT": f.Project, "DROVER_TASK": f.Task, "AWS_REGION": f.Region,
+		"DROVER_MODEL_DIR": p.Model,
 	} {
 		if value != "" {
 			set[name] = value
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Inputs)) {
+		spelt := "DROVER_INPUT_" + strings.ToUpper(name)
+		plain := strings.ReplaceAll(underscored(spelt), ".", "_")
+		if plain == spelt || set[plain] == "" { // who spelt it so meant it
+			set[plain] = f.Inputs[name]
 		}
 	}
 }
@@ -72,6 +90,7 @@ func (f Facts) ours(set map[string]string) {
 func (f Facts) sagemaker(set map[string]string) {
 	p, resources := f.Paths(), f.resources()
 	module := strings.TrimSuffix(f.Program, ".py")
+	_, groups := f.distribution()
 	maps.Copy(set, map[string]string{
 		"TRAINING_JOB_NAME":               f.Job,
 		"SM_HOSTS":                        compact(f.Hosts),
@@ -81,7 +100,7 @@ func (f Facts) sagemaker(set map[string]string) {
 		"SM_CURRENT_INSTANCE_GROUP_HOSTS": compact(f.Hosts),
 		"SM_INSTANCE_GROUPS":              compact([]string{group}),
 		"SM_INSTANCE_GROUPS_DICT":         compact(map[string]any{group: f.group()}),
-		"SM_DISTRIBUTION_INSTANCE_GROUPS": "[]",
+		"SM_DISTRIBUTION_INSTANCE_GROUPS": compact(groups),
 		"SM_IS_HETERO":                    "false",
 		"SM_NETWORK_INTERFACE_NAME":       f.network(),
 		"SM_USER_ENTRY_POINT":             f.Program,
@@ -89,7 +108,7 @@ func (f Facts) sagemaker(set map[string]string) {
 		"SM_MODULE_DIR":                   p.Code,
 		"SM_USER_ARGS":                    compact(append([]string{}, f.Args...)), // [] and not null
 		"SM_FRAMEWORK_MODULE":             "",
-		"SM_FRAMEWORK_PARAMS":             "{}",
+		"SM_FRAMEWORK_PARAMS":             compact(f.frameworkParams()),
 		"SM_LOG_LEVEL":                    "20",
 		"SM_RESOURCE_CONFIG":              compact(resources),
 		"SM_INPUT_DATA_CONFIG":            compact(f.channels()),
@@ -109,15 +128,22 @@ func (f Facts) sagemaker(set map[string]string) {
 		"SM_HOST_COUNT":        strconv.Itoa(len(f.Hosts)),
 		"SM_CURRENT_HOST_RANK": strconv.Itoa(f.Rank),
 		"SM_OUTPUT_FAILURE":    p.Failure,
+		"SM_MASTER_ADDR":       f.Hosts[0],
+
+		"SM_CHECKPOINT_DIR": p.Checkpoints, // SageMaker has the folder and no name for it
 	})
+	if peers := f.meeting(); peers != nil { // names may not resolve here, addresses do
+		set["SM_MASTER_ADDR"] = peers[0].Address
+		set["SM_MASTER_PORT"] = strconv.Itoa(peers[0].Port)
+	}
 }
 
-// inputs are one variable for each channel.
-func (f Facts) inputs(set map[string]string) {
-	set["SM_CHANNELS"] = compact(append([]string{}, slices.Sorted(maps.Keys(f.Inputs))...))
-	for _, name := range slices.Sorted(maps.Keys(f.Inputs)) {
+// channelDirs are one variable for each input, and their names.
+func (f Facts) channelDirs(set map[string]string) {
+	names := slices.Sorted(maps.Keys(f.Inputs))
+	set["SM_CHANNELS"] = compact(append([]string{}, names...)) // [] and not null
+	for _, name := range names {
 		both(set, "SM_CHANNEL_"+strings.ToUpper(name), f.Inputs[name])
-		set["DROVER_INPUT_"+underscored(strings.ToUpper(name))] = f.Inputs[name]
 	}
 }
 
@@ -135,7 +161,8 @@ func (f Facts) hyperparameters(set map[string]string) {
 }
 
 // both sets a name as SageMaker spells it and as a shell can say it. One that
-// was given in that spelling itself is left alone.
+// was given in that spelling itself is left alone. Version 3 of SageMaker's SDK
+// has no dashes either.
 func both(set map[string]string, name, value string) {
 	set[name] = value
 	if plain := underscored(name); plain != name {
@@ -161,12 +188,13 @@ func variable(v any) string {
 	return compact(v)
 }
 
-// ascii writes what is not ASCII as JSON escapes.
+// ascii writes what is not printable ASCII as JSON escapes; of that, text from
+// the encoder has only DEL left.
 func ascii(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		switch {
-		case r < 0x80:
+		case r < 0x7f:
 			b.WriteRune(r)
 		case r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)

@@ -11,29 +11,39 @@ import (
 // group is the one instance group of a cluster of equal machines.
 const group = "homogeneousCluster"
 
-// Files gives the JSON files of the contract by absolute path.
-// hyperparameters.json holds text alone, as SageMaker's does: the toolkit and
-// most scripts decode it.
+// Files gives the JSON files of the contract by absolute path, as the program
+// sees it. hyperparameters.json holds text alone, as SageMaker's does: the toolkit
+// and most scripts decode it. A processing job has none, and no channels.
 func (f Facts) Files() map[string][]byte {
-	config := f.Paths().Config
-	return map[string][]byte{
-		filepath.Join(config, "hyperparameters.json"): []byte(compact(flags(f.Args)) + "\n"),
-		filepath.Join(config, "resourceconfig.json"):  []byte(compact(f.resources()) + "\n"),
-		filepath.Join(config, "inputdataconfig.json"): []byte(compact(f.channels()) + "\n"),
+	documents := map[string]any{"resourceconfig.json": f.resources()}
+	if f.Process {
+		documents["processingjobconfig.json"] = f.processing()
+	} else {
+		documents["hyperparameters.json"] = flags(f.Args)
+		documents["inputdataconfig.json"] = f.channels()
 	}
+	files := map[string][]byte{}
+	for name, document := range documents {
+		files[filepath.Join(f.Paths().Config, name)] = []byte(compact(document) + "\n")
+	}
+	return files
 }
 
 // Write makes the folders of the contract, for everyone to read, and writes its
 // files, replacing older ones. It may be called again.
-func (f Facts) Write() error {
+//
+// at is the folder of this machine that the program sees as "/", where it has a
+// view of its own: all is made below at, at the path that the program sees. With
+// "" the program sees the machine as it is.
+func (f Facts) Write(at string) error {
 	for _, folder := range f.Paths().Folders() {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(at, folder), 0o755); err != nil {
 			return fmt.Errorf("write contract: %w", err)
 		}
 	}
 	files := f.Files()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		if err := os.WriteFile(path, files[path], 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(at, path), files[path], 0o644); err != nil {
 			return fmt.Errorf("write contract: %w", err)
 		}
 	}
@@ -74,15 +84,16 @@ func (f Facts) trainingEnv(module string) map[string]any {
 	p := f.Paths()
 	inputs := map[string]string{}
 	maps.Copy(inputs, f.Inputs)
+	hosts, groups := f.distribution()
 	return map[string]any{
-		"additional_framework_parameters": map[string]any{},
+		"additional_framework_parameters": f.frameworkParams(),
 		"channel_input_dirs":              inputs,
 		"current_host":                    f.host(),
 		"current_instance_group":          group,
 		"current_instance_group_hosts":    f.Hosts,
 		"current_instance_type":           f.machine(),
-		"distribution_hosts":              []string{},
-		"distribution_instance_groups":    []string{},
+		"distribution_hosts":              hosts,
+		"distribution_instance_groups":    groups,
 		"framework_module":                nil,
 		"hosts":                           f.Hosts,
 		"hyperparameters":                 Hyperparameters(f.Args),

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strconv"
 	"strings"
 )
 
 // Hyperparameters reads a script's arguments the way most scripts do, best
 // effort: "--epochs 3", "--lr=.1", "-x 1", and "--verbose" alone, which is true.
-// A value is what its JSON says (numbers as json.Number, so 1.0 stays 1.0), or
-// else the text: as SageMaker's toolkit types them. The last of two wins. What is
-// no flag is passed over, and everything behind "--". Never nil.
+// A value is what its JSON says, or else the text: as SageMaker's toolkit types
+// them. Numbers are json.Number, written as Python writes them: 1.0 stays 1.0, and
+// 1e-3 is 0.001. The last of two wins. What is no flag is passed over, and
+// everything behind "--". Never nil.
+//
+// Names that SageMaker's SDK keeps for itself (sagemaker_...) are like any other:
+// there nobody types them, here whoever does means the script.
 func Hyperparameters(args []string) map[string]any {
 	values := map[string]any{}
 	for name, text := range flags(args) {
@@ -74,7 +79,49 @@ func decode(text string) any {
 	if s, ok := v.(string); ok && strings.ContainsRune(s, 0) {
 		return text
 	}
+	return asPython(v)
+}
+
+// asPython writes the numbers in v as Python does that read them: the toolkit
+// decodes all and writes them anew, so a script sees 0.001 for 1e-3. Those beyond
+// a double stay as they are: Python's "Infinity" is no JSON.
+func asPython(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = asPython(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = asPython(v[i])
+		}
+	case json.Number:
+		return number(v)
+	}
 	return v
+}
+
+func number(n json.Number) json.Number {
+	if !strings.ContainsAny(n.String(), ".eE") { // an integer of any size
+		if n == "-0" {
+			return "0"
+		}
+		return n
+	}
+	value, err := n.Float64()
+	if err != nil {
+		return n
+	}
+	short := strconv.FormatFloat(value, 'e', -1, 64)
+	_, exponent, _ := strings.Cut(short, "e")
+	if e, err := strconv.Atoi(exponent); err != nil || e < -4 || e >= 16 { // where Python turns to exponents
+		return json.Number(short)
+	}
+	plain := strconv.FormatFloat(value, 'f', -1, 64)
+	if !strings.Contains(plain, ".") {
+		plain += ".0"
+	}
+	return json.Number(plain)
 }
 
 // compact is v as JSON the way the toolkit writes it: no blanks, sorted keys,

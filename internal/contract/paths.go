@@ -3,45 +3,87 @@ package contract
 import (
 	"cmp"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/job"
 )
 
-// Paths are the folders of the contract, and the failure file, as absolute paths
-// if Root is one.
+// Paths are the folders of the contract, and two files that the program may
+// leave, as absolute paths if Root is one. "" is one that this contract has not.
 type Paths struct {
-	Code        string // the copy of the user's code, and the working folder
-	Input       string // holds Config and Data
-	Config      string // the three JSON files
-	Data        string // inputs by name, where they are not elsewhere
-	Model       string // comes back as model.tar.gz
-	Output      string // holds OutputData and Failure
-	OutputData  string // comes back as output.tar.gz
-	Failure     string // a file: why it failed, if the program cares to say
-	Checkpoints string // kept across the attempts of a job
-	State       string // kept across the jobs of a task
+	Code        string   // the copy of the user's code, and the working folder
+	Input       string   // holds Data, and Config when training
+	Config      string   // the JSON files
+	Data        string   // inputs by name, where they are not elsewhere
+	Model       string   // training: comes back as model.tar.gz
+	Output      string   // holds Failure and Message, and OutputData when training
+	OutputData  string   // comes back as output.tar.gz; processing: the first of Results
+	Failure     string   // a file: why it failed, if the program cares to say
+	Message     string   // a file: how it ended, if the program cares to say
+	Checkpoints string   // kept across the attempts of a job
+	State       string   // kept across the jobs of a task
+	Results     []string // processing: the folders that come back, in their order in Facts
+	Parents     []string // processing: what the folders of inputs are in
 }
 
-// Paths are where the contract lies below f.Root.
+// Paths are where the contract lies below f.Root. A processing job has no model.
+// SageMaker gives it no checkpoints either, but here it has them, and a state: a
+// job that is interrupted goes on, whatever it does.
 func (f Facts) Paths() Paths {
-	below := func(path string) string { return filepath.Join(cmp.Or(f.Root, "/"), path) }
-	return Paths{
-		Code:        below("opt/ml/code"),
-		Input:       below("opt/ml/input"),
-		Config:      below("opt/ml/input/config"),
-		Data:        below("opt/ml/input/data"),
-		Model:       below("opt/ml/model"),
-		Output:      below("opt/ml/output"),
-		OutputData:  below("opt/ml/output/data"),
-		Failure:     below("opt/ml/output/failure"),
-		Checkpoints: below("opt/ml/checkpoints"),
-		State:       below("state"),
+	p := Paths{
+		Code:        f.below("/opt/ml/code"),
+		Input:       f.below("/opt/ml/input"),
+		Config:      f.below("/opt/ml/input/config"),
+		Data:        f.below("/opt/ml/input/data"),
+		Model:       f.below("/opt/ml/model"),
+		Output:      f.below("/opt/ml/output"),
+		OutputData:  f.below("/opt/ml/output/data"),
+		Failure:     f.below("/opt/ml/output/failure"),
+		Message:     f.below("/opt/ml/output/message"),
+		Checkpoints: f.below("/opt/ml/checkpoints"),
+		State:       f.below("/state"),
 	}
+	if !f.Process {
+		return p
+	}
+	p.Code = f.below(job.Processing + "/input/code")
+	p.Input = f.below(job.Processing + "/input")
+	p.Data, p.Model = p.Input, ""
+	p.Config = f.below("/opt/ml/config")
+	for _, r := range f.results() {
+		p.Results = append(p.Results, f.below(r.From))
+	}
+	p.OutputData = p.Results[0]
+	ours := f.below(job.Processing) + "/"
+	for _, folder := range f.Inputs {
+		if strings.HasPrefix(folder, ours) { // else it was there before us
+			p.Parents = append(p.Parents, filepath.Dir(folder))
+		}
+	}
+	slices.Sort(p.Parents)
+	return p
+}
+
+func (f Facts) below(path string) string { return filepath.Join(cmp.Or(f.Root, "/"), path) }
+
+// results are at least one, as job.Spec's normal form says.
+func (f Facts) results() []job.Result {
+	if len(f.Results) == 0 {
+		return []job.Result{{Name: "output", From: job.Processing + "/output"}}
+	}
+	return f.Results
 }
 
 // Folders lists every folder that must be there when the program starts, outer
 // ones first. output/intermediate is not among them: SageMaker's toolkit takes
 // its presence for a sign that somebody else looks after it.
 func (p Paths) Folders() []string {
-	return []string{p.Code, p.Input, p.Config, p.Data, p.Model, p.Output, p.OutputData, p.Checkpoints, p.State}
+	all := []string{p.Code, p.Input, p.Config, p.Data, p.Model, p.Output, p.OutputData, p.Checkpoints, p.State}
+	all = append(append(all, p.Results...), p.Parents...)
+	all = slices.DeleteFunc(all, func(folder string) bool { return folder == "" })
+	slices.Sort(all) // a folder's path begins the paths of what is in it
+	return slices.Compact(all)
 }
 
 // intermediate is where the toolkit uploads from while a job runs.

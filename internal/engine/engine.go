@@ -123,8 +123,9 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed ledger.Placed) error {
 	boot := e.Boot
 	boot.Job = j.Path().String()
-	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents,
-		Needs: driver.Needs{Agents: placed.Agents}, Run: boot})
+	each := needs(j.Spec)
+	each.Agents = placed.Agents
+	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents, Needs: each, Run: boot})
 	if err != nil {
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
@@ -263,6 +264,6 @@ func (e *Engine) Attached(ctx context.Context, p job.Path) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	o, err := d.Offer(ctx, driver.Needs{Agents: j.Spec.Nodes})
+	o, err := d.Offer(ctx, needs(j.Spec))
 	return o.Attached, err
 }

@@ -89,7 +89,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		}
 		p.Contents[in.Name] = t.Digest()
 	}
-	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: spec.Nodes}); err != nil {
+	if p.Offer, err = d.Offer(ctx, needs(spec)); err != nil {
 		return p, err
 	}
 	if !p.Offer.Fits {
@@ -97,6 +97,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	}
 	if p.Offer.Attached {
 		if p.Environment, err = e.environment(ctx, p); err != nil {
+			return p, err
+		}
+		if err := e.launcher(ctx, p); err != nil {
 			return p, err
 		}
 	}
@@ -108,6 +111,26 @@ func (e *Engine) environment(ctx context.Context, p Plan) (env.Plan, error) {
 	return env.Resolve(ctx, env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv,
 		Environ: e.Caller.Environ, Cache: e.Caller.Cache})
 }
+
+// launcher refuses a launcher that is missing, where the machine is ours and the
+// environment is there already: one that is still to be built may bring it, so
+// then the agent looks.
+func (e *Engine) launcher(ctx context.Context, p Plan) error {
+	if p.Environment.Build {
+		return nil
+	}
+	switch p.Spec.Launcher {
+	case job.MPI:
+		_, err := env.FindMPI(ctx, e.Caller.Environ, p.Environment.Interpreter)
+		return err
+	case job.TorchRun:
+		return env.FindTorchrun(ctx, e.Caller.Environ, p.Environment.Interpreter)
+	}
+	return nil
+}
+
+// needs is what each of a job's agents must have.
+func needs(s job.Spec) driver.Needs { return driver.Needs{Agents: s.Nodes, GPUs: s.GPUs} }
 
 func (e *Engine) input(in job.Input) (string, error) {
 	path := in.Path
@@ -232,6 +255,12 @@ func (p *Plan) differences(old job.Job) []string {
 	}
 	if s.Nodes != o.Nodes {
 		diff = append(diff, "number of nodes")
+	}
+	if s.Launcher != o.Launcher || s.Procs != o.Procs || s.GPUs != o.GPUs {
+		diff = append(diff, "launcher, processes or GPUs")
+	}
+	if !slices.Equal(s.Results, o.Results) {
+		diff = append(diff, "results")
 	}
 	return diff
 }

@@ -216,6 +216,7 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 		return err
 	}
 	now, stopped := k.w.clock().Boot(), k.run.Stop != nil
+	k.watch.bury()
 	if err := k.w.readRun(ctx, k.p, k.log, &k.run); err != nil {
 		return err
 	}

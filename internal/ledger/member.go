@@ -256,6 +256,7 @@ func (m *Member) read(ctx context.Context) error {
 	}
 	now := m.w.clock().Boot()
 	before, stopped := m.run.Attempt(), m.run.Stop != nil
+	m.watch.bury()
 	if err := m.w.readRun(ctx, m.p, m.log, &m.run); err != nil {
 		return err
 	}

@@ -110,8 +110,12 @@ func (r Run) verdict() Step {
 		}
 		return Step{Open: &Attempt{K: r.Attempt() + 1, Cause: Failure, Ranks: []int{rank}, Keep: keep}}
 	}
+	reason := exit.Reason
+	if r.Nodes > 1 && reason != "" {
+		reason = fmt.Sprintf("node %d: %s", rank, reason)
+	}
 	return Step{Settle: &Settled{State: job.Failed, Attempt: r.Attempt(), Rank: rank,
-		Code: exit.Code, Reason: exit.Reason, Hint: exit.Hint}}
+		Code: exit.Code, Reason: reason, Hint: exit.Hint}}
 }
 
 // blamed finds the exit that the run's failure is put down to: the lowest rank

@@ -109,7 +109,8 @@ type Join struct {
 	Port    int       `json:"port,omitempty"`    // fresh for each attempt (R2)
 	// Stack names its network stack: who has the same one reaches it by loopback.
 	Stack string `json:"stack,omitempty"`
-	Token string `json:"token"` // of this attempt and rank alone (R2)
+	Procs int    `json:"procs,omitempty"` // processes that this node will run
+	Token string `json:"token"`           // of this attempt and rank alone (R2)
 }
 
 // Verdict says how a rank's part in an attempt ended.

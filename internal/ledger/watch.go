@@ -111,6 +111,17 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 	return nil
 }
 
+// bury notes whose process on this machine is gone (D1a). It comes before exits
+// are read: who is gone by then has written his, or never will.
+func (o *watch) bury() {
+	for _, s := range o.seen {
+		if s.known && !s.gone {
+			gone, known := o.w.Gone(s.host)
+			s.gone = known && gone
+		}
+	}
+}
+
 // death is the evidence against an agent (D1).
 func (o *watch) death(agent string) Death {
 	if d := o.engine[agent]; d != Alive {
@@ -120,16 +131,7 @@ func (o *watch) death(agent string) Death {
 	if s == nil {
 		return Alive
 	}
-	if s.gone {
-		return Dead
-	}
-	if s.known {
-		if gone, known := o.w.Gone(s.host); known && gone {
-			s.gone = true
-			return Dead
-		}
-	}
-	if s.looked-s.moved >= Lease {
+	if s.gone || s.looked-s.moved >= Lease {
 		return Dead
 	}
 	return Alive

@@ -1,0 +1,146 @@
+//go:build linux
+
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store/dir"
+)
+
+// Two nodes in network namespaces of their own are two hosts as far as addresses
+// go: nothing of one is on the other's loopback.
+
+// hosts makes n of them on one bridge, and gives their names. They are gone at
+// the test's end.
+func hosts(t *testing.T, n int) (names []string) {
+	t.Helper()
+	if os.Getenv("DROVER_TEST_REAL") != "1" {
+		t.Skip("DROVER_TEST_REAL=1 runs it")
+	}
+	ip := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	id := os.Getpid() % 100000
+	bridge := fmt.Sprintf("dbr%d", id)
+	ip("link", "add", bridge, "type", "bridge")
+	t.Cleanup(func() { ip("link", "del", bridge) })
+	ip("link", "set", bridge, "up")
+	for i := range n {
+		name, here := fmt.Sprintf("drover-%d-%d", id, i), fmt.Sprintf("dv%d-%d", id, i)
+		ip("netns", "add", name)
+		t.Cleanup(func() { ip("netns", "del", name) })
+		ip("link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", name)
+		ip("link", "set", here, "master", bridge, "up")
+		ip("-n", name, "addr", "add", fmt.Sprintf("10.77.%d.%d/24", id%250, 11+i), "dev", "eth0")
+		ip("-n", name, "link", "set", "lo", "up")
+		ip("-n", name, "link", "set", "eth0", "up")
+		names = append(names, name)
+	}
+	return names
+}
+
+// apart runs a job whose agent i lives on host i, and gives what its nodes printed.
+func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, printed string) {
+	t.Helper()
+	box := t.TempDir()
+	agent := filepath.Join(box, "drover")
+	script := "#!/bin/sh\nfor last; do [ \"$before\" = --index ] && host=$last; before=$last; done\n" +
+		"case $host in\n"
+	for i, name := range names {
+		script += fmt.Sprintf("%d) exec ip netns exec %s %s/drover \"$@\" ;;\n", i, name, built.dir)
+	}
+	if err := os.WriteFile(agent, []byte(script+"esac\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(box, "home")
+	t.Setenv("HOME", home)
+	for _, name := range []string{"XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"} {
+		t.Setenv(name, "")
+	}
+	bucket, err := dir.Open(filepath.Join(box, "store"), dir.OS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := drover.Open(t.Context(), drover.Options{Bucket: bucket, Binary: agent, Folder: box, Cache: filepath.Join(home, ".cache", "drover"), Near: true,
+		Drivers: map[string]driver.Driver{local.Target: local.New(filepath.Join(home, ".local", "state", "drover", "local"))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Project, spec.Task, spec.Nodes = "demo", "apart", len(names)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, err := c.Plan(ctx, spec, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := p.Submit(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, err = j.Wait(ctx); err != nil {
+		_, _ = j.Stop(context.WithoutCancel(ctx), "the test gives up")
+		t.Errorf("wait: %v", err)
+	}
+	for o, err := range j.Logs(t.Context(), drover.LogOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed += string(o.Data)
+	}
+	return status, printed
+}
+
+func TestRealNodesOnHostsOfTheirOwn(t *testing.T) {
+	names := hosts(t, 2)
+	script := filepath.Join(t.TempDir(), "meet.py")
+	write(t, script, `import json, os, socket
+rank = int(os.environ["DROVER_RANK"])
+hosts = json.loads(os.environ["SM_HOSTS"])
+print("node", rank, "at", socket.gethostbyname(os.environ["SM_CURRENT_HOST"]), "by", os.environ["SM_NETWORK_INTERFACE_NAME"], flush=True)
+master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(master) as server:
+        peer, address = server.accept()
+        print("heard", peer.recv(100).decode(), "from", address[0], flush=True)
+else:
+    while True:
+        try:
+            peer = socket.create_connection((hosts[0], master[1]), timeout=60)
+            break
+        except ConnectionRefusedError:
+            pass
+    peer.sendall(b"hello")
+    peer.close()
+`)
+	status, printed := apart(t, names, job.Spec{Program: script})
+	net := fmt.Sprintf("10.77.%d.", os.Getpid()%100000%250)
+	for _, want := range []string{"node 0 at " + net + "11 by eth0", "node 1 at " + net + "12 by eth0", "heard hello from " + net + "12"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("%q is not in what they printed:\n%s", want, printed)
+		}
+	}
+	if status.State != job.Succeeded {
+		t.Errorf("it ended %s: %s", status.State, status.Reason)
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,200 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// DeskVariable names the socket of the node's agent.
+const DeskVariable = "DROVER_DESK"
+
+// Desk is what an agent does for the programs in its tree. Its methods are
+// called from many goroutines at once.
+type Desk interface {
+	// Call has another node run a command line with sh, and waits until it has
+	// ended there. When ctx ends nobody waits for the answer any more.
+	Call(ctx context.Context, host, line string) (status int, err error)
+	// Serve says that this node runs what others ask for: run is to be called for
+	// each line, at once if there are several, until ctx ends. Then it returns.
+	Serve(ctx context.Context, run func(ctx context.Context, line string) (status int)) error
+}
+
+// The words, one JSON value after another. A client begins with hello; then a
+// caller gets one answer, and a server gets orders and answers each.
+type hello struct {
+	Serve bool   `json:"serve,omitempty"`
+	Host  string `json:"host,omitempty"`
+	Line  string `json:"line,omitempty"`
+}
+
+type order struct {
+	N    int    `json:"n"`
+	Line string `json:"line"`
+}
+
+type answer struct {
+	N      int    `json:"n,omitempty"`
+	Status int    `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// listener is an open desk.
+type listener struct {
+	desk   Desk
+	socket net.Listener
+	path   string
+	quit   context.CancelFunc
+	all    sync.WaitGroup
+}
+
+// Listen opens a desk at path, of any length, in a folder that only its user may
+// enter. Close hangs up on every client and waits until d has let go of them.
+func Listen(path string, d Desk) (io.Closer, error) {
+	_ = os.Remove(path) // of an attempt before
+	l := &listener{desk: d, path: path}
+	err := shortly(path, func(short string) (err error) {
+		l.socket, err = net.Listen("unix", short)
+		return err
+	})
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Full, "", "open desk %s", path)
+	}
+	l.socket.(*net.UnixListener).SetUnlinkOnClose(false) // by the short name it would be another's
+	ctx, quit := context.WithCancel(context.Background())
+	l.quit = quit
+	l.all.Go(func() {
+		for {
+			conn, err := l.socket.Accept()
+			if err != nil {
+				return // closed
+			}
+			l.all.Go(func() { l.attend(ctx, conn.(*net.UnixConn)) })
+		}
+	})
+	return l, nil
+}
+
+func (l *listener) Close() error {
+	l.quit()
+	err := l.socket.Close()
+	l.all.Wait()
+	_ = os.Remove(l.path)
+	return err
+}
+
+// attend serves one client until it hangs up or the desk closes.
+func (l *listener) attend(ctx context.Context, conn *net.UnixConn) {
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if uid, err := peerUID(conn); err != nil || uid != os.Geteuid() {
+		conn.Close()
+		return
+	}
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	var h hello
+	if in.Decode(&h) == nil {
+		if h.Serve {
+			l.serve(ctx, gone, in, out)
+		} else {
+			l.call(ctx, gone, in, out, h)
+		}
+	}
+	conn.Close()
+}
+
+func (l *listener) call(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder, h hello) {
+	l.all.Go(func() { // ends with the connection
+		var none any
+		_ = in.Decode(&none) // a caller says nothing more: this is its end
+		gone()
+	})
+	var a answer
+	var err error
+	if a.Status, err = l.desk.Call(ctx, h.Host, h.Line); err != nil {
+		a.Error = err.Error()
+	}
+	_ = out.Encode(a) // a caller that is gone hears nothing
+}
+
+func (l *listener) serve(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder) {
+	var mu sync.Mutex // guards out, next and waiting
+	next, waiting := 0, map[int]chan int{}
+	l.all.Go(func() { // ends with the connection
+		defer gone()
+		for {
+			var a answer
+			if in.Decode(&a) != nil {
+				return
+			}
+			mu.Lock()
+			if w := waiting[a.N]; w != nil {
+				w <- a.Status // has room for one
+				delete(waiting, a.N)
+			}
+			mu.Unlock()
+		}
+	})
+	_ = l.desk.Serve(ctx, func(ctx context.Context, line string) int {
+		answered := make(chan int, 1)
+		mu.Lock()
+		next++
+		waiting[next] = answered
+		err := out.Encode(order{N: next, Line: line})
+		mu.Unlock()
+		if err != nil {
+			gone()
+		}
+		select {
+		case status := <-answered:
+			return status
+		case <-ctx.Done():
+			return fault.ExitDrover
+		}
+	}) // what went wrong shows as the end of the connection
+}
+
+// dial reaches the desk of this node.
+func dial() (*net.UnixConn, error) {
+	path := os.Getenv(DeskVariable)
+	if path == "" {
+		return nil, fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", DeskVariable)
+	}
+	var conn net.Conn
+	err := shortly(path, func(short string) (err error) {
+		conn, err = net.Dial("unix", short)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach the agent: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// call asks the desk to have another node run a line, and waits for its end.
+func call(host, line string) (status int, err error) {
+	conn, err := dial()
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	var a answer
+	if err = json.NewEncoder(conn).Encode(hello{Host: host, Line: line}); err == nil {
+		err = json.NewDecoder(conn).Decode(&a)
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("start on %s: the agent is gone: %w", host, err)
+	case a.Error != "":
+		return 0, errors.New(a.Error)
+	}
+	return a.Status, nil
+}

@@ -1,0 +1,186 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env"
+)
+
+// MPIOptions are what mpiexec is to be told.
+type MPIOptions struct {
+	Tool      env.MPI
+	Hosts     []string // names of the nodes by rank; this is the first. They resolve here
+	Addresses []string // of the nodes, by rank
+	Procs     int      // processes on each
+	Interface string   // that reaches the others; "": MPI's own choice
+	Argv      []string // the program
+}
+
+// MPI is the command line for node 0. One node needs nobody to carry anything,
+// so there it is mpiexec itself. What cannot work is refused: fault.Invalid.
+// self is drover.
+func MPI(self string, o MPIOptions) ([]string, error) {
+	if len(o.Hosts) == 1 {
+		return append(o.local(), o.Argv...), nil
+	}
+	if o.Tool.Family == env.OpenMPI && o.sameAddress() {
+		return nil, fault.New(fault.Invalid, "Put mpich into requirements.txt: it can.",
+			"start mpiexec: Open MPI takes nodes that share one address for one node")
+	}
+	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
+	return append(append(head, o.spread(self)...), o.Argv...), nil
+}
+
+func (o MPIOptions) sameAddress() bool {
+	seen := map[string]bool{}
+	for _, a := range o.Addresses {
+		if seen[a] {
+			return true
+		}
+		seen[a] = true
+	}
+	return false
+}
+
+func (o MPIOptions) procs() int { return max(1, o.Procs) }
+
+func (o MPIOptions) count() string { return strconv.Itoa(len(o.Hosts) * o.procs()) }
+
+// local is mpiexec for one node.
+func (o MPIOptions) local() []string {
+	line := []string{o.Tool.Path, "-n", o.count()}
+	if o.Tool.Family == env.OpenMPI {
+		line = append(line, o.open()...)
+	}
+	return line
+}
+
+// open are Open MPI's own refusals lifted: root, and more processes than cores.
+func (o MPIOptions) open() []string {
+	line := []string{"--allow-run-as-root", "--bind-to", "none"}
+	if o.Tool.Major() >= 5 {
+		return append(line, "--map-by", ":OVERSUBSCRIBE")
+	}
+	return append(line, "--oversubscribe")
+}
+
+// spread is mpiexec over several nodes.
+func (o MPIOptions) spread(self string) []string {
+	hosts := make([]string, len(o.Hosts))
+	for i, h := range o.Hosts {
+		hosts[i] = fmt.Sprintf("%s:%d", h, o.procs())
+	}
+	list := strings.Join(hosts, ",")
+	if o.Tool.Family != env.OpenMPI {
+		// Without -genvnone every process would get node 0's environment.
+		line := []string{o.Tool.Path, "-launcher", "manual", "-genvnone", "-hosts", list, "-n", o.count()}
+		if o.Interface != "" {
+			line = append(line, "-iface", o.Interface)
+		}
+		if o.sameAddress() {
+			// Nodes of one machine, each in a PID namespace: shared memory, which
+			// these would try between nodes, fails there now and then.
+			line = append(line, "-genv", "UCX_TLS", "tcp,self")
+		}
+		return line
+	}
+	line := append([]string{o.Tool.Path, "--host", list, "-n", o.count()}, o.open()...)
+	set := func(framework, name, value string) { line = append(line, framework, name, value) }
+	if o.Tool.Major() >= 5 {
+		set("--prtemca", "plm_ssh_agent", self+" rsh")
+		set("--prtemca", "plm_ssh_no_tree_spawn", "1")
+		if o.Interface != "" {
+			set("--prtemca", "oob_tcp_if_include", o.Interface)
+			set("--mca", "btl_tcp_if_include", o.Interface)
+		}
+		return line
+	}
+	set("--mca", "plm_rsh_agent", self+" rsh")
+	set("--mca", "plm_rsh_no_tree_spawn", "1")
+	set("--mca", "orte_abort_on_non_zero_status", "1")
+	if o.Interface != "" {
+		set("--mca", "oob_tcp_if_include", o.Interface)
+		set("--mca", "btl_tcp_if_include", o.Interface)
+	}
+	return line
+}
+
+// mpi runs mpiexec and gives its status. Open MPI asks for what it wants elsewhere
+// by "drover rsh"; hydra prints it, and it is asked for here.
+func mpi(_ context.Context, args []string) (int, error) {
+	pairs, argv, err := options(args)
+	if err != nil {
+		return 0, err
+	}
+	if len(argv) == 0 {
+		return 0, fault.New(fault.Bug, "", "launch mpi: no program")
+	}
+	// Who stops the tree signals mpiexec too, which ends what it has started.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if env.Family(pairs["family"]) == env.OpenMPI {
+		return statusOf(c.Run()), nil
+	}
+	h := &hydra{hosts: strings.Split(pairs["hosts"], ","), mpiexec: c}
+	f := &filter{out: os.Stdout, start: h.start}
+	c.Stdout = f
+	status := statusOf(c.Run())
+	h.started.Wait()
+	if err := f.finish(); err != nil {
+		return 0, fmt.Errorf("pass on output: %w", err)
+	}
+	if h.failed != nil {
+		return 0, h.failed
+	}
+	return status, nil
+}
+
+// hydra starts what hydra asks for: on this node as a child, on others by a call.
+type hydra struct {
+	hosts   []string
+	mpiexec *exec.Cmd
+	started sync.WaitGroup
+	asked   int // commands so far; start is called by one goroutine
+
+	once   sync.Once
+	failed error // why a node could not be reached
+}
+
+func (h *hydra) start(line string) {
+	n, ok := proxy(line)
+	if !ok {
+		n = h.asked // in the order of the hosts
+	}
+	h.asked++
+	h.started.Go(func() {
+		if n == 0 {
+			shell(context.Background(), line) // its end is mpiexec's to judge
+			return
+		}
+		if n >= len(h.hosts) {
+			h.fail(fmt.Errorf("start on node %d: there is none", n))
+			return
+		}
+		if _, err := call(h.hosts[n], line); err != nil {
+			h.fail(err)
+		}
+	})
+}
+
+// fail ends mpiexec, which would wait for ever.
+func (h *hydra) fail(err error) {
+	h.once.Do(func() {
+		h.failed = err
+		_ = h.mpiexec.Process.Signal(syscall.SIGTERM) // it may have ended, and then it is known
+	})
+}

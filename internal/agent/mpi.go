@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/launcher"
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+// With MPI, node 0 runs mpiexec, which wants processes started on the others.
+// There is no sshd: it asks the desk of its agent, the agents carry the command
+// line through the store (ledger.World.Call), and a small server inside the
+// other node's tree runs it there. So each process is born in its own node's
+// view and environment, and dies with that node's tree.
+
+// desk is one attempt's end of that, on one node. It is nil where nothing is
+// to be carried.
+type desk struct {
+	a       *agent
+	attempt int
+	rank    int
+	hosts   []string
+	joins   []ledger.Join
+	socket  io.Closer
+	once    sync.Once
+}
+
+var _ launcher.Desk = (*desk)(nil)
+
+// openDesk opens it, and tells the program's environment where.
+func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string, error) {
+	if a.job.Spec.Launcher != job.MPI || len(o.Joins) < 2 {
+		return environ, nil
+	}
+	path := filepath.Join(a.root, "desk")
+	d := &desk{a: a, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
+	var err error
+	if d.socket, err = launcher.Listen(path, d); err != nil {
+		return nil, err
+	}
+	p.desk = d
+	return append(environ, launcher.DeskVariable+"="+path), nil
+}
+
+func (d *desk) close() {
+	if d != nil {
+		d.once.Do(func() { d.socket.Close() })
+	}
+}
+
+// Call has another node run a line, and waits until it has ended there.
+func (d *desk) Call(ctx context.Context, host, line string) (status int, err error) {
+	rank := slices.Index(d.hosts, host)
+	if rank < 0 {
+		rank = slices.IndexFunc(d.joins, func(j ledger.Join) bool { return j.Address == host })
+	}
+	if rank < 0 || rank == d.rank {
+		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is no other node of this job", host)
+	}
+	w, p := d.a.World, d.a.Path
+	n, err := w.Call(ctx, p, d.attempt, rank, 0, d.a.id, line)
+	if err != nil {
+		return 0, err
+	}
+	for pause := d.pace(); ; pause = min(2*pause, d.a.poll) {
+		answer, ok, err := w.AnswerTo(ctx, p, d.attempt, rank, n)
+		if err != nil || ok {
+			return answer.Status, err
+		}
+		if err := w.Store.Clock().Sleep(ctx, pause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Serve gives this node's server what other nodes ask for, until it is gone.
+func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int) error {
+	w, p := d.a.World, d.a.Path
+	var running sync.WaitGroup
+	defer running.Wait()
+	pause := d.pace()
+	for n := 0; ; {
+		call, ok, err := w.CallAt(ctx, p, d.attempt, d.rank, n)
+		if err != nil {
+			return err
+		}
+		if ok {
+			d.a.note("node 0 starts here: %.200s", call.Line)
+			number := n
+			running.Go(func() {
+				status := run(ctx, call.Line)
+				if err := w.Answer(context.WithoutCancel(ctx), p, d.attempt, d.rank, number, d.a.id, status); err != nil {
+					d.a.Log.Warn("call not answered", "err", err)
+				}
+			})
+			n, pause = n+1, d.pace()
+			continue
+		}
+		if err := w.Store.Clock().Sleep(ctx, pause); err != nil {
+			return nil // the server is gone
+		}
+		pause = min(2*pause, d.a.poll)
+	}
+}
+
+// pace is how often the store is asked at first: a node waits for its start.
+func (d *desk) pace() time.Duration {
+	if d.a.Machine.Near {
+		return 5 * time.Millisecond
+	}
+	return time.Second
+}
+
+// mpi is mpiexec on node 0, and a server for its calls on the others.
+func (a *agent) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
+	if f.Rank > 0 {
+		return launcher.Serve(a.Machine.Drover), nil
+	}
+	interpreter := a.ready.env.Interpreter
+	tool, err := env.FindMPI(ctx, c.Env, interpreter)
+	if err != nil {
+		return c.Args, err
+	}
+	line := whole(c)
+	if interpreter != "" && c.Path == interpreter && env.HasModule(ctx, c.Env, interpreter, "mpi4py") {
+		// So an exception in one process ends all of them, not only that one.
+		line = append([]string{interpreter, "-m", "mpi4py"}, line[1:]...)
+	}
+	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Argv: line}
+	for _, p := range f.Peers {
+		o.Addresses = append(o.Addresses, p.Address)
+	}
+	return launcher.MPI(a.Machine.Drover, o)
+}
+
+// followFirst ends this node's part when node 0 has: mpiexec's end is the end of
+// the program, and its status the program's. It says whether it did.
+func (a *agent) followFirst(ctx context.Context) (bool, error) {
+	if a.program == nil || a.job.Spec.Launcher != job.MPI || a.program.rank == 0 {
+		return false, nil
+	}
+	if first, ok := a.member.ExitOf(0); !ok || first.Verdict != ledger.Done {
+		return false, nil
+	}
+	exit := a.endProgram("node 0 has ended")
+	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = ledger.Done, 0, "", "", ""
+	return true, a.record(ctx, exit)
+}

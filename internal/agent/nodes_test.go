@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+func TestWhereThereIsNoViewTheVariablesSay(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	j := p.submit(shell(`echo $SM_MODEL_DIR; echo m >$SM_MODEL_DIR/m; cp $SM_INPUT_CONFIG_DIR/resourceconfig.json $SM_OUTPUT_DATA_DIR/`), nil)
+	w := p.start(j, func(c *Config) {
+		start := c.Machine.Start
+		c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {
+			if cmd.View != nil {
+				return nil, fmt.Errorf("%w: the kernel says no", proc.ErrNoView)
+			}
+			return start(ctx, cmd)
+		}
+	})
+	w.leave(0)
+	rep := p.look(j)
+	if out := p.said(j, record.Stdout); !strings.HasPrefix(out, p.work+"/") || !strings.HasSuffix(out, "/opt/ml/model\n") {
+		t.Errorf("its model folder is %q", out)
+	}
+	if note := "no private /opt/ml here (the kernel says no): "; strings.Count(p.said(j, record.Agent), note) != 1 {
+		t.Errorf("it does not say once %q:\n%s", note, p.said(j, record.Agent))
+	}
+	exit := rep.Run.Exits[0]
+	if diff := cmp.Diff(map[string]string{"m": "m\n"}, p.output(exit, "model")); diff != "" {
+		t.Errorf("model (-want +got):\n%s", diff)
+	}
+	if _, ok := p.output(exit, "output")["resourceconfig.json"]; !ok {
+		t.Error("the contract's files are not where the variables say")
+	}
+	p.nothingLeft()
+}
+
+func TestWhatTheMachineUsesIsNotHidden(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	j := p.submit(shell("echo $SM_MODEL_DIR"), nil)
+	p.start(j, func(c *Config) { c.Machine.Drover = "/opt/ml/bin/drover" }).leave(0)
+	if out := p.said(j, record.Stdout); !strings.HasPrefix(out, p.work) {
+		t.Errorf("its model folder is %q", out)
+	}
+	if want := "/opt/ml/bin/drover is in /opt/ml, which the program would see as its own"; !strings.Contains(p.said(j, record.Agent), want) {
+		t.Errorf("it does not say %q", want)
+	}
+}
+
+func TestProcessingLeavesResultsAndAMessage(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	line := `cd ${DROVER_OUTPUT_DIR%/one}; echo 1 >one/a; echo 2 >two/b; printf ' all well\n' >$DROVER_MESSAGE_FILE`
+	spec := job.Spec{Verb: job.Process, Program: "/bin/sh", Args: []string{"-c", line}, Results: []job.Result{
+		{Name: "first", From: "/opt/ml/processing/one"}, {Name: "second", From: "/opt/ml/processing/two"}}}
+	exit := p.run(p.submit(spec, nil)).Run.Exits[0]
+	if exit.Verdict != ledger.Done || exit.Message != "all well" {
+		t.Errorf("exit %+v", exit)
+	}
+	if diff := cmp.Diff(map[string]string{"first/a": "1\n", "second/b": "2\n"}, p.output(exit, "output")); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+func TestAFailureFileIsAFailure(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	rep := p.run(p.submit(shell(`printf 'ä%.0s' $(seq 2000) >$DROVER_FAILURE_FILE`), nil))
+	exit := rep.Run.Exits[0]
+	if exit.Verdict != ledger.Broke || exit.Code != 1 || exit.Reason != strings.Repeat("ä", 1024) || rep.State != job.Failed {
+		t.Errorf("%s: exit %+v", rep.State, exit)
+	}
+}
+
+func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.Machine.Interface, a.Machine.Loopback = "eth7", "lo"
+	joins := func(stacks ...string) (all []ledger.Join) {
+		for i, s := range stacks {
+			all = append(all, ledger.Join{Address: fmt.Sprintf("10.0.0.%d", i), Port: 1000 + i, Stack: s, Procs: 2})
+		}
+		return all
+	}
+	for name, row := range map[string]struct {
+		joins []ledger.Join
+		peers []contract.Peer
+		iface string
+	}{
+		"on one machine":  {joins("a", "a"), []contract.Peer{{Address: "127.0.0.1", Port: 1000}, {Address: "127.0.0.1", Port: 1001}}, "lo"},
+		"on two":          {joins("a", "b"), []contract.Peer{{Address: "10.0.0.0", Port: 1000}, {Address: "10.0.0.1", Port: 1001}}, "eth7"},
+		"two and one":     {joins("a", "a", "b"), []contract.Peer{{Address: "10.0.0.0", Port: 1000}, {Address: "10.0.0.1", Port: 1001}, {Address: "10.0.0.2", Port: 1002}}, "eth7"},
+		"none knows":      {joins("", ""), []contract.Peer{{Address: "10.0.0.0", Port: 1000}, {Address: "10.0.0.1", Port: 1001}}, "eth7"},
+		"alone":           {joins("a"), []contract.Peer{{Address: "127.0.0.1", Port: 1000}}, ""},
+		"alone, not told": {joins(""), []contract.Peer{{Address: "10.0.0.0", Port: 1000}}, ""},
+	} {
+		peers, iface, err := a.meet(ledger.Order{Joins: row.joins})
+		if diff := cmp.Diff(row.peers, peers); err != nil || diff != "" || iface != row.iface {
+			t.Errorf("%s: by %q, %v (-want +got):\n%s", name, iface, err, diff)
+		}
+	}
+	uneven := joins("a", "a")
+	uneven[1].Procs = 8
+	if _, _, err := a.meet(ledger.Order{Joins: uneven}); err == nil || err.Error() != "start program: node 0 would run 2 processes and node 1 8, one for each GPU" {
+		t.Errorf("nodes that differ: %v", err)
+	}
+}
+
+func TestEachAttemptHasAPortOfItsOwn(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	given, held := 0, map[int]bool{}
+	p := newPlace(t)
+	j := p.submit(job.Spec{Verb: job.Shell, Program: "exit 1", Retries: 2}, nil)
+	p.start(j, func(c *Config) {
+		c.Machine.Port = func() (int, func(), error) {
+			mu.Lock()
+			defer mu.Unlock()
+			given++
+			port := 20000 + given
+			held[port] = true
+			return port, func() { mu.Lock(); defer mu.Unlock(); delete(held, port) }, nil
+		}
+	}).leave(0)
+	if given != 3 || len(held) > 0 {
+		t.Errorf("three attempts took %d ports, and %v are still held", given, held)
+	}
+}
+
+// TestACallIsRunOnItsNode carries a line from one node's desk to another's, by
+// way of the store alone.
+func TestACallIsRunOnItsNode(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	j := p.submit(job.Spec{Program: "true", Nodes: 3}, nil)
+	end := func(rank, attempt int) *desk {
+		a := &agent{Config: Config{World: p.World, Path: j.Path()}, id: fmt.Sprint("agent-", rank), poll: 10 * time.Millisecond}
+		a.Machine.Near = true
+		a.job = j
+		a.out = quiet(t, p)
+		return &desk{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]ledger.Join, 3)}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var served sync.WaitGroup
+	heard := make(chan string, 10)
+	for _, d := range []*desk{end(1, 2), end(2, 2), end(1, 1)} { // and a server of an attempt that is over
+		served.Go(func() {
+			_ = d.Serve(ctx, func(_ context.Context, line string) int {
+				heard <- fmt.Sprintf("attempt %d node %d: %s", d.attempt, d.rank, line)
+				return 40 + d.rank
+			})
+		})
+	}
+	first := end(0, 2)
+	for i, host := range []string{"algo-3", "algo-2", "algo-3"} {
+		line := fmt.Sprintf("line %d", i)
+		status, err := first.Call(t.Context(), host, line)
+		rank := int(host[5] - '1')
+		if got, want := <-heard, fmt.Sprintf("attempt 2 node %d: %s", rank, line); err != nil || status != 40+rank || got != want {
+			t.Errorf("%s gave %d, %v after %q, want %q", host, status, err, got, want)
+		}
+	}
+	for _, host := range []string{"algo-1", "algo-4", ""} {
+		if _, err := first.Call(t.Context(), host, "x"); err == nil {
+			t.Errorf("a call to %q is carried", host)
+		}
+	}
+	stop()
+	served.Wait()
+	if len(heard) > 0 {
+		t.Errorf("heard twice: %s", <-heard)
+	}
+}
+
+// quiet is a log for agents that are not run.
+func quiet(t *testing.T, p *place) *record.Writer {
+	t.Helper()
+	w, err := record.NewWriter(record.Options{Store: p.Store, Prefix: filepath.Join("demo", "logs"), ID: "x", Clock: p.Store.Clock()})
+	p.check(err)
+	t.Cleanup(func() { _ = w.Close(context.Background()) })
+	return w
+}

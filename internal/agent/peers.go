@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// loopback is where nodes reach each other that share one network stack: it
+// works without any network, and nobody outside can listen.
+const loopback = "127.0.0.1"
+
+// joining completes the join record of an attempt: a port that no attempt before
+// has had (R2), kept from others until the program starts, and how many
+// processes this node will run.
+func (a *agent) joining(j *ledger.Join) error {
+	a.dropPort()
+	j.Procs = a.procs()
+	if a.Machine.Port == nil {
+		return nil
+	}
+	port, release, err := a.Machine.Port()
+	if err != nil {
+		return err
+	}
+	j.Port, a.freePort = port, release
+	return nil
+}
+
+// dropPort gives the port of the attempt back, for the program to listen on.
+func (a *agent) dropPort() {
+	if a.freePort != nil {
+		a.freePort()
+		a.freePort = nil
+	}
+}
+
+// procs is how many processes a launcher starts here: what was said, else one
+// for each GPU, else one, as SageMaker does.
+func (a *agent) procs() int {
+	spec := a.job.Spec
+	switch {
+	case spec.Launcher == job.Alone || spec.Launcher == job.TF:
+		return 1
+	case spec.Procs > 0:
+		return spec.Procs
+	}
+	return max(1, a.ready.gpus.Count)
+}
+
+// meet says how the nodes of an attempt reach each other, and by which interface
+// this one does. Nodes that differ in their number of processes could not count
+// their ranks, so that is an error.
+func (a *agent) meet(o ledger.Order) (peers []contract.Peer, iface string, err error) {
+	mine := o.Joins[o.Rank]
+	together := mine.Stack != ""
+	for rank, j := range o.Joins {
+		together = together && j.Stack == mine.Stack
+		if j.Procs != mine.Procs {
+			return nil, "", fault.New(fault.Invalid, "Say how many with --procs-per-node.",
+				"start program: node %d would run %d processes and node %d %d, one for each GPU", o.Rank, mine.Procs, rank, j.Procs)
+		}
+	}
+	iface = a.Machine.Interface
+	if together {
+		iface = a.Machine.Loopback
+	}
+	if len(o.Joins) == 1 && a.job.Spec.Launcher == job.Alone {
+		iface = "" // nobody to reach: the name that SageMaker's machines have will do
+	}
+	for _, j := range o.Joins {
+		p := contract.Peer{Address: j.Address, Port: j.Port}
+		if together {
+			p.Address = loopback
+		}
+		peers = append(peers, p)
+	}
+	return peers, iface, nil
+}

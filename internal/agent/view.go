@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+// The contract's folders lie below the agent's own one. The program sees them at
+// /opt/ml and /state where the machine gives it a view of its own, else where
+// they are; the variables say so in either case.
+
+// owned are the top folders of the contract that a view shows.
+var owned = []string{"/opt/ml", "/state"}
+
+// paths are where this agent finds the program's folders.
+func (a *agent) paths() contract.Paths { return a.shape(a.root).Paths() }
+
+// seen are the same folders as the program sees them.
+func (a *agent) seen() contract.Paths { return a.shape(a.seenRoot()).Paths() }
+
+// shape is the part of the facts that folders follow from.
+func (a *agent) shape(root string) contract.Facts {
+	spec := a.job.Spec
+	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results}
+}
+
+func (a *agent) seenRoot() string {
+	if a.view {
+		return ""
+	}
+	return a.root
+}
+
+// inView is a path of ours as the program sees it.
+func (a *agent) inView(path string) string {
+	if rest, ok := strings.CutPrefix(path, a.root+"/"); ok && a.view {
+		return "/" + rest
+	}
+	return path
+}
+
+// wantView decides whether the program gets a view of its own, before it is tried.
+func (a *agent) wantView() {
+	a.view = !a.job.Spec.NoMounts
+	if !a.view {
+		return
+	}
+	for _, used := range []string{a.ready.env.Interpreter, a.Machine.Drover, a.Machine.Work, a.Machine.Cache} {
+		for _, top := range owned {
+			if used == top || strings.HasPrefix(used, top+"/") {
+				a.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
+				return
+			}
+		}
+	}
+}
+
+// withoutView goes on where folders are: the program is told by its variables.
+func (a *agent) withoutView(why string) {
+	a.view = false
+	a.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables say where the folders are", why)
+}
+
+// binds are the view of one node. Who has peers finds their names in /etc/hosts.
+func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, error) {
+	if !a.view {
+		return nil, nil
+	}
+	v := &proc.View{}
+	for _, top := range owned {
+		v.Binds = append(v.Binds, proc.Bind{Source: filepath.Join(a.root, top), Target: top})
+	}
+	machine, err := os.ReadFile("/etc/hosts")
+	if err != nil {
+		return v, nil // without one there is nothing to show ours on
+	}
+	text := facts.HostsFile(machine)
+	if text == nil {
+		return v, nil
+	}
+	file := filepath.Join(a.root, "hosts")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return nil, fmt.Errorf("write hosts: %w", err)
+	}
+	v.Binds = append(v.Binds, proc.Bind{Source: file, Target: "/etc/hosts"})
+	if shared(joins, facts.Rank) {
+		v.Hostname = facts.Hosts[facts.Rank]
+	}
+	return v, nil
+}
+
+// shared says whether another node is on this machine: then its name would not
+// tell them apart.
+func shared(joins []ledger.Join, rank int) bool {
+	for other, j := range joins {
+		if other != rank && j.Host.Boot != "" && j.Host.Boot == joins[rank].Host.Boot {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedView says why the machine gave no view, if that is what err is about.
+func refusedView(err error) (why string, refused bool) {
+	if !errors.Is(err, proc.ErrNoView) {
+		return "", false
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), proc.ErrNoView.Error()+": "), ": "+proc.ErrNoView.Error()), true
+}
