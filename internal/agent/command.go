@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,20 +26,22 @@ func (a *agent) command(ctx context.Context, facts contract.Facts, environ []str
 	if err != nil {
 		return c, err
 	}
+	line := c.Args
 	switch a.job.Spec.Launcher {
 	case job.Torch:
 		if facts.Procs > 1 {
-			c.Args = launcher.Ranks(a.Machine.Drover, facts.Rank, facts.Procs, whole(c))
-			c.Path = c.Args[0]
+			line = launcher.Ranks(a.Machine.Drover, facts.Rank, facts.Procs, whole(c))
 		}
 	case job.TorchRun:
-		c.Args, err = a.torchrun(ctx, c, facts)
-		c.Path = c.Args[0]
+		line, err = a.torchrun(ctx, c, facts)
 	case job.MPI:
-		c.Args, err = a.mpi(ctx, c, facts)
-		c.Path = c.Args[0]
+		line, err = a.mpi(ctx, c, facts)
 	}
-	return c, err
+	if err != nil || slices.Equal(line, c.Args) {
+		return c, err
+	}
+	c.Path, c.Args = line[0], line
+	return c, nil
 }
 
 // whole is a command line that needs nothing beside it: the program's own name

@@ -65,7 +65,10 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 	if rank < 0 {
 		rank = slices.IndexFunc(d.joins, func(j ledger.Join) bool { return j.Address == host })
 	}
-	if rank < 0 || rank == d.rank {
+	if rank == d.rank {
+		return 0, launcher.ErrHere
+	}
+	if rank < 0 {
 		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is no other node of this job", host)
 	}
 	w, p := d.a.World, d.a.Path
@@ -137,7 +140,7 @@ func (a *agent) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]st
 		// So an exception in one process ends all of them, not only that one.
 		line = append([]string{interpreter, "-m", "mpi4py"}, line[1:]...)
 	}
-	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Argv: line}
+	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Named: a.view, Argv: line}
 	for _, p := range f.Peers {
 		o.Addresses = append(o.Addresses, p.Address)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
@@ -175,7 +177,10 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 			t.Errorf("%s gave %d, %v after %q, want %q", host, status, err, got, want)
 		}
 	}
-	for _, host := range []string{"algo-1", "algo-4", ""} {
+	if _, err := first.Call(t.Context(), "algo-1", "x"); !errors.Is(err, launcher.ErrHere) {
+		t.Errorf("a call to the own node: %v", err)
+	}
+	for _, host := range []string{"algo-4", ""} {
 		if _, err := first.Call(t.Context(), host, "x"); err == nil {
 			t.Errorf("a call to %q is carried", host)
 		}

@@ -20,12 +20,16 @@ const DeskVariable = "DROVER_DESK"
 // called from many goroutines at once.
 type Desk interface {
 	// Call has another node run a command line with sh, and waits until it has
-	// ended there. When ctx ends nobody waits for the answer any more.
+	// ended there. When ctx ends nobody waits for the answer any more. Of this
+	// node itself it is ErrHere: who asks can run it.
 	Call(ctx context.Context, host, line string) (status int, err error)
 	// Serve says that this node runs what others ask for: run is to be called for
 	// each line, at once if there are several, until ctx ends. Then it returns.
 	Serve(ctx context.Context, run func(ctx context.Context, line string) (status int)) error
 }
+
+// ErrHere says that a call is for the caller's own node.
+var ErrHere = errors.New("it is this node")
 
 // The words, one JSON value after another. A client begins with hello; then a
 // caller gets one answer, and a server gets orders and answers each.
@@ -43,6 +47,7 @@ type order struct {
 type answer struct {
 	N      int    `json:"n,omitempty"`
 	Status int    `json:"status"`
+	Here   bool   `json:"here,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
@@ -119,7 +124,8 @@ func (l *listener) call(ctx context.Context, gone context.CancelFunc, in *json.D
 	})
 	var a answer
 	var err error
-	if a.Status, err = l.desk.Call(ctx, h.Host, h.Line); err != nil {
+	a.Status, err = l.desk.Call(ctx, h.Host, h.Line)
+	if a.Here = errors.Is(err, ErrHere); err != nil && !a.Here {
 		a.Error = err.Error()
 	}
 	_ = out.Encode(a) // a caller that is gone hears nothing
@@ -195,6 +201,8 @@ func call(host, line string) (status int, err error) {
 		return 0, fmt.Errorf("start on %s: the agent is gone: %w", host, err)
 	case a.Error != "":
 		return 0, errors.New(a.Error)
+	case a.Here:
+		return shell(context.Background(), line), nil
 	}
 	return a.Status, nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ type MPIOptions struct {
 	Addresses []string // of the nodes, by rank
 	Procs     int      // processes on each
 	Interface string   // that reaches the others; "": MPI's own choice
+	Named     bool     // each node's programs see its name as their machine's
 	Argv      []string // the program
 }
 
@@ -32,9 +35,9 @@ func MPI(self string, o MPIOptions) ([]string, error) {
 	if len(o.Hosts) == 1 {
 		return append(o.local(), o.Argv...), nil
 	}
-	if o.Tool.Family == env.OpenMPI && o.sameAddress() {
-		return nil, fault.New(fault.Invalid, "Put mpich into requirements.txt: it can.",
-			"start mpiexec: Open MPI takes nodes that share one address for one node")
+	if o.Tool.Family == env.OpenMPI && o.sameAddress() && !o.Named {
+		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
+			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
 	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
 	return append(append(head, o.spread(self)...), o.Argv...), nil
@@ -79,27 +82,21 @@ func (o MPIOptions) spread(self string) []string {
 	for i, h := range o.Hosts {
 		hosts[i] = fmt.Sprintf("%s:%d", h, o.procs())
 	}
-	list := strings.Join(hosts, ",")
-	if o.Tool.Family != env.OpenMPI {
-		// Without -genvnone every process would get node 0's environment.
-		line := []string{o.Tool.Path, "-launcher", "manual", "-genvnone", "-hosts", list, "-n", o.count()}
-		if o.Interface != "" {
-			line = append(line, "-iface", o.Interface)
-		}
-		if o.sameAddress() {
-			// Nodes of one machine, each in a PID namespace: shared memory, which
-			// these would try between nodes, fails there now and then.
-			line = append(line, "-genv", "UCX_TLS", "tcp,self")
-		}
-		return line
+	list := strings.Join(hosts, ",") // Intel's takes the same
+	switch o.Tool.Family {
+	case env.MPICH:
+		return o.hydra(list, "-launcher", "manual")
+	case env.IntelMPI: // knows no manual launcher
+		return o.hydra(list, "-bootstrap", "ssh", "-bootstrap-exec", rshFile)
 	}
 	line := append([]string{o.Tool.Path, "--host", list, "-n", o.count()}, o.open()...)
 	set := func(framework, name, value string) { line = append(line, framework, name, value) }
 	if o.Tool.Major() >= 5 {
 		set("--prtemca", "plm_ssh_agent", self+" rsh")
 		set("--prtemca", "plm_ssh_no_tree_spawn", "1")
-		if o.Interface != "" {
-			set("--prtemca", "oob_tcp_if_include", o.Interface)
+		set("--prtemca", "prte_do_not_resolve", "1") // or what has our own address is us
+		if o.Interface != "" && !o.sameAddress() {   // it talks to itself by no loopback
+			set("--prtemca", "prte_if_include", o.Interface)
 			set("--mca", "btl_tcp_if_include", o.Interface)
 		}
 		return line
@@ -107,11 +104,42 @@ func (o MPIOptions) spread(self string) []string {
 	set("--mca", "plm_rsh_agent", self+" rsh")
 	set("--mca", "plm_rsh_no_tree_spawn", "1")
 	set("--mca", "orte_abort_on_non_zero_status", "1")
+	set("--mca", "if_base_do_not_resolve", "1") // or what has our own address is us
 	if o.Interface != "" {
 		set("--mca", "oob_tcp_if_include", o.Interface)
 		set("--mca", "btl_tcp_if_include", o.Interface)
 	}
 	return line
+}
+
+// hydra is the mpiexec of MPICH and Intel MPI over several nodes.
+func (o MPIOptions) hydra(list string, how ...string) []string {
+	line := append([]string{o.Tool.Path}, how...)
+	// Without -genvnone every process would get node 0's environment.
+	line = append(line, "-genvnone", "-hosts", list, "-n", o.count())
+	if o.Interface != "" {
+		line = append(line, "-iface", o.Interface)
+	}
+	if o.sameAddress() {
+		// Nodes of one machine, each in a PID namespace: shared memory, which
+		// these would try between nodes, fails there now and then.
+		line = append(line, "-genv", "UCX_TLS", "tcp,self")
+	}
+	return line
+}
+
+// rshFile stands for the remote shell in a command line: a file of the node.
+const rshFile = "@rsh"
+
+// writeRsh makes drover rsh a program without arguments, beside the desk.
+func writeRsh() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(filepath.Dir(os.Getenv(DeskVariable)), "rsh")
+	quoted := "'" + strings.ReplaceAll(self, "'", `'\''`) + "'"
+	return file, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh \"$@\"\n"), 0o700)
 }
 
 // mpi runs mpiexec and gives its status. Open MPI asks for what it wants elsewhere
@@ -126,9 +154,15 @@ func mpi(_ context.Context, args []string) (int, error) {
 	}
 	// Who stops the tree signals mpiexec too, which ends what it has started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	family := env.Family(pairs["family"])
+	if i := slices.Index(argv, rshFile); i >= 0 && family == env.IntelMPI {
+		if argv[i], err = writeRsh(); err != nil {
+			return 0, fmt.Errorf("write remote shell: %w", err)
+		}
+	}
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if env.Family(pairs["family"]) == env.OpenMPI {
+	if family != env.MPICH {
 		return statusOf(c.Run()), nil
 	}
 	h := &hydra{hosts: strings.Split(pairs["hosts"], ","), mpiexec: c}
