@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
@@ -20,6 +22,9 @@ import (
 
 // Two nodes in network namespaces of their own are two hosts as far as addresses
 // go: nothing of one is on the other's loopback.
+
+// made counts the sets of hosts.
+var made atomic.Int32
 
 // hosts makes n of them on one bridge, and gives their names. They are gone at
 // the test's end.
@@ -34,7 +39,7 @@ func hosts(t *testing.T, n int) (names []string) {
 			t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
-	id := os.Getpid() % 100000
+	id := os.Getpid()%10000*10 + int(made.Add(1)) // the kernel takes its time to let a name go
 	bridge := fmt.Sprintf("dbr%d", id)
 	ip("link", "add", bridge, "type", "bridge")
 	t.Cleanup(func() { ip("link", "del", bridge) })
@@ -127,8 +132,63 @@ else:
     peer.close()
 `)
 	status, printed := apart(t, names, job.Spec{Program: script})
-	net := fmt.Sprintf("10.77.%d.", os.Getpid()%100000%250)
-	for _, want := range []string{"node 0 at " + net + "11 by eth0", "node 1 at " + net + "12 by eth0", "heard hello from " + net + "12"} {
+	at := map[string]string{} // node -> address: who comes first is node 0
+	for _, m := range regexp.MustCompile(`node (\d) at (10\.77\.\d+\.1[12]) by eth0`).FindAllStringSubmatch(printed, -1) {
+		at[m[1]] = m[2]
+	}
+	if at["0"] == "" || at["1"] == "" || at["0"] == at["1"] || !strings.Contains(printed, "heard hello from "+at["1"]+"\n") {
+		t.Errorf("they did not meet from two addresses:\n%s", printed)
+	}
+	if status.State != job.Succeeded {
+		t.Errorf("it ended %s: %s", status.State, status.Reason)
+	}
+}
+
+// TestRealMPICHOnHostsOfTheirOwn is the example, with the MPICH that its
+// requirements bring.
+func TestRealMPICHOnHostsOfTheirOwn(t *testing.T) {
+	names := hosts(t, 2)
+	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "mpi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	venv := filepath.Join(t.TempDir(), "venv") // the hosts reach each other, and no package index
+	for _, line := range [][]string{
+		{filepath.Join(built.python, "python3"), "-m", "venv", venv},
+		{filepath.Join(venv, "bin", "python"), "-m", "pip", "install", "-q", "-r", filepath.Join(example, "requirements.txt")},
+	} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", strings.Join(line, " "), err, out)
+		}
+	}
+	status, printed := apart(t, names, job.Spec{Program: filepath.Join(example, "train.py"), Args: []string{"--epochs", "2"},
+		Launcher: job.MPI, Procs: 2, Python: filepath.Join(venv, "bin", "python"), NoEnv: true})
+	for rank := range 4 {
+		if want := fmt.Sprintf("rank %d of 4 on algo-%d\n", rank, rank/2+1); !strings.Contains(printed, want) {
+			t.Errorf("%q is not in what they printed:\n%s", want, printed)
+		}
+	}
+	if status.State != job.Succeeded || !strings.Contains(printed, "epoch=2 ") {
+		t.Errorf("it ended %s: %s\n%s", status.State, status.Reason, printed)
+	}
+}
+
+// TestRealOpenMPIOnHostsOfTheirOwn is Debian's Open MPI, whose remote shell is
+// drover rsh.
+func TestRealOpenMPIOnHostsOfTheirOwn(t *testing.T) {
+	names := hosts(t, 2)
+	script := filepath.Join(t.TempDir(), "ranks.py")
+	write(t, script, `import os
+from mpi4py import MPI
+c = MPI.COMM_WORLD
+e = os.environ
+line = f"rank {c.rank} of {c.size} on {MPI.Get_processor_name()}, {e['SM_CURRENT_HOST']}, node {e['DROVER_RANK']}, sum {c.allreduce(c.rank)}"
+print(*c.gather(line) or [], sep="\n", end="\n", flush=True)
+`)
+	status, printed := apart(t, names, job.Spec{Program: script, Launcher: job.MPI, Procs: 2, Python: "/usr/bin/python3"})
+	for rank := range 4 {
+		node := rank / 2
+		want := fmt.Sprintf("rank %d of 4 on algo-%d, algo-%d, node %d, sum 6\n", rank, node+1, node+1, node)
 		if !strings.Contains(printed, want) {
 			t.Errorf("%q is not in what they printed:\n%s", want, printed)
 		}
