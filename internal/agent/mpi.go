@@ -43,14 +43,13 @@ func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string
 	if a.job.Spec.Launcher != job.MPI || len(o.Joins) < 2 {
 		return environ, nil
 	}
-	path := filepath.Join(a.root, "desk")
 	d := &desk{a: a, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
-	var err error
-	if d.socket, err = launcher.Listen(path, d); err != nil {
+	socket, addr, err := launcher.Listen(filepath.Join(a.root, "desk"), d)
+	if err != nil {
 		return nil, err
 	}
-	p.desk = d
-	return append(environ, launcher.DeskVariable+"="+path), nil
+	d.socket, p.desk = socket, d
+	return append(environ, launcher.DeskVariable+"="+addr), nil
 }
 
 func (d *desk) close() {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc"
 )
 
 var errCut = errors.New("cut off")
@@ -529,13 +531,13 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 func TestAnotherUserIsRefused(t *testing.T) {
 	w := newWriter(t, newDepot(), 1, 0, "a")
 	defer shut(t, w)
-	l, addr, remove, err := listen(filepath.Join(t.TempDir(), "s"))
+	l, addr, remove, err := proc.ListenSocket(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
 	accepting.Go(func() { w.accept(l, os.Geteuid()+1) }) // serves somebody else
-	conn, err := dial(t.Context(), addr)
+	conn, err := proc.DialSocket(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
 )
 
 // On the socket the writer speaks first: greeting, attempt and rank as uvarints,
@@ -134,7 +135,7 @@ func (w *Writer) Listen(folder string) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	l, addr, remove, err := listen(path)
+	l, addr, remove, err := proc.ListenSocket(path)
 	if err != nil {
 		return "", fault.Wrap(err, fault.Bug, "", "serve live output in %s", folder)
 	}
@@ -164,7 +165,7 @@ func (w *Writer) accept(l net.Listener, uid int) {
 			}
 			continue
 		}
-		if peer, err := peerUID(conn); err != nil || peer != uid {
+		if peer, err := proc.SocketUser(conn); err != nil || peer != uid {
 			conn.Close()
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
 )
 
 // DeskVariable names the socket of the node's agent.
@@ -55,24 +56,20 @@ type answer struct {
 type listener struct {
 	desk   Desk
 	socket net.Listener
-	path   string
+	remove func()
 	quit   context.CancelFunc
 	all    sync.WaitGroup
 }
 
 // Listen opens a desk at path, of any length, in a folder that only its user may
-// enter. Close hangs up on every client and waits until d has let go of them.
-func Listen(path string, d Desk) (io.Closer, error) {
+// enter. addr is what the programs find in DeskVariable. Close hangs up on every
+// client and waits until d has let go of them.
+func Listen(path string, d Desk) (c io.Closer, addr string, err error) {
 	_ = os.Remove(path) // of an attempt before
-	l := &listener{desk: d, path: path}
-	err := shortly(path, func(short string) (err error) {
-		l.socket, err = net.Listen("unix", short)
-		return err
-	})
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Full, "", "open desk %s", path)
+	l := &listener{desk: d}
+	if l.socket, addr, l.remove, err = proc.ListenSocket(path); err != nil {
+		return nil, "", fault.Wrap(err, fault.Full, "", "open desk %s", path)
 	}
-	l.socket.(*net.UnixListener).SetUnlinkOnClose(false) // by the short name it would be another's
 	ctx, quit := context.WithCancel(context.Background())
 	l.quit = quit
 	l.all.Go(func() {
@@ -81,26 +78,26 @@ func Listen(path string, d Desk) (io.Closer, error) {
 			if err != nil {
 				return // closed
 			}
-			l.all.Go(func() { l.attend(ctx, conn.(*net.UnixConn)) })
+			l.all.Go(func() { l.attend(ctx, conn) })
 		}
 	})
-	return l, nil
+	return l, addr, nil
 }
 
 func (l *listener) Close() error {
 	l.quit()
 	err := l.socket.Close()
 	l.all.Wait()
-	_ = os.Remove(l.path)
+	l.remove()
 	return err
 }
 
 // attend serves one client until it hangs up or the desk closes.
-func (l *listener) attend(ctx context.Context, conn *net.UnixConn) {
+func (l *listener) attend(ctx context.Context, conn net.Conn) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if uid, err := peerUID(conn); err != nil || uid != os.Geteuid() {
+	if uid, err := proc.SocketUser(conn); err != nil || uid != os.Geteuid() {
 		conn.Close()
 		return
 	}
@@ -169,20 +166,16 @@ func (l *listener) serve(ctx context.Context, gone context.CancelFunc, in *json.
 }
 
 // dial reaches the desk of this node.
-func dial() (*net.UnixConn, error) {
-	path := os.Getenv(DeskVariable)
-	if path == "" {
+func dial() (net.Conn, error) {
+	addr := os.Getenv(DeskVariable)
+	if addr == "" {
 		return nil, fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", DeskVariable)
 	}
-	var conn net.Conn
-	err := shortly(path, func(short string) (err error) {
-		conn, err = net.Dial("unix", short)
-		return err
-	})
+	conn, err := proc.DialSocket(context.Background(), addr)
 	if err != nil {
 		return nil, fmt.Errorf("reach the agent: %w", err)
 	}
-	return conn.(*net.UnixConn), nil
+	return conn, nil
 }
 
 // call asks the desk to have another node run a line, and waits for its end.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,7 +136,7 @@ func writeRsh() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(filepath.Dir(os.Getenv(DeskVariable)), "rsh")
+	file := os.Getenv(DeskVariable) + ".rsh"
 	quoted := "'" + strings.ReplaceAll(self, "'", `'\''`) + "'"
 	return file, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh \"$@\"\n"), 0o700)
 }

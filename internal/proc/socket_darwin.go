@@ -1,4 +1,4 @@
-package record
+package proc
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 // maxPath is what fits a socket address, with its closing zero.
 const maxPath = 103
 
-// listen makes a socket at path or, where that is too long, in a new folder
+// ListenSocket makes a socket at path or, where that is too long, in a new folder
 // that only this user may enter.
-func listen(path string) (l net.Listener, addr string, remove func(), err error) {
+func ListenSocket(path string) (l net.Listener, addr string, remove func(), err error) {
 	if len(path) <= maxPath {
 		l, err = bind(path)
 		return l, path, func() { os.Remove(path) }, err
@@ -30,13 +30,13 @@ func listen(path string) (l net.Listener, addr string, remove func(), err error)
 	return l, path, func() { os.RemoveAll(folder) }, err
 }
 
-// connect reaches what listen gave.
+// connect reaches what ListenSocket gave.
 func connect(ctx context.Context, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", addr)
 }
 
-// peerUID is the user at the other end.
-func peerUID(conn net.Conn) (uid int, err error) {
+// SocketUser is the user at the other end of a socket.
+func SocketUser(conn net.Conn) (uid int, err error) {
 	err = onSocket(conn, func(fd int) error {
 		cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		if err == nil {

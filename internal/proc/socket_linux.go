@@ -1,4 +1,4 @@
-package record
+package proc
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 // maxPath is what fits a socket address, with its closing zero.
 const maxPath = 107
 
-// listen makes a socket at path, which may be of any length.
-func listen(path string) (l net.Listener, addr string, remove func(), err error) {
+// ListenSocket makes a socket for this user alone at path, which may be of any
+// length. addr is what DialSocket takes; remove takes the file away, after the
+// listener was closed. Who connects is to be asked for by SocketUser.
+func ListenSocket(path string) (l net.Listener, addr string, remove func(), err error) {
 	err = shortly(path, func(short string) error {
 		l, err = bind(short)
 		return err
@@ -22,7 +24,7 @@ func listen(path string) (l net.Listener, addr string, remove func(), err error)
 	return l, path, func() { os.Remove(path) }, err
 }
 
-// connect reaches what listen gave.
+// connect reaches what ListenSocket gave.
 func connect(ctx context.Context, addr string) (conn net.Conn, err error) {
 	err = shortly(addr, func(short string) error {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", short)
@@ -45,8 +47,8 @@ func shortly(path string, f func(short string) error) error {
 	return f(fmt.Sprintf("/proc/self/fd/%d/%s", folder, filepath.Base(path)))
 }
 
-// peerUID is the user at the other end.
-func peerUID(conn net.Conn) (uid int, err error) {
+// SocketUser is the user at the other end of a socket.
+func SocketUser(conn net.Conn) (uid int, err error) {
 	err = onSocket(conn, func(fd int) error {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err == nil {

@@ -1,4 +1,7 @@
-package record
+package proc
+
+// Sockets are how the processes of one user on one machine talk: an agent, who
+// follows its output, and the programs in its tree.
 
 import (
 	"context"
@@ -10,7 +13,7 @@ import (
 )
 
 // bind listens at path, for this user alone. Between the two calls the file's
-// mode is the process's umask's; peerUID refuses whoever comes in then.
+// mode is the process's umask's; SocketUser refuses whoever comes in then.
 func bind(path string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -25,16 +28,16 @@ func bind(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// dial connects to a writer's socket of this user. What somebody else serves is
-// not a log of ours, whatever it says.
-func dial(ctx context.Context, addr string) (net.Conn, error) {
+// DialSocket connects to a socket that this user serves. What somebody else serves
+// is not ours, whatever it says: fault.Denied.
+func DialSocket(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := connect(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	uid, err := peerUID(conn)
+	uid, err := SocketUser(conn)
 	if err == nil && uid != os.Geteuid() {
-		err = fault.New(fault.Denied, "", "follow output: %s is served by user %d, not by %d", addr, uid, os.Geteuid())
+		err = fault.New(fault.Denied, "", "reach %s: it is served by user %d, not by %d", addr, uid, os.Geteuid())
 	}
 	if err != nil {
 		conn.Close()
