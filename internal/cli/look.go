@@ -96,12 +96,16 @@ func runTime(s drover.Status) string {
 }
 
 func (a *app) statusOf(cmd *cobra.Command, args []string) error {
-	_, s, err := a.look(cmd.Context(), args)
+	j, s, err := a.look(cmd.Context(), args)
 	if err != nil {
 		return err
 	}
 	if a.settings.json {
 		return json.NewEncoder(a.out).Encode(s)
+	}
+	rec, err := j.Spec(cmd.Context())
+	if err != nil {
+		return err
 	}
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
@@ -114,6 +118,9 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 		p("message", "%s", s.Message)
 	}
 	p("command", "%s", strings.Join(s.Command, " "))
+	if line := nodesLine(rec.Spec); line != "" {
+		p("nodes", "%s", line)
+	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
 		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s))
