@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -92,12 +94,12 @@ func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
 }
 
 // nest has scripts that say nested be an agent in their turn, whose program is
-// script, with a view of its own at the same targets.
-func (s *seat) nest(script string) {
+// script and writes to out, with a view of its own at the same targets.
+func (s *seat) nest(script, out string) {
 	s.t.Helper()
 	write(s.t, s.dir+"/ml/inner/own", "", 0o644)
 	s.own(s.dir)
-	part, err := json.Marshal(agentPart{Script: script, Herded: s.herded, View: &View{Hostname: "algo-2", Binds: []Bind{
+	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.herded, View: &View{Hostname: "algo-2", Binds: []Bind{
 		{seatML + "/inner", seatML}, {seatState, seatState}, {s.dir + "/hosts", "/drover-test-hosts"},
 	}}})
 	if err != nil {
@@ -106,14 +108,13 @@ func (s *seat) nest(script string) {
 	s.t.Setenv("PROC_TEST_INNER", string(part))
 }
 
-const nested = `PROC_TEST_ROLE=agent PROC_TEST_PART="$PROC_TEST_INNER" "$SELF"` + "\n"
+const nested = `PROC_TEST_ROLE=agent PROC_TEST_PART="$PROC_TEST_INNER" "$SELF" `
 
 func TestAViewInAViewShowsBoth(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		s.nest("ls " + seatML + " " + seatState + "; uname -n; cat /drover-test-hosts /etc/hosts; echo deep > " + seatML + "/made")
-		got := s.run("cd " + seatML + "\n" + nested + "ls inner; uname -n; [ -e /drover-test-hosts ] || echo none")
-		if want := seatML + ":\nown\n\n" + seatState + ":\nx\nalgo-2\n10.0.0.1 algo-1\n10.0.0.1 algo-1\nmade\nown\nalgo-1\nnone\n"; !strings.HasSuffix(got, want) {
-			// before it the inner agent says which pen it has, on the same stream
+		s.nest("ls "+seatML+" "+seatState+"; uname -n; cat /drover-test-hosts /etc/hosts; echo deep > "+seatML+"/made", s.dir+"/inner")
+		got := s.run("cd " + seatML + "\n" + nested + "> /dev/null; cat " + s.dir + "/inner; ls inner; uname -n; [ -e /drover-test-hosts ] || echo none")
+		if want := seatML + ":\nown\n\n" + seatState + ":\nx\nalgo-2\n10.0.0.1 algo-1\n10.0.0.1 algo-1\nmade\nown\nalgo-1\nnone\n"; got != want {
 			s.t.Error(cmp.Diff(want, got))
 		}
 		if b, err := os.ReadFile(s.dir + "/ml/inner/made"); string(b) != "deep\n" {
@@ -124,9 +125,9 @@ func TestAViewInAViewShowsBoth(t *testing.T) {
 
 func TestAViewInAViewDiesWithIt(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		s.nest(daemon + wait)
+		s.nest(daemon+wait, "")
 		out := newCrowd(s.t)
-		cmd := s.begin(s.agent(daemon+nested, out.w))
+		cmd := s.begin(s.agent(daemon+nested+"\n", out.w))
 		out.hears("ready", 3)
 		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
 		out.empties()
@@ -146,6 +147,19 @@ func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 			s.t.Errorf("the agent says %d", code)
 		}
 		out.gone()
+	})
+}
+
+// A minder that somebody stopped hears nothing on its socket, only the signal of
+// its parent's death.
+func TestAViewDiesWithItsAgentThoughItsMinderIsStopped(t *testing.T) {
+	inEachView(t, func(s *seat) {
+		out := newCrowd(s.t)
+		cmd := s.begin(s.agent(daemon+wait, out.w))
+		out.hears("ready", 2)
+		signalAll(s.t, syscall.SIGSTOP, childOf(s.t, cmd.Process.Pid))
+		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
+		out.empties()
 	})
 }
 
@@ -199,7 +213,8 @@ func TestPathsAreAsTheProgramSeesThem(t *testing.T) {
 			{"/bin/sh", seatML + "/gone", "enter folder"},
 		} {
 			got := s.start(agentPart{Path: c.path, Dir: c.dir, Env: env})
-			if !strings.HasSuffix(got, c.want) && !strings.Contains(got, c.want) || strings.Contains(c.want, "\n") && got != c.want {
+			ran := strings.HasSuffix(c.want, "\n")
+			if ran && got != c.want || !strings.Contains(got, c.want) {
 				s.t.Errorf("%s in %s: got %q, want %q", c.path, c.dir, got, c.want)
 			}
 		}
@@ -221,16 +236,21 @@ func TestWhatIsMountedLaterIsSeenInAView(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		s.own(s.dir)
-		agent := s.agent("echo ready > said; read x < go; ls shared/later", nil)
+		agent := s.as(agentPart{Script: "echo ready > said; read x < go; ls shared/later", Out: s.dir + "/saw", Herded: s.herded, View: &s.view}.command(s.t, nil))
 		// A machine of its own, which shares its mounts.
-		cmd := exec.Command("/bin/sh", "-ec", `mount -t tmpfs none shared; mkdir shared/later; mount --make-rshared /
+		ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // not a timing assertion: who waits for the other's word may wait in vain
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", `mount --make-rprivate /; mount -t proc proc /proc
+			mount -t tmpfs none shared; mkdir shared/later; mount --make-rshared /
 			setpriv --reuid `+strconv.Itoa(s.uid)+` --regid `+strconv.Itoa(s.uid)+` --clear-groups "$SELF" &
 			read x < said; mount -t tmpfs none shared/later; echo > shared/later/seen; echo > go; wait $!`)
-		cmd.Env, cmd.Dir, cmd.Stderr = agent.Env, s.dir, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-		out, err := cmd.Output()
-		if err != nil || !strings.HasSuffix(string(out), "\nseen\n") {
-			s.t.Errorf("%v: %q", err, out)
+		cmd.Env, cmd.Dir, cmd.Stderr, cmd.WaitDelay = agent.Env, s.dir, os.Stderr, time.Second
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
+		if err := cmd.Run(); err != nil {
+			s.t.Fatal(err)
+		}
+		if saw, err := os.ReadFile(s.dir + "/saw"); string(saw) != "seen\n" {
+			s.t.Errorf("%q, %v", saw, err)
 		}
 	})
 }
