@@ -29,9 +29,11 @@ type program struct {
 	tail    tail // of stderr
 	pumps   sync.WaitGroup
 	saver   *saver
-	limit   *time.Timer // --timeout; nil: none
-	late    atomic.Bool // the limit was reached
-	desk    *desk       // takes calls between nodes; nil: there are none
+	limit   *time.Timer  // --timeout; nil: none
+	late    atomic.Bool  // the limit was reached
+	desk    *desk        // takes calls between nodes; nil: there are none
+	alarmed atomic.Int64 // the status of a part that has ended badly; 0: none
+	stuck   atomic.Bool  // the rest was ended, as it waited for that
 	ended   chan struct{}
 }
 

@@ -28,6 +28,7 @@ import (
 // to be carried.
 type desk struct {
 	a       *agent
+	program *program
 	attempt int
 	rank    int
 	hosts   []string
@@ -40,10 +41,10 @@ var _ launcher.Desk = (*desk)(nil)
 
 // openDesk opens it, and tells the program's environment where.
 func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string, error) {
-	if a.job.Spec.Launcher != job.MPI || len(o.Joins) < 2 {
+	if a.job.Spec.Launcher != job.MPI {
 		return environ, nil
 	}
-	d := &desk{a: a, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
+	d := &desk{a: a, program: p, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
 	socket, addr, err := launcher.Listen(filepath.Join(a.root, "desk"), d)
 	if err != nil {
 		return nil, err
@@ -114,6 +115,19 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 		}
 		pause = min(2*pause, d.a.poll)
 	}
+}
+
+// alarmTime is what MPI has to end by itself when one of its processes has ended
+// badly. Open MPI takes four seconds, hydra five when it lost a node.
+const alarmTime = 15 * time.Second
+
+// Alarm ends a program that goes on waiting for a part of it that has ended.
+func (d *desk) Alarm(status int) {
+	d.program.alarmed.CompareAndSwap(0, int64(status))
+	time.AfterFunc(alarmTime, func() { // ends by itself; a tree that is gone hears nothing
+		d.program.stuck.Store(true)
+		d.program.proc.Stop(time.Duration(d.a.job.Spec.Grace))
+	})
 }
 
 // pace is how often the store is asked at first: a node waits for its start.

@@ -211,6 +211,10 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		exit.Verdict, exit.Code = ledger.TimedOut, fault.ExitTimeLimit
 		exit.Reason = fmt.Sprintf("time limit of %s reached", a.job.Spec.Timeout)
 		exit.Hint = "Give it more with --timeout, or let it go on from its checkpoint: run it again."
+	case p.stuck.Load():
+		exit.Verdict, exit.Code, exit.Signal = ledger.Broke, int(p.alarmed.Load()), ""
+		exit.Reason = fmt.Sprintf("one process ended with %d, and the others went on waiting for it", exit.Code)
+		exit.Trace = p.tail.String()
 	case x.Lost:
 		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, 137, "killed from outside, or out of memory"
 	case exit.Code != 0:

@@ -54,6 +54,9 @@ func lines(set map[string]string) []string {
 	return all
 }
 
+// CodeVariable names the folder of the program's code, on its own node.
+const CodeVariable = "DROVER_CODE_DIR"
+
 // ours are the variables no other system has.
 func (f Facts) ours(set map[string]string) {
 	p := f.Paths()
@@ -61,7 +64,7 @@ func (f Facts) ours(set map[string]string) {
 		"DROVER_ATTEMPT":        strconv.Itoa(f.Attempt),
 		"DROVER_RANK":           strconv.Itoa(f.Rank),
 		"DROVER_NODES":          strconv.Itoa(len(f.Hosts)),
-		"DROVER_CODE_DIR":       p.Code,
+		CodeVariable:            p.Code,
 		"DROVER_OUTPUT_DIR":     p.OutputData,
 		"DROVER_CHECKPOINT_DIR": p.Checkpoints,
 		"DROVER_STATE_DIR":      p.State,

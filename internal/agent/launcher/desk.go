@@ -27,14 +27,19 @@ type Desk interface {
 	// Serve says that this node runs what others ask for: run is to be called for
 	// each line, at once if there are several, until ctx ends. Then it returns.
 	Serve(ctx context.Context, run func(ctx context.Context, line string) (status int)) error
+	// Alarm says that something of this node's program ended with status, and that
+	// the rest may wait for it in vain. It returns at once.
+	Alarm(status int)
 }
 
 // ErrHere says that a call is for the caller's own node.
 var ErrHere = errors.New("it is this node")
 
 // The words, one JSON value after another. A client begins with hello; then a
-// caller gets one answer, and a server gets orders and answers each.
+// caller gets one answer, and a server gets orders and answers each. An alarm
+// gets none.
 type hello struct {
+	Alarm int    `json:"alarm,omitempty"`
 	Serve bool   `json:"serve,omitempty"`
 	Host  string `json:"host,omitempty"`
 	Line  string `json:"line,omitempty"`
@@ -104,9 +109,12 @@ func (l *listener) attend(ctx context.Context, conn net.Conn) {
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	var h hello
 	if in.Decode(&h) == nil {
-		if h.Serve {
+		switch {
+		case h.Alarm != 0:
+			l.desk.Alarm(h.Alarm)
+		case h.Serve:
 			l.serve(ctx, gone, in, out)
-		} else {
+		default:
 			l.call(ctx, gone, in, out, h)
 		}
 	}

@@ -5,6 +5,7 @@
 //
 //	ranks   starts the processes of one node, each with its rank
 //	mpi     runs mpiexec on node 0, and has started elsewhere what it asks for
+//	rank    becomes one process of an MPI program
 //	serve   runs on the other nodes what node 0 asks for
 //
 // What is to be started on another node is asked of the agent at its desk, a
@@ -30,7 +31,7 @@ import (
 
 // Main is "drover launch": args are what follows it. It gives the exit status.
 func Main(args []string) int {
-	modes := map[string]func(context.Context, []string) (int, error){"ranks": ranks, "mpi": mpi, "serve": serve}
+	modes := map[string]func(context.Context, []string) (int, error){"ranks": ranks, "mpi": mpi, "rank": rank, "serve": serve}
 	if len(args) == 0 || modes[args[0]] == nil {
 		return say(fault.New(fault.Invalid, "Use drover run --launcher.", "launch: this is drover's own, nobody types it"))
 	}

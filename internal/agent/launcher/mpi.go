@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
@@ -31,15 +32,16 @@ type MPIOptions struct {
 // so there it is mpiexec itself. What cannot work is refused: fault.Invalid.
 // self is drover.
 func MPI(self string, o MPIOptions) ([]string, error) {
+	program := one(self, o.Argv)
 	if len(o.Hosts) == 1 {
-		return append(o.local(), o.Argv...), nil
+		return append(o.local(), program...), nil
 	}
 	if o.Tool.Family == env.OpenMPI && o.sameAddress() && !o.Named {
 		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
 			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
 	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
-	return append(append(head, o.spread(self)...), o.Argv...), nil
+	return append(append(head, o.spread(self)...), program...), nil
 }
 
 func (o MPIOptions) sameAddress() bool {
@@ -68,7 +70,7 @@ func (o MPIOptions) local() []string {
 
 // open are Open MPI's own refusals lifted: root, and more processes than cores.
 func (o MPIOptions) open() []string {
-	line := []string{"--allow-run-as-root", "--bind-to", "none"}
+	line := []string{"--allow-run-as-root", "--leave-session-attached", "--bind-to", "none"}
 	if o.Tool.Major() >= 5 {
 		return append(line, "--map-by", ":OVERSUBSCRIBE")
 	}
@@ -116,14 +118,29 @@ func (o MPIOptions) hydra(list string, how ...string) []string {
 	line := append([]string{o.Tool.Path}, how...)
 	// Without -genvnone every process would get node 0's environment.
 	line = append(line, "-genvnone", "-hosts", list, "-n", o.count())
-	if o.Interface != "" {
+	set := func(pairs ...string) {
+		for i := 0; i < len(pairs); i += 2 {
+			line = append(line, "-genv", pairs[i], pairs[i+1])
+		}
+	}
+	switch {
+	case o.Tool.Family == env.IntelMPI && o.sameAddress():
 		line = append(line, "-iface", o.Interface)
+		set("I_MPI_PIN", "0") // or the nodes would all sit on the same cores
+	case o.Tool.Family == env.IntelMPI:
+	case o.sameAddress():
+		line = append(line, "-localhost", o.Addresses[0])
+		// UCX finds no way between nodes on a machine that has only loopback.
+		set("MPIR_CVAR_CH4_NETMOD", "ofi", "FI_PROVIDER", "tcp", "FI_TCP_IFACE", o.Interface)
+	default:
+		line = append(line, "-localhost", o.Addresses[0])
 	}
-	if o.sameAddress() {
-		// Nodes of one machine, each in a PID namespace: shared memory, which
-		// these would try between nodes, fails there now and then.
-		line = append(line, "-genv", "UCX_TLS", "tcp,self")
+	if n := len(o.Hosts); o.Tool.Family == env.IntelMPI && n > 16 {
+		line = append(line, "-branch-count", strconv.Itoa(n)) // or nodes start others, and ask their own desks
 	}
+	// UCX takes nodes of one machine for one node, and shared memory between their
+	// PID namespaces breaks in half of the runs. Inside a node MPICH has its own.
+	set("UCX_TLS", "^sm")
 	return line
 }
 
@@ -164,15 +181,16 @@ func mpi(_ context.Context, args []string) (int, error) {
 	if family != env.MPICH {
 		return statusOf(c.Run()), nil
 	}
-	h := &hydra{hosts: strings.Split(pairs["hosts"], ","), mpiexec: c}
+	h := &hydra{hosts: strings.Split(pairs["hosts"], ","), mpiexec: c, gone: make(chan struct{})}
 	f := &filter{out: os.Stdout, start: h.start}
 	c.Stdout = f
 	status := statusOf(c.Run())
+	close(h.gone)
 	h.started.Wait()
 	if err := f.finish(); err != nil {
 		return 0, fmt.Errorf("pass on output: %w", err)
 	}
-	if h.failed != nil {
+	if status == 0 && h.failed != nil { // then it is not to be believed
 		return 0, h.failed
 	}
 	return status, nil
@@ -183,7 +201,8 @@ type hydra struct {
 	hosts   []string
 	mpiexec *exec.Cmd
 	started sync.WaitGroup
-	asked   int // commands so far; start is called by one goroutine
+	gone    chan struct{} // closed when mpiexec has ended
+	asked   int           // commands so far; start is called by one goroutine
 
 	once   sync.Once
 	failed error // why a node could not be reached
@@ -196,24 +215,46 @@ func (h *hydra) start(line string) {
 	}
 	h.asked++
 	h.started.Go(func() {
-		if n == 0 {
-			shell(context.Background(), line) // its end is mpiexec's to judge
-			return
-		}
 		if n >= len(h.hosts) {
 			h.fail(fmt.Errorf("start on node %d: there is none", n))
 			return
 		}
-		if _, err := call(h.hosts[n], line); err != nil {
+		status, err := 0, error(nil)
+		if n == 0 {
+			status = shell(context.Background(), line)
+		} else {
+			status, err = call(h.hosts[n], line)
+		}
+		if err == nil && status != 0 {
+			err = fmt.Errorf("hydra's proxy on %s ended with %d", h.hosts[n], status)
+		}
+		if err != nil {
 			h.fail(err)
 		}
 	})
 }
 
-// fail ends mpiexec, which would wait for ever.
+// How long mpiexec has to end by itself when something that it wanted is gone,
+// and then after SIGTERM: it may wait for that for ever.
+const (
+	fallTime = 5 * time.Second
+	termTime = 10 * time.Second
+)
+
+// fail sees that mpiexec ends. Its own status stands, if it has one.
 func (h *hydra) fail(err error) {
 	h.once.Do(func() {
 		h.failed = err
-		_ = h.mpiexec.Process.Signal(syscall.SIGTERM) // it may have ended, and then it is known
+		for _, step := range []struct {
+			wait time.Duration
+			sig  syscall.Signal
+		}{{fallTime, syscall.SIGTERM}, {termTime, syscall.SIGKILL}} {
+			select {
+			case <-h.gone:
+				return
+			case <-time.After(step.wait):
+				_ = h.mpiexec.Process.Signal(step.sig) // it may have ended, and then it is known
+			}
+		}
 	})
 }

@@ -46,6 +46,9 @@ func serve(ctx context.Context, _ []string) (int, error) {
 		}
 		started.Go(func() {
 			a := answer{N: o.N, Status: shell(ctx, o.Line)}
+			if a.Status != 0 && ctx.Err() == nil {
+				alarm(a.Status) // whoever asked may not look
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			_ = out.Encode(a) // an agent that is gone hears nothing
