@@ -41,7 +41,7 @@ var differences = []difference{
 	{"`SM_ENTRY_SCRIPT`", "not set", "`train.py`", "the same"},
 	{"`SM_HOST_COUNT`", "not set", "`1`, `2`", "the same"},
 	{"`SM_CURRENT_HOST_RANK`", "not set", "`0`, `1`", "the same"},
-	{"`SM_MASTER_ADDR`", "not set", "where node 0 is reached, with several nodes", "the same"},
+	{"`SM_MASTER_ADDR`", "not set", "where node 0 is reached", "the same"},
 	{"`SM_MASTER_PORT`", "not set", "a free port of node 0, with several nodes", "the same"},
 }
 
