@@ -52,7 +52,7 @@ type Keeper struct {
 	stopAt  time.Duration
 	joined  map[int]bool // placements that ever joined, as seen by this keeper
 	barren  int          // placements of this keeper that died before they joined
-	counted map[int]bool
+	counted map[int]bool // placements we asked for, and whether they are in barren
 	began   bool
 	asked   int // the attempt that stood interrupted by a person when we began, 0: none
 }
@@ -129,7 +129,9 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 	case k.run.Stop != nil || k.pending(machines):
 		return Entry{}, false
 	}
-	k.countBarren(machines)
+	for n := range len(k.run.Placed) {
+		k.countBarren(n+1, machines)
+	}
 	if k.barren >= MaxBarren {
 		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row came to nothing: %s", MaxBarren, lastWords(machines))}}, true
 	}
@@ -137,6 +139,7 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 	if missing <= 0 {
 		return Entry{}, false
 	}
+	k.counted[len(k.run.Placed)+1] = false
 	return Entry{Placed: &Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target}}, true
 }
 
@@ -154,11 +157,10 @@ func (k *Keeper) start(machines []Machine) Watch {
 	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
 }
 
-// countBarren counts placements that are wholly dead and that nobody joined
-// from, or that drover itself has failed on.
-func (k *Keeper) countBarren(machines []Machine) {
-	n := len(k.run.Placed)
-	if n == 0 || k.counted[n] || alive(machines) > 0 {
+// countBarren counts a placement of ours that is wholly dead, if nobody joined from
+// it or drover itself has failed on it. A run's machines die one by one.
+func (k *Keeper) countBarren(n int, machines []Machine) {
+	if counted, ours := k.counted[n]; !ours || counted || alive(machines, n) {
 		return
 	}
 	k.counted[n] = true
@@ -192,13 +194,8 @@ func (k *Keeper) working(machines []Machine) (n int) {
 	return n
 }
 
-func alive(machines []Machine) (n int) {
-	for _, m := range machines {
-		if m.Alive {
-			n++
-		}
-	}
-	return n
+func alive(machines []Machine, placement int) bool {
+	return slices.ContainsFunc(machines, func(m Machine) bool { return m.Placement == placement && m.Alive })
 }
 
 func lastWords(machines []Machine) string {
@@ -221,7 +218,13 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 		return err
 	}
 	if k.run.Stop != nil && !stopped {
-		k.stopAt = now
+		k.stopAt = k.w.clock().Boot() // after the answer: it may have taken long
+	}
+	if err := k.findAgents(ctx, machines, now); err != nil {
+		return err
+	}
+	if err := k.w.observe(ctx, k.watch, k.run, "", k.agents...); err != nil {
+		return err
 	}
 	for _, join := range k.run.Joins {
 		placement, index, ok := machineOf(join.Agent)
@@ -237,10 +240,7 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 			}
 		}
 	}
-	if err := k.findAgents(ctx, machines, now); err != nil {
-		return err
-	}
-	return k.w.observe(ctx, k.watch, k.run, "", k.agents...)
+	return nil
 }
 
 // findAgents looks, as often as agents beat, for the ids of agents on living

@@ -250,12 +250,63 @@ func TestAnAgentIsDeadWhenThereIsEvidence(t *testing.T) {
 	}
 	d.gone[7] = true
 	w.met(Join{Agent: "c", Nonce: "n", Host: Host{Boot: "here", PID: 7}}, d.clock.Boot())
-	if w.death("c") != Dead {
+	if w.death("c") != Alive {
+		t.Error("a process was looked for after exits were read, not before")
+	}
+	if w.bury(); w.death("c") != Dead {
 		t.Error("a process that is gone from this machine lives")
 	}
 	w.met(Join{Agent: "e", Nonce: "n", Host: Host{Boot: "there", PID: 7}}, d.clock.Boot())
+	w.bury()
 	if w.death("e") != Alive {
 		t.Error("a process of another machine was looked for on this one")
+	}
+}
+
+// It was silent for a lease, came back, joined and ended before anyone looked.
+func TestTheJoinOfOneThatHasEndedIsASignOfLife(t *testing.T) {
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
+	w := newWatch(d.World, p)
+	for range 5 {
+		d.check(w.look(t.Context(), []string{"a0"}))
+		d.pass(Heartbeat)
+	}
+	if w.death("a0") != Dead {
+		t.Fatal("it lives")
+	}
+	r := stood(2).joined(2).exited(Done)
+	r.Joins[0] = Join{Agent: "a0", Nonce: "n"}
+	d.check(d.observe(t.Context(), w, r, "a1"))
+	if w.death("a0") != Alive {
+		t.Error("it is dead, and has joined since")
+	}
+}
+
+// An agent that is asked to stop writes its exit and is gone at once. Who reads
+// exits first, and looks for the process then, would take it for lost.
+func TestWhoWroteHowItEndedIsNotMourned(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 1}}, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "1-0-a", Host: Host{Boot: "here", PID: 7}})
+	leaving := false
+	d.Gone = func(Host) (bool, bool) {
+		if leaving && len(d.keys(attemptKey(j.Path(), 1, "exit", 0))) == 0 {
+			d.exit(j, 1, 0, Exit{Agent: "1-0-a", Verdict: AskedToStop}) // the last it does
+		}
+		return leaving, true
+	}
+	k := d.NewKeeper(j, "cli-1")
+	rows := []Machine{{Placement: 1, Alive: true}}
+	for range 2 {
+		if w, err := k.Poll(t.Context(), rows); err != nil || w.Interrupted || w.Start {
+			t.Fatalf("while it runs: %+v, %v", w, err)
+		}
+	}
+	leaving = true
+	if w, err := k.Poll(t.Context(), rows); err != nil || !w.Interrupted || k.Run().Attempt() != 1 {
+		t.Errorf("asked to stop, and gone: %+v in attempt %d, %v", w, k.Run().Attempt(), err)
 	}
 }
 

@@ -254,17 +254,16 @@ func (m *Member) read(ctx context.Context) error {
 	if err := m.w.exists(ctx, m.p); err != nil {
 		return err
 	}
-	now := m.w.clock().Boot()
 	before, stopped := m.run.Attempt(), m.run.Stop != nil
 	m.watch.bury()
 	if err := m.w.readRun(ctx, m.p, m.log, &m.run); err != nil {
 		return err
 	}
 	if m.run.Attempt() != before {
-		m.openedAt = now
+		m.openedAt = m.w.clock().Boot() // after the answer: it may have taken long
 	}
 	if m.run.Stop != nil && !stopped {
-		m.stopAt = now
+		m.stopAt = m.w.clock().Boot()
 	}
 	return m.w.observe(ctx, m.watch, m.run, m.ID)
 }
@@ -336,8 +335,11 @@ func fill[T any](ctx context.Context, w World, p job.Path, k int, what string, n
 func (w World) observe(ctx context.Context, o *watch, r Run, self string, others ...string) error {
 	agents := slices.Clone(others)
 	for rank, join := range r.Joins {
-		if _, ended := r.Exits[rank]; !ended && join.Agent != self {
-			o.met(join, w.clock().Boot())
+		if join.Agent == self {
+			continue
+		}
+		o.met(join, w.clock().Boot())
+		if _, ended := r.Exits[rank]; !ended {
 			agents = append(agents, join.Agent)
 		}
 	}

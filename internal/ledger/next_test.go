@@ -35,7 +35,7 @@ func (r Run) joined(n int) Run {
 func (r Run) exited(verdicts ...Verdict) Run {
 	for rank, v := range verdicts {
 		if v != "" {
-			r.Exits[rank] = Exit{Verdict: v, Code: 10 + rank, Reason: fmt.Sprintf("node %d %s", rank, v), Hint: "Mend it."}
+			r.Exits[rank] = Exit{Verdict: v, Code: 10 + rank, Reason: "it " + string(v), Hint: "Mend it."}
 		}
 	}
 	return r
@@ -57,8 +57,13 @@ func TestWhatComesNext(t *testing.T) {
 	again := func(k int, c Cause, ranks []int, keep map[int]string) Step {
 		return Step{Open: &Attempt{K: k, Cause: c, Ranks: ranks, Keep: keep}}
 	}
-	failed := func(k, rank int, v Verdict) Step {
-		return Step{Settle: &Settled{State: job.Failed, Attempt: k, Rank: rank, Code: 10 + rank, Reason: fmt.Sprintf("node %d %s", rank, v), Hint: "Mend it."}}
+	failed := func(k, rank int, v Verdict) Step { // a run of one node
+		return Step{Settle: &Settled{State: job.Failed, Attempt: k, Rank: rank, Code: 10 + rank, Reason: "it " + string(v), Hint: "Mend it."}}
+	}
+	blamed := func(rank int, v Verdict) Step { // one of several
+		s := failed(1, rank, v)
+		s.Settle.Reason = fmt.Sprintf("node %d: it %s", rank, v)
+		return s
 	}
 	tooOften := Step{Fail: &Stop{Code: fault.ExitDrover, Reason: "interrupted 21 times"}}
 	wait := Step{}
@@ -103,9 +108,9 @@ func TestWhatComesNext(t *testing.T) {
 		{"what never started is not tried again", stood(1).joined(1).exited(Setup).retries(9), "", 0, failed(1, 0, Setup)},
 		{"who failed is waited for until all have an exit", stood(2).joined(2).exited(Broke), "", 0, wait},
 
-		{"the lowest that failed is blamed", stood(3).joined(3).exited(Done, Broke, Broke), "", 0, failed(1, 1, Broke)},
-		{"the halted one is not blamed", stood(3).joined(3).exited(Halted, Halted, Broke), "", 0, failed(1, 2, Broke)},
-		{"a halted one is, if there is nobody else", stood(2).joined(2).exited(Done, Halted), "", 0, failed(1, 1, Halted)},
+		{"the lowest that failed is blamed", stood(3).joined(3).exited(Done, Broke, Broke), "", 0, blamed(1, Broke)},
+		{"the halted one is not blamed", stood(3).joined(3).exited(Halted, Halted, Broke), "", 0, blamed(2, Broke)},
+		{"a halted one is, if there is nobody else", stood(2).joined(2).exited(Done, Halted), "", 0, blamed(1, Halted)},
 
 		{"the twentieth interruption", stood(1, repeat(Lost, MaxInterruptions-1)...).joined(1), "a0", 0, again(21, Lost, []int{0}, map[int]string{})},
 		{"one too many", stood(1, repeat(Lost, MaxInterruptions)...).joined(1), "a0", 0, tooOften},

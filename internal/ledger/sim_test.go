@@ -1,27 +1,31 @@
 package ledger
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
-	"slices"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
 )
 
 var (
-	seeds = flag.Int("seeds", 1000, "how many worlds TestSimulation plays")
+	seeds = flag.Int("seeds", normalSeeds, "how many worlds TestSimulation plays")
 	seed  = flag.Uint64("seed", 0, "play this world alone and print its history")
+)
+
+const (
+	// normalSeeds are enough for every kind of event to occur, and for every
+	// mutant to be caught.
+	normalSeeds = 3000
+	// troubledFor is how long things go wrong in a world.
+	troubledFor = 6 * time.Minute
 )
 
 // TestSimulation plays whole histories of one task over the real ledger code:
@@ -35,9 +39,10 @@ func TestSimulation(t *testing.T) {
 		report(t, s)
 		return
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are small and short
 	var next atomic.Uint64
 	var mu sync.Mutex
-	var seen coverage
+	seen := coverage{}
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -49,14 +54,14 @@ func TestSimulation(t *testing.T) {
 				s := simulate(n, false)
 				mu.Lock()
 				report(t, s)
-				seen.add(s)
+				seen.add(s.seen)
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("%d worlds, %s", *seeds, seen.String())
-	if *seeds >= 1000 {
+	t.Logf("%d worlds\n%s", *seeds, seen)
+	if *seeds >= normalSeeds {
 		seen.check(t)
 	}
 }
@@ -69,152 +74,108 @@ func report(t *testing.T, s *scene) {
 
 // simulate plays one world to its end.
 func simulate(seed uint64, trace bool) *scene {
-	s := &scene{machines: map[string]*machine{}, tokens: map[string]string{}, jobs: map[string]bool{},
-		runsOf: map[string]int{}, torn: map[store.Digest]bool{}, failAt: map[int]int{}}
-	s.world = newWorld(seed, plan(seed))
+	s := newScene(seed)
 	s.tracing = trace
 	s.setScene()
-	s.setFaults()
-	troubles := 6 * time.Minute
-	s.run(troubles)
+	s.run(troubledFor)
 	s.bucket.Calm()
 	s.calm = true
 	for i := range 90 {
 		if s.rested() {
-			break
+			s.run(s.lastWake() + 45*time.Second) // a zombie that wakes after the end must do no harm
+			if s.rested() {
+				break
+			}
+			continue
 		}
-		if i%2 == 0 && len(s.broken) == 0 {
-			s.commandLine(fmt.Sprintf("resume%d", i), false)
+		if i%2 == 0 {
+			s.commandLine(fmt.Sprintf("last%d", i), resume)
 		}
 		s.run(s.now + time.Minute)
-	}
-	s.run(s.now + 10*time.Second)
-	for _, p := range s.procs {
-		p.kill()
 	}
 	if len(s.broken) == 0 {
 		s.checkEnd()
 	}
+	for _, p := range s.procs {
+		p.kill()
+	}
+	s.count()
 	return s
 }
 
-func (s *scene) setScene() {
-	s.nodes = []int{1, 1, 1, 2, 2, 3, 4}[s.rng.IntN(7)]
-	s.retries = s.rng.IntN(3)
-	s.work = 1 + s.rng.IntN(6)
-	s.sameHost = s.chance(50)
-	s.slowEngine = s.chance(30)
-	if s.chance(35) {
-		for k := range 1 + s.rng.IntN(4) {
-			s.failAt[k+1] = 1 + s.rng.IntN(s.work)
+// lastWake is when the last of those who are held up comes back.
+func (s *scene) lastWake() time.Duration {
+	last := s.now
+	for _, p := range s.procs {
+		for _, a := range p.away {
+			if !p.dead && a.to < s.now+time.Hour {
+				last = max(last, a.to)
+			}
 		}
 	}
-	s.commandLine("cli1", true)
-	if s.chance(50) {
-		s.at(s.between(0, 90*time.Second), func() { s.commandLine("cli2", true) })
-	}
-	if s.chance(30) {
-		s.at(s.between(0, 3*time.Minute), func() { s.start("canceller", s.canceller) })
-	}
-	if s.chance(30) {
-		s.start("reader", s.reader)
-	}
-}
-
-// canceller cancels the newest job, and cancels again when it dies half-way.
-func (s *scene) canceller(p *process) {
-	w := s.ledgerOf(p)
-	path := job.Path{Project: "p", Task: "t"}
-	t, err := w.Task(ctx, path)
-	must(err)
-	if path.Job = t.Newest(); path.Job == "" {
-		p.end()
-	}
-	stands, err := w.Cancel(ctx, path, p.name, "enough")
-	if errors.Is(err, ErrRemoved) {
-		p.end()
-	}
-	must(err)
-	s.logf("%s cancelled %s: %v", p.name, path.Job, stands)
-	s.cancels = append(s.cancels, cancelled{s.now, path.Job, stands})
-	p.end()
-}
-
-// setFaults draws crashes, pauses and notices for the time of troubles.
-func (s *scene) setFaults() {
-	n := s.rng.IntN(6)
-	storm := s.chance(2)
-	if storm {
-		n = 120 // more interruptions than a run may have
-		s.work = 60
-	}
-	if s.chance(10) {
-		s.at(s.between(time.Minute, 4*time.Minute), s.tear)
-	}
-	for range n {
-		s.at(s.between(0, 6*time.Minute), func() {
-			p := s.procs[s.rng.IntN(len(s.procs))]
-			if p.dead {
-				return
-			}
-			kind := s.rng.IntN(10)
-			if storm {
-				kind = 9
-				p = s.procs[len(s.procs)-1]
-			}
-			switch kind {
-			case 0, 1, 2, 3:
-				p.kill()
-			case 4:
-				p.stick(s.between(time.Minute, 4*time.Minute))
-			case 5, 6:
-				p.pause(s.between(5*time.Second, 4*time.Minute))
-			case 7:
-				for _, p := range s.procs { // the laptop's lid
-					if !p.dead {
-						p.pause(3*time.Minute + time.Duration(s.rng.IntN(1000))*time.Millisecond)
-					}
-				}
-			default:
-				s.notice(p)
-			}
-		})
-	}
-}
-
-// tear loses the blob of the newest generation: it is torn, and the one before
-// it must be offered.
-func (s *scene) tear() {
-	if len(s.saves) == 0 || s.restoring > 0 {
-		return // what goes after it was looked for was rightly offered
-	}
-	d := s.saves[len(s.saves)-1].blob
-	s.torn[d] = true
-	must(s.under.Delete(ctx, "blobs/"+string(d)))
-	s.logf("blob %s is lost", d)
-}
-
-// notice tells an agent that its machine goes away, and takes it soon after.
-func (s *scene) notice(p *process) {
-	for _, m := range s.machines {
-		if m.p == p {
-			m.told = true
-			s.logf("%s has notice", p.name)
-			p.coros[0].poke()
-			s.at(s.now+s.between(time.Second, 2*time.Minute), p.kill)
-		}
-	}
+	return last
 }
 
 // rested says whether every accepted job has settled and the task knows.
 func (s *scene) rested() bool {
 	for id := range s.jobs {
-		if settled, _, _, _, _, _ := s.settledOf(id); settled == nil {
+		if s.storyOf(id).settled == nil {
 			return false
 		}
 	}
-	_, live := s.placeOf("")
+	_, live := s.order()
 	return live == "" && len(s.jobs) > 0
+}
+
+// setScene draws a world.
+func (s *scene) setScene() {
+	s.nodes = []int{1, 1, 1, 2, 2, 2, 3, 4}[s.rng.IntN(8)]
+	s.retries = s.rng.IntN(3)
+	s.work = 1 + s.rng.IntN(6)
+	s.boot = 20 * time.Second
+	s.sameHost = s.chance(50)
+	s.slowEngine = s.chance(30)
+	s.failRank = s.rng.IntN(s.nodes)
+	if s.chance(35) {
+		for k := range 1 + s.rng.IntN(4) {
+			s.failAt[k+1] = 1 + s.rng.IntN(s.work)
+		}
+	}
+	if s.chance(8) {
+		s.limit = s.between(20*time.Second, 60*time.Second)
+	}
+	if s.chance(4) {
+		s.unready = 50
+	}
+	if s.chance(5) {
+		if s.stillborn = []int{1, 2, 3, 1000}[s.rng.IntN(4)]; s.stillborn < 1000 {
+			s.takenEarly = s.chance(40)
+		}
+	}
+	s.setPeople()
+	if s.chance(4) {
+		s.setStorm()
+		return
+	}
+	s.setTroubles()
+	s.setSnares()
+}
+
+// setPeople draws who does what.
+func (s *scene) setPeople() {
+	s.commandLine("cli1", submit)
+	if s.chance(50) {
+		s.at(s.between(0, 3*time.Minute), func() { s.commandLine("cli2", []wish{submit, submit, submit, force, replace}[s.rng.IntN(5)]) })
+	}
+	if s.chance(25) {
+		s.at(s.between(0, 3*time.Minute), func() { s.start("canceller", s.canceller) })
+	}
+	if s.chance(30) {
+		s.start("reader", s.reader)
+	}
+	if s.chance(12) {
+		s.start("vandal", s.vandal)
+	}
 }
 
 // plan draws the store's manners for a world: a third of them is calm.
@@ -235,57 +196,4 @@ func plan(seed uint64) flaky.Plan {
 		p.Room = int64(2000 + rng.IntN(60000))
 	}
 	return p
-}
-
-// coverage counts what happened, so that a quiet simulator is noticed.
-type coverage map[string]int
-
-func (c *coverage) add(s *scene) {
-	if *c == nil {
-		*c = coverage{}
-	}
-	m := *c
-	m["steps"] += s.steps
-	for id := range s.jobs {
-		settled, _, stop, _, attempts, _ := s.settledOf(id)
-		if settled != nil {
-			m[string(settled.State)]++
-		}
-		if stop != nil && stop.Failing != nil {
-			m["failing"]++
-		}
-		for _, a := range attempts {
-			m["attempt "+string(a.Attempt.Cause)]++
-		}
-	}
-	if len(s.jobs) > 1 {
-		m["second job"]++
-	}
-	m["saved"] += len(s.saves)
-	m["torn"] += len(s.torn)
-	for _, r := range s.starts {
-		if r.from > 0 {
-			m["resumed from a checkpoint"]++
-		}
-	}
-	for k, n := range s.bucket.Counts() {
-		m["store "+k] += n
-	}
-}
-
-func (c coverage) String() string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(c)) {
-		parts = append(parts, fmt.Sprintf("%s %d", k, c[k]))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (c coverage) check(t *testing.T) {
-	for _, want := range []string{"SUCCEEDED", "FAILED", "CANCELLED", "failing", "second job", "saved", "torn", "resumed from a checkpoint",
-		"attempt first", "attempt lost", "attempt notice", "attempt failure"} {
-		if c[want] == 0 {
-			t.Errorf("in all worlds nothing ever was %q", want)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"container/heap"
 	"context"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/store"
@@ -34,7 +37,28 @@ type world struct {
 	trace   []string
 	tracing bool
 	broken  []string // violations
+	// watch is told of each create: before it leaves, when it has arrived, and
+	// when its answer is back. It may do anything to anyone.
+	watch func(*process, request)
+	// landed is told of each object that came to be, whatever its writer heard.
+	landed func(key string)
 }
+
+// request is a create under way.
+type request struct {
+	key   string
+	kind  string // what is written: join, exit, blob, or the fact of an entry
+	text  []byte // of an entry
+	stage string
+	err   error // the answer, once it has arrived
+}
+
+// The stages of a request.
+const (
+	leaving = "before"
+	arrived = "at"
+	back    = "after"
+)
 
 // process is one simulated operating-system process: several coroutines that
 // crash and pause together.
@@ -42,13 +66,22 @@ type process struct {
 	w      *world
 	name   string
 	dead   bool
+	broke  bool // by an error of its own
 	died   time.Duration
 	until  time.Duration // paused until
-	paused [2]time.Duration
+	away   []span        // when it, or its main loop, stood still
+	born   time.Duration
 	offset time.Duration // of its boot clock
 	skew   time.Duration // of its wall clock
 	coros  []*coro
 	atExit []func()
+}
+
+type span struct{ from, to time.Duration }
+
+// awake says whether a process's main loop went on from one time to another.
+func (p *process) awake(from, to time.Duration) bool {
+	return !slices.ContainsFunc(p.away, func(a span) bool { return a.to > from && a.from < to })
 }
 
 type coro struct {
@@ -90,7 +123,8 @@ var errCrashed = errors.New("crashed")
 var errDied = errors.New("died of an error")
 
 func newWorld(seed uint64, plan flaky.Plan) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{},
+		watch: func(*process, request) {}, landed: func(string) {}}
 	plan.Rand = w.rng.IntN
 	plan.Clock = worldClock{w}
 	w.under = spy{mem.New(), w}
@@ -134,7 +168,7 @@ func (w *world) at(t time.Duration, call func()) {
 
 // start makes a process with one coroutine.
 func (w *world) start(name string, body func(p *process)) *process {
-	p := &process{w: w, name: name, until: -1, offset: w.between(0, time.Hour), skew: w.between(-time.Minute, time.Minute)}
+	p := &process{w: w, name: name, until: -1, born: w.now, offset: w.between(0, time.Hour), skew: w.between(-time.Minute, time.Minute)}
 	w.procs = append(w.procs, p)
 	p.spawn(body)
 	return p
@@ -148,6 +182,7 @@ func (p *process) spawn(body func(p *process)) *coro {
 			switch r := recover(); r {
 			case nil, errCrashed:
 			case errDied:
+				p.broke = true
 				p.die(c)
 			default:
 				p.w.violate("ERROR: %s ended by %v", p.name, r)
@@ -169,12 +204,18 @@ func (w *world) resume(c *coro, in time.Duration) {
 	heap.Push(&w.queue, wake{at: w.now + in, order: w.order, c: c})
 }
 
+// endless is more steps than a world takes that comes to rest: the longest of
+// 50,000 took a third of it.
+const endless = 150_000
+
 // run lets the world go on until nothing is left to do or the deadline.
 func (w *world) run(deadline time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= deadline && len(w.broken) == 0 {
 		e := heap.Pop(&w.queue).(wake)
 		w.now = e.at
-		w.steps++
+		if w.steps++; w.steps == endless {
+			w.violate("I6: no end in sight after %d steps", w.steps)
+		}
 		switch {
 		case e.call != nil:
 			e.call()
@@ -199,36 +240,52 @@ func (w *world) step(c *coro) {
 }
 
 // kill ends a process as kill -9 does: between two instructions, no defer of
-// its own runs anything.
-func (p *process) kill() {
+// its own runs anything. A process may be killed while it runs itself.
+func (p *process) kill() bool {
 	if p.dead {
-		return
+		return false
 	}
 	p.w.logf("%s killed", p.name)
+	if c := p.w.current; c != nil && c.p == p {
+		p.end()
+	}
 	p.die(nil)
+	return true
 }
 
 // pause stops a process for d, as SIGSTOP or a sleeping laptop does.
-func (p *process) pause(d time.Duration) {
-	if p.until > p.w.now {
-		return // it is paused already
+func (p *process) pause(d time.Duration) bool {
+	if p.dead || p.until > p.w.now {
+		return false
 	}
 	p.until = p.w.now + d
-	p.paused = [2]time.Duration{p.w.now, p.until}
+	p.away = append(p.away, span{p.w.now, p.until})
 	p.w.logf("%s paused for %s", p.name, d)
+	return true
 }
 
-// stick holds up an agent's main loop and heart for d, while its program and its
-// saver go on: requests that hang.
-func (p *process) stick(d time.Duration) {
-	if p.until > p.w.now || len(p.coros) < 2 {
-		return
+// The coroutines of an agent that may be held up alone. Its program and its saver
+// come after them.
+const (
+	mainLoop = iota
+	heartbeat
+	parts
+)
+
+// hold stops parts of an agent for d, while its program goes on: requests that
+// hang.
+func (p *process) hold(d time.Duration, held ...int) bool {
+	if p.dead || p.until > p.w.now || len(p.coros) < parts {
+		return false
 	}
-	for _, c := range p.coros[:2] {
-		c.until = p.w.now + d
+	for _, part := range held {
+		p.coros[part].until = p.w.now + d
+		if part == mainLoop {
+			p.away = append(p.away, span{p.w.now, p.w.now + d})
+		}
 	}
-	p.paused = [2]time.Duration{p.w.now, p.w.now + d}
-	p.w.logf("%s stuck for %s", p.name, d)
+	p.w.logf("%s: parts %v hang for %s", p.name, held, d)
+	return true
 }
 
 // end is a process that leaves by itself; called from one of its coroutines.
@@ -295,6 +352,15 @@ func (s spy) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	err := s.Bucket.Create(ctx, key, body)
 	if err == nil {
 		s.w.made[key] = s.w.now
+		s.w.landed(key)
+	}
+	return err
+}
+
+func (s spy) Put(ctx context.Context, key string, body io.ReadSeeker) error {
+	err := s.Bucket.Put(ctx, key, body)
+	if err == nil {
+		s.w.landed(key)
 	}
 	return err
 }
@@ -309,11 +375,49 @@ type simBucket struct {
 func (s simBucket) trip() { s.p.sleep(s.p.w.between(time.Millisecond, 60*time.Millisecond)) }
 
 func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	r := request{key: key, stage: leaving}
+	r.kind, r.text = kindOf(key, body)
+	s.p.w.watch(s.p, r)
 	s.trip()
-	err := s.b.Create(ctx, key, body)
-	s.p.w.logf("%s create %s: %v", s.p.name, key, err)
+	r.err = s.b.Create(ctx, key, body)
+	if s.p.w.tracing {
+		s.p.w.logf("%s create %s (%s): %v", s.p.name, key, r.kind, r.err)
+	}
+	r.stage = arrived
+	s.p.w.watch(s.p, r)
 	s.trip()
-	return err
+	r.stage = back
+	s.p.w.watch(s.p, r)
+	return r.err
+}
+
+// facts are the names of what an entry may say.
+var facts = []string{"submitted", "closed", "placed", "attempt", "cancelled", "failing", "settled", "restored", "saved"}
+
+// kindOf says what a create is about, and an entry's text.
+func kindOf(key string, body io.ReadSeeker) (string, []byte) {
+	switch {
+	case strings.HasPrefix(key, "blobs/"):
+		return "blob", nil
+	case strings.Contains(key, "/join/"):
+		return "join", nil
+	case strings.Contains(key, "/exit/"):
+		return "exit", nil
+	case strings.Contains(key, "/log/"), strings.Contains(key, "/state/"):
+		text, err := io.ReadAll(body)
+		must(err)
+		return factOf(text), text
+	}
+	return "", nil
+}
+
+func factOf(text []byte) string {
+	for _, f := range facts {
+		if bytes.Contains(text, []byte(`"`+f+`":{`)) {
+			return f
+		}
+	}
+	return ""
 }
 
 func (s simBucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {

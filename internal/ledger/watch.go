@@ -60,6 +60,7 @@ type sight struct {
 	moved   time.Duration
 	looked  time.Duration
 	gone    bool
+	refuted bool // it joined after the engine had called it dead
 }
 
 func newWatch(w World, p job.Path) *watch {
@@ -72,6 +73,7 @@ func (o *watch) met(j Join, at time.Duration) {
 	s := o.sight(j.Agent, at)
 	s.host, s.known = j.Host, true
 	if s.join != j.Nonce {
+		s.refuted = s.refuted || o.engine[j.Agent] != Alive
 		s.join, s.moved, s.looked = j.Nonce, at, at
 	}
 }
@@ -124,10 +126,10 @@ func (o *watch) bury() {
 
 // death is the evidence against an agent (D1).
 func (o *watch) death(agent string) Death {
-	if d := o.engine[agent]; d != Alive {
+	s := o.seen[agent]
+	if d := o.engine[agent]; d != Alive && (s == nil || !s.refuted) {
 		return d
 	}
-	s := o.seen[agent]
 	if s == nil {
 		return Alive
 	}

@@ -1,0 +1,143 @@
+package ledger
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// keep lets a keeper look once, and do what follows.
+func (d *desk) keep(k *Keeper, rows []Machine) Watch {
+	d.t.Helper()
+	w, err := k.Poll(d.t.Context(), rows)
+	d.check(err)
+	return w
+}
+
+// Machines of a run of several nodes seldom die in the same moment: there is
+// always one that has just been started, and lives yet.
+func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
+	k := d.NewKeeper(j, "cli-1")
+	var rows []Machine
+	for range 20 {
+		w := d.keep(k, rows)
+		switch {
+		case w.Start:
+			for i := range w.Placed.Agents {
+				rows = append(rows, Machine{Placement: w.Placed.Placement, Index: i, Alive: true})
+			}
+		case k.Run().Stop != nil:
+			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "came to nothing") || len(r.Placed) > MaxBarren+2 {
+				t.Errorf("after %d placements: %+v", len(r.Placed), r.Stop)
+			}
+			return
+		}
+		for i := range rows { // the oldest that lives dies
+			if rows[i].Alive {
+				rows[i] = Machine{Placement: rows[i].Placement, Index: rows[i].Index, Broke: true, Why: "no room"}
+				break
+			}
+		}
+	}
+	t.Errorf("%d placements, and the run goes on", len(k.Run().Placed))
+}
+
+// A network that is cut, or an engine that is late: it calls a machine taken on
+// which an agent works on.
+func TestTheEnginesWordIsSpentWhenTheAgentJoinsAgain(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 1}}, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "1-0-a"})
+	k := d.NewKeeper(j, "cli-1")
+	rows := []Machine{{Placement: 1, Alive: true}}
+	d.keep(k, rows)
+	rows[0] = Machine{Placement: 1, Taken: true}
+	if d.keep(k, rows); k.Run().Attempt() != 2 {
+		t.Fatalf("attempt %d, and the engine says that the only machine is taken", k.Run().Attempt())
+	}
+	rows = append(rows, Machine{Placement: 2, Alive: true})
+	d.join(j, 2, 0, Join{Agent: "1-0-a"})
+	for range 5 {
+		d.pass(time.Second)
+		if d.keep(k, rows); k.Run().Attempt() != 2 {
+			t.Fatalf("attempt %d: an agent that has joined again was mourned on the old word", k.Run().Attempt())
+		}
+	}
+	for range 7 {
+		d.pass(Heartbeat)
+		d.keep(k, rows)
+	}
+	if k.Run().Attempt() != 3 {
+		t.Errorf("attempt %d, and its agent was not heard of for a lease", k.Run().Attempt())
+	}
+}
+
+// hung is a store that takes long to answer one request, and what happens meanwhile.
+type hung struct {
+	store.Bucket
+	key  string
+	then func()
+}
+
+func (h *hung) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if then := h.then; key == h.key && then != nil {
+		h.then = nil
+		then()
+	}
+	return h.Bucket.Get(ctx, key, off, n)
+}
+
+// What counts from when an entry was read does not count from when it was asked for.
+func TestNoTimeIsOverBeforeAnEntryWasRead(t *testing.T) {
+	d := newDesk(t)
+	h := &hung{Bucket: mem.At(d.clock)}
+	d.Store = store.New(h, store.Options{Clock: d.clock})
+	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
+	p := j.Path()
+	d.write(j, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "1-0-a"})
+	d.join(j, 1, 1, Join{Agent: "1-1-b"})
+	beats := func() {
+		for n, id := range []string{"1-0-a", "1-1-b"} {
+			d.check(d.Beat(t.Context(), p, Beat{Agent: id, Counter: int64(d.clock.Boot()) + int64(n)}))
+		}
+	}
+	beats()
+
+	m := d.NewMember(j, "2-0-c", Join{})
+	m.Ready()
+	_, err := m.Poll(t.Context())
+	d.check(err)
+	h.key, h.then = jobDir(p)+"/log/00000001", func() { // the second attempt is opened while it reads
+		d.pass(2 * keepRank)
+		beats()
+		d.write(j, Entry{Attempt: &Attempt{K: 2, Cause: Lost, Ranks: []int{1}, Keep: map[int]string{0: "1-0-a"}}})
+		d.join(j, 2, 1, Join{Agent: "3-0-d"})
+	}
+	if _, err := m.Poll(t.Context()); err != nil || h.then != nil {
+		t.Fatalf("asked for the entry: %t, %v", h.then == nil, err)
+	}
+	if keys := d.keys(attemptKey(p, 2, "join", 0)); len(keys) != 0 {
+		t.Error("it took a rank that had been kept for no time at all")
+	}
+
+	k := d.NewKeeper(j, "cli-1")
+	d.keep(k, nil)
+	h.key, h.then = jobDir(p)+"/log/00000003", func() { // after the attempt and a placement; somebody cancels
+		d.pass(time.Hour)
+		beats()
+		d.write(j, cancelled1)
+	}
+	if d.keep(k, nil); k.Run().Stop == nil || k.Run().Settled != nil {
+		t.Errorf("stopped by %v, settled as %v, and nobody had time to end", k.Run().Stop, k.Run().Settled)
+	}
+}

@@ -1,0 +1,389 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// scene is one task in a world: command lines that submit and attend, machines
+// that run agents, and the truth about what they did.
+type scene struct {
+	*world
+	plot
+	machines map[string]*machine // by job/placement/index
+	built    []*machine          // the same, in order
+	starts   []*start
+	saves    []ack
+	torn     map[store.Digest]bool // blobs of generations that were lost since
+	// restoring counts agents between their choice of a generation and reading it.
+	restoring int
+	tokens    map[string]string // token or port -> job/attempt/rank it was used in
+	jobs      map[string]bool   // every job some submit was told is live
+	since     map[string]int    // job -> the first place whose checkpoints it may begin with
+	cancels   []cancelled
+	breaks    []ctrlC
+	keepers   []*keeperOf
+	left      []departure
+	vandals   *coro
+	calm      bool
+	logs      map[string]*raw
+	snares    []snare
+	seen      coverage
+}
+
+// plot is what is drawn about a world before it begins.
+type plot struct {
+	nodes, retries int
+	work           int           // steps the program takes
+	failAt         map[int]int   // attempt -> step at which rank failRank fails
+	failRank       int           //
+	limit          time.Duration // --timeout; 0: none
+	boot           time.Duration // a machine starts within
+	sameHost       bool          // agents can see each other's processes
+	slowEngine     bool          // the driver tells of deaths late
+	unready        int           // percent of machines on which the program cannot start
+	stillborn      int           // so many placements die before their agents join
+	takenEarly     bool          // and the engine says that it took them
+}
+
+// machine is one place that the driver was asked for, and its agent.
+type machine struct {
+	p             *process
+	agent         string
+	index, placed int
+	job           string
+	died          time.Duration
+	told          Verdict       // Interrupted: notice. AskedToStop: Ctrl-C
+	toldAt        time.Duration //
+	taken, broke  bool          // what the engine says once it is dead
+	disowned      bool          // the engine says that it took it, and it lives on
+	disownedAt    time.Duration
+	member        *Member
+	ready, joined time.Duration   // 0: not yet
+	beats         []time.Duration // when its counter moved, in the store
+	counter       int64
+}
+
+// start is one program process that really ran.
+type start struct {
+	at, end  time.Duration
+	job      string
+	attempt  int
+	rank     int
+	agent    string
+	from, to int // progress
+	code     int
+	ended    bool // by itself
+	late     bool // by its time limit
+	joins    string
+}
+
+type ack struct {
+	at       time.Duration
+	job      string
+	rank     int
+	attempt  int
+	progress int
+	key      string
+	blob     store.Digest
+}
+
+type cancelled struct {
+	at     time.Duration
+	job    string
+	stands bool
+}
+
+// ctrlC is a person's interrupt: from when agents were told until all were gone,
+// and one had said that it was asked to.
+type ctrlC struct {
+	from, to time.Duration
+	job      string
+}
+
+type keeperOf struct {
+	p           *process
+	job         string
+	born        time.Duration
+	interrupted bool
+}
+
+type departure struct {
+	at time.Duration
+	m  *machine
+}
+
+var (
+	ctx      = context.Background()
+	taskPath = job.Path{Project: "p", Task: "t"}
+)
+
+func pathOf(id string) job.Path { return job.Path{Project: "p", Task: "t", Job: id} }
+
+func newScene(seed uint64) *scene {
+	s := &scene{world: newWorld(seed, plan(seed)), machines: map[string]*machine{}, tokens: map[string]string{},
+		jobs: map[string]bool{}, since: map[string]int{}, torn: map[store.Digest]bool{}, logs: map[string]*raw{}, seen: coverage{}}
+	s.failAt = map[int]int{}
+	s.watch, s.landed = s.onCreate, s.onLanded
+	return s
+}
+
+func (s *scene) gone(h Host) (bool, bool) {
+	if !s.sameHost || h.PID == 0 || h.PID > len(s.procs) {
+		return false, false
+	}
+	return s.procs[h.PID-1].dead, true
+}
+
+func (s *scene) ledgerOf(p *process) World { return p.ledger(s.gone) }
+
+// machineOf finds the machine of an agent's process.
+func (s *scene) machineOf(p *process) *machine {
+	for _, m := range s.built {
+		if m.p == p {
+			return m
+		}
+	}
+	return nil
+}
+
+// agentNamed finds the machine of an agent.
+func (s *scene) agentNamed(agent string) *machine {
+	for _, m := range s.built {
+		if m.agent == agent {
+			return m
+		}
+	}
+	return nil
+}
+
+// wish is what a person types.
+type wish int
+
+const (
+	resume  wish = iota // go on with what is there
+	submit              // run it: attach, or a new job
+	force               // a new job that begins anew, whatever was before
+	replace             // cancel what is there, then run
+)
+
+// commandLine is a person who types a command, follows the job, and whose laptop
+// may die at any moment.
+func (s *scene) commandLine(name string, what wish) *process {
+	return s.start(name, func(p *process) {
+		w := s.ledgerOf(p)
+		if what == replace {
+			s.cancel(p, w)
+		}
+		for {
+			id, mine, ok := s.submit(p, w, what)
+			if !ok {
+				break
+			}
+			s.attend(p, w, id)
+			if what != replace || mine {
+				break
+			}
+			p.sleep(time.Second)
+		}
+		p.end()
+	})
+}
+
+// submit applies the second-command rule; ok is false when there is nothing to do.
+func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool) {
+	t, err := w.Task(ctx, taskPath)
+	must(err)
+	if what == resume {
+		return t.Newest(), false, t.Live != ""
+	}
+	j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Nodes: s.nodes, Retries: s.retries, Grace: job.Duration(10 * time.Second)}}
+	if newest := t.Newest(); newest != "" {
+		rep, err := w.Look(ctx, pathOf(newest))
+		must(err)
+		place, _ := t.PlaceOf(newest)
+		j.Since = rep.Job.Since
+		if rep.State == job.Succeeded || what == force {
+			j.Since = place + 1
+		}
+		if rep.Run.Settled == nil && s.chance(50) {
+			return newest, false, true // the rest races for the place
+		}
+	}
+	must(w.NameJob(ctx, &j))
+	live, mine, err := w.Submit(ctx, j, p.name)
+	must(err)
+	s.logf("%s submit %s (since %d): live %s mine %v", p.name, j.ID, j.Since, live, mine)
+	s.jobs[live] = true
+	if mine {
+		s.since[j.ID] = j.Since
+	}
+	if mine && live != j.ID {
+		s.violate("T1: submit said mine of another's job")
+	}
+	return live, mine, true
+}
+
+// cancel ends the newest job.
+func (s *scene) cancel(p *process, w World) {
+	t, err := w.Task(ctx, taskPath)
+	must(err)
+	id := t.Newest()
+	if id == "" {
+		return
+	}
+	began := s.now
+	stands, err := w.Cancel(ctx, pathOf(id), p.name, "enough")
+	must(err)
+	s.logf("%s cancelled %s: %v", p.name, id, stands)
+	s.cancels = append(s.cancels, cancelled{s.now, id, stands})
+	if st := s.storyOf(id); !stands && st.settled != nil && st.settledAt >= began {
+		s.seen["cancel lost to the end"]++
+	}
+}
+
+// canceller is a person who only cancels.
+func (s *scene) canceller(p *process) {
+	s.cancel(p, s.ledgerOf(p))
+	p.end()
+}
+
+// attend is package engine's loop: ask the driver, let the keeper decide, start.
+func (s *scene) attend(p *process, w World, id string) {
+	j, err := w.Load(ctx, pathOf(id))
+	if errors.Is(err, store.ErrNotExist) {
+		return
+	}
+	must(err)
+	k := w.NewKeeper(j, p.name)
+	me := &keeperOf{p: p, job: id, born: s.now}
+	s.keepers = append(s.keepers, me)
+	pace := s.between(2*time.Second, 6*time.Second)
+	var rows []Machine
+	for {
+		watch, err := k.Poll(ctx, rows)
+		must(err)
+		switch {
+		case watch.Settled != nil:
+			s.checkTold(p.name, id, *watch.Settled)
+			return
+		case watch.Interrupted:
+			s.logf("%s: interrupted", p.name)
+			me.interrupted = true
+			s.checkInterrupted(me)
+			return
+		case watch.Start:
+			p.sleep(s.between(time.Millisecond, 3*time.Second))
+			s.driverStart(p, id, watch.Placed)
+			p.sleep(s.between(time.Millisecond, time.Second))
+		default:
+			p.sleep(s.between(300*time.Millisecond, pace))
+		}
+		rows = s.driverStatus(id)
+	}
+}
+
+// interrupt is Ctrl-C on a target that keeps its agents beside the command line:
+// package engine asks all agents to go, and waits until they have.
+func (s *scene) interrupt(p *process) {
+	w := s.ledgerOf(p)
+	t, err := w.Task(ctx, taskPath)
+	must(err)
+	id := t.Live
+	if id == "" {
+		p.end()
+	}
+	b := ctrlC{from: s.now, job: id}
+	s.logf("%s: Ctrl-C", p.name)
+	for _, m := range s.built {
+		if m.job == id && !m.p.dead && !m.disowned && !s.tell(m, AskedToStop, 30*time.Second) && m.told == "" {
+			m.p.kill() // it has not begun
+		}
+	}
+	for _, m := range s.built {
+		for m.job == id && !m.p.dead && !m.disowned {
+			p.sleep(200 * time.Millisecond)
+		}
+	}
+	b.to = s.now
+	k := len(s.storyOf(id).attempts)
+	for rank := range s.nodes {
+		e, ok := s.exitAt(id, k, rank, s.now)
+		if m := s.agentNamed(e.Agent); ok && e.Verdict == AskedToStop && m.toldAt >= b.from {
+			s.breaks = append(s.breaks, b)
+			break
+		}
+	}
+	p.end()
+}
+
+// tell gives an agent notice; within the time given its machine takes it.
+func (s *scene) tell(m *machine, why Verdict, within time.Duration) bool {
+	if m.p.dead || m.told != "" || m.agent == "" {
+		return false
+	}
+	m.told, m.toldAt = why, s.now
+	s.logf("%s is told: %s", m.p.name, why)
+	m.p.coros[mainLoop].poke()
+	s.at(s.now+s.between(within/2, within), func() {
+		if m.p.dead {
+			return
+		}
+		m.taken = why == Interrupted
+		m.p.kill()
+	})
+	return true
+}
+
+// driverStart is idempotent by job and placement, as the contract says.
+func (s *scene) driverStart(p *process, id string, placed Placed) {
+	if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed.Placement)]; ok {
+		return
+	}
+	for i := range placed.Agents {
+		m := &machine{job: id, placed: placed.Placement, index: i}
+		s.machines[fmt.Sprintf("%s/%d/%d", id, placed.Placement, i)] = m
+		s.built = append(s.built, m)
+		m.p = s.start(fmt.Sprintf("agent%d.%d", placed.Placement, i), func(p *process) { s.agent(p, m) })
+		m.p.atExit = append(m.p.atExit, func() { m.died = s.now })
+	}
+	s.checkPlaced(id, placed)
+	s.countAgents(id)
+}
+
+func (s *scene) driverStatus(id string) (rows []Machine) {
+	for placed := 1; ; placed++ {
+		if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed)]; !ok {
+			return rows
+		}
+		for i := 0; ; i++ {
+			m, ok := s.machines[fmt.Sprintf("%s/%d/%d", id, placed, i)]
+			if !ok {
+				break
+			}
+			dead := m.p.dead && !(s.slowEngine && !s.calm && s.now-m.died < 3*time.Minute)
+			r := Machine{Placement: placed, Index: i, Alive: !dead && !m.disowned}
+			if !r.Alive {
+				r.Taken, r.Broke, r.Why = m.taken || m.disowned, m.broke || m.p.broke, "gone"
+			}
+			rows = append(rows, r)
+		}
+	}
+}
+
+// must ends the process with an error it can do nothing about: a full disk.
+func must(err error) {
+	switch {
+	case err == nil:
+	case fault.KindOf(err) == fault.Full:
+		panic(errDied)
+	default:
+		panic(err)
+	}
+}

@@ -1,0 +1,399 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// trouble is something that happens to one process; it says whether it could.
+type trouble struct {
+	name   string
+	weight int
+	to     func(s *scene, p *process) bool
+}
+
+var troubles = []trouble{
+	{"killed", 8, func(_ *scene, p *process) bool { return p.kill() }},
+	{"paused", 5, func(s *scene, p *process) bool { return p.pause(s.between(5*time.Second, 50*time.Second)) }},
+	{"paused beyond a lease", 8, func(s *scene, p *process) bool { return p.pause(s.between(65*time.Second, 4*time.Minute)) }},
+	{"frozen for good", 3, (*scene).freeze},
+	{"stuck", 4, func(s *scene, p *process) bool {
+		return p.hold(s.between(time.Minute, 4*time.Minute), mainLoop, heartbeat)
+	}},
+	{"mute", 5, func(s *scene, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), heartbeat) }},
+	{"deaf", 4, func(s *scene, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), mainLoop) }},
+	{"noticed", 6, func(s *scene, p *process) bool { return s.toAgent(p, Interrupted, 2*time.Minute) }},
+	{"asked to stop", 2, func(s *scene, p *process) bool { return s.toAgent(p, AskedToStop, time.Minute) }},
+	{"taken", 4, (*scene).take},
+	{"broken", 2, (*scene).fall},
+	{"disowned", 2, (*scene).disown},
+	{"disowned beside a deaf survivor", 5, (*scene).spare},
+	{"lid closed", 2, func(s *scene, _ *process) bool { // the laptop's: all of them
+		for _, p := range s.procs {
+			p.pause(3*time.Minute + time.Duration(s.rng.IntN(1000))*time.Millisecond)
+		}
+		return true
+	}},
+	{"blob torn", 4, func(s *scene, _ *process) bool { return s.tear() }},
+	{"cancelled", 2, func(s *scene, _ *process) bool { return s.somebody("canceller", s.canceller) }},
+	{"interrupted by Ctrl-C", 3, func(s *scene, _ *process) bool { return s.somebody("ctrlC", s.interrupt) }},
+	{"resumed", 4, func(s *scene, _ *process) bool { s.commandLine(s.newName("resume"), resume); return true }},
+	{"run again", 2, func(s *scene, _ *process) bool { s.commandLine(s.newName("again"), submit); return true }},
+	{"replaced", 1, func(s *scene, _ *process) bool { s.commandLine(s.newName("again"), replace); return true }},
+}
+
+func (s *scene) newName(what string) string { return fmt.Sprintf("%s%d", what, len(s.procs)) }
+
+func (s *scene) somebody(name string, body func(*process)) bool {
+	s.start(s.newName(name), body)
+	return true
+}
+
+func (s *scene) toAgent(p *process, why Verdict, within time.Duration) bool {
+	m := s.machineOf(p)
+	return m != nil && s.tell(m, why, within)
+}
+
+// freeze holds a process up for longer than a world lasts. A machine that was never
+// heard of is waited for, however long it takes (R3), so it is spared.
+func (s *scene) freeze(p *process) bool {
+	m := s.machineOf(p)
+	return (m == nil || len(m.beats) > 0) && p.pause(24*time.Hour)
+}
+
+// take is an interruption without notice.
+func (s *scene) take(p *process) bool {
+	m := s.machineOf(p)
+	if m == nil || p.dead {
+		return false
+	}
+	m.taken = true
+	return p.kill()
+}
+
+// fall is an agent that ends by a failure of drover's own.
+func (s *scene) fall(p *process) bool {
+	m := s.machineOf(p)
+	if m == nil || p.dead {
+		return false
+	}
+	m.broke = true
+	return p.kill()
+}
+
+// disown is an engine that has lost a machine, on which the agent lives on.
+func (s *scene) disown(p *process) bool {
+	m := s.machineOf(p)
+	if m == nil || p.dead || m.disowned {
+		return false
+	}
+	m.disowned, m.disownedAt = true, s.now
+	s.logf("%s is disowned", p.name)
+	return true
+}
+
+// spare makes an agent that there is no rank for: one machine is disowned and
+// replaced, and lives on; and a survivor does not come for the rank that is kept.
+func (s *scene) spare(p *process) bool {
+	for _, a := range s.built {
+		for _, b := range s.built {
+			if a != b && a.job == b.job && a.holds() && b.holds() && !a.p.dead && !a.disowned &&
+				b.p.hold(s.between(4*time.Minute, 7*time.Minute), mainLoop) {
+				return s.disown(a.p)
+			}
+		}
+	}
+	return false
+}
+
+// tear loses the blob of the newest generation: it is torn, and the one before
+// it must be offered.
+func (s *scene) tear() bool {
+	if len(s.saves) == 0 || s.restoring > 0 {
+		return false // what goes after it was looked for was rightly offered
+	}
+	d := s.saves[len(s.saves)-1].blob
+	s.torn[d] = true
+	must(s.under.Delete(ctx, "blobs/"+string(d)))
+	s.logf("blob %s is lost", d)
+	return true
+}
+
+// drawTrouble draws one by weight.
+func (s *scene) drawTrouble() trouble {
+	sum := 0
+	for _, t := range troubles {
+		sum += t.weight
+	}
+	n := s.rng.IntN(sum)
+	for _, t := range troubles {
+		if n -= t.weight; n < 0 {
+			return t
+		}
+	}
+	panic("unreachable")
+}
+
+// strike lets something happen to a process, and counts whether it could.
+func (s *scene) strike(t trouble, p *process) {
+	s.seen["faults"]++
+	s.logf("trouble: %s for %s", t.name, p.name)
+	if !p.dead {
+		s.seen["faults to the living"]++
+	}
+	// Counted before: who strikes himself down does not come back.
+	s.seen["fault "+t.name]++
+	if !t.to(s, p) {
+		s.seen["fault "+t.name]--
+		s.seen["faults in vain"]++
+	}
+}
+
+// victim draws somebody who lives: agents that hold a rank more often than others.
+func (s *scene) victim() *process {
+	var who []*process
+	for _, p := range s.procs {
+		if !p.dead {
+			who = append(who, p)
+		}
+	}
+	for _, m := range s.built {
+		if m.holds() && !m.p.dead {
+			who = append(who, m.p, m.p, m.p)
+		}
+	}
+	if len(who) == 0 {
+		return nil
+	}
+	return who[s.rng.IntN(len(who))]
+}
+
+// snare is a trouble that waits for a moment: the nth time that something is
+// written, just before, at, or just after it.
+type snare struct {
+	kind, stage string
+	nth         int
+	other       bool // it happens to somebody else
+	trouble     trouble
+}
+
+// moments are what snares wait for, the interesting more often.
+var moments = []string{"attempt", "attempt", "join", "join", "join", "exit", "exit", "exit", "saved", "saved", "restored", "restored",
+	"settled", "settled", "placed", "placed", "submitted", "closed", "cancelled", "blob"}
+
+func (s *scene) setSnares() {
+	if s.chance(15) { // the last that somebody does
+		s.snares = append(s.snares, snare{"exit", back, 1 + s.rng.IntN(3), false, troubles[0]})
+	}
+	if s.chance(12) { // who cancels is slow
+		s.snares = append(s.snares, snare{"cancelled", leaving, 1, false, troubles[1]})
+	}
+	for range s.rng.IntN(4) {
+		s.snares = append(s.snares, snare{moments[s.rng.IntN(len(moments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
+			1 + s.rng.IntN(4), s.chance(35), s.drawTrouble()})
+	}
+}
+
+// onCreate springs the snares that wait for r, and notes what is to be noted.
+func (s *scene) onCreate(p *process, r request) {
+	if r.stage == arrived {
+		s.note(p, r)
+	}
+	if s.calm {
+		return
+	}
+	for i := range s.snares {
+		n := &s.snares[i]
+		if n.kind != r.kind || n.stage != r.stage || n.nth == 0 {
+			continue
+		}
+		if n.nth--; n.nth > 0 {
+			continue
+		}
+		who := p
+		if other := s.victim(); n.other && other != nil {
+			who = other
+		}
+		s.seen["fault "+n.stage+" "+n.kind]++
+		s.strike(n.trouble, who)
+	}
+}
+
+// note counts what follows from one write.
+func (s *scene) note(p *process, r request) {
+	switch {
+	case errors.Is(r.err, store.ErrExists) && r.text != nil:
+		held := s.text(r.key)
+		if string(held) != string(r.text) {
+			s.seen[r.kind+" behind "+factOf(held)]++
+		}
+	case s.vandals != nil && r.text != nil && p != s.vandals.p && s.chance(25):
+		s.vandals.poke()
+	}
+}
+
+// onLanded sees what came to be: a join, an exit, a heartbeat, or a blob that came
+// back, by a late write of it.
+func (s *scene) onLanded(key string) {
+	part := strings.Split(key, "/") // p, t, job, attempts, k, join or exit, rank
+	switch {
+	case part[0] == "blobs":
+		delete(s.torn, store.Digest(part[1]))
+	case len(part) == 5 && part[3] == "agents":
+		var b Beat
+		s.peek(key, &b)
+		if m := s.agentNamed(b.Agent); b.Counter != m.counter {
+			m.counter, m.beats = b.Counter, append(m.beats, s.now)
+		}
+	case len(part) == 7 && part[3] == "attempts":
+		s.onRecord(key, part)
+	}
+}
+
+func (s *scene) onRecord(key string, part []string) {
+	var who struct{ Agent string }
+	s.peek(key, &who)
+	m := s.agentNamed(who.Agent)
+	k, err := strconv.Atoi(part[4])
+	must(err)
+	rank, err := strconv.Atoi(part[6])
+	must(err)
+	st := s.storyOf(m.job)
+	if k < len(st.attempts) || st.settled != nil {
+		s.seen["late "+part[5]]++
+	}
+	if part[5] == "join" {
+		if m.joined == 0 {
+			m.joined = s.now
+		}
+		s.checkJoin(m, st, k, rank)
+	}
+}
+
+// setTroubles draws what happens at random times, to whom it then finds alive.
+func (s *scene) setTroubles() {
+	n := s.rng.IntN(7)
+	at := time.Duration(0)
+	for range n {
+		at += s.between(time.Second, 70*time.Second)
+		s.at(min(at, troubledFor-time.Second), func() {
+			if p := s.victim(); p != nil {
+				s.strike(s.drawTrouble(), p)
+			}
+		})
+	}
+}
+
+// setStorm takes a run more often than it may be interrupted.
+func (s *scene) setStorm() {
+	s.work, s.boot, s.slowEngine, s.limit, s.failAt = 60, 2*time.Second, false, 0, map[int]int{}
+	asked := s.chance(50)
+	for at := 5 * time.Second; at < troubledFor; at += s.between(3*time.Second, 9*time.Second) {
+		s.at(at, func() {
+			if !slices.ContainsFunc(s.keepers, func(k *keeperOf) bool { return !k.p.dead }) {
+				s.commandLine(s.newName("resume"), resume)
+			}
+			i := slices.IndexFunc(s.built, func(m *machine) bool { return m.holds() && !m.p.dead && m.told == "" })
+			switch {
+			case i < 0:
+			case asked && s.chance(20):
+				s.tell(s.built[i], AskedToStop, 10*time.Second)
+			case s.chance(50):
+				s.tell(s.built[i], Interrupted, 10*time.Second)
+			default:
+				s.take(s.built[i].p)
+			}
+		})
+	}
+}
+
+// holds says whether the machine's agent has joined an attempt.
+func (m *machine) holds() bool {
+	if m.member == nil {
+		return false
+	}
+	k, _ := m.member.Joined()
+	return k > 0
+}
+
+// vandal writes into the logs what nobody may write there: an older drover, or a
+// bug. Who reads is to ignore it (L3).
+func (s *scene) vandal(p *process) {
+	w := s.ledgerOf(p)
+	s.vandals = s.current
+	for range 16 {
+		p.idle(s.between(time.Second, time.Minute))
+		t, err := w.Task(ctx, taskPath)
+		must(err)
+		id := t.Newest()
+		if id == "" {
+			continue
+		}
+		dir := []string{"p/t/log", "p/t/" + id + "/log", "p/t/" + id + "/log", fmt.Sprintf("p/t/state/%d", s.rng.IntN(s.nodes))}[s.rng.IntN(4)]
+		l := w.openLog(dir, "vandal")
+		must(l.Read(ctx))
+		var wrong []Entry
+		switch dir {
+		case "p/t/log":
+			wrong = wrongInTask(foldTask(l.Entries))
+		case "p/t/" + id + "/log":
+			wrong = wrongInJob(foldRun(l.Entries))
+		default:
+			wrong = wrongInState(l.Entries)
+		}
+		if len(wrong) == 0 {
+			continue
+		}
+		mine, err := l.Append(ctx, wrong[s.rng.IntN(len(wrong))])
+		must(err)
+		if mine {
+			s.seen["wrong entry"]++
+		}
+	}
+	p.end()
+}
+
+func wrongInTask(t Task) []Entry {
+	wrong := []Entry{{Closed: &Closed{Job: "nobody"}}}
+	if t.Live != "" {
+		wrong = append(wrong, Entry{Submitted: &Submitted{Job: "ghost"}})
+	}
+	return wrong
+}
+
+func wrongInJob(r Run) []Entry {
+	k := r.Attempt()
+	settled := func(k int, st job.State) Entry { return Entry{Settled: &Settled{State: st, Attempt: k}} }
+	attempt := func(k int) Entry { return Entry{Attempt: &Attempt{K: k, Cause: Lost, Ranks: []int{0}}} }
+	wrong := []Entry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
+	if r.Stop == nil && r.Settled == nil {
+		return append(wrong, settled(k, job.Cancelled), settled(k-1, job.Succeeded))
+	}
+	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), Entry{Failing: &Stop{Reason: "vandal"}}, Entry{Cancelled: &Stop{Reason: "vandal"}})
+	if r.Settled != nil {
+		return append(wrong, settled(k, job.Failed), settled(k, job.Cancelled))
+	}
+	if r.Failing {
+		return append(wrong, settled(k, job.Cancelled))
+	}
+	return append(wrong, settled(k, job.Failed))
+}
+
+// wrongInState are generations of nobody who holds the rank.
+func wrongInState(entries []Entry) []Entry {
+	h, ok := holder(entries)
+	if !ok {
+		return []Entry{{Saved: &Saved{Agent: "vandal", Checkpoints: "v"}}}
+	}
+	old := Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: h.Agent}
+	other := Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}
+	return []Entry{{Saved: &old}, {Saved: &other}, {Restored: &Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
+		{Restored: &Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}}}
+}
