@@ -90,8 +90,12 @@ func (a *agent) userCommand(environ []string) (proc.Command, error) {
 	script := filepath.Join(code, filepath.FromSlash(a.job.Code.Script))
 	switch {
 	case a.ready.env.Interpreter != "":
+		name := a.job.Code.Script
+		if strings.HasPrefix(name, "-") {
+			name = "./" + name // or it is taken for an option
+		}
 		c.Path = a.ready.env.Interpreter
-		c.Args = append([]string{c.Path, a.job.Code.Script}, spec.Args...)
+		c.Args = append([]string{c.Path, name}, spec.Args...)
 	case strings.HasSuffix(script, ".sh") && !executable(script):
 		sh, err := lookPath("bash", environ, code)
 		if err != nil {

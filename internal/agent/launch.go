@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
@@ -29,11 +30,14 @@ type program struct {
 	tail    tail // of stderr
 	pumps   sync.WaitGroup
 	saver   *saver
-	limit   *time.Timer  // --timeout; nil: none
-	late    atomic.Bool  // the limit was reached
-	desk    *desk        // takes calls between nodes; nil: there are none
-	alarmed atomic.Int64 // the status of a part that has ended badly; 0: none
-	stuck   atomic.Bool  // the rest was ended, as it waited for that
+	limit   *time.Timer                // --timeout; nil: none
+	late    atomic.Bool                // the limit was reached
+	desk    *desk                      // takes calls between nodes; nil: there are none
+	alarmed atomic.Int64               // the status of a part that has ended badly; 0: none
+	stuck   atomic.Bool                // the rest was ended, as it waited for that
+	asked   sync.Once                  // it is asked to stop once: a second SIGTERM may mean "give up saving"
+	kill    atomic.Pointer[time.Timer] // for when grace is over, where that is ours to count
+	wait    atomic.Pointer[time.Timer] // for when what goes on waiting is to be ended
 	ended   chan struct{}
 }
 
@@ -50,7 +54,9 @@ func (p *program) done() <-chan struct{} {
 // without the folder he was in.
 func (a *agent) environ() []string {
 	return slices.DeleteFunc(slices.Clone(a.Machine.Environ), func(kv string) bool {
-		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")
+		// Who types drover inside an MPI job starts another one.
+		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "="},
+			func(own string) bool { return strings.HasPrefix(kv, own) })
 	})
 }
 
@@ -93,9 +99,22 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	p.saver = a.startSaver(ctx)
 	if d := time.Duration(a.job.Spec.Timeout); d > 0 {
 		grace := time.Duration(a.job.Spec.Grace)
-		p.limit = time.AfterFunc(d, func() { p.late.Store(true); p.proc.Stop(grace) })
+		p.limit = time.AfterFunc(d, func() { p.late.Store(true); p.stop(grace) })
 	}
 	return nil
+}
+
+// stop asks the program to end, once, and kills its tree when grace is over. An
+// MPI's own processes are not asked, only what they have started: they would end
+// it within a second.
+func (p *program) stop(grace time.Duration) {
+	p.asked.Do(func() {
+		if grace > 0 && p.desk.stopRanks() {
+			p.kill.Store(time.AfterFunc(grace, func() { p.proc.Stop(0) }))
+			return
+		}
+		p.proc.Stop(grace)
+	})
 }
 
 // startProgram starts it; in vain, nothing of it is left.
@@ -214,6 +233,11 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		close(gone)
 		_ = outR.SetReadDeadline(time.Now()) // wakes a pump; pipe reads on
 		_ = errR.SetReadDeadline(time.Now())
+		for _, timer := range []*time.Timer{p.kill.Load(), p.wait.Load()} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
 		p.pumps.Wait()
 		p.desk.close()
 		close(p.ended)

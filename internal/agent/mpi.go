@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -33,7 +32,7 @@ type desk struct {
 	rank    int
 	hosts   []string
 	joins   []ledger.Join
-	socket  io.Closer
+	socket  *launcher.Open
 	once    sync.Once
 }
 
@@ -51,6 +50,22 @@ func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string
 	}
 	d.socket, p.desk = socket, d
 	return append(environ, launcher.DeskVariable+"="+addr), nil
+}
+
+// restTime is what an MPI's own processes have when all that they had started has
+// ended: mpiexec needs no more than a moment, and the others wait for a word from it.
+const restTime = 2 * time.Second
+
+// stopRanks asks the processes of this node to end, and the rest when they have;
+// false says that there are none to ask.
+func (d *desk) stopRanks() bool {
+	if d == nil {
+		return false
+	}
+	rest := func() {
+		d.program.wait.CompareAndSwap(nil, time.AfterFunc(restTime, func() { d.program.proc.Stop(restTime) }))
+	}
+	return d.socket.StopRanks(rest) > 0
 }
 
 func (d *desk) close() {
@@ -124,10 +139,10 @@ const alarmTime = 15 * time.Second
 // Alarm ends a program that goes on waiting for a part of it that has ended.
 func (d *desk) Alarm(status int) {
 	d.program.alarmed.CompareAndSwap(0, int64(status))
-	time.AfterFunc(alarmTime, func() { // ends by itself; a tree that is gone hears nothing
+	d.program.wait.CompareAndSwap(nil, time.AfterFunc(alarmTime, func() { // stopped when the tree is gone
 		d.program.stuck.Store(true)
 		d.program.proc.Stop(time.Duration(d.a.job.Spec.Grace))
-	})
+	}))
 }
 
 // pace is how often the store is asked at first: a node waits for its start.

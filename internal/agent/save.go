@@ -29,7 +29,9 @@ func (a *agent) halt(ctx context.Context, o ledger.Order) error {
 	}
 	a.note("ending the program: %s", o.Why)
 	exit := a.endProgram(o.Why)
-	exit.Verdict, exit.Reason = ledger.Halted, o.Why
+	if exit.Verdict != ledger.TimedOut { // its own limit came first
+		exit.Verdict, exit.Reason = ledger.Halted, o.Why
+	}
 	return a.record(ctx, exit)
 }
 
@@ -37,7 +39,7 @@ func (a *agent) halt(ctx context.Context, o ledger.Order) error {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) ledger.Exit {
 	p := a.program
-	p.proc.Stop(time.Duration(a.job.Spec.Grace))
+	p.stop(time.Duration(a.job.Spec.Grace))
 	<-p.ended
 	return a.exitOf(p)
 }

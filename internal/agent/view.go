@@ -53,14 +53,35 @@ func (a *agent) wantView() {
 	if !a.view {
 		return
 	}
-	for _, used := range []string{a.ready.env.Interpreter, a.Machine.Drover, a.Machine.Work, a.Machine.Cache} {
-		for _, top := range owned {
-			if used == top || strings.HasPrefix(used, top+"/") {
-				a.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
-				return
+	home := ""
+	for _, kv := range a.Machine.Environ {
+		if v, ok := strings.CutPrefix(kv, "HOME="); ok {
+			home = v
+		}
+	}
+	for _, used := range []string{a.ready.env.Interpreter, a.Machine.Drover, a.Machine.Work, a.Machine.Cache, home} {
+		if top := hidden(used); top != "" {
+			a.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
+			return
+		}
+	}
+}
+
+// hidden is the folder of the contract's that a file of the machine lies in, by
+// its name or where links lead; "" for none.
+func hidden(file string) string {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		real = file // it is not there, or will be
+	}
+	for _, top := range owned {
+		for _, name := range []string{file, real} {
+			if name == top || strings.HasPrefix(name, top+"/") {
+				return top
 			}
 		}
 	}
+	return ""
 }
 
 // withoutView goes on where folders are: the program is told by its variables.

@@ -123,7 +123,7 @@ func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough 
 		return err
 	}
 	p := newPrinter(rec.Spec, nil)
-	defer p.finish()
+	defer p.finish(all)
 	told := &telling{said: map[string]bool{}}
 	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since, Enough: enough}) {
 		if ctx.Err() != nil {

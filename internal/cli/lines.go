@@ -25,8 +25,8 @@ type printer struct {
 }
 
 type source struct {
-	node   int
-	stream string
+	attempt, node int
+	stream        string
 }
 
 // longLine is where a line is cut that does not end: a program may print none.
@@ -54,11 +54,12 @@ func (p *printer) to(s source) io.Writer {
 }
 
 func (p *printer) print(o drover.Output) error {
-	s := source{o.Node, o.Stream}
+	s := source{o.Attempt, o.Node, o.Stream}
 	if p.label == nil {
 		_, err := p.to(s).Write(o.Data)
 		return err
 	}
+	p.finish(func(old source) bool { return old.node == o.Node && old.attempt < o.Attempt })
 	label := p.label(o.Node)
 	var lines []byte
 	text := append(p.rest[s], o.Data...)
@@ -82,13 +83,17 @@ func (p *printer) print(o drover.Output) error {
 }
 
 // finish prints what has begun and will not end.
-func (p *printer) finish() {
+func (p *printer) finish(which func(source) bool) {
 	for s, text := range p.rest {
-		if len(text) > 0 {
-			_ = p.print(drover.Output{Node: s.node, Stream: s.stream, Data: []byte("\n")}) // as the last word it is nobody's to hear of
+		if which(s) && len(text) > 0 {
+			_, _ = fmt.Fprintf(p.to(s), "%s%s\n", p.label(s.node), text) // who does not read on is found out by the next
+			delete(p.rest, s)
 		}
 	}
 }
+
+// all is every source.
+func all(source) bool { return true }
 
 // closed says whether nobody reads on: drover run ... | head.
 func closed(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -207,7 +207,7 @@ func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) er
 		return err
 	}
 	p := newPrinter(rec.Spec, o.Nodes)
-	defer p.finish()
+	defer p.finish(all)
 	for out, err := range j.Logs(cmd.Context(), o) {
 		if err != nil {
 			return err

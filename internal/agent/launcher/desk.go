@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/store"
 )
 
 // DeskVariable names the socket of the node's agent.
@@ -37,8 +38,9 @@ var ErrHere = errors.New("it is this node")
 
 // The words, one JSON value after another. A client begins with hello; then a
 // caller gets one answer, and a server gets orders and answers each. An alarm
-// gets none.
+// gets none, and a rank one stop.
 type hello struct {
+	Rank  bool   `json:"rank,omitempty"` // is told when to stop
 	Alarm int    `json:"alarm,omitempty"`
 	Serve bool   `json:"serve,omitempty"`
 	Host  string `json:"host,omitempty"`
@@ -50,6 +52,10 @@ type order struct {
 	Line string `json:"line"`
 }
 
+type ending struct {
+	Stop bool `json:"stop"`
+}
+
 type answer struct {
 	N      int    `json:"n,omitempty"`
 	Status int    `json:"status"`
@@ -57,21 +63,25 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// listener is an open desk.
-type listener struct {
+// Open is an open desk.
+type Open struct {
 	desk   Desk
 	socket net.Listener
 	remove func()
 	quit   context.CancelFunc
 	all    sync.WaitGroup
+
+	mu    sync.Mutex
+	ranks map[net.Conn]bool // processes of the program on this node
+	empty func()            // called once none is left; nil: nobody asked
 }
 
 // Listen opens a desk at path, of any length, in a folder that only its user may
 // enter. addr is what the programs find in DeskVariable. Close hangs up on every
 // client and waits until d has let go of them.
-func Listen(path string, d Desk) (c io.Closer, addr string, err error) {
+func Listen(path string, d Desk) (l *Open, addr string, err error) {
 	_ = os.Remove(path) // of an attempt before
-	l := &listener{desk: d}
+	l = &Open{desk: d, ranks: map[net.Conn]bool{}}
 	if l.socket, addr, l.remove, err = proc.ListenSocket(path); err != nil {
 		return nil, "", fault.Wrap(err, fault.Full, "", "open desk %s", path)
 	}
@@ -80,8 +90,14 @@ func Listen(path string, d Desk) (c io.Closer, addr string, err error) {
 	l.all.Go(func() {
 		for {
 			conn, err := l.socket.Accept()
-			if err != nil {
-				return // closed
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil { // out of files, perhaps
+				if store.System.Sleep(ctx, 100*time.Millisecond) != nil {
+					return
+				}
+				continue
 			}
 			l.all.Go(func() { l.attend(ctx, conn) })
 		}
@@ -89,7 +105,42 @@ func Listen(path string, d Desk) (c io.Closer, addr string, err error) {
 	return l, addr, nil
 }
 
-func (l *listener) Close() error {
+// StopRanks sends SIGTERM to the program's processes on this node, and to nothing
+// else. It gives how many were told; once all have ended, empty is called.
+func (l *Open) StopRanks(empty func()) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for conn := range l.ranks {
+		if json.NewEncoder(conn).Encode(ending{Stop: true}) == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		l.empty = empty
+	}
+	return n
+}
+
+// rank keeps the connection of one process until it ends.
+func (l *Open) rank(conn net.Conn, in *json.Decoder) {
+	l.mu.Lock()
+	l.ranks[conn] = true
+	l.mu.Unlock()
+	var none any
+	_ = in.Decode(&none) // it says nothing: this is its end
+	l.mu.Lock()
+	delete(l.ranks, conn)
+	empty := l.empty
+	if len(l.ranks) > 0 {
+		empty = nil
+	}
+	l.mu.Unlock()
+	if empty != nil {
+		empty()
+	}
+}
+
+func (l *Open) Close() error {
 	l.quit()
 	err := l.socket.Close()
 	l.all.Wait()
@@ -98,7 +149,7 @@ func (l *listener) Close() error {
 }
 
 // attend serves one client until it hangs up or the desk closes.
-func (l *listener) attend(ctx context.Context, conn net.Conn) {
+func (l *Open) attend(ctx context.Context, conn net.Conn) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -112,6 +163,8 @@ func (l *listener) attend(ctx context.Context, conn net.Conn) {
 		switch {
 		case h.Alarm != 0:
 			l.desk.Alarm(h.Alarm)
+		case h.Rank:
+			l.rank(conn, in)
 		case h.Serve:
 			l.serve(ctx, gone, in, out)
 		default:
@@ -121,7 +174,7 @@ func (l *listener) attend(ctx context.Context, conn net.Conn) {
 	conn.Close()
 }
 
-func (l *listener) call(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder, h hello) {
+func (l *Open) call(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder, h hello) {
 	l.all.Go(func() { // ends with the connection
 		var none any
 		_ = in.Decode(&none) // a caller says nothing more: this is its end
@@ -136,7 +189,7 @@ func (l *listener) call(ctx context.Context, gone context.CancelFunc, in *json.D
 	_ = out.Encode(a) // a caller that is gone hears nothing
 }
 
-func (l *listener) serve(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder) {
+func (l *Open) serve(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder) {
 	var mu sync.Mutex // guards out, next and waiting
 	next, waiting := 0, map[int]chan int{}
 	l.all.Go(func() { // ends with the connection

@@ -48,6 +48,7 @@ func run(t *testing.T, environ []string, argv ...string) (status int, stdout, st
 	var out, errs bytes.Buffer
 	c := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	c.Env, c.Stdout, c.Stderr = append(os.Environ(), environ...), &out, &errs
+	c.WaitDelay = time.Minute // what it started may hold its output open
 	return statusOf(c.Run()), out.String(), errs.String()
 }
 
@@ -64,9 +65,9 @@ func TestRanksAreToldApart(t *testing.T) {
 func TestTheFirstRankThatFailsEndsTheOthers(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]int{
-		`[ $LOCAL_RANK = 1 ] && exit 7; exec sleep 1000`:                          7,
-		`[ $LOCAL_RANK = 2 ] && kill -9 $$; exec sleep 1000`:                      137,
-		`[ $LOCAL_RANK = 0 ] && exit 5; trap 'exit 0' TERM; sleep 1000 & wait $!`: 5,
+		`[ $LOCAL_RANK = 1 ] && exit 7; exec sleep 1000`:                 7,
+		`[ $LOCAL_RANK = 2 ] && kill -9 $$; exec sleep 1000`:             137,
+		`[ $LOCAL_RANK = 0 ] && exit 5; exec sleep 1000 >/dev/null 2>&1`: 5,
 	} {
 		if status, _, errs := run(t, nil, Ranks(self(t), 0, 3, []string{"sh", "-c", line})...); status != want {
 			t.Errorf("%s gave %d, want %d: %s", line, status, want, errs)

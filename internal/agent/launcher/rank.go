@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -57,11 +58,29 @@ func rank(_ context.Context, args []string) (int, error) {
 			_ = c.Process.Signal(s) // it may have ended, and then that is known
 		}
 	}()
+	go listen(c) // the same
 	status := statusOf(c.Wait())
 	if status != 0 {
 		alarm(status)
 	}
 	return status, nil
+}
+
+// listen waits for the agent's word to stop, and hands it on: what the agent says
+// to all of the tree would end the MPI at once, and its processes with it.
+func listen(c *exec.Cmd) {
+	conn, err := dial()
+	if err != nil {
+		return // nobody will say a word
+	}
+	if json.NewEncoder(conn).Encode(hello{Rank: true}) != nil {
+		return
+	}
+	var s ending
+	if json.NewDecoder(conn).Decode(&s) == nil && s.Stop {
+		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended, and then that is known
+	}
+	_, _ = io.Copy(io.Discard, conn) // the agent knows by our end that we have ended
 }
 
 // alarm tells of a bad end who may act on it. Whoever is not there is gone, and
