@@ -89,6 +89,38 @@ func TestAFailureFileIsAFailure(t *testing.T) {
 	}
 }
 
+// TestWhatAProgramDoesToItsFoldersIsItsOwn: its exit stands, and what is elsewhere
+// does not come along.
+func TestWhatAProgramDoesToItsFoldersIsItsOwn(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]struct {
+		model map[string]string
+		note  string
+	}{
+		`rm -rf $M; mkfifo $M`:                             {nil, "it is no folder any more"},
+		`rm -rf $M; echo x >$M`:                            {nil, "it is no folder any more"},
+		`rm -rf $M; ln -s model $M`:                        {nil, "it is a link to itself"},
+		`rm -rf $M; ln -s /etc $M`:                         {nil, "it leads elsewhere"},
+		`rm -rf $M`:                                        {nil, ""},
+		`rm -rf $M; mkdir w; echo w >w/w; ln -s $PWD/w $M`: {map[string]string{"w": "w\n"}, ""},
+		`rm -rf ${M%/*}/checkpoints; mkfifo ${M%/*}/checkpoints; echo m >$M/m`: {map[string]string{"m": "m\n"}, ""},
+		`mkdir $M/d; echo m >$M/d/m; chmod 0 $M/d/m; chmod 555 $M/d`:           {map[string]string{"d/m": "m\n"}, ""},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			exit := p.run(p.submit(shell("M=$SM_MODEL_DIR; "+line+"; exit 3"), nil)).Run.Exits[0]
+			if exit.Verdict != ledger.Broke || exit.Code != 3 || want.note == "" && len(exit.Notes) > 0 || !strings.Contains(strings.Join(exit.Notes, "\n"), want.note) {
+				t.Errorf("exit %+v", exit)
+			}
+			if diff := cmp.Diff(want.model, p.output(exit, "model")); diff != "" {
+				t.Errorf("model (-want +got):\n%s", diff)
+			}
+			p.nothingLeft()
+		})
+	}
+}
+
 func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 	t.Parallel()
 	a := &agent{}

@@ -74,7 +74,7 @@ func (a *agent) findGPUs(ctx context.Context) (err error) {
 func (a *agent) fetch(ctx context.Context) error {
 	p, code := a.paths(), a.paths().Code
 	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State) { // nothing of the attempt before
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeAll(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
 	}
@@ -254,7 +254,7 @@ func (a *agent) cleanUp() {
 		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
 		return
 	}
-	if err := os.RemoveAll(a.root); err != nil {
+	if err := removeAll(a.root); err != nil {
 		a.Log.Warn("folder stays", "dir", a.root, "err", err)
 	}
 	_ = os.Remove(filepath.Dir(a.root)) // fails while another agent is in it
@@ -291,7 +291,7 @@ func (a *agent) sweep() {
 				a.Log.Warn("ended processes of a lost agent", "dir", dir, "killed", n, "err", err)
 			}
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeAll(dir); err != nil {
 			a.Log.Warn("folder stays", "dir", dir, "err", err)
 		}
 		_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it

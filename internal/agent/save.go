@@ -155,11 +155,11 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
 		if err != nil {
 			return fmt.Errorf("store %s: %w", kind.name, err)
 		}
-		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
-			continue
-		}
 		for _, note := range tree.Notes {
 			exit.Notes = append(exit.Notes, kind.name+": "+note)
+		}
+		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
+			continue
 		}
 		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
 			return fmt.Errorf("store %s: %w", kind.name, err)
@@ -170,10 +170,27 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
 
 // saveFolder stores a folder's files; the program may have removed it.
 func (a *agent) saveFolder(ctx context.Context, dir string, skip func(string) bool) (bundle.Tree, error) {
-	if _, err := os.Lstat(dir); dir == "" || errors.Is(err, fs.ErrNotExist) {
+	if dir == "" {
 		return bundle.Tree{}, nil
 	}
-	return bundle.Save(ctx, a.World.Store, dir, bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir)})
+	folder, why := a.left(dir)
+	if folder == "" {
+		if why != "" {
+			why = a.inView(dir) + ": " + why
+			return bundle.Tree{Notes: []string{why}}, nil
+		}
+		return bundle.Tree{}, nil
+	}
+	opt := bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir)}
+	tree, err := bundle.Save(ctx, a.World.Store, folder, opt)
+	if errors.Is(err, fs.ErrPermission) {
+		unlock(folder)
+		tree, err = bundle.Save(ctx, a.World.Store, folder, opt)
+	}
+	if errors.Is(err, fs.ErrPermission) { // the program's own doing, or its user's: its exit is not lost for that
+		return bundle.Tree{Notes: []string{err.Error()}}, nil
+	}
+	return tree, err
 }
 
 // saveResults stores output/data, or the results of a processing job: below

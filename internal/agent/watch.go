@@ -37,6 +37,7 @@ type saver struct {
 type folder struct {
 	path   string
 	as     string // as the program sees it
+	left   func(dir string) (folder, why string)
 	cache  bundle.Cache
 	digest string       // of the tree that was stored last
 	blob   store.Digest // of its list
@@ -57,6 +58,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
 	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
+	s.checkpoints.left, s.state.left = a.left, a.left
 	s.checkpoints.stands(a.restored[0])
 	s.state.stands(a.restored[1])
 	go func() {
@@ -94,7 +96,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	changed, bytes := false, int64(0)
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
 		c, n, err := f.save(ctx, s.a.World.Store, settled)
-		if errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue // what was stored of it last stands; the other folder may be quiet
 		}
 		if err != nil {
@@ -126,7 +128,14 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 // save stores the folder's files, then its list. changed is false when it holds
 // what the newest generation says; an empty folder that was always empty is no change.
 func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (changed bool, bytes int64, err error) {
-	tree, err := bundle.Save(ctx, s, f.path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache})
+	path, _ := f.left(f.path)
+	if path == "" {
+		return false, 0, fs.ErrNotExist // what was stored of it last stands
+	}
+	if settled {
+		unlock(path)
+	}
+	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache})
 	if err != nil {
 		return false, 0, err
 	}

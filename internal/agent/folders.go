@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What a program leaves of its folders may be anything: it can remove one, or put
+// a file, a fifo or a link in its place. None of that may lose its exit, hold the
+// agent up, or bring home what is not its own.
+
+// left finds the folder that the program left where dir was. It is "" with a
+// sentence for people when there is none, and without one when it was removed.
+// A link is followed as the program sees it, to folders of this agent alone.
+func (a *agent) left(dir string) (folder, why string) {
+	ours, err := filepath.EvalSymlinks(a.root)
+	if err != nil {
+		return "", ""
+	}
+	folder = dir
+	for range 10 {
+		parent, err := filepath.EvalSymlinks(filepath.Dir(folder))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", ""
+		}
+		if err != nil || parent != ours && !strings.HasPrefix(parent, ours+"/") {
+			return "", "it leads elsewhere, and did not come back"
+		}
+		folder = filepath.Join(parent, filepath.Base(folder))
+		info, err := os.Lstat(folder)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "", ""
+		case err != nil:
+			return "", "it cannot be read: " + err.Error()
+		case info.IsDir():
+			return folder, ""
+		case info.Mode()&fs.ModeSymlink == 0:
+			return "", "it is no folder any more, and did not come back"
+		}
+		target, err := os.Readlink(folder)
+		if err != nil {
+			return "", "it cannot be read: " + err.Error()
+		}
+		folder = a.outside(filepath.Dir(folder), target)
+	}
+	return "", "it is a link to itself"
+}
+
+// outside is where a link in folder leads, as the program sees it.
+func (a *agent) outside(folder, target string) string {
+	if !filepath.IsAbs(target) {
+		return filepath.Join(folder, target)
+	}
+	for _, top := range owned {
+		if a.view && (target == top || strings.HasPrefix(target, top+"/")) {
+			return filepath.Join(a.root, target)
+		}
+	}
+	return target
+}
+
+// unlock lets us read what a plain user's program has locked him out of: he owns
+// it. What stays locked shows when it is read.
+func unlock(dir string) {
+	// Walked from the top: each folder is told of before it is read.
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case d == nil || err != nil:
+		case d.IsDir():
+			_ = os.Chmod(path, 0o700)
+		case d.Type().IsRegular():
+			if info, err := d.Info(); err == nil && info.Mode()&0o400 == 0 {
+				_ = os.Chmod(path, info.Mode().Perm()|0o400)
+			}
+		}
+		return nil
+	})
+}
+
+// removeAll removes a folder, also one that a plain user's program has locked him
+// out of.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	unlock(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove folder: %w", err)
+	}
+	return nil
+}
