@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -127,11 +128,12 @@ type live struct {
 }
 
 // Listen serves followers on a unix socket in folder, mode 0600, and gives its
-// address for Follow. It may be called once. Peers of another user are refused.
+// address for Follow: one that no other writer has, as a follower is done with an
+// address when its writer is. It may be called once. Peers of another user are refused.
 // A path longer than the system's limit is handled: on Linux it is opened by way
 // of its folder, elsewhere the socket is put into a short folder of its own.
 func (w *Writer) Listen(folder string) (addr string, err error) {
-	path, err := filepath.Abs(filepath.Join(folder, "log-"+w.at.writer+".sock"))
+	path, err := filepath.Abs(filepath.Join(folder, fmt.Sprintf("log-%d-%d-%s.sock", w.at.attempt, w.at.rank, w.at.writer)))
 	if err != nil {
 		return "", err
 	}

@@ -348,3 +348,18 @@ type looked struct {
 }
 
 func (l *looked) Read(p []byte) (int, error) { l.each(); return l.Reader.Read(p) }
+
+// TestEveryWriterHasAnAddressOfItsOwn: an agent writes one log after the other in
+// one folder, and a follower is done with an address when its writer is.
+func TestEveryWriterHasAnAddressOfItsOwn(t *testing.T) {
+	folder, had := t.TempDir(), map[string]bool{}
+	for _, at := range [][2]int{{0, 1}, {1, 1}, {2, 1}, {2, 0}} {
+		w := newWriter(t, newDepot(), at[0], at[1], "a")
+		addr, err := w.Listen(folder)
+		if err != nil || had[addr] {
+			t.Errorf("attempt %d of rank %d is served at %s, %v", at[0], at[1], addr, err)
+		}
+		had[addr] = true
+		shut(t, w)
+	}
+}
