@@ -257,7 +257,7 @@ func TestAViewLeavesTheUserHisRightsAndNoOthers(t *testing.T) {
 				s.t.Fatal(err)
 			}
 		}
-		rights := `id -u; id -g; cat group; grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs|Seccomp|Sig(Blk|Ign))' /proc/self/status`
+		rights := `id -u; id -g; cat group; grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs|Seccomp|SigBlk)' /proc/self/status`
 		inside := s.run(rights)
 		if diff := cmp.Diff(s.outside(rights), inside); diff != "" {
 			s.t.Error(diff)
