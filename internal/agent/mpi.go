@@ -184,7 +184,11 @@ func (a *agent) followFirst(ctx context.Context) (bool, error) {
 	if first, ok := a.member.ExitOf(0); !ok || first.Verdict != ledger.Done {
 		return false, nil
 	}
+	p := a.program
 	exit := a.endProgram("node 0 has ended")
 	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = ledger.Done, 0, "", "", ""
+	if bad := int(p.alarmed.Load()); bad != 0 { // some mpiexecs say 0 when they have lost a node
+		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, bad, fmt.Sprintf("what mpiexec had started here ended with %d", bad)
+	}
 	return true, a.record(ctx, exit)
 }

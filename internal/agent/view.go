@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,14 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 	v := &proc.View{}
 	for _, top := range owned {
 		v.Binds = append(v.Binds, proc.Bind{Source: filepath.Join(a.root, top), Target: top})
+	}
+	if a.job.Spec.Launcher == job.MPI {
+		// MPIs name their shared memory by process ids, and each node counts from 1.
+		shm := filepath.Join(a.root, "shm")
+		if err := os.Mkdir(shm, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("make shared memory: %w", err)
+		}
+		v.Binds = append(v.Binds, proc.Bind{Source: shm, Target: "/dev/shm"})
 	}
 	machine, err := os.ReadFile("/etc/hosts")
 	if err != nil {

@@ -226,11 +226,15 @@ func (l *Open) serve(ctx context.Context, gone context.CancelFunc, in *json.Deco
 	}) // what went wrong shows as the end of the connection
 }
 
+func errNoDesk() error {
+	return fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", DeskVariable)
+}
+
 // dial reaches the desk of this node.
 func dial() (net.Conn, error) {
 	addr := os.Getenv(DeskVariable)
 	if addr == "" {
-		return nil, fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", DeskVariable)
+		return nil, errNoDesk()
 	}
 	conn, err := proc.DialSocket(context.Background(), addr)
 	if err != nil {

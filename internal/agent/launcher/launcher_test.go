@@ -235,17 +235,19 @@ func TestMPIIsToldInItsOwnWay(t *testing.T) {
 		tool env.MPI
 		want string
 	}{
-		"mpich alone":      {alone, env.MPI{Path: "mpiexec", Family: env.MPICH}, "mpiexec -n 4" + rank1},
-		"open mpi 4 alone": {alone, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"}, "mpiexec -n 4" + open4 + rank1},
+		"mpich alone":      {alone, env.MPI{Path: "mpiexec", Family: env.MPICH}, "drover launch mpi --family MPICH --hosts algo-1 -- mpiexec -n 4" + rank1},
+		"open mpi 4 alone": {alone, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"}, "drover launch mpi --family Open MPI --hosts algo-1 -- mpiexec -n 4" + open4 + rank1},
 		"mpich": {two, env.MPI{Path: "mpiexec", Family: env.MPICH},
-			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -localhost 10.0.0.1 -genv UCX_TLS ^sm" + rank2},
+			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -localhost 10.0.0.1 -genv UCX_TLS ^sm" + rank2},
 		"mpich on one machine": {together, env.MPI{Path: "mpiexec", Family: env.MPICH},
-			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -localhost 127.0.0.1" +
+			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -localhost 127.0.0.1" +
 				" -genv MPIR_CVAR_CH4_NETMOD ofi -genv FI_PROVIDER tcp -genv FI_TCP_IFACE lo -genv UCX_TLS ^sm" + rank2},
 		"intel on one machine": {together, env.MPI{Path: "mpiexec", Family: env.IntelMPI},
-			"drover launch mpi --family Intel MPI --hosts algo-1,algo-2 -- mpiexec -bootstrap ssh -bootstrap-exec @rsh -genvnone -hosts algo-1:2,algo-2:2 -n 4 -iface lo -genv I_MPI_PIN 0 -genv UCX_TLS ^sm" + rank2},
+			"drover launch mpi --family Intel MPI --hosts algo-1,algo-2 -- mpiexec -bootstrap ssh -bootstrap-exec @rsh -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -iface lo -genv I_MPI_PIN 0 -genv UCX_TLS ^sm" + rank2},
+		"intel": {two, env.MPI{Path: "mpiexec", Family: env.IntelMPI},
+			"drover launch mpi --family Intel MPI --hosts algo-1,algo-2 -- mpiexec -bootstrap ssh -bootstrap-exec @rsh -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -iface eth0 -genv UCX_TLS ^sm" + rank2},
 		"open mpi 4": {two, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"},
-			"drover launch mpi --family Open MPI --hosts algo-1,algo-2 -- mpiexec --host algo-1:2,algo-2:2 -n 4" + open4 + " --mca plm_rsh_agent drover rsh --mca plm_rsh_no_tree_spawn 1" +
+			"drover launch mpi --family Open MPI --hosts algo-1,algo-2 -- mpiexec --host algo-1:2,algo-2:2 -n 4 --wdir /" + open4 + " --mca plm_rsh_agent @rsh --mca plm_rsh_no_tree_spawn 1" +
 				" --mca orte_abort_on_non_zero_status 1 --mca if_base_do_not_resolve 1 --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0" + rank2},
 	} {
 		row.o.Tool = row.tool

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,20 +30,19 @@ type MPIOptions struct {
 	Argv      []string // the program
 }
 
-// MPI is the command line for node 0. One node needs nobody to carry anything,
-// so there it is mpiexec itself. What cannot work is refused: fault.Invalid.
+// MPI is the command line for node 0. What cannot work is refused: fault.Invalid.
 // self is drover.
 func MPI(self string, o MPIOptions) ([]string, error) {
+	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
 	program := one(self, o.Argv)
 	if len(o.Hosts) == 1 {
-		return append(o.local(), program...), nil
+		return append(append(head, o.local()...), program...), nil
 	}
 	if o.Tool.Family == env.OpenMPI && o.sameAddress() && !o.Named {
 		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
 			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
-	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
-	return append(append(head, o.spread(self)...), program...), nil
+	return append(append(head, o.spread()...), program...), nil
 }
 
 func (o MPIOptions) sameAddress() bool {
@@ -77,8 +78,9 @@ func (o MPIOptions) open() []string {
 	return append(line, "--oversubscribe")
 }
 
-// spread is mpiexec over several nodes.
-func (o MPIOptions) spread(self string) []string {
+// spread is mpiexec over several nodes. All processes start in a folder that each
+// node has; rank goes on to its own.
+func (o MPIOptions) spread() []string {
 	hosts := make([]string, len(o.Hosts))
 	for i, h := range o.Hosts {
 		hosts[i] = fmt.Sprintf("%s:%d", h, o.procs())
@@ -90,10 +92,10 @@ func (o MPIOptions) spread(self string) []string {
 	case env.IntelMPI: // knows no manual launcher
 		return o.hydra(list, "-bootstrap", "ssh", "-bootstrap-exec", rshFile)
 	}
-	line := append([]string{o.Tool.Path, "--host", list, "-n", o.count()}, o.open()...)
+	line := append([]string{o.Tool.Path, "--host", list, "-n", o.count(), "--wdir", "/"}, o.open()...)
 	set := func(framework, name, value string) { line = append(line, framework, name, value) }
 	if o.Tool.Major() >= 5 {
-		set("--prtemca", "plm_ssh_agent", self+" rsh")
+		set("--prtemca", "plm_ssh_agent", rshFile)
 		set("--prtemca", "plm_ssh_no_tree_spawn", "1")
 		set("--prtemca", "prte_do_not_resolve", "1") // or what has our own address is us
 		if o.Interface != "" && !o.sameAddress() {   // it talks to itself by no loopback
@@ -102,7 +104,7 @@ func (o MPIOptions) spread(self string) []string {
 		}
 		return line
 	}
-	set("--mca", "plm_rsh_agent", self+" rsh")
+	set("--mca", "plm_rsh_agent", rshFile)
 	set("--mca", "plm_rsh_no_tree_spawn", "1")
 	set("--mca", "orte_abort_on_non_zero_status", "1")
 	set("--mca", "if_base_do_not_resolve", "1") // or what has our own address is us
@@ -117,17 +119,20 @@ func (o MPIOptions) spread(self string) []string {
 func (o MPIOptions) hydra(list string, how ...string) []string {
 	line := append([]string{o.Tool.Path}, how...)
 	// Without -genvnone every process would get node 0's environment.
-	line = append(line, "-genvnone", "-hosts", list, "-n", o.count())
+	line = append(line, "-genvnone", "-hosts", list, "-n", o.count(), "-wdir", "/")
 	set := func(pairs ...string) {
 		for i := 0; i < len(pairs); i += 2 {
 			line = append(line, "-genv", pairs[i], pairs[i+1])
 		}
 	}
 	switch {
-	case o.Tool.Family == env.IntelMPI && o.sameAddress():
-		line = append(line, "-iface", o.Interface)
-		set("I_MPI_PIN", "0") // or the nodes would all sit on the same cores
 	case o.Tool.Family == env.IntelMPI:
+		if o.Interface != "" { // or it tells a name, which other nodes may not know
+			line = append(line, "-iface", o.Interface)
+		}
+		if o.sameAddress() {
+			set("I_MPI_PIN", "0") // or the nodes would all sit on the same cores
+		}
 	case o.sameAddress():
 		line = append(line, "-localhost", o.Addresses[0])
 		// UCX finds no way between nodes on a machine that has only loopback.
@@ -147,15 +152,46 @@ func (o MPIOptions) hydra(list string, how ...string) []string {
 // rshFile stands for the remote shell in a command line: a file of the node.
 const rshFile = "@rsh"
 
-// writeRsh makes drover rsh a program without arguments, beside the desk.
-func writeRsh() (string, error) {
+// plainPath is what Open MPI takes for one program: blanks, colons and equals
+// signs would end it.
+var plainPath = regexp.MustCompile(`^[\w/.+-]+$`)
+
+// writeRsh makes drover rsh a program without arguments, in that folder if an MPI
+// can name it. remove it in the end.
+func writeRsh(dir string) (file string, remove func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	file := os.Getenv(DeskVariable) + ".rsh"
+	remove = func() {} // who gave the folder takes it away
+	if !plainPath.MatchString(dir) {
+		if dir, err = os.MkdirTemp("/tmp", "drover-mpi"); err != nil {
+			return "", nil, err
+		}
+		remove = func() { _ = os.RemoveAll(dir) }
+	}
+	file = filepath.Join(dir, "rsh")
 	quoted := "'" + strings.ReplaceAll(self, "'", `'\''`) + "'"
-	return file, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh \"$@\"\n"), 0o700)
+	return file, remove, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh \"$@\"\n"), 0o700)
+}
+
+// usersOwn takes out what hydra is told to set (-genv) where the environment says
+// otherwise: every node has the user's, and his wins.
+func usersOwn(argv []string) []string {
+	var line []string
+	for i := 0; i < len(argv); i++ {
+		if argv[i] == "--" || argv[i] == "launch" { // the program begins
+			return append(line, argv[i:]...)
+		}
+		if argv[i] == "-genv" && i+2 < len(argv) {
+			if _, set := os.LookupEnv(argv[i+1]); set {
+				i += 2
+				continue
+			}
+		}
+		line = append(line, argv[i])
+	}
+	return line
 }
 
 // mpi runs mpiexec and gives its status. Open MPI asks for what it wants elsewhere
@@ -171,17 +207,27 @@ func mpi(_ context.Context, args []string) (int, error) {
 	// Who stops the tree signals mpiexec too, which ends what it has started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	family := env.Family(pairs["family"])
-	if i := slices.Index(argv, rshFile); i >= 0 && family == env.IntelMPI {
-		if argv[i], err = writeRsh(); err != nil {
+	temp, err := settle()
+	defer os.RemoveAll(temp)
+	if err != nil {
+		return 0, err
+	}
+	argv = usersOwn(argv)
+	if i := slices.Index(argv, rshFile); i >= 0 {
+		file, remove, err := writeRsh(temp)
+		if err != nil {
 			return 0, fmt.Errorf("write remote shell: %w", err)
 		}
+		defer remove()
+		argv[i] = file
 	}
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if family != env.MPICH {
+	hosts := strings.Split(pairs["hosts"], ",")
+	if family != env.MPICH || len(hosts) == 1 { // one needs nobody to carry anything
 		return statusOf(c.Run()), nil
 	}
-	h := &hydra{hosts: strings.Split(pairs["hosts"], ","), mpiexec: c, gone: make(chan struct{})}
+	h := &hydra{hosts: hosts, mpiexec: c, gone: make(chan struct{})}
 	f := &filter{out: os.Stdout, start: h.start}
 	c.Stdout = f
 	status := statusOf(c.Run())

@@ -39,6 +39,7 @@ func rank(_ context.Context, args []string) (int, error) {
 	for i := range argv {
 		argv[i] = strings.TrimPrefix(argv[i], "=")
 	}
+	home()
 	if folder := os.Getenv(contract.CodeVariable); folder != "" {
 		if err := os.Chdir(folder); err != nil {
 			return 0, fmt.Errorf("enter the code folder: %w", err)

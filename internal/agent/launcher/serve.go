@@ -27,6 +27,11 @@ const serveGrace = 5 * time.Second
 func serve(ctx context.Context, _ []string) (int, error) {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
+	temp, err := settle()
+	defer os.RemoveAll(temp)
+	if err != nil {
+		return 0, err
+	}
 	conn, err := dial()
 	if err != nil {
 		return 0, err
