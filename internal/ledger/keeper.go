@@ -212,7 +212,7 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 		}
 		return err
 	}
-	now, stopped := k.w.clock().Boot(), k.run.Stop != nil
+	now, stopped, seen := k.w.clock().Boot(), k.run.Stop != nil, k.run.Attempt()
 	k.watch.bury()
 	if err := k.w.readRun(ctx, k.p, k.log, &k.run); err != nil {
 		return err
@@ -225,6 +225,17 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 	}
 	if err := k.w.observe(ctx, k.watch, k.run, "", k.agents...); err != nil {
 		return err
+	}
+	for n := max(1, seen); k.began && n < k.run.Attempt(); n++ { // attempts that came and went between two looks
+		joins := map[int]Join{}
+		if err := fill(ctx, k.w, k.p, n, "join", k.run.Nodes, joins, func(j *Join) *int { return &j.V }); err != nil {
+			return err
+		}
+		for _, join := range joins {
+			if placement, _, ok := machineOf(join.Agent); ok {
+				k.joined[placement] = true
+			}
+		}
 	}
 	for _, join := range k.run.Joins {
 		placement, index, ok := machineOf(join.Agent)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -48,6 +49,26 @@ func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
 		}
 	}
 	t.Errorf("%d placements, and the run goes on", len(k.Run().Placed))
+}
+
+// A laptop slept while a placement's agent joined, worked and was lost.
+func TestWhoJoinedBetweenTwoLooksHasComeToSomething(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	k := d.NewKeeper(j, "cli-1")
+	var rows []Machine
+	for n := range MaxBarren {
+		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != n+1 {
+			t.Fatalf("placement %d was not asked for: %+v", n+1, w)
+		}
+		rows = append(rows, Machine{Placement: n + 1})
+	}
+	d.write(j, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: fmt.Sprintf("%d-0-a", MaxBarren)})
+	d.write(j, opened(2, Lost))
+	if d.keep(k, rows); k.Run().Stop != nil || len(k.Run().Placed) != MaxBarren+1 {
+		t.Errorf("%d placements, and it was given up: %+v", len(k.Run().Placed), k.Run().Stop)
+	}
 }
 
 // A network that is cut, or an engine that is late: it calls a machine taken on

@@ -23,7 +23,7 @@ var (
 const (
 	// normalSeeds are enough for every kind of event to occur, and for every
 	// mutant to be caught.
-	normalSeeds = 3000
+	normalSeeds = 2000
 	// troubledFor is how long things go wrong in a world.
 	troubledFor = 6 * time.Minute
 )
@@ -153,7 +153,7 @@ func (s *scene) setScene() {
 		}
 	}
 	s.setPeople()
-	if s.chance(4) {
+	if s.chance(3) {
 		s.setStorm()
 		return
 	}

@@ -40,7 +40,7 @@ func (s *scene) agent(p *process, m *machine) {
 		return nil
 	}
 	p.spawn(func(p *process) { s.heart(p, m, s.ledgerOf(p), path, host) })
-	r := &program{s: s, m: m, w: w, path: path, main: s.current}
+	r := &program{s: s, m: m, w: w, path: path, main: s.current, since: j.Since}
 	r.place, _ = task.PlaceOf(m.job)
 	prepared := s.now
 	if r.unready = s.chance(s.unready); s.chance(30) {
@@ -54,7 +54,7 @@ func (s *scene) agent(p *process, m *machine) {
 		if !r.once(p) {
 			break
 		}
-		p.idle(s.between(500*time.Millisecond, Poll))
+		p.idle(s.between(time.Second, Poll))
 	}
 	s.logf("%s leaves", p.name)
 	s.left = append(s.left, departure{s.now, m})
@@ -76,6 +76,7 @@ type program struct {
 	path    job.Path
 	main    *coro
 	place   int
+	since   int  // of the job
 	unready bool // what was prepared is of no use: it can only say so
 
 	attempt  int // set up for
@@ -167,7 +168,7 @@ func (r *program) setUp(p *process, o Order) {
 	s.restoring++
 	defer func() { s.restoring-- }()
 	me := Restored{Job: r.m.job, Place: r.place, Attempt: o.Attempt, Agent: r.m.agent}
-	g, saved, err := r.w.Restore(ctx, r.path, o.Rank, me, s.since[r.m.job], r.complete)
+	g, saved, err := r.w.Restore(ctx, r.path, o.Rank, me, r.since, r.complete)
 	if errors.Is(err, ErrFenced) {
 		r.fenced = true
 		s.seen["fenced before it began"]++

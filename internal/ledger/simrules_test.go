@@ -275,7 +275,7 @@ func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Du
 	when, ok := s.made[fmt.Sprintf("p/t/%s/attempts/%d/exit/%d", id, k, rank)]
 	switch {
 	case !ok:
-	case m.p.dead && m.died <= decided && !m.disowned && when <= m.died && !m.silent(when+10*time.Second),
+	case m.p.dead && m.died <= decided && !m.disowned && when <= m.died && !m.silent(when+unsure),
 		when < decided-10*time.Second && s.processOf(by.By).awake(when, decided):
 		s.violate("R3: attempt %d mourns rank %d, which had ended at %s (decided by %s at %s, died %s)", k+1, rank, when, by.By, decided, m.died)
 	}
@@ -340,8 +340,8 @@ func (s *scene) refuted(m *machine, by Entry, decided time.Duration) bool {
 
 // checkSigns: D2, a join and an entry of the job's log are signs of life too.
 func (s *scene) checkSigns(m *machine, by string, decided time.Duration) {
-	const unsure = 10 * time.Second
-	fresh := func(at time.Duration) bool { return at < decided-unsure && at > decided-(Lease-Heartbeat-unsure) }
+	const crossed = 10 * time.Second // logs and joins are read at every poll
+	fresh := func(at time.Duration) bool { return at < decided-crossed && at > decided-(Lease-Heartbeat-crossed) }
 	l := s.rawUnder("p/t/" + m.job + "/log")
 	for n, e := range l.entries {
 		if e.By == m.agent && fresh(l.at[n]) {
@@ -388,8 +388,7 @@ func (s *scene) checkFailing(id string, st story) {
 }
 
 // barren counts the placements of a job that are dead, were not taken, and from
-// which nobody had joined for longer than a keeper may look elsewhere, or one had
-// broken.
+// which nobody had joined, or one had broken.
 func (s *scene) barren(id string, st story) (n int) {
 	for r := range st.placed {
 		joined, broke, taken, living := false, false, false, false
@@ -397,7 +396,7 @@ func (s *scene) barren(id string, st story) (n int) {
 			if m.job == id && m.placed == r+1 {
 				taken, broke = taken || m.taken || m.disowned, broke || m.broke || m.p.broke
 				living = living || !m.p.dead || m.died > st.stopAt
-				joined = joined || m.joined > 0 && m.died-m.joined > 15*time.Second
+				joined = joined || m.joined > 0
 			}
 		}
 		if !taken && !living && (broke || !joined) {

@@ -217,13 +217,11 @@ func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool
 		}
 	}
 	must(w.NameJob(ctx, &j))
+	s.since[j.ID] = j.Since
 	live, mine, err := w.Submit(ctx, j, p.name)
 	must(err)
 	s.logf("%s submit %s (since %d): live %s mine %v", p.name, j.ID, j.Since, live, mine)
 	s.jobs[live] = true
-	if mine {
-		s.since[j.ID] = j.Since
-	}
 	if mine && live != j.ID {
 		s.violate("T1: submit said mine of another's job")
 	}
@@ -283,7 +281,7 @@ func (s *scene) attend(p *process, w World, id string) {
 			s.driverStart(p, id, watch.Placed)
 			p.sleep(s.between(time.Millisecond, time.Second))
 		default:
-			p.sleep(s.between(300*time.Millisecond, pace))
+			p.sleep(s.between(500*time.Millisecond, pace))
 		}
 		rows = s.driverStatus(id)
 	}

@@ -208,14 +208,16 @@ func (m *machine) lastBeat(t time.Duration) time.Duration {
 	return last
 }
 
+// unsure is how much of what was written before an observer decided he may not have
+// seen: he looks every Heartbeat, and requests take their time.
+const unsure = Heartbeat + 5*time.Second
+
 // goneBy says whether there was reason at t to hold an agent for dead: it was, or
-// the engine said so, or it had not beaten for a lease, as far as one who looks
-// every Heartbeat can tell.
+// the engine said so, or it had not beaten for a lease, as far as an observer can tell.
 func (m *machine) goneBy(t time.Duration) bool {
 	return m.p.dead && m.died <= t || m.disowned && m.disownedAt <= t || m.silent(t)
 }
 
 func (m *machine) silent(t time.Duration) bool {
-	const unsure = 10 * time.Second // what was under way
 	return t-unsure-m.lastBeat(t-unsure) >= Lease-Heartbeat-unsure
 }

@@ -43,7 +43,7 @@ var troubles = []trouble{
 	}},
 	{"blob torn", 4, func(s *scene, _ *process) bool { return s.tear() }},
 	{"cancelled", 2, func(s *scene, _ *process) bool { return s.somebody("canceller", s.canceller) }},
-	{"interrupted by Ctrl-C", 3, func(s *scene, _ *process) bool { return s.somebody("ctrlC", s.interrupt) }},
+	{"interrupted by Ctrl-C", 4, func(s *scene, _ *process) bool { return s.somebody("ctrlC", s.interrupt) }},
 	{"resumed", 4, func(s *scene, _ *process) bool { s.commandLine(s.newName("resume"), resume); return true }},
 	{"run again", 2, func(s *scene, _ *process) bool { s.commandLine(s.newName("again"), submit); return true }},
 	{"replaced", 1, func(s *scene, _ *process) bool { s.commandLine(s.newName("again"), replace); return true }},
@@ -141,19 +141,23 @@ func (s *scene) drawTrouble() trouble {
 	panic("unreachable")
 }
 
-// strike lets something happen to a process, and counts whether it could.
+// strike lets something happen to a process; what cannot happen to that one gives
+// way to something else.
 func (s *scene) strike(t trouble, p *process) {
 	s.seen["faults"]++
-	s.logf("trouble: %s for %s", t.name, p.name)
-	if !p.dead {
-		s.seen["faults to the living"]++
+	if p.dead {
+		s.seen["faults to the dead"]++
 	}
-	// Counted before: who strikes himself down does not come back.
-	s.seen["fault "+t.name]++
-	if !t.to(s, p) {
+	for range 4 {
+		s.logf("trouble: %s for %s", t.name, p.name)
+		s.seen["fault "+t.name]++ // before: who strikes himself down does not come back
+		if t.to(s, p) {
+			return
+		}
 		s.seen["fault "+t.name]--
-		s.seen["faults in vain"]++
+		t = s.drawTrouble()
 	}
+	s.seen["faults in vain"]++
 }
 
 // victim draws somebody who lives: agents that hold a rank more often than others.
@@ -234,7 +238,7 @@ func (s *scene) note(p *process, r request) {
 		if string(held) != string(r.text) {
 			s.seen[r.kind+" behind "+factOf(held)]++
 		}
-	case s.vandals != nil && r.text != nil && p != s.vandals.p && s.chance(25):
+	case s.vandals != nil && p != s.vandals.p && (r.kind == "cancelled" || r.kind == "failing" || r.text != nil && s.chance(25)):
 		s.vandals.poke()
 	}
 }
@@ -279,7 +283,7 @@ func (s *scene) onRecord(key string, part []string) {
 
 // setTroubles draws what happens at random times, to whom it then finds alive.
 func (s *scene) setTroubles() {
-	n := s.rng.IntN(7)
+	n := s.rng.IntN(6)
 	at := time.Duration(0)
 	for range n {
 		at += s.between(time.Second, 70*time.Second)
