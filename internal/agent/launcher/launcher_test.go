@@ -81,7 +81,12 @@ func TestTheFirstRankThatFailsEndsTheOthers(t *testing.T) {
 
 func TestWhoDoesNotEndIsKilled(t *testing.T) {
 	t.Parallel()
-	c := exec.Command("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1000; done")
+	c := exec.Command("sh", "-c", "trap '' TERM; echo deaf; read line") // no child of its own would outlive it
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
