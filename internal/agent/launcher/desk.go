@@ -207,7 +207,7 @@ func (l *Open) serve(ctx context.Context, gone context.CancelFunc, in *json.Deco
 			mu.Unlock()
 		}
 	})
-	_ = l.desk.Serve(ctx, func(ctx context.Context, line string) int {
+	_ = l.desk.Serve(ctx, func(asked context.Context, line string) int {
 		answered := make(chan int, 1)
 		mu.Lock()
 		next++
@@ -220,9 +220,10 @@ func (l *Open) serve(ctx context.Context, gone context.CancelFunc, in *json.Deco
 		select {
 		case status := <-answered:
 			return status
-		case <-ctx.Done():
-			return fault.ExitDrover
+		case <-asked.Done(): // nobody waits
+		case <-ctx.Done(): // the server is gone
 		}
+		return fault.ExitDrover
 	}) // what went wrong shows as the end of the connection
 }
 

@@ -198,6 +198,23 @@ func TestARemoteShellRunsOnTheOtherNode(t *testing.T) {
 	}
 }
 
+func TestNobodyWaitsForAServerThatWasKilled(t *testing.T) {
+	t.Parallel()
+	_, desk := openDesk(t)
+	argv := Serve(self(t))
+	server := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	server.Env = append(os.Environ(), desk)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := run(t, []string{desk}, self(t), "rsh", "algo-2", "kill -KILL $PPID"); status == 0 {
+		t.Errorf("the call ended well: %s", errs)
+	}
+	if err := server.Wait(); statusOf(err) != 137 {
+		t.Errorf("the server: %v", err)
+	}
+}
+
 func TestABadEndIsTold(t *testing.T) {
 	t.Parallel()
 	e, desk := openDesk(t)

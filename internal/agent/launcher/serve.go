@@ -64,11 +64,14 @@ func serve(ctx context.Context, _ []string) (int, error) {
 	return 128 + int(syscall.SIGTERM), nil
 }
 
-// shell runs a line here, and ends it when ctx ends.
+// shell runs a line here, and ends it when ctx ends. It is a process group of its
+// own: hydra's proxy kills the groups of its ranks, and one that it has just
+// started is in the proxy's own yet.
 func shell(ctx context.Context, line string) (status int) {
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = serveGrace
 	return statusOf(c.Run())
 }
