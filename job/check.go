@@ -3,6 +3,7 @@ package job
 import (
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -158,6 +159,9 @@ func checkInputs(s Spec) error {
 		seen[in.Name] = true
 		if in.Path == "" {
 			return fault.New(fault.Invalid, "Give it a file or folder.", "check job: input %q has no path", in.Name)
+		}
+		if in.Subdir != "" && (path.Clean(in.Subdir) != in.Subdir || !filepath.IsLocal(in.Subdir)) {
+			return fault.New(fault.Invalid, "Name a folder inside it, such as "+in.Name+"=data::train.", "check job: input %s: subfolder %q is not inside", in.Name, in.Subdir)
 		}
 		if in.To == "" {
 			continue

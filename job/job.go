@@ -73,10 +73,32 @@ type Spec struct {
 	GPUs     int      `json:"gpus,omitempty" yaml:"gpus,omitempty" jsonschema:"minimum=0,description=GPUs for each node alone. Default: the program sees all there are"`
 	Machine  string   `json:"machine,omitempty" yaml:"machine,omitempty" jsonschema:"description=Type of machine\\, such as ml.m5.xlarge. A label where the target has no types"`
 	// NoMounts keeps the machine's own view: /opt/ml is where variables say.
-	NoMounts bool     `json:"no_mounts,omitempty" yaml:"no_mounts,omitempty" jsonschema:"description=No private /opt/ml and /state: the variables say where these folders are. For programs that need sudo"`
-	Retries  int      `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
-	Timeout  Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
-	Grace    Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
+	NoMounts bool `json:"no_mounts,omitempty" yaml:"no_mounts,omitempty" jsonschema:"description=No private /opt/ml and /state: the variables say where these folders are. For programs that need sudo"`
+	Limits   `yaml:",inline"`
+	// Packages are Linux packages (packages.txt) that may be installed on the
+	// machine: only as root, and only when the person said so.
+	Packages bool `json:"packages,omitempty" yaml:"packages,omitempty" jsonschema:"description=Install the Linux packages that packages.txt names\\, as root"`
+
+	Queue    string `json:"queue,omitempty" yaml:"queue,omitempty" jsonschema:"description=Where the job waits for room. Default: default"`
+	Priority int    `json:"priority,omitempty" yaml:"priority,omitempty" jsonschema:"minimum=-1000,maximum=1000,description=Among waiting jobs the highest goes first. Default: 0"`
+	Now      bool   `json:"now,omitempty" yaml:"now,omitempty" jsonschema:"description=Do not wait for cores\\, memory and GPUs that other jobs hold"`
+	// Share is what the queue may use of the machine in all, from the config of
+	// who submits; zero fields are not limited.
+	Share Limits `json:"share,omitzero" yaml:"-"`
+
+	Metrics []Metric          `json:"metrics,omitempty" yaml:"metrics,omitempty" jsonschema:"description=Numbers to find in the output. Default: name=number pairs and what common frameworks print"`
+	Tags    map[string]string `json:"tags,omitempty" yaml:"tags,omitempty" jsonschema:"description=Labels to find the job by"`
+	// Secrets are references by the name of the environment variable that the
+	// program gets: env:NAME or file:PATH, read where it runs; never a value.
+	Secrets map[string]string `json:"secrets,omitempty" yaml:"secrets,omitempty" jsonschema:"description=Environment variables whose values stay out of drover: env:NAME or file:PATH"`
+	// PlainEnv lets Env hold what looks like a secret.
+	PlainEnv bool `json:"plain_env,omitempty" yaml:"plain_env,omitempty" jsonschema:"description=Let env hold what looks like a secret"`
+	// CleanState begins with an empty /state: what earlier jobs left is not offered.
+	CleanState bool `json:"clean_state,omitempty" yaml:"clean_state,omitempty" jsonschema:"description=Begin with an empty /state"`
+
+	Retries int      `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
+	Grace   Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
 
 	On     string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
 	Output string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
@@ -85,7 +107,13 @@ type Spec struct {
 // Input is one named data source (SageMaker: a channel).
 type Input struct {
 	Name string `json:"name" yaml:"name" jsonschema:"description=The program finds it at /opt/ml/input/data/NAME and in SM_CHANNEL_NAME"`
-	Path string `json:"path" yaml:"path" jsonschema:"description=A local file or folder"`
+	// Path is where it comes from: a file, folder or glob here, file://, https://,
+	// or task:NAME/state|model|output|source (task:PROJECT/NAME/...).
+	Path string `json:"path" yaml:"path" jsonschema:"description=A file\\, folder or glob here\\, file://\\, https:// or task:NAME/model (state\\, output\\, source)"`
+	// Sharded gives key i, in the order of their bytes, to node i mod N alone.
+	Sharded bool `json:"sharded,omitempty" yaml:"sharded,omitempty" jsonschema:"description=Each node gets its share of the files"`
+	// Subdir is the only folder of it that counts; "": all.
+	Subdir string `json:"subdir,omitempty" yaml:"subdir,omitempty" jsonschema:"description=Only this folder of it"`
 	// To is where a processing job finds it, below /opt/ml/processing.
 	To string `json:"to,omitempty" yaml:"to,omitempty" jsonschema:"description=With verb process: the folder it finds it in. Default: /opt/ml/processing/input/NAME"`
 }
@@ -130,13 +158,16 @@ func (s Spec) Normal() (Spec, error) {
 	if s.On == "" {
 		s.On = "local"
 	}
+	if s.Queue == "" {
+		s.Queue = DefaultQueue
+	}
 	if s.Launcher == "none" {
 		s.Launcher = Alone
 	}
 	if s.Verb == Process {
 		s = s.processing()
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLauncher, checkInputs, checkResults, checkApart, checkEnv}
+	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkInputs, checkResults, checkApart, checkEnv, checkMetrics, checkTags}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err

@@ -23,7 +23,7 @@ func TestNormalFillsInWhatWasLeftOut(t *testing.T) {
 	}
 	want := job.Spec{
 		Project: "demo", Task: "digits", Verb: job.Run, Program: "train.py",
-		Nodes: 1, Grace: job.DefaultGrace, On: "local",
+		Nodes: 1, Grace: job.DefaultGrace, On: "local", Queue: job.DefaultQueue,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("normal form (-want +got):\n%s", diff)
@@ -56,6 +56,7 @@ func full() job.Spec {
 		Env:    map[string]string{"A_1": "x=y", "_": ""}, Python: "python3.12",
 		Nodes: 1000, Retries: 1000, Timeout: job.Duration(time.Hour), Grace: job.Duration(time.Second),
 		Procs: 2, Launcher: job.Torch, GPUs: 2, Machine: "ml.p3.2xlarge", NoMounts: true,
+		Queue: "night", Priority: 5, Limits: job.Limits{CPUs: 0.5, Memory: 1 << 30},
 		On: "batch/gpu", Output: "out",
 	}
 }

@@ -103,6 +103,11 @@ func TaskName(s Spec, user, host, folder string) string {
 	if s.Launcher != Alone || s.Procs > 1 {
 		parts = append(parts, "launcher", string(s.Launcher), strconv.Itoa(s.Procs))
 	}
+	for _, in := range s.Inputs {
+		if in.Sharded || in.Subdir != "" {
+			parts = append(parts, "input", in.Name, strconv.FormatBool(in.Sharded), in.Subdir)
+		}
+	}
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))

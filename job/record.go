@@ -18,6 +18,11 @@ type Job struct {
 	// Since is the first place in the task's log whose checkpoints this job may
 	// begin with; earlier ones belong to work that ended well (DESIGN section 3).
 	Since int `json:"since"`
+	// StateSince is the first place whose /state this job may begin with; 0 but
+	// after --clean-state.
+	StateSince int `json:"state_since,omitempty"`
+	// Lineage says of each input that is another task's which job it came from.
+	Lineage map[string]Origin `json:"lineage,omitempty"`
 	// Environment names what the program will run in, for the comparison that
 	// -t skipping makes.
 	Environment string `json:"environment,omitempty"`
@@ -39,6 +44,15 @@ type Code struct {
 	Bytes  int64  `json:"bytes"`
 	Script string `json:"script,omitempty"` // the program's path inside, when it came along
 	Note   string `json:"note,omitempty"`   // why less came along than a person might expect
+}
+
+// Origin is a thing that another job left: an input that was chained.
+type Origin struct {
+	Job   string `json:"job"`  // project/task/job
+	Short string `json:"id"`   // its short id
+	What  string `json:"what"` // state, model, output or source
+	// Attempt is the one whose model or output it is.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // Path says where a job lies in the store.

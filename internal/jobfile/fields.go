@@ -8,7 +8,7 @@ import (
 // field is one that a table may have.
 type field struct {
 	name     string // in YAML
-	index    int    // in the struct
+	index    []int  // in the struct, and in one that is embedded in it
 	required bool   // its tag lacks omitempty, as the schema reads it too
 	given    bool
 }
@@ -18,10 +18,16 @@ func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for i := range t.NumField() {
 		name, options, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if options == "inline" {
+			for _, f := range fieldsOf(t.Field(i).Type) {
+				f.index = append([]int{i}, f.index...)
+				all = append(all, f)
+			}
+		}
 		if name == "" || name == "-" {
 			continue
 		}
-		all = append(all, field{name: name, index: i, required: options != "omitempty"})
+		all = append(all, field{name: name, index: []int{i}, required: options != "omitempty"})
 	}
 	return all
 }

@@ -118,7 +118,7 @@ func (p page) settle(s *job.Spec) error {
 		switch said := *one.at; {
 		case said == "~" || strings.HasPrefix(said, "~/"):
 			return p.refuse(nil, "Write the whole path, or one relative to the job file.", "%q holds %q: only a shell knows ~", one.field, clip(said))
-		case said == "" || folder == "." || filepath.IsAbs(said) || strings.Contains(said, "://"):
+		case said == "" || folder == "." || filepath.IsAbs(said) || strings.Contains(said, "://") || strings.HasPrefix(said, "task:"):
 		default:
 			*one.at = join(folder, said)
 		}

@@ -183,7 +183,7 @@ func TestARefusalShowsThePlace(t *testing.T) {
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, no_mounts, retries, timeout, grace, on, output."; hint != want {
+	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, no_mounts, cpus, memory, disk, processes, packages, queue, priority, now, metrics, tags, secrets, plain_env, clean_state, retries, timeout, grace, on, output."; hint != want {
 		t.Errorf("hint is %q, want %q", hint, want)
 	}
 }
@@ -203,7 +203,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a capital", "Program: a\n", `x.yaml:1:1: unknown field "Program"`, "Did you mean program?"},
 		{"a Go name", "program: a\nNamed: true\n", `x.yaml:2:1: unknown field "Named"`, "Use one of"},
 		{"something short", "program: a\nid: 2\n", `x.yaml:2:1: unknown field "id"`, "Use one of"},
-		{"a field of an input's", "program: a\ninputs:\n- name: a\n  url: b\n", `x.yaml:4:3: unknown field "url"`, "Use one of name, path, to."},
+		{"a field of an input's", "program: a\ninputs:\n- name: a\n  url: b\n", `x.yaml:4:3: unknown field "url"`, "Use one of name, path, sharded, subdir, to."},
 		{"a field twice", "program: a\nargs: []\nprogram: b\n", `x.yaml:3:1: "program" stands here again, after line 1`, "Keep one of them."},
 		{"an open field twice", "program: a\ntask:\ntask: b\n", `x.yaml:3:1: "task" stands here again, after line 2`, "Keep one of them."},
 		{"a variable twice", "program: a\nenv:\n  A: 1\n  'A': 2\n", `x.yaml:4:3: "A" stands here again, after line 3`, "Keep one of them."},

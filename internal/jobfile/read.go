@@ -18,14 +18,19 @@ import (
 
 // value reads node into v, which belongs to the field of that name.
 func (p page) value(node ast.Node, v reflect.Value, field string) error {
-	if _, ok := v.Addr().Interface().(*job.Duration); ok {
+	switch v.Addr().Interface().(type) {
+	case *job.Duration:
 		return p.duration(node, v, field)
+	case *job.Bytes:
+		return p.size(node, v, field)
 	}
 	switch v.Kind() {
 	case reflect.String:
 		return p.line(node, v, field)
 	case reflect.Int:
 		return p.number(node, v, field)
+	case reflect.Float64:
+		return p.decimal(node, v, field)
 	case reflect.Bool:
 		return p.truth(node, v, field)
 	case reflect.Struct:
@@ -65,7 +70,7 @@ func (p page) fields(node ast.Node, v reflect.Value, field string) error {
 			continue
 		}
 		known[i].given = true
-		if err := p.value(pair.Value, v.Field(known[i].index), key.Value); err != nil {
+		if err := p.value(pair.Value, v.FieldByIndex(known[i].index), key.Value); err != nil {
 			return err
 		}
 	}
@@ -158,6 +163,17 @@ func (p page) number(node ast.Node, v reflect.Value, field string) error {
 	return p.unlike(node, strconv.Quote(field), "a whole number", fmt.Sprintf("Write it in digits: %s: 2.", field))
 }
 
+// decimal reads a number that may have a fraction.
+func (p page) decimal(node ast.Node, v reflect.Value, field string) error {
+	if typed, ok := plain(node); ok {
+		if f, err := strconv.ParseFloat(typed, 64); err == nil && !strings.ContainsAny(typed, "xXpP_iInN") {
+			v.SetFloat(f)
+			return nil
+		}
+	}
+	return p.unlike(node, strconv.Quote(field), "a number", fmt.Sprintf("Write it in digits: %s: 0.5.", field))
+}
+
 // truth reads true or false.
 func (p page) truth(node ast.Node, v reflect.Value, field string) error {
 	b, ok := node.(*ast.BoolNode)
@@ -170,16 +186,31 @@ func (p page) truth(node ast.Node, v reflect.Value, field string) error {
 
 // duration reads a length of time: text such as 90s, or a number of seconds.
 func (p page) duration(node ast.Node, v reflect.Value, field string) error {
-	text, ok := textOf(node)
-	if !ok {
-		text, ok = plain(node)
-	}
-	d, err := job.ParseDuration(text)
-	if !ok || err != nil {
+	d, err := job.ParseDuration(typed(node))
+	if err != nil {
 		return p.unlike(node, strconv.Quote(field), "a length of time", "Write it as 90s, 15m, 2h or 1d.")
 	}
 	v.SetInt(int64(d))
 	return nil
+}
+
+// size reads a number of bytes, such as 512M.
+func (p page) size(node ast.Node, v reflect.Value, field string) error {
+	b, err := job.ParseBytes(typed(node))
+	if err != nil {
+		return p.unlike(node, strconv.Quote(field), "a size", "Write it as 512M, 1.5G or 2T.")
+	}
+	v.SetInt(int64(b))
+	return nil
+}
+
+// typed gives a scalar as it was typed, "" for what is none.
+func typed(node ast.Node) string {
+	if text, ok := textOf(node); ok {
+		return text
+	}
+	text, _ := plain(node)
+	return text
 }
 
 // unlike refuses a value of the wrong shape.

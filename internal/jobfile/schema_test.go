@@ -44,6 +44,11 @@ func asWritten(t reflect.Type) *jsonschema.Schema {
 			{Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?d?|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$`},
 			{Type: "number", Minimum: "0"},
 		}}
+	case reflect.TypeFor[job.Bytes]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+			{Type: "string", Pattern: `^[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?)?[bB]?$`},
+			{Type: "number", Minimum: "0"},
+		}}
 	case reflect.TypeFor[[]string]():
 		return &jsonschema.Schema{Type: "array", Items: word}
 	case reflect.TypeFor[map[string]string]():
