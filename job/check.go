@@ -160,6 +160,9 @@ func checkInputs(s Spec) error {
 		if in.Path == "" {
 			return fault.New(fault.Invalid, "Give it a file or folder.", "check job: input %q has no path", in.Name)
 		}
+		if _, _, err := in.TaskRef(); err != nil {
+			return err
+		}
 		if in.Subdir != "" && (path.Clean(in.Subdir) != in.Subdir || !filepath.IsLocal(in.Subdir)) {
 			return fault.New(fault.Invalid, "Name a folder inside it, such as "+in.Name+"=data::train.", "check job: input %s: subfolder %q is not inside", in.Name, in.Subdir)
 		}

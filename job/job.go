@@ -84,7 +84,7 @@ type Spec struct {
 	Now      bool   `json:"now,omitempty" yaml:"now,omitempty" jsonschema:"description=Do not wait for cores\\, memory and GPUs that other jobs hold"`
 	// Share is what the queue may use of the machine in all, from the config of
 	// who submits; zero fields are not limited.
-	Share Limits `json:"share,omitzero" yaml:"-"`
+	Share Share `json:"share,omitzero" yaml:"-"`
 
 	Metrics []Metric          `json:"metrics,omitempty" yaml:"metrics,omitempty" jsonschema:"description=Numbers to find in the output. Default: name=number pairs and what common frameworks print"`
 	Tags    map[string]string `json:"tags,omitempty" yaml:"tags,omitempty" jsonschema:"description=Labels to find the job by"`
@@ -167,7 +167,13 @@ func (s Spec) Normal() (Spec, error) {
 	if s.Verb == Process {
 		s = s.processing()
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkInputs, checkResults, checkApart, checkEnv, checkMetrics, checkTags}
+	if s.CPUs == 0 {
+		s.CPUs = s.Share.CPUs / float64(max(s.Nodes, 1)) // of a queue that is limited it takes its all
+	}
+	if s.Memory == 0 {
+		s.Memory = s.Share.Memory / Bytes(max(s.Nodes, 1))
+	}
+	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err

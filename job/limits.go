@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -20,6 +21,14 @@ type Limits struct {
 
 // IsZero says that nothing is limited.
 func (l Limits) IsZero() bool { return l == Limits{} }
+
+// Share is what the jobs of one queue may hold of a machine together; zero fields
+// are not limited. A job of such a queue that says nothing asks for all of it.
+type Share struct {
+	CPUs   float64 `json:"cpus,omitempty"`
+	Memory Bytes   `json:"memory,omitempty"`
+	GPUs   int     `json:"gpus,omitempty"`
+}
 
 // Bytes is a size that reads and writes as "512M" in YAML and JSON. Units are
 // those of docker and Slurm: K, M, G and T are powers of 1,024; a bare number
@@ -118,5 +127,23 @@ func checkQueue(s Spec) error {
 	if s.Priority < -1000 || s.Priority > 1000 {
 		return fault.New(fault.Invalid, "Use --priority -1000 to 1000.", "check job: priority %d", s.Priority)
 	}
-	return ValidName("queue", s.Queue)
+	if err := ValidName("queue", s.Queue); err != nil || s.Now {
+		return err
+	}
+	nodes, share := float64(s.Nodes), s.Share
+	switch {
+	case share.CPUs > 0 && s.CPUs*nodes > share.CPUs*1.0001:
+		return beyondShare(s.Queue, fmt.Sprintf("%g cores", share.CPUs), fmt.Sprintf("%g", s.CPUs*nodes), "cpus")
+	case share.Memory > 0 && float64(s.Memory)*nodes > float64(share.Memory):
+		return beyondShare(s.Queue, share.Memory.Words()+" of memory", (s.Memory * Bytes(s.Nodes)).Words(), "memory")
+	case share.GPUs > 0 && s.GPUs*s.Nodes > share.GPUs:
+		return beyondShare(s.Queue, fmt.Sprintf("%d GPUs", share.GPUs), strconv.Itoa(s.GPUs*s.Nodes), "gpus")
+	}
+	return nil
+}
+
+// beyondShare refuses a job that its queue could never let start.
+func beyondShare(queue, has, asked, key string) error {
+	return fault.New(fault.Invalid, "Ask for less, use another --queue, or raise targets.local.queues."+queue+"."+key+" in the config.",
+		"check job: queue %s may use %s in all, and %s are asked for", queue, has, asked)
 }

@@ -32,9 +32,12 @@ func TestSizesReadAndWrite(t *testing.T) {
 		}
 	}
 	var b job.Bytes
-	for text, want := range map[string]job.Bytes{`"64M"`: 64 << 20, `1024`: 1024, `null`: 1024} {
-		if err := json.Unmarshal([]byte(text), &b); err != nil || b != want {
-			t.Errorf("%s reads as %d, %v", text, b, err)
+	for _, row := range []struct {
+		text string
+		want job.Bytes
+	}{{`"64M"`, 64 << 20}, {`1024`, 1024}, {`null`, 1024}} {
+		if err := json.Unmarshal([]byte(row.text), &b); err != nil || b != row.want {
+			t.Errorf("%s reads as %d, %v", row.text, b, err)
 		}
 	}
 	if err := json.Unmarshal([]byte(`{}`), &b); err == nil {
@@ -52,6 +55,9 @@ func TestLimitsQueuesMetricsAndTagsAreChecked(t *testing.T) {
 		"negative memory":      func(s *job.Spec) { s.Memory = -1 },
 		"negative processes":   func(s *job.Spec) { s.Processes = -1 },
 		"a priority too far":   func(s *job.Spec) { s.Priority = 1001 },
+		"more than the queue":  func(s *job.Spec) { s.Queue, s.CPUs, s.Share = "a", 2, job.Share{CPUs: 1} },
+		"memory of the queue":  func(s *job.Spec) { s.Queue, s.Memory, s.Share = "a", 2<<30, job.Share{Memory: 1 << 30} },
+		"GPUs of the queue":    func(s *job.Spec) { s.Queue, s.GPUs, s.Nodes, s.Share = "a", 1, 2, job.Share{GPUs: 1} },
 		"a queue's name":       func(s *job.Spec) { s.Queue = "../x" },
 		"no group":             func(s *job.Spec) { s.Metrics = []job.Metric{{"loss", "loss"}} },
 		"no expression":        func(s *job.Spec) { s.Metrics = []job.Metric{{"loss", "("}} },
