@@ -28,6 +28,9 @@ type FollowOptions struct {
 	Prefix string
 	Filter Filter
 	Clock  store.Clock
+	// After says by writer the seq of the last frame that is known already:
+	// what ReadTail gave is not given again. It may be nil.
+	After map[string]uint64
 	// Live gives the sockets of writers on this machine, as Listen gave them.
 	// It is asked again every 2 s and after a loss. nil: there are none, and
 	// what is stored is all there is to see.
@@ -52,7 +55,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		f := &follower{
 			o:      o,
-			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter},
+			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter, after: o.After},
 			yield:  yield,
 			news:   make(chan news),
 			links:  map[string]*link{},

@@ -15,12 +15,12 @@ import (
 // in an object's index and in a socket's greeting.
 
 const (
-	maxFrame  = 64 << 10                      // data bytes: one full pipe
-	maxHeader = 1 + 4*binary.MaxVarintLen64   // bytes before the data
-	maxSeq    = 1 << 62                       // so that seq+1 never wraps
-	maxTime   = 253_402_300_800 * 1_000_000   // µs; year 10000, where RFC 3339 ends
-	streams   = byte(Stdout | Stderr | Agent) // every bit a stream may have
-	frameRoom = maxFrame + maxHeader          // bytes the largest frame takes
+	maxFrame  = 64 << 10                                       // data bytes: one full pipe
+	maxHeader = 1 + 4*binary.MaxVarintLen64                    // bytes before the data
+	maxSeq    = 1 << 62                                        // so that seq+1 never wraps
+	maxTime   = 253_402_300_800 * 1_000_000                    // µs; year 10000, where RFC 3339 ends
+	streams   = byte(Stdout | Stderr | Agent | Metric | Usage) // every bit a stream may have
+	frameRoom = maxFrame + maxHeader                           // bytes the largest frame takes
 )
 
 // errBroken is any object or answer that no Writer has made.

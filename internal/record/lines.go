@@ -40,9 +40,11 @@ type source struct {
 // that are still open at the end are given then. When too many are open, those
 // that grew least recently are given as they are, and what follows of them is a
 // line of its own. Errors are passed on in their place.
-func Lines(frames iter.Seq2[Frame, error]) iter.Seq2[Line, error] {
+func Lines(frames iter.Seq2[Frame, error]) iter.Seq2[Line, error] { return lines(frames, false) }
+
+func lines(frames iter.Seq2[Frame, error], fold bool) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		var a assembly
+		a := assembly{fold: fold}
 		for f, err := range frames {
 			if err != nil {
 				if !yield(Line{}, err) {
@@ -60,6 +62,7 @@ func Lines(frames iter.Seq2[Frame, error]) iter.Seq2[Line, error] {
 
 // assembly holds the open lines, the one that grew least recently first.
 type assembly struct {
+	fold  bool
 	open  map[source]*list.Element // of *openLine
 	order list.List
 	bytes int
@@ -78,6 +81,9 @@ func (a *assembly) add(f Frame, yield func(Line, error) bool) bool {
 		held := a.open[from]
 		if whole && held == nil { // most lines: not copied
 			l := newLine(&f)
+			if a.fold {
+				text = Fold(text)
+			}
 			l.grow(text[:len(text):len(text)])
 			l.Whole = true
 			if !yield(l, nil) {
@@ -90,7 +96,11 @@ func (a *assembly) add(f Frame, yield func(Line, error) bool) bool {
 		}
 		l := held.Value.(*openLine)
 		before := len(l.Text)
-		l.grow(text)
+		if a.fold {
+			l.fold(text, whole, &f)
+		} else {
+			l.grow(text)
+		}
 		a.bytes += len(l.Text) - before
 		a.order.MoveToBack(held)
 		if whole {
@@ -116,6 +126,28 @@ func (l *Line) grow(b []byte) {
 		l.Text = b[:n:n]
 	} else {
 		l.Text = append(l.Text, b[:n]...)
+	}
+}
+
+// fold grows l and keeps of a progress bar its last state. whole: b is the end.
+func (l *Line) fold(b []byte, whole bool, f *Frame) {
+	at := bytes.LastIndexByte(b, '\r') + 1
+	if at > 0 && shows(b[at:]) { // nothing before it counts any more
+		l.Text, l.Dropped, l.Seq, l.Time = l.Text[:0], 0, f.Seq, f.Time
+		l.grow(b[at:])
+		return
+	}
+	before := len(l.Text)
+	l.grow(b)
+	if at > 0 {
+		left, from := foldOpen(l.Text)
+		l.Text = append(l.Text[:0], left...)
+		if from >= before && len(left) > 1 {
+			l.Seq, l.Time = f.Seq, f.Time
+		}
+	}
+	if whole {
+		l.Text = Fold(l.Text)
 	}
 }
 

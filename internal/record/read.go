@@ -74,6 +74,7 @@ type reader struct {
 	store   Store
 	prefix  string
 	filter  Filter
+	after   map[string]uint64 // by writer: the last seq not to give; may be nil
 	cursors map[place]*cursor
 	zstd    *zstd.Decoder // made when first needed
 }
@@ -93,7 +94,7 @@ func (r *reader) cursor(p place) *cursor {
 		if r.cursors == nil {
 			r.cursors = map[place]*cursor{}
 		}
-		c = &cursor{place: p, next: max(1, r.filter.FromSeq)}
+		c = &cursor{place: p, next: max(1, r.filter.FromSeq, r.after[p.writer]+1)}
 		r.cursors[p] = c
 	}
 	return c

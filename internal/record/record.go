@@ -3,8 +3,10 @@
 //
 // A Writer, in the agent, turns pipes into frames, frames into log objects, and
 // serves the newest frames on a unix socket. Read gives frames back from the
-// stored objects, Follow from both until the job has settled. Lines, Search and
-// Escape turn frames into what people look for.
+// stored objects, Follow from both until the job has settled. Lines, Tail, Search
+// and Escape turn frames into what people look for. An Extractor finds numbers in
+// what is printed; a MetricWriter keeps them, and a Writer samples of what a node
+// uses, in frames of the same form, which ReadSeries and Samples read.
 //
 // It refuses to know what an attempt, a rank or an item is, when a job is
 // settled, how a terminal looks, and which store it writes to. Nothing here
@@ -12,7 +14,8 @@
 //
 // Proved by its own tests: random streams come back byte for byte, a follower
 // that is cut off at random misses and repeats nothing, a blocked store bounds
-// memory, and every decoder is fuzzed.
+// memory, every decoder is fuzzed, and the output of common frameworks gives the
+// metrics that it should, and no others (testdata).
 package record
 
 import (
@@ -38,6 +41,8 @@ const (
 	Stdout Stream = 1 << iota // the program's standard output
 	Stderr                    // the program's standard error
 	Agent                     // drover's own notes
+	Metric                    // numbers found in the output; below a prefix of their own
+	Usage                     // what the node used; the same
 )
 
 // String is the stream's name as it stands in JSON and in flags.
@@ -49,6 +54,10 @@ func (s Stream) String() string {
 		return "stderr"
 	case Agent:
 		return "agent"
+	case Metric:
+		return "metric"
+	case Usage:
+		return "usage"
 	}
 	return "stream-" + strconv.Itoa(int(s))
 }

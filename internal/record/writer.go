@@ -47,6 +47,9 @@ type Options struct {
 	// OnError, if set, hears of each request that the store refused. It is
 	// called from one goroutine, without locks, and must not call Close.
 	OnError func(error)
+	// Redact takes secrets out of output and notes before anything else is done
+	// with them. nil: there are none.
+	Redact *Redactor
 }
 
 // Writer stores what a program prints. All methods may be called from many
@@ -71,9 +74,12 @@ type Writer struct {
 	hurried bool
 	dropped int // notes
 	closing bool
-	over    bool  // nothing will be stored any more
-	trouble error // what the store said last, nil when it took it
-	lost    error // why frames were given up
+	over    bool             // nothing will be stored any more
+	trouble error            // what the store said last, nil when it took it
+	lost    error            // why frames were given up
+	outlets map[*outlet]bool // of Copies that redact
+
+	ticking func() // what else watch does each tick, without locks; nil: nothing
 
 	live live
 }
@@ -117,19 +123,22 @@ var buffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
 func (w *Writer) Copy(stream Stream, item uint64, r io.Reader) (int64, error) {
 	buf := buffers.Get().(*[maxFrame]byte)
 	defer buffers.Put(buf)
+	o := w.outlet(stream, item)
+	defer o.leave()
 	var total int64
 	for {
 		n, err := r.Read(buf[:])
 		if n > 0 {
-			if err := w.add(stream, item, buf[:n]); err != nil {
+			if err := o.pass(buf[:n]); err != nil {
 				return total, err
 			}
 			total += int64(n)
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return total, nil
-		case err != nil:
+		if err != nil {
+			rest := o.end()
+			if errors.Is(err, io.EOF) {
+				return total, rest
+			}
 			return total, fmt.Errorf("read %s: %w", stream, err)
 		}
 	}
@@ -152,9 +161,9 @@ func (w *Writer) add(stream Stream, item uint64, b []byte) error {
 // slow that there is no room, notes are dropped and counted, and the next one
 // says how many. After Close it does nothing.
 func (w *Writer) Note(text string) {
+	text = strings.TrimSuffix(w.o.Redact.String(text), "\n") + "\n"
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text = strings.TrimSuffix(text, "\n") + "\n"
 	if w.closing {
 		return
 	}
@@ -171,6 +180,18 @@ func (w *Writer) Note(text string) {
 		w.append(&Frame{Stream: Agent, Data: b[:n]})
 		b = b[n:]
 	}
+}
+
+// offer is add that never waits: false says that there was no room, or that w
+// is closed.
+func (w *Writer) offer(stream Stream, item uint64, b []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing || w.pack.total >= maxPending {
+		return false
+	}
+	w.append(&Frame{Stream: stream, Item: item, Data: b})
+	return true
 }
 
 // append numbers a frame and puts it into the block and the ring. w.mu is held.
@@ -330,6 +351,13 @@ func (w *Writer) say(err error) {
 // watch makes frames that have waited long enough due.
 func (w *Writer) watch(ctx context.Context) {
 	for w.o.Clock.Sleep(ctx, tick) == nil {
+		w.release()
+		w.mu.Lock()
+		ticking := w.ticking
+		w.mu.Unlock()
+		if ticking != nil {
+			ticking()
+		}
 		w.mu.Lock()
 		every := flushEvery
 		if w.hurried || len(w.live.followers) > 0 {

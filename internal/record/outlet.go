@@ -1,0 +1,82 @@
+package record
+
+import "sync"
+
+// outlet is one Copy's way into the writer, through the redactor.
+type outlet struct {
+	w      *Writer
+	stream Stream
+	item   uint64
+
+	mu    sync.Mutex // what is redacted is recorded under it too, and so in order
+	text  redaction
+	quiet int // ticks since something came
+}
+
+func (w *Writer) outlet(stream Stream, item uint64) *outlet {
+	o := &outlet{w: w, stream: stream, item: item, text: redaction{r: w.o.Redact}}
+	if !w.o.Redact.idle() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.outlets == nil {
+			w.outlets = map[*outlet]bool{}
+		}
+		w.outlets[o] = true
+	}
+	return o
+}
+
+func (o *outlet) leave() {
+	o.w.mu.Lock()
+	defer o.w.mu.Unlock()
+	delete(o.w.outlets, o)
+}
+
+// pass records what may be shown now that b has come.
+func (o *outlet) pass(b []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.quiet = 0
+	return o.record(o.text.next(b))
+}
+
+// end records what was held back.
+func (o *outlet) end() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record(o.text.end())
+}
+
+// record cuts what masks have made longer than a frame.
+func (o *outlet) record(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), maxFrame)
+		if err := o.w.add(o.stream, o.item, b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// release records what outlets hold back whose programs have been quiet for a
+// tick: one that asks "continue? y" and waits must be seen to, whatever secrets
+// begin with a y. It never waits, like Note.
+func (w *Writer) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for o := range w.outlets {
+		if w.closing || w.pack.total >= maxPending+notesRoom {
+			return
+		}
+		if !o.mu.TryLock() { // it is at work, and would wait for w.mu
+			continue
+		}
+		if o.quiet++; o.quiet > 1 && o.text.waits() {
+			if b := o.text.release(); len(b) > 0 {
+				w.append(&Frame{Stream: o.stream, Item: o.item, Data: b})
+			}
+		}
+		o.mu.Unlock()
+	}
+}
