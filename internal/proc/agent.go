@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -42,7 +43,7 @@ func (c Command) ways(o order) []way {
 }
 
 // begin starts a minder, gives it the order and waits for its first report.
-func begin(ctx context.Context, c Command, o order) (*Process, error) {
+func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
 	}
@@ -62,7 +63,7 @@ func begin(ctx context.Context, c Command, o order) (*Process, error) {
 			files[i] = null
 		}
 	}
-	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{})}
+	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{}), hold: h}
 	started := make(chan error, 1)
 	go func() { // ends with the tree; Wait, and every failing path below, waits for it
 		defer close(p.done)
@@ -144,6 +145,7 @@ func (p *Process) first(o order, conn *ear) error {
 	case r.Step != "":
 		return explain(o, r.Step, syscall.Errno(r.Errno))
 	}
+	p.hold.miss(r.Missed)
 	p.pid = r.Started
 	if o.Namespace {
 		p.pid = conn.speaker // the same process, by the number it has out here
@@ -156,6 +158,11 @@ func (p *Process) attend(running bool) {
 	defer runtime.UnlockOSThread()
 	p.exit = Exit{Code: -1, Lost: true}
 	gone := false
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	if running && p.hold.watches() {
+		watch.Go(func() { p.watch(ended) }) // ends with the tree; waited for below
+	}
 	for {
 		var r report
 		if p.wire.read(&r) != nil {
@@ -177,7 +184,12 @@ func (p *Process) attend(running bool) {
 	if running && !gone {
 		// Somebody killed the minder. A namespace went with it; a herd may
 		// still have strays, found by mark and by the program's session.
-		_, p.exit.Left, _ = sweep(p.token, p.pid)
+		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.folders())
+	}
+	close(ended)
+	watch.Wait()
+	if running {
+		p.settle()
 	}
 }
 

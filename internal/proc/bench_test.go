@@ -80,7 +80,7 @@ type penned struct {
 }
 
 // pens are the ways of keeping a tree, without a view and with one whose targets
-// exist (mounted in place) or do not (the root is built anew).
+// exist (mounted in place) or do not (the root is built anew), and with limits.
 func pens(b *testing.B) []penned {
 	dir := b.TempDir()
 	exists := &View{Binds: []Bind{{dir, "/opt"}, {dir, "/srv"}}}
@@ -91,5 +91,7 @@ func pens(b *testing.B) []penned {
 		{"namespace, view in place", Command{View: exists}},
 		{"namespace, view", Command{View: missing}},
 		{"herd, view", Command{View: missing, herded: true}},
+		{"namespace, limits", Command{Limits: Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}}},
+		{"herd, limits", Command{Limits: Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}, herded: true}},
 	}
 }

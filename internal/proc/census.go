@@ -85,8 +85,8 @@ func cull(find func() ([]process, error)) (killed map[bearer]process, refused in
 // the largest program, or than a network folder takes to let one go.
 const sweepLimit = 30 * time.Second
 
-// Sweep kills whatever on this machine carries token, and its descendants, and
-// returns once none of them can run any more. It is for a tree whose minder may
+// Sweep kills whatever on this machine carries token or is in a cgroup of that
+// tree, and its descendants, and returns once none of them can run any more. It is for a tree whose minder may
 // have died too; nothing to kill is not an error. killed counts processes. It
 // fails on a tree that holds the caller, and when something is left: because it
 // may not be killed (a fault of kind Denied), or because it does not end.
@@ -97,20 +97,23 @@ func Sweep(token string) (killed int, err error) {
 	if marked([]byte(Mark+"="+os.Getenv(Mark)), token) {
 		return 0, fault.New(fault.Invalid, "", "sweep tree %s: it holds this process", token)
 	}
-	killed, _, err = sweep(token, 0)
+	groups := groupsOf(token)
+	killed, _, err = sweep(token, 0, groups)
+	removeGroups(groups)
 	return killed, err
 }
 
-// sweep also takes what is of session, unless that is 0.
-func sweep(token string, session int) (killed, refused int, err error) {
+// sweep also takes what is of session, unless that is 0, and what is in groups.
+func sweep(token string, session int, groups []string) (killed, refused int, err error) {
 	self := os.Getpid()
 	// What was seen once is waited for: a process on its way out has lost its
 	// environment before it has closed its files.
 	total := make(map[bearer]bool)
 	find := func() ([]process, error) {
 		all, err := census()
+		in := members(groups)
 		return under(all, func(p process) bool {
-			return p.pid != self && (total[bearer{p.pid, p.start}] || session > 0 && p.session == session || carries(p.pid, token))
+			return p.pid != self && (total[bearer{p.pid, p.start}] || in[p.pid] || session > 0 && p.session == session || carries(p.pid, token))
 		}), err
 	}
 	end := time.Now().Add(sweepLimit)

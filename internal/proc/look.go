@@ -36,7 +36,10 @@ func (c Command) order() (order, error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	var err error
+	err := c.Limits.check(c.Path)
+	if err != nil {
+		return o, err
+	}
 	if o.Scene, err = c.View.scene(c.Path); err != nil {
 		return o, err
 	}

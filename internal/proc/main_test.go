@@ -48,7 +48,7 @@ func playAgent() {
 	}
 	c := Command{
 		Path: "/bin/sh", Args: []string{"sh", "-c", a.Script}, Token: a.Token, herded: a.Herded,
-		Dir: a.Dir, View: a.View,
+		Dir: a.Dir, View: a.View, Limits: a.Limits,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if a.Out != "" {
@@ -84,6 +84,7 @@ type agentPart struct {
 	Script, Token, Dir string
 	Herded, SayPid     bool
 	View               *View
+	Limits             Limits
 
 	Path string   // instead of Script
 	Env  []string // with Path

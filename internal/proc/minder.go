@@ -49,6 +49,7 @@ type minder struct {
 	pen     pen
 	program int  // 0 once it has exited
 	dying   bool // the tree is to be killed
+	orphan  bool // the agent is gone
 	left    int  // processes given up on
 }
 
@@ -70,6 +71,7 @@ func mind(agent *os.File) {
 	if m.wire.read(&o) != nil {
 		return // the agent died before it said what to do
 	}
+	o.Fence.open()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
 		_ = m.wire.send(report{Refused: err.Error()})
@@ -86,7 +88,7 @@ func mind(agent *os.File) {
 	}
 	m.program = pid
 	letGo()
-	_ = sayStarted(agent, report{Started: pid}) // an agent that is gone shows as the end of words
+	_ = sayStarted(agent, report{Started: pid, Missed: o.Fence.missed()}) // an agent that is gone shows as the end of words
 	words := make(chan word)
 	go func() { // ends with the agent, whom watch waits for; or with this process
 		defer close(words)
@@ -99,10 +101,14 @@ func mind(agent *os.File) {
 		}
 	}()
 	m.watch(words, deaths)
+	if m.orphan {
+		o.Fence.remove()
+	}
 	m.bye()
 }
 
-// run starts the program, as its own session, with a higher OOM score than ours.
+// run starts the program, as its own session, within its limits, with a higher
+// OOM score than ours.
 func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	if len(o.Dir) > 0 {
 		if err := syscall.Chdir(string(o.Dir)); err != nil {
@@ -123,17 +129,20 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	}
 	back := raiseOOM()
 	defer back()
-	// A program written a moment ago may still be open for writing in some
-	// other thread's forked child, until that child's exec: wait for it.
-	for try := 0; ; try++ {
-		pid, err = syscall.ForkExec(string(o.Path), texts(o.Args), &syscall.ProcAttr{
-			Env: texts(o.Env), Files: []uintptr{0, 1, 2}, Sys: attr,
-		})
-		if err != syscall.ETXTBSY || try == 20 {
-			return pid, stepExec, err
+	pid, err = o.Fence.start(attr, func(attr *syscall.SysProcAttr) (int, error) {
+		// A program written a moment ago may still be open for writing in some
+		// other thread's forked child, until that child's exec: wait for it.
+		for try := 0; ; try++ {
+			pid, err := syscall.ForkExec(string(o.Path), texts(o.Args), &syscall.ProcAttr{
+				Env: texts(o.Env), Files: []uintptr{0, 1, 2}, Sys: attr,
+			})
+			if err != syscall.ETXTBSY || try == 20 {
+				return pid, err
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	})
+	return pid, stepExec, err
 }
 
 func texts(bs [][]byte) []string {
@@ -164,7 +173,7 @@ func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
 			m.dying = true
 		case w, ok := <-words:
 			if !ok {
-				words, m.dying = nil, true // the agent is gone
+				words, m.orphan, m.dying = nil, true, true
 				break
 			}
 			if d, stop := m.obey(w); stop && (until.IsZero() || d.Before(until)) {

@@ -36,10 +36,16 @@
 // namespace or its /proc (in many containers it does), the view comes with a
 // herd and the old /proc; where it refuses the rest, Start fails with ErrNoView.
 //
-// It refuses to know what is run, and why. Limits will be one more pen around
-// these (a cgroup is entered where a pen is closed). Its promises are proved
-// by proc_test.go, death_linux_test.go and view_linux_test.go, with real
-// processes.
+// Limits are one more pen around these. Where it can be had, the program starts
+// in a cgroup of its own, drover-<token>, with the minder outside; also what
+// escaped a herd is found there. The agent removes it at the end; a minder that
+// outlived its agent does; and Sweep and SweepGroups do after both. Elsewhere the
+// agent watches the tree.
+//
+// It refuses to know what is run, and why. Its promises are proved by
+// proc_test.go, death_linux_test.go, view_linux_test.go, limits_linux_test.go and
+// groups_linux_test.go, with real processes; those of cgroup v2, which a machine
+// has or has not, by a fake one in cgroup_linux_test.go.
 package proc
 
 import (
@@ -76,6 +82,8 @@ type Command struct {
 
 	View *View // nil: the machine as it is. Path and Dir are as the program sees them
 
+	Limits Limits // of the whole tree
+
 	herded bool // tests: use the herd where a namespace could be had
 }
 
@@ -90,6 +98,9 @@ type Process struct {
 	mu     sync.Mutex // guards the writing side of wire
 	wire   *wire
 	minder *os.Process
+
+	hold *hold // its limits; nil: none
+	seen seen  // what was measured so far
 }
 
 // Start runs c and returns once the program itself is running. It fails before
@@ -110,10 +121,20 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if c.View != nil && !haveViews {
 		return nil, errNoView("this system has no such thing")
 	}
-	var p *Process
+	h := c.Limits.raise(o.Token)
+	o.Fence = h.fence()
+	p, err := c.begin(ctx, o, h)
+	if err != nil {
+		h.remove()
+	}
+	return p, err
+}
+
+// begin starts the tree in the first way that the kernel does not refuse.
+func (c Command) begin(ctx context.Context, o order, h *hold) (p *Process, err error) {
 	var refuser *atomic.Bool
 	for _, w := range c.ways(o) {
-		p, err = begin(ctx, c, w.order)
+		p, err = begin(ctx, c, w.order, h)
 		if !errors.Is(err, errRefused) {
 			if err == nil && refuser != nil {
 				refuser.Store(false) // the other way works, so it was not the view
@@ -196,6 +217,12 @@ type Exit struct {
 	// Lost is true when the minder vanished before the program's end was known:
 	// somebody killed it, or the kernel did for want of memory.
 	Lost bool
+	// OOM is true when the tree was ended because it wanted more memory than
+	// Limits has for it, by the kernel or by us.
+	OOM bool
+	// Crowd is true when it was ended because it had more processes than Limits
+	// allows, where that is watched: the kernel refuses the next one instead.
+	Crowd bool
 	// Left counts processes that we were not permitted to kill, such as setuid
 	// programs: the one exception to "gone when Wait returns".
 	Left int
@@ -206,12 +233,22 @@ type Exit struct {
 	// All three are 0 when Lost.
 	User, System time.Duration
 	MaxRSS       int64
+	// PeakMemory is the most that the whole tree used at once, in bytes. Where
+	// the kernel limits it, it is the kernel's own figure, file cache included;
+	// else the most that Usage or the watching of a limit has seen; 0: unknown.
+	PeakMemory int64
+	// Throttled is how long the tree stood still because it had used up its time;
+	// 0 where the kernel does not hold CPUs.
+	Throttled time.Duration
 }
 
-// Status is what a shell would say: the code, or 128 + the signal. A lost tree
-// is drover's own failure, 125.
+// Status is what a shell would say: the code, or 128 + the signal. A tree that
+// wanted more than its limits was killed, 137, whatever its program made of that.
+// A lost tree is drover's own failure, 125.
 func (e Exit) Status() int {
 	switch {
+	case e.OOM || e.Crowd:
+		return 128 + int(syscall.SIGKILL)
 	case e.Lost:
 		return fault.ExitDrover
 	case e.Signal != 0:

@@ -1,10 +1,13 @@
 package proc
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -63,9 +66,61 @@ func playMore(role string) bool {
 		killed, err := Sweep(os.Getenv("PROC_TEST_PART"))
 		fmt.Println(killed, err)
 		syscall.Exit(0)
+	case "hog":
+		playHog(os.Args[1])
+	case "limited":
+		playLimited()
 	default:
 		return false
 	}
 	os.Setenv("PROC_TEST_ROLE", "agent")
 	panic(syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// playHog holds that many MB, says so, and never gives them back.
+func playHog(megabytes string) {
+	n, err := strconv.Atoi(megabytes)
+	if err != nil {
+		panic(err)
+	}
+	for range n { // little by little: so several grow at once
+		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			panic(err)
+		}
+		for i := 0; i < len(b); i += os.Getpagesize() {
+			b[i] = 1
+		}
+	}
+	fmt.Println("held")
+	for {
+		_ = unix.Pause()
+	}
+}
+
+// limited is what an agent with limits says.
+type limited struct {
+	Here, Held Support
+	Exit       Exit
+	Refused    string
+}
+
+// playLimited runs the tree it is told to and says how it ended.
+func playLimited() {
+	var c Command
+	if err := json.Unmarshal([]byte(os.Getenv("PROC_TEST_PART")), &c); err != nil {
+		panic(err)
+	}
+	said := limited{Here: LimitsHere()}
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	p, err := Start(context.Background(), c)
+	if err != nil {
+		said.Refused = err.Error()
+	} else {
+		said.Held, said.Exit = p.Limits(), p.Wait()
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
+		panic(err)
+	}
+	syscall.Exit(0)
 }

@@ -22,6 +22,7 @@ type order struct {
 	Namespace bool   // the pen is a PID namespace
 	User      bool   // the minder is in a user namespace, where it may mount
 	Scene     *scene // nil: the machine as it is
+	Fence     *fence // nil: no limits
 }
 
 // What a word asks for.
@@ -45,7 +46,8 @@ type report struct {
 	Step  string `json:",omitempty"` // stepFolder or stepExec: why the program did not start
 	Errno int    `json:",omitempty"`
 
-	Started int `json:",omitempty"` // the program's id, as the minder sees it
+	Started int               `json:",omitempty"` // the program's id, as the minder sees it
+	Missed  map[string]string `json:",omitempty"` // with it: controllers whose group it is not in, and why
 
 	Exited bool `json:",omitempty"` // the program ended, with this wait status
 	Status int  `json:",omitempty"`

@@ -1,0 +1,123 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// groupPrefix begins the name of each group of ours.
+const groupPrefix = "drover-"
+
+var groupCount atomic.Int64
+
+// groupName is drover-<token>, and who made it: that process, by its number,
+// start and namespace, and how many it had made before. So it is never used twice
+// and tells whether somebody is left to remove it.
+func groupName(token string) string {
+	self := Self()
+	space := strings.Trim(strings.TrimPrefix(self.Namespace, "pid:"), "[]")
+	return fmt.Sprintf("%s%s.%d.%d.%s.%d", groupPrefix, token, self.PID, self.Start, space, groupCount.Add(1))
+}
+
+// maker reads a name of ours.
+func maker(name string) (token string, by Identity, ok bool) {
+	rest, ours := strings.CutPrefix(name, groupPrefix)
+	f := strings.Split(rest, ".")
+	if !ours || len(f) != 5 || !isToken(f[0]) {
+		return "", Identity{}, false
+	}
+	pid, err1 := strconv.Atoi(f[1])
+	start, err2 := strconv.ParseUint(f[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return "", Identity{}, false
+	}
+	return f[0], Identity{Boot: boot(), Namespace: "pid:[" + f[3] + "]", PID: pid, Start: start}, true
+}
+
+// find lists the groups of ours, wherever they are, for which f holds.
+func (c cgroups) find(f func(token string, by Identity) bool) (folders []string) {
+	list, _ := c.hierarchies() // none: no groups
+	for _, h := range list {
+		for _, at := range groupsIn(h.top) {
+			if token, by, ok := maker(filepath.Base(at)); ok && f(token, by) {
+				folders = append(folders, at)
+			}
+		}
+	}
+	return folders
+}
+
+// groupsOf are those of one tree.
+func groupsOf(token string) []string {
+	return kernel.find(func(t string, _ Identity) bool { return t == token })
+}
+
+// members are the processes in these groups and below them, as far as they have
+// a number here.
+func members(folders []string) map[int]bool {
+	in := map[int]bool{}
+	for _, folder := range folders {
+		for _, at := range append(groupsIn(folder), folder) {
+			text, _ := read(at, "cgroup.procs") // gone: nobody is in it
+			for line := range strings.Lines(text) {
+				if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+					in[pid] = true
+				}
+			}
+		}
+	}
+	return in
+}
+
+// removeGroups removes groups whose processes were killed.
+func removeGroups(folders []string) (removed int) {
+	for _, at := range folders {
+		if kernel.remove(at, removeLimit) {
+			removed++
+		}
+	}
+	return removed
+}
+
+// SweepGroups removes the cgroups of trees whose agents are gone, which the
+// kernel keeps until somebody does, and kills what is still in them. It is for an
+// agent that comes up. Groups of other PID namespaces, whose agents cannot be
+// seen, are left alone.
+func SweepGroups() (removed int, err error) {
+	stale := kernel.find(func(_ string, by Identity) bool {
+		gone, known := by.Gone()
+		return gone && known
+	})
+	if len(stale) == 0 {
+		return 0, nil
+	}
+	end := time.Now().Add(sweepLimit)
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		killed, refused, err := cull(func() ([]process, error) { return living(members(stale)) })
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("sweep groups: %w", err)
+		case len(killed) == 0 || time.Now().After(end):
+			if removed = removeGroups(stale); removed < len(stale) {
+				return removed, fmt.Errorf("sweep groups: %d are still in use, by %d processes of another user", len(stale)-removed, refused)
+			}
+			return removed, nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// living are those of pids that live, but for this process.
+func living(pids map[int]bool) (list []process, err error) {
+	for pid := range pids {
+		if p, alive, err := find1(pid); err == nil && alive && pid != os.Getpid() {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,145 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// hidden is a daemon in a session of its own, without the mark.
+const hidden = `(PROC_TEST_ROLE=detach "$SELF" -c 'echo ready; exec env -i sleep 1000' &)` + "\n"
+
+func TestWhatEscapedAHerdIsFoundInItsGroup(t *testing.T) {
+	hold, let, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	out := newCrowd(t)
+	c := shell(hidden + `echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
+	c.Stdin, c.Stdout, c.herded, c.Limits = hold, out.w, true, Limits{Memory: 500 * mib}
+	p := start(t, c)
+	if p.Limits().Memory == ByWatching {
+		p.Kill()
+		t.Skip("no group here: " + p.Limits().Why)
+	}
+	out.hears("ready", 2)
+	let.Close()
+	if e := p.Wait(); !e.Lost || e.OOM {
+		t.Errorf("got %+v", e)
+	}
+	out.gone()
+	noGroups(t, p.Token())
+}
+
+// ends waits until that process has.
+func ends(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(fd)
+	// Not a timing assertion: a broken promise fails here instead of hanging.
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000); n != 1 {
+		t.Fatalf("process %d does not end: %v", pid, err)
+	}
+}
+
+// bereave starts a limited tree under an agent of its own, and hands over both.
+func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token string, out *crowd) {
+	t.Helper()
+	out = newCrowd(t)
+	token = "bereft-" + strconv.Itoa(os.Getpid()) + strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")
+	agent = agentPart{Script: hidden + wait, Token: token, Herded: herded, Limits: Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.w)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = agent.Process.Kill()
+		_ = agent.Wait()
+		_, _ = Sweep(token) // what a broken promise left
+	})
+	out.hears("ready", 2)
+	if len(groupsOf(token)) == 0 {
+		t.Skip("no groups here: " + LimitsHere().Why)
+	}
+	return agent, childOf(t, agent.Process.Pid), token, out
+}
+
+func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		t.Run("minder", func(t *testing.T) {
+			agent, minder, token, out := bereave(t, herded)
+			signalAll(t, syscall.SIGKILL, minder)
+			_ = agent.Wait()
+			out.gone()
+			noGroups(t, token)
+		})
+		t.Run("agent", func(t *testing.T) {
+			agent, minder, token, out := bereave(t, herded)
+			signalAll(t, syscall.SIGKILL, agent.Process.Pid)
+			_ = agent.Wait()
+			out.empties()
+			ends(t, minder)
+			if herded {
+				noGroups(t, token) // its minder had the time
+			}
+			if _, err := SweepGroups(); err != nil {
+				t.Error(err)
+			}
+			noGroups(t, token)
+		})
+		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return SweepGroups() }} {
+			t.Run(name, func(t *testing.T) {
+				agent, minder, token, out := bereave(t, herded)
+				signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
+				signalAll(t, syscall.SIGKILL, minder, agent.Process.Pid)
+				_ = agent.Wait()
+				if _, err := sweep(token); err != nil {
+					t.Error(err)
+				}
+				out.empties() // though nothing but its group tells what the daemon belongs to
+				noGroups(t, token)
+			})
+		}
+	})
+}
+
+func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
+	_, _, token, _ := bereave(t, false)
+	before := groupsOf(token)
+	if _, err := SweepGroups(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, groupsOf(token)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInnerGroupsGoWithTheOuterOne(t *testing.T) {
+	inEachPen(t, func(t *testing.T, herded bool) {
+		out := newCrowd(t)
+		l := Limits{Memory: 500 * mib, Processes: 300}
+		inner := agentPart{Script: daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded, Limits: l}.command(t, nil)
+		c := shell(`"$SELF"`)
+		c.Env, c.Stdout, c.herded, c.Limits = inner.Env, out.w, herded, l
+		p := start(t, c)
+		out.hears("ready", 2)
+		p.Kill()
+		p.Wait()
+		out.gone()
+		noGroups(t, p.Token())
+		noGroups(t, "in-"+strconv.Itoa(os.Getpid()))
+	})
+}

@@ -1,0 +1,229 @@
+package proc
+
+import (
+	"crypto/rand"
+	"math"
+	mathrand "math/rand/v2"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// hold is what holds the limits of one tree, as its agent knows it.
+type hold struct {
+	limits     Limits
+	groups     []*group
+	cores, few []int             // as in fence
+	refusals   map[string]string // by controller, why no group holds it
+	support    Support
+}
+
+// raise makes what will hold l, for a tree with that token; nil: nothing to hold.
+func (l Limits) raise(token string) *hold {
+	if l.isZero() {
+		return nil
+	}
+	h := &hold{limits: l, cores: l.Cores}
+	h.groups, h.refusals = kernel.raise(groupName(token), l)
+	if l.CPUs > 0 {
+		h.few = l.fewCores()
+	}
+	h.conclude()
+	return h
+}
+
+// fewCores are as many as may be used up, of those that may be used; nil: that
+// would be all. Where nobody has chosen, chance does, as trees that all took the
+// first would share it.
+func (l Limits) fewCores() []int {
+	cores, first := l.Cores, 0
+	if len(cores) == 0 {
+		if cores = ownCores(); len(cores) > 0 {
+			first = mathrand.IntN(len(cores))
+		}
+	}
+	if l.CPUs > float64(len(cores)-1) {
+		return l.Cores
+	}
+	few := make([]int, int(math.Ceil(l.CPUs)))
+	for i := range few {
+		few[i] = cores[(first+i)%len(cores)]
+	}
+	return few
+}
+
+// conclude makes out what holds each limit.
+func (h *hold) conclude() {
+	by := map[string]string{forMemory: ByWatching, forCPUs: ByAffinity, forProcesses: ByWatching}
+	for _, g := range h.groups {
+		for _, k := range g.controllers {
+			by[k] = [...]string{1: ByCgroup1, 2: ByCgroup2}[g.version]
+		}
+	}
+	h.support = h.limits.held(by, h.refusals)
+}
+
+// by is the group that holds this limit; nil: none does.
+func (h *hold) by(controller string) *group {
+	if h == nil {
+		return nil
+	}
+	for _, g := range h.groups {
+		if slices.Contains(g.controllers, controller) {
+			return g
+		}
+	}
+	return nil
+}
+
+// fence is what the minder is told.
+func (h *hold) fence() *fence {
+	if h == nil {
+		return nil
+	}
+	f := &fence{Cores: h.cores, Few: h.few}
+	if h.by(forCPUs) == nil && h.few != nil {
+		f.Cores = h.few
+	}
+	for _, g := range h.groups {
+		f.Doors = append(f.Doors, g.door())
+	}
+	return f
+}
+
+// miss notes what groups the minder could not enter.
+func (h *hold) miss(refusals map[string]string) {
+	for k, why := range refusals {
+		h.refusals[k] = why
+		for _, g := range h.groups {
+			g.controllers = slices.DeleteFunc(g.controllers, func(c string) bool { return c == k })
+		}
+	}
+	if len(refusals) > 0 {
+		h.conclude()
+	}
+}
+
+func (h *hold) folders() (list []string) {
+	if h != nil {
+		for _, g := range h.groups {
+			list = append(list, g.folder)
+		}
+	}
+	return list
+}
+
+func (h *hold) remove() {
+	if h != nil {
+		for _, g := range h.groups {
+			g.remove()
+		}
+	}
+}
+
+// settle reads what the groups have counted, and removes them.
+func (h *hold) settle(e *Exit) {
+	if h == nil {
+		return
+	}
+	if g := h.by(forMemory); g != nil {
+		e.PeakMemory = max(e.PeakMemory, g.peak())
+		e.OOM = e.OOM || g.starved()
+	}
+	if g := h.by(forCPUs); g != nil {
+		e.Throttled = g.throttled()
+	}
+	h.remove()
+}
+
+// watches says whether somebody has to look while the tree lives.
+func (h *hold) watches() bool { return h != nil && (h.limits.Memory > 0 || h.limits.Processes > 0) }
+
+// How often a living tree is looked at, and how much of a core's time that may
+// take at most on a machine with very many processes: one part in watchShare.
+const (
+	watchEvery = 100 * time.Millisecond
+	watchShare = 20
+	watchMost  = 2 * time.Second
+)
+
+// watch ends the tree once it is beyond a limit. The kernel ends what it likes of
+// a v1 group; the rest would often wait for that forever.
+func (p *Process) watch(ended <-chan struct{}) {
+	for {
+		began := time.Now()
+		if oom, crowd := p.over(); oom || crowd {
+			p.seen.mu.Lock()
+			p.seen.oom, p.seen.crowd = oom, crowd
+			p.seen.mu.Unlock()
+			p.Kill()
+			return
+		}
+		pause := time.NewTimer(min(max(watchEvery, watchShare*time.Since(began)), watchMost))
+		select {
+		case <-ended:
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// over says which limits the tree has passed by now.
+func (p *Process) over() (oom, crowd bool) {
+	h := p.hold
+	memory, processes := h.limits.Memory, h.limits.Processes
+	if g := h.by(forMemory); g != nil {
+		if g.starved() {
+			return true, false
+		}
+		if g.peak() == 0 { // before Linux 5.19
+			p.seen.add(Usage{Memory: g.memory()})
+		}
+		memory = 0
+	}
+	if h.by(forProcesses) != nil {
+		processes = 0
+	}
+	if memory == 0 && processes == 0 {
+		return false, false
+	}
+	tree, err := p.tree()
+	if err != nil {
+		return false, false
+	}
+	uses := measure(tree)
+	if processes > 0 && uses.threads > processes {
+		return false, true
+	}
+	if memory == 0 {
+		return false, false
+	}
+	now := uses.resident
+	if now > memory { // what is shared was counted more than once, and files that are only mapped, too
+		now = 0
+		for _, t := range tree {
+			now += owned(t.pid)
+		}
+	}
+	p.seen.add(Usage{Memory: now})
+	return now > memory, false
+}
+
+// supportHere tries each limit out, with a program that is none.
+func supportHere() Support {
+	l := Limits{CPUs: 1, Memory: 1 << 30, Processes: 1000}
+	h := l.raise("probe-" + rand.Text())
+	defer h.remove()
+	f := h.fence()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f.open()
+	_, _ = f.start(&syscall.SysProcAttr{}, func(*syscall.SysProcAttr) (int, error) { return 0, nil })
+	h.miss(f.refusals)
+	if h.support.CPUs == ByAffinity {
+		h.support.Why += "; so CPUs are whole cores"
+	}
+	return h.support
+}

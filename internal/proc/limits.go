@@ -1,0 +1,197 @@
+package proc
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// Limits bound a whole tree; zero fields do not. They guard against mistakes,
+// not against malice: a program that is root can lift them.
+//
+// Where the kernel lets us, the program is started in a cgroup of its own, so
+// what it forks can neither leave nor exceed it. Elsewhere memory and processes
+// are watched, and the tree is ended that has gone beyond; Support says which.
+// What is refused never makes a Start fail: LimitsHere tells beforehand and
+// Process.Limits afterwards what holds. On macOS nothing is enforced.
+type Limits struct {
+	CPUs      float64 // cores' worth of time, at least 0.01
+	Cores     []int   // the only cores it may run on, of those the caller may; nil: all. It can be undone by the program
+	Memory    int64   // bytes, at least 1 MiB, without swap: above it the tree is ended
+	Processes int     // processes and threads at once
+}
+
+// held is what is held in these ways, for the limits that there are. refusals say
+// by controller why the kernel does not.
+func (l Limits) held(by map[string]string, refusals map[string]string) (s Support) {
+	var why []string
+	for _, k := range l.wants() {
+		if r := refusals[k]; r != "" && !slices.Contains(why, r) {
+			why = append(why, r)
+		}
+		switch k {
+		case forMemory:
+			s.Memory = by[k]
+		case forCPUs:
+			s.CPUs = by[k]
+		case forProcesses:
+			s.Processes = by[k]
+		}
+	}
+	s.Why = strings.Join(why, "; ")
+	return s
+}
+
+// The controllers that hold limits.
+const (
+	forMemory    = "memory"
+	forCPUs      = "cpu"
+	forProcesses = "pids"
+)
+
+// wants are the controllers that the limits need.
+func (l Limits) wants() (list []string) {
+	if l.Memory > 0 {
+		list = append(list, forMemory)
+	}
+	if l.CPUs > 0 {
+		list = append(list, forCPUs)
+	}
+	if l.Processes > 0 {
+		list = append(list, forProcesses)
+	}
+	return list
+}
+
+// isZero says that nothing is limited.
+func (l Limits) isZero() bool {
+	return l.CPUs == 0 && len(l.Cores) == 0 && l.Memory == 0 && l.Processes == 0
+}
+
+// Ways of holding a limit, as Support names them.
+const (
+	ByCgroup1  = "cgroup v1" // by the kernel
+	ByCgroup2  = "cgroup v2" // by the kernel
+	ByAffinity = "affinity"  // whole cores, which the program could choose anew
+	ByWatching = "watched"   // looked at ten times a second; above it the tree is ended
+)
+
+// Support says what holds each limit: one of the ways, or "" for nothing.
+type Support struct {
+	Memory, CPUs, Processes string
+	Why                     string // why something is not held by the kernel; "" when all is
+}
+
+// LimitsHere says what holds limits in this process's place on this machine. It
+// finds out by trying, once.
+func LimitsHere() Support { return limitsHere() }
+
+var limitsHere = sync.OnceValue(supportHere)
+
+// Least limits. The kernel's own slice of CPU time is no finer, and with less
+// memory it could only end a program in the middle of its exec, where its minder
+// would be ended with it.
+const (
+	leastCPUs   = 0.01
+	leastMemory = 1 << 20
+)
+
+// check refuses what cannot be meant.
+func (l Limits) check(program string) error {
+	refuse := func(format string, args ...any) error {
+		return fault.New(fault.Invalid, "", "start %s: limits: %s", program, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case l.CPUs != 0 && !(l.CPUs >= leastCPUs) || math.IsInf(l.CPUs, 0):
+		return refuse("%v cores: want %v or more", l.CPUs, leastCPUs)
+	case l.Memory != 0 && l.Memory < leastMemory:
+		return refuse("%d bytes of memory: want %d or more", l.Memory, leastMemory)
+	case l.Processes < 0:
+		return refuse("%d processes: want 1 or more", l.Processes)
+	}
+	if len(l.Cores) == 0 {
+		return nil
+	}
+	cores := ownCores()
+	for _, core := range l.Cores {
+		if cores != nil && !slices.Contains(cores, core) {
+			return refuse("core %d: this process may use %v", core, cores)
+		}
+	}
+	return nil
+}
+
+// fence is limits made out for the minder.
+type fence struct {
+	Doors []door // the groups to start the program in
+	Cores []int  // the only cores; nil: all
+	Few   []int  // the cores if the door that bounds time stays shut
+
+	refusals map[string]string // by controller, why its door stayed shut
+}
+
+// door leads into a group.
+type door struct {
+	Folder      raw
+	Version     int
+	Controllers []string
+	Processes   int // how many there may be, once the program is in; 0: any number
+
+	into, back, limit *os.File // the group, the way out, and Processes
+}
+
+// Usage is what a living tree uses.
+type Usage struct {
+	CPU     time.Duration // so far, with those who ended, except processes that nobody waited for
+	Memory  int64         // bytes now, of the whole tree, what is shared counted once where the kernel tells
+	Peak    int64         // bytes; the kernel's own where Memory is limited by it, else the most that was seen
+	Count   int           // processes
+	Threads int           // of all processes
+	Read    int64         // bytes from disks and network folders, by the living and those they waited for
+	Written int64         // likewise
+}
+
+// Usage measures the tree. It reads a few files per process of the machine: for
+// every few seconds, not for more. After the end it is os.ErrProcessDone; where
+// the system does not tell, errors.ErrUnsupported.
+func (p *Process) Usage() (Usage, error) { return p.usage() }
+
+// Limits says what holds the tree's limits.
+func (p *Process) Limits() Support {
+	if p.hold == nil {
+		return Support{}
+	}
+	return p.hold.support
+}
+
+// seen is the most that was measured of a tree. Its processes vanish from one
+// look to the next, but what they used has been used.
+type seen struct {
+	mu sync.Mutex
+	Usage
+	oom, crowd bool // a limit that is watched was passed
+}
+
+// add notes u and gives what is known by now.
+func (s *seen) add(u Usage) Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.CPU, u.Peak = max(u.CPU, s.CPU), max(u.Peak, u.Memory, s.Peak)
+	u.Read, u.Written = max(u.Read, s.Read), max(u.Written, s.Written)
+	s.Usage = u
+	return u
+}
+
+// settle completes the exit of a tree that is gone.
+func (p *Process) settle() {
+	p.seen.mu.Lock()
+	defer p.seen.mu.Unlock()
+	p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd = p.seen.Peak, p.seen.oom, p.seen.crowd
+	p.hold.settle(&p.exit)
+}

@@ -1,0 +1,82 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+func TestUsageIsTheWholeTrees(t *testing.T) {
+	for name, l := range map[string]Limits{"free": {}, "limited": {Memory: 500 * mib}} {
+		t.Run(name, func(t *testing.T) {
+			inEachCage(t, func(t *testing.T, c Command) {
+				p, out := limit(t, c, l, hog(30)+" & "+hog(30)+" & wait")
+				out.hears("held", 2)
+				u, err := p.Usage()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if u.Memory < 60*mib || u.Memory > 400*mib || u.Peak < u.Memory || u.Count != 3 || u.Threads < 3 || u.CPU <= 0 {
+					t.Errorf("got %+v", u)
+				}
+				p.Kill()
+				if e := p.Wait(); e.PeakMemory < 60*mib || e.OOM {
+					t.Errorf("got %+v", e)
+				}
+				if _, err := p.Usage(); !errors.Is(err, os.ErrProcessDone) {
+					t.Errorf("after the end: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestUsageCountsWhatTheDeadUsed(t *testing.T) {
+	hold, let, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	out := newCrowd(t)
+	c := shell(`sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo worked; read x`)
+	c.Stdin, c.Stdout = hold, out.w
+	p := start(t, c)
+	out.hears("worked", 1)
+	u, err := p.Usage()
+	let.Close()
+	e := p.Wait()
+	if err != nil || u.CPU < tick || u.CPU > e.User+e.System+10*tick {
+		t.Errorf("got %+v, %v; the exit says %+v", u, err, e)
+	}
+}
+
+func TestWhatIsSharedIsCountedOnce(t *testing.T) {
+	in, let, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out := newCrowd(t)
+	// Ten shells that all have the same 20 MB.
+	c := shell(`x=$(head -c 20000000 /dev/zero | tr '\0' x); exec 3<&0
+		for i in 1 2 3 4 5 6 7 8 9; do (echo ready; read y <&3) & done; echo ready; wait`)
+	c.Stdin, c.Stdout = in, out.w
+	p := start(t, c)
+	out.hears("ready", 10)
+	tree, err := p.tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	looker := &Process{minder: p.minder, hold: &hold{limits: Limits{Memory: 150 * mib}}}
+	if all := measure(tree).resident; all < 190*mib {
+		t.Fatalf("they have %d, so this shows nothing", all)
+	}
+	if oom, _ := looker.over(); oom || looker.seen.Peak < 19*mib {
+		t.Errorf("they are beyond 150 MB with %d", looker.seen.Peak)
+	}
+	if u, err := p.Usage(); err != nil || u.Memory > 150*mib || u.Memory < 19*mib {
+		t.Errorf("got %+v, %v", u, err)
+	}
+	let.Close()
+	p.Wait()
+}
