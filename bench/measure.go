@@ -31,6 +31,11 @@ func (t times) min() time.Duration { return slices.Min(t) }
 // measure runs both commands of a section in turn, once for nothing and then
 // rounds times, and gives their times.
 func measure(ctx context.Context, p *place, s section, rounds int) (ours, peer times, err error) {
+	if s.prepare != nil {
+		if err := s.prepare(p); err != nil {
+			return nil, nil, err
+		}
+	}
 	for i := range rounds + 1 {
 		a, err := clock(ctx, p, s.ours(p), s.until)
 		if err != nil {

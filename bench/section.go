@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +16,8 @@ type section struct {
 	claim string
 	holds func(ours, peer times) bool
 	needs string // a program on PATH; without it the section is passed over
+	// prepare makes what the commands find in their place; nil: nothing.
+	prepare func(*place) error
 }
 
 // command is a program and its arguments, and how it is shown: paths are long.
@@ -41,7 +44,8 @@ const (
 	maxMPI = 1500 * time.Millisecond
 )
 
-var sections = []section{
+// sections are all that can be measured, in this order.
+var sections = slices.Concat([]section{
 	{
 		name:  "help",
 		ours:  func(p *place) command { return command{[]string{p.drover, "--help"}, "drover --help"} },
@@ -70,7 +74,7 @@ var sections = []section{
 		claim: "four processes on two nodes take at most 1.5 s more than mpiexec on one",
 		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxMPI },
 	},
-}
+}, inputSections)
 
 func twoNodes(p *place) command {
 	return command{[]string{p.drover, "run", "-q", "--nodes", "2", p.python, "hello.py"}, "drover run --nodes 2"}

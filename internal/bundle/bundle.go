@@ -21,6 +21,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-run/drover/store"
 )
@@ -117,10 +118,14 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	next := make(chan int)
+	var next atomic.Int64 // a channel would wake somebody up for every small file
 	for range min(width, n) {
 		wg.Go(func() {
-			for i := range next {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
 				if err := f(ctx, i); err != nil {
 					cancel(err)
 					return
@@ -128,15 +133,6 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 			}
 		})
 	}
-	for i := range n {
-		select {
-		case next <- i:
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	close(next)
 	wg.Wait()
 	return context.Cause(ctx)
 }

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/drover-run/drover/store"
 )
 
 // workshop is the folder, inside the one that is restored, where files are
@@ -17,12 +19,30 @@ import (
 // one left by a Restore that died is cleared away by the next.
 const workshop = ".drover-part"
 
+// RestoreOptions say what Restore may make use of. The zero value copies.
+type RestoreOptions struct {
+	// Local names the file that holds a blob, where that is on this machine. A
+	// file system that can then shares the contents of large files, until one of
+	// the two is written to; blobs are never linked to, or a program that writes
+	// into its input would change them. May be nil, and may say no.
+	Local func(store.Digest) (file string, ok bool)
+
+	// clone shares src's contents with out, and is errNoClone where that cannot
+	// be; nil: the file system's own.
+	clone func(out *os.File, src string) error
+}
+
 // Restore lays t out in dir, which is made if it is not there; files of the
 // same name are replaced, others stay. Every file is complete and verified
 // before the first one appears, so after an error in fetching dir is as it was.
 // A tree that would leave dir, or is otherwise nonsense, is fault.Invalid. Only
 // one Restore at a time may work in dir.
 func Restore(ctx context.Context, b Blobs, t Tree, dir string) error {
+	return RestoreWith(ctx, b, t, dir, RestoreOptions{})
+}
+
+// RestoreWith is Restore with options.
+func RestoreWith(ctx context.Context, b Blobs, t Tree, dir string, opt RestoreOptions) error {
 	if err := t.Check(); err != nil {
 		return fmt.Errorf("restore folder: %w", err)
 	}
@@ -34,55 +54,130 @@ func Restore(ctx context.Context, b Blobs, t Tree, dir string) error {
 		return fmt.Errorf("restore folder: %w", err)
 	}
 	defer root.Close()
-	if err := restore(ctx, b, t, root); err != nil {
+	if opt.clone == nil {
+		opt.clone = clone
+	}
+	r := &restorer{blobs: b, tree: t, root: root, opt: opt}
+	r.copies.Store(opt.Local == nil)
+	if err := r.restore(ctx); err != nil {
 		return fmt.Errorf("restore %s: %w", dir, err)
 	}
 	return nil
 }
 
-func restore(ctx context.Context, b Blobs, t Tree, root *os.Root) (err error) {
-	if err := root.RemoveAll(workshop); err != nil {
+type restorer struct {
+	blobs  Blobs
+	tree   Tree
+	root   *os.Root
+	opt    RestoreOptions
+	copies atomic.Bool // no clone: it has been tried, or there is nothing local
+}
+
+// restore makes the files in the workshop, where they are in folders as they
+// will be, and moves them from there: what is new in one piece.
+func (r *restorer) restore(ctx context.Context) (err error) {
+	if err := r.root.RemoveAll(workshop); err != nil {
 		return err
 	}
-	if err := root.Mkdir(workshop, 0o700); err != nil {
+	if err := r.root.Mkdir(workshop, 0o700); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, root.RemoveAll(workshop)) }()
-	err = each(ctx, len(t.Files), func(ctx context.Context, i int) error {
-		if err := fetch(ctx, b, t.Files[i], root, part(i)); err != nil {
-			return fmt.Errorf("%q: %w", t.Files[i].Path, err)
+	defer func() { err = errors.Join(err, r.root.RemoveAll(workshop)) }()
+	batches := r.batches()
+	for _, b := range batches {
+		if err := r.root.MkdirAll(path.Join(workshop, b.folder), 0o755); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	err = each(ctx, len(batches), func(ctx context.Context, i int) error { return r.make(ctx, batches[i]) })
 	if err != nil {
 		return err
 	}
-	for i, f := range t.Files {
-		if err := place(root, f.Path, func() error { return root.Rename(part(i), f.Path) }); err != nil {
+	if err := r.moveIn("."); err != nil {
+		return err
+	}
+	for _, d := range r.tree.Dirs {
+		if err := r.root.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
 	}
-	for _, d := range t.Dirs {
-		if err := root.MkdirAll(d, 0o755); err != nil {
+	for _, l := range r.tree.Links {
+		if err := r.root.MkdirAll(path.Dir(l.Path), 0o755); err != nil {
 			return err
 		}
-	}
-	for _, l := range t.Links {
-		if err := place(root, l.Path, func() error { return relink(root, l) }); err != nil {
+		if err := relink(r.root, l); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func part(i int) string { return path.Join(workshop, strconv.Itoa(i)) }
+// batch is some of the files of one folder, which is opened once for them.
+type batch struct {
+	folder string
+	files  []int
+}
 
-// place makes the folder around name first.
-func place(root *os.Root, name string, put func() error) error {
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+// batchFiles is small enough that a folder with all the files keeps every worker
+// busy, and large enough that opening the folder does not count.
+const batchFiles = 32
+
+func (r *restorer) batches() []batch {
+	var all []batch
+	open := map[string]int{} // folder -> its batch that has room
+	for i, f := range r.tree.Files {
+		folder := path.Dir(f.Path)
+		at, ok := open[folder]
+		if !ok || len(all[at].files) == batchFiles {
+			at = len(all)
+			all = append(all, batch{folder: folder})
+			open[folder] = at
+		}
+		all[at].files = append(all[at].files, i)
+	}
+	return all
+}
+
+func (r *restorer) make(ctx context.Context, b batch) error {
+	folder, err := r.root.OpenRoot(path.Join(workshop, b.folder))
+	if err != nil {
 		return err
 	}
-	return put()
+	defer folder.Close()
+	for _, i := range b.files {
+		f := r.tree.Files[i]
+		if err := r.fetch(ctx, f, folder, path.Base(f.Path)); err != nil {
+			return fmt.Errorf("%q: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// moveIn gives what is in a folder of the workshop its place: at once where the
+// place is free or a file's, else name by name.
+func (r *restorer) moveIn(folder string) error {
+	f, err := r.root.Open(path.Join(workshop, folder))
+	if err != nil {
+		return err
+	}
+	entries, err := f.ReadDir(-1)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(folder, e.Name())
+		there, err := r.root.Stat(name)
+		if e.IsDir() && err == nil && there.IsDir() {
+			err = r.moveIn(name)
+		} else {
+			err = r.root.Rename(path.Join(workshop, name), name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func relink(root *os.Root, l Link) error {
@@ -101,13 +196,13 @@ func relink(root *os.Root, l Link) error {
 	return root.Symlink(l.Target, l.Path)
 }
 
-// fetch writes one file's contents to name and gives it its mode and time.
-func fetch(ctx context.Context, b Blobs, f File, root *os.Root, name string) error {
-	out, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// fetch writes one file's contents and gives it its mode and time.
+func (r *restorer) fetch(ctx context.Context, f File, folder *os.Root, name string) error {
+	out, err := folder.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = copyBlob(ctx, b, f, out)
+	err = r.fill(ctx, f, out)
 	if err == nil {
 		err = out.Chmod(os.FileMode(f.Mode))
 	}
@@ -118,8 +213,45 @@ func fetch(ctx context.Context, b Blobs, f File, root *os.Root, name string) err
 		return nil
 	}
 	when := time.Unix(0, f.Time)
-	return root.Chtimes(name, when, when)
+	return folder.Chtimes(name, when, when)
 }
+
+// cloneFrom is the size from which a file is worth a clone: below, to copy is as
+// quick.
+const cloneFrom = 64 << 10
+
+// fill gives out the contents of f, which are known to be right when it returns.
+func (r *restorer) fill(ctx context.Context, f File, out *os.File) error {
+	if f.Size < cloneFrom || r.copies.Load() {
+		return copyBlob(ctx, r.blobs, f, out)
+	}
+	local, ok := r.opt.Local(f.SHA256)
+	if !ok {
+		return copyBlob(ctx, r.blobs, f, out)
+	}
+	if err := r.opt.clone(out, local); err != nil {
+		// The file system cannot, or the store keeps it in another way: what
+		// there is to be said of the blob itself, reading it says.
+		r.copies.Store(errors.Is(err, errNoClone))
+		_, seekErr := out.Seek(0, io.SeekStart)
+		if err := errors.Join(out.Truncate(0), seekErr); err != nil {
+			return err
+		}
+		return copyBlob(ctx, r.blobs, f, out)
+	}
+	d, n, err := hashOnly{}.PutBlob(ctx, out)
+	switch {
+	case err != nil:
+		return err
+	case n != f.Size:
+		return refuse("blob %s holds %d bytes, not %d", f.SHA256, n, f.Size)
+	case d != f.SHA256:
+		return fmt.Errorf("read blob %s: %w", f.SHA256, store.ErrCorrupt)
+	}
+	return nil
+}
+
+var errNoClone = errors.New("the file system shares no contents")
 
 // copyBlob copies f's contents to w: exactly f.Size bytes, or an error. Reading
 // on to the end is what lets the blob be verified.

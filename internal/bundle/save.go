@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -29,7 +28,7 @@ type SaveOptions struct {
 	// As is the folder's name for the program that writes it, where that
 	// differs from Save's: absolute links into it are kept as relative ones.
 	As string
-	// Cache remembers what was sent before. May be nil.
+	// Cache remembers what was read and sent before. May be nil.
 	Cache *Cache
 }
 
@@ -50,6 +49,9 @@ const openAtOnce = 256
 // Links that stay inside are kept as links. Other links, sockets, fifos and
 // devices are left out with a note. Names that look temporary are kept: they
 // are the user's. A file that cannot be read is an error.
+//
+// Of a file that opt.Cache knows, b is asked whether it holds the contents, once
+// in the life of the Cache, and the file is opened only if b does not.
 func Save(ctx context.Context, b Blobs, dir string, opt SaveOptions) (Tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -57,6 +59,7 @@ func Save(ctx context.Context, b Blobs, dir string, opt SaveOptions) (Tree, erro
 	}
 	defer root.Close()
 	s := &saver{root: root, dir: dir, blobs: b, opt: opt, cache: opt.Cache}
+	_, s.dry = b.(hashOnly)
 	if s.cache == nil {
 		s.cache = new(Cache) // a second try need not send anything twice
 	}
@@ -87,6 +90,7 @@ type saver struct {
 	blobs Blobs
 	opt   SaveOptions
 	cache *Cache
+	dry   bool // nothing is stored
 }
 
 // once is one look at the whole folder.
@@ -96,15 +100,24 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 		return Tree{}, err
 	}
 	tree := Tree{Dirs: seen.dirs, Links: seen.links, Notes: seen.notes.lines(), Files: make([]File, len(seen.files))}
-	var todo []int
+	var todo, ask []int
 	for i, f := range seen.files {
 		tree.Files[i] = File{Path: f.path, Size: f.stamp.size, Mode: f.mode, Time: f.stamp.mtime}
-		if d, known := s.cache.find(f); known {
-			tree.Files[i].SHA256 = d
-		} else {
+		known, ok := s.cache.find(f)
+		if !ok {
 			todo = append(todo, i)
+			continue
+		}
+		tree.Files[i].SHA256 = known.digest
+		if !s.dry && !known.sent {
+			ask = append(ask, i)
 		}
 	}
+	unsent, err := s.unsent(ctx, tree.Files, ask)
+	if err != nil {
+		return Tree{}, err
+	}
+	todo = append(todo, unsent...)
 	for {
 		now := todo[:min(openAtOnce, len(todo))]
 		todo = todo[len(now):]
@@ -118,6 +131,24 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 	s.cache.keepOnly(seen.files)
 	tree.sort()
 	return tree, nil
+}
+
+// unsent asks for the contents that are known but were not sent by way of this
+// cache, and gives those that are not there.
+func (s *saver) unsent(ctx context.Context, files []File, ask []int) (gone []int, err error) {
+	held := make([]bool, len(ask))
+	err = each(ctx, len(ask), func(ctx context.Context, k int) (err error) {
+		held[k], err = s.blobs.HasBlob(ctx, files[ask[k]].SHA256)
+		return err
+	})
+	for k, i := range ask {
+		if held[k] {
+			s.cache.sent(files[i].Path)
+		} else {
+			gone = append(gone, i)
+		}
+	}
+	return gone, err
 }
 
 // group opens some of the files that were seen, makes sure of them, and sends
@@ -212,8 +243,8 @@ func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Dige
 	case !moved && n != f.stamp.size:
 		return "", 0, fmt.Errorf("%q: stored %d bytes of %d", f.path, n, f.stamp.size)
 	}
-	if age := store.System.Now().UnixNano() - f.stamp.ctime; !moved && age >= int64(quiet) {
-		s.cache.put(f, d)
+	if now := store.System.Now().UnixNano(); !moved && now-f.stamp.ctime >= int64(quiet) {
+		s.cache.put(f.path, cached{stamp: f.stamp, digest: d, at: now, sent: !s.dry})
 	}
 	return d, n, nil
 }
@@ -255,7 +286,7 @@ func (s *sight) compare(t *sight) (string, bool) {
 
 func (s *saver) look(ctx context.Context) (*sight, error) {
 	seen := &sight{notes: notes{}}
-	if err := s.into(ctx, ".", seen); err != nil {
+	if err := s.into(ctx, s.root, ".", seen); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(seen.files, func(a, b seenFile) int { return cmp.Compare(a.path, b.path) })
@@ -263,16 +294,14 @@ func (s *saver) look(ctx context.Context) (*sight, error) {
 	return seen, nil
 }
 
-// into looks at one folder. What vanishes meanwhile was not there.
-func (s *saver) into(ctx context.Context, dir string, seen *sight) error {
+// into looks at one folder, which is open: a name in it is then one call, not
+// one for each folder above.
+func (s *saver) into(ctx context.Context, folder *os.Root, dir string, seen *sight) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f, err := s.root.Open(dir)
+	f, err := folder.Open(".")
 	if err != nil {
-		if dir != "." && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		return err
 	}
 	names, err := f.Readdirnames(-1)
@@ -281,12 +310,15 @@ func (s *saver) into(ctx context.Context, dir string, seen *sight) error {
 		return err
 	}
 	before := len(seen.files) + len(seen.links) + len(seen.dirs)
-	for _, name := range names {
-		name = path.Join(dir, name)
+	for _, base := range names {
+		name := base
+		if dir != "." {
+			name = dir + "/" + base
+		}
 		if name == workshop || s.opt.Skip != nil && s.opt.Skip(name) {
 			continue
 		}
-		if err := s.one(ctx, name, seen); err != nil {
+		if err := s.one(ctx, folder, base, name, seen); err != nil {
 			return err
 		}
 	}
@@ -296,19 +328,28 @@ func (s *saver) into(ctx context.Context, dir string, seen *sight) error {
 	return nil
 }
 
-func (s *saver) one(ctx context.Context, name string, seen *sight) error {
-	fi, err := s.root.Lstat(name)
+// one looks at one name. What vanishes meanwhile was not there.
+func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, seen *sight) error {
+	fi, err := folder.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return err
+		return atName(err, name)
 	case fi.IsDir():
-		return s.into(ctx, name, seen)
+		inner, err := folder.OpenRoot(base)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return atName(err, name)
+		}
+		defer inner.Close()
+		return s.into(ctx, inner, name, seen)
 	case fi.Mode().IsRegular():
 		seen.files = append(seen.files, seenFile{name, uint32(fi.Mode().Perm()), stampOf(fi)})
 	case fi.Mode()&fs.ModeSymlink != 0:
-		target, err := s.root.Readlink(name)
+		target, err := folder.Readlink(base)
 		if err != nil {
 			return changing(name)
 		}
@@ -322,6 +363,15 @@ func (s *saver) one(ctx context.Context, name string, seen *sight) error {
 		seen.notes.add("a socket, fifo or device", name)
 	}
 	return nil
+}
+
+// atName gives an error of a call by a base name the whole name.
+func atName(err error, name string) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return &fs.PathError{Op: at.Op, Path: name, Err: at.Err}
+	}
+	return err
 }
 
 // relative turns an absolute target inside the folder into one from the link.
@@ -342,60 +392,4 @@ func (s *saver) relative(name, target string) string {
 		}
 	}
 	return target
-}
-
-// Cache remembers what one folder's files held when they were last saved, so
-// that a file with the same size, times and inode is neither read nor sent
-// again. The zero value is ready; methods may be called at once.
-type Cache struct {
-	mu    sync.Mutex
-	files map[string]cached
-}
-
-type cached struct {
-	stamp  stamp
-	digest store.Digest
-}
-
-// Forget makes the next Save read and send the files with these contents:
-// their blobs are gone (see Missing).
-func (c *Cache) Forget(digests ...store.Digest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, f := range c.files {
-		if slices.Contains(digests, f.digest) {
-			delete(c.files, name)
-		}
-	}
-}
-
-func (c *Cache) find(f seenFile) (store.Digest, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	old, known := c.files[f.path]
-	return old.digest, known && old.stamp == f.stamp
-}
-
-func (c *Cache) put(f seenFile, d store.Digest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.files == nil {
-		c.files = map[string]cached{}
-	}
-	c.files[f.path] = cached{f.stamp, d}
-}
-
-// keepOnly drops the files that are no longer in the folder.
-func (c *Cache) keepOnly(files []seenFile) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	here := make(map[string]bool, len(files))
-	for _, f := range files {
-		here[f.path] = true
-	}
-	for name := range c.files {
-		if !here[name] {
-			delete(c.files, name)
-		}
-	}
 }

@@ -1,0 +1,303 @@
+package input
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+const (
+	// maxRedirects is what browsers allow half of, and no honest server needs.
+	maxRedirects = 10
+	// maxTries is how often in a row a server may say nothing new; the pauses
+	// between double from firstPause, 15 s in all.
+	maxTries   = 5
+	firstPause = time.Second
+	// maxSilence ends a request that gives no byte: longer than a proxy takes to
+	// look through a large file before it passes on the first of it.
+	maxSilence = 2 * time.Minute
+)
+
+// Fetch brings the file at a web address into the folder cache, and says where
+// it is there: in a folder of its own, under the last name of the address.
+//
+// A file that is there is asked after by its ETag or its date, and not brought
+// again while the server calls it unchanged; one with neither is. A download
+// that stopped goes on where it did, if the server still has the same file, and
+// a new one takes the old one's place only when it is whole. Any number of
+// commands may fetch one address at once. told gets a line for people, now and
+// then; it may be nil.
+//
+// client nil is one that honours HTTPS_PROXY and its like. At most ten redirects
+// are followed, none from https to http. There is no limit of size or time, but
+// for two minutes without a byte. Faults: Missing, Denied, Invalid as the server
+// says; Full when the disk is; Lost when the network stays away.
+func Fetch(ctx context.Context, client *http.Client, uri, cache string, told func(string)) (file string, err error) {
+	f := &fetcher{client: http.Client{}, told: told, pause: store.System.Sleep, silence: time.AfterFunc}
+	if client != nil {
+		f.client = *client
+	}
+	return f.fetch(ctx, uri, cache)
+}
+
+type fetcher struct {
+	client http.Client
+	told   func(string)
+	// The seams of tests: to wait, and to do something after a silence.
+	pause   func(context.Context, time.Duration) error
+	silence func(time.Duration, func()) *time.Timer
+	url     *url.URL
+	shelf   *shelf
+}
+
+func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) {
+	var err error
+	if f.url, err = address(uri); err != nil {
+		return "", err
+	}
+	if f.told == nil {
+		f.told = func(string) {}
+	}
+	f.client.CheckRedirect = checkRedirect
+	// Timeout would bound the whole of a download.
+	f.client.Timeout = 0
+	sum := sha256.Sum256([]byte(f.url.String()))
+	if f.shelf, err = openShelf(filepath.Join(cache, hex.EncodeToString(sum[:16])), fileName(f.url)); err != nil {
+		return "", f.failed(err)
+	}
+	defer f.shelf.close()
+	return f.all(ctx)
+}
+
+// all asks until the file is there.
+func (f *fetcher) all(ctx context.Context) (string, error) {
+	wait, changes := firstPause, 0
+	for try := 1; ; try++ {
+		before := f.shelf.size
+		done, err := f.once(ctx)
+		switch {
+		case done:
+			file, err := f.shelf.settle()
+			return file, f.failed(err)
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("fetch %s: %w", shown(f.url.String()), context.Cause(ctx))
+		case err == nil:
+			if changes++; changes > maxTries {
+				return "", f.failed(errors.New("it changes while it is fetched"))
+			}
+			continue
+		case !mayRetry(err):
+			return "", f.failed(err)
+		case f.shelf.size > before:
+			try, wait = 0, firstPause
+		case try >= maxTries:
+			return "", f.failed(err)
+		}
+		f.told(fmt.Sprintf("%s: %v; trying again", shown(f.url.String()), plain(err)))
+		if err := f.pause(ctx, wait); err != nil {
+			return "", fmt.Errorf("fetch %s: %w", shown(f.url.String()), err)
+		}
+		wait *= 2
+	}
+}
+
+// once is one request. done: the shelf has the whole file. Neither done nor an
+// error: what there was of it is of no use, and it is to be asked for anew.
+func (f *fetcher) once(ctx context.Context) (done bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := f.silence(maxSilence, func() { cancel(errSilent) })
+	defer timer.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	// As it is stored: a range of a compressed body would be another file's.
+	req.Header.Set("Accept-Encoding", "identity")
+	req.Header.Set("User-Agent", "drover")
+	f.shelf.ask(req.Header)
+	res, err := f.client.Do(req)
+	if err != nil {
+		return false, silent(ctx, err)
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		err = f.shelf.restart(res.Header, res.ContentLength)
+	case http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+		if f.shelf.asked != theRest {
+			return false, refused(res)
+		}
+		if res.StatusCode != http.StatusPartialContent || !f.shelf.goOn(res.Header) {
+			return false, f.shelf.discard()
+		}
+	case http.StatusNotModified:
+		if f.shelf.asked != theNewer {
+			return false, refused(res)
+		}
+		f.shelf.same = true
+		f.told(fmt.Sprintf("%s: unchanged since it was fetched", shown(f.url.String())))
+		return true, nil
+	default:
+		return false, refused(res)
+	}
+	if err != nil {
+		return false, err
+	}
+	f.told(f.shelf.say(shown(f.url.String())))
+	err = f.shelf.take(res.Body, func() { timer.Reset(maxSilence) })
+	return err == nil, silent(ctx, err)
+}
+
+var errSilent = fmt.Errorf("it said nothing for %s", maxSilence)
+
+// silent gives the reason of a request that was ended for its silence.
+func silent(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		return errSilent
+	}
+	return err
+}
+
+// refusedError is an answer that is no file.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return "the server answers " + e.text }
+
+func refused(res *http.Response) error {
+	return &refusedError{res.StatusCode, strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))}
+}
+
+// mayRetry says whether asking again could help: after all that is neither the
+// server's last word nor this machine's.
+func mayRetry(err error) bool {
+	var answer *refusedError
+	var here *os.PathError
+	var name *net.DNSError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &name):
+		return !name.IsNotFound
+	case errors.As(err, &cert):
+		return false
+	case errors.As(err, &answer):
+		return answer.status >= 500 || answer.status == http.StatusTooManyRequests || answer.status == http.StatusRequestTimeout
+	case errors.As(err, &here), errors.Is(err, errRedirect):
+		return false
+	}
+	return true
+}
+
+// failed makes a fault of what went wrong in the end.
+func (f *fetcher) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var answer *refusedError
+	var here *os.PathError
+	var cert *tls.CertificateVerificationError
+	kind, hint := fault.Lost, "Run it again: what is here already is not brought again."
+	switch {
+	case errors.As(err, &answer):
+		switch s := answer.status; {
+		case s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusProxyAuthRequired:
+			kind, hint = fault.Denied, "Check the address, or download it as yourself and use -i FILE."
+		case s == http.StatusNotFound || s == http.StatusGone:
+			kind, hint = fault.Missing, "Check the address."
+		case !mayRetry(err):
+			kind, hint = fault.Invalid, "Check the address."
+		}
+	case errors.Is(err, errRedirect):
+		kind, hint = fault.Invalid, "Use the address that it leads to, if you trust it."
+	case isFull(err):
+		kind, hint = fault.Full, "Free some space and run it again: what is here already is not brought again."
+	case errors.As(err, &cert):
+		kind, hint = fault.Denied, "Set SSL_CERT_FILE to the certificates that you trust, or download it and use -i FILE."
+	case !mayRetry(err) && !errors.As(err, &here):
+		kind, hint = fault.Invalid, "Check the address and the network."
+	case errors.As(err, &here):
+		kind, hint = fault.Denied, "Check the folder's owner and permissions."
+	}
+	return fault.Wrap(plain(err), kind, hint, "fetch %s", shown(f.url.String()))
+}
+
+// plain takes package http's own words away: they hold the address with all that
+// may be secret in it.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+var errRedirect = errors.New("it leads astray")
+
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	switch last := via[len(via)-1]; {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%w: more than %d redirects", errRedirect, maxRedirects)
+	case last.URL.Scheme == "https" && req.URL.Scheme != "https":
+		return fmt.Errorf("%w: from https to %s", errRedirect, shown(req.URL.String()))
+	case req.URL.Scheme != "https" && req.URL.Scheme != "http":
+		return fmt.Errorf("%w: to %s://", errRedirect, req.URL.Scheme)
+	}
+	return nil
+}
+
+// maxFileName leaves room below the 255 bytes that file systems allow.
+const maxFileName = 200
+
+// fileName is what a file from the web is called here: the last name of its
+// path, whatever the server says. No name hides, leads elsewhere or holds
+// control characters; without one it is "download".
+func fileName(u *url.URL) string {
+	name := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return '_'
+		}
+		return r
+	}, path.Base(u.Path))
+	if name == "." || name == "/" {
+		return "download"
+	}
+	if name[0] == '.' {
+		name = "_" + name[1:]
+	}
+	if ext := path.Ext(name); len(name) > maxFileName && len(ext) < maxFileName {
+		name = strings.ToValidUTF8(name[:maxFileName-len(ext)]+ext, "")
+	}
+	return name[:min(len(name), maxFileName)]
+}
+
+// counting tells of each read, so that a silence can be told from slowness.
+type counting struct {
+	r     io.Reader
+	heard func()
+}
+
+func (c counting) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if n > 0 {
+		c.heard()
+	}
+	return n, err
+}

@@ -1,0 +1,198 @@
+package input
+
+import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// isGlob says whether text is a pattern, if nothing of that name exists.
+func isGlob(text string) bool { return strings.ContainsAny(text, "*?[") }
+
+// glob finds what a pattern matches, a relative one below folder.
+func glob(in job.Input, folder string) (Source, error) {
+	fixed, parts := cut(in.Path)
+	none := func(why string) error {
+		hint := "See what is there: ls " + fixed + "."
+		if strings.ContainsRune(in.Path, ':') {
+			hint = "Of a glob no subfolder is taken: write it before the star."
+		}
+		return fault.New(fault.Invalid, hint, "read input %s: %q: %s", in.Name, in.Path, why)
+	}
+	if in.Subdir != "" {
+		return Source{}, fault.New(fault.Invalid, "Write the folder before the star.", "read input %s: %q is a glob, and of one no subfolder is taken", in.Name, in.Path)
+	}
+	for _, p := range parts {
+		if _, err := path.Match(p, ""); err != nil {
+			return Source{}, none("it has a bracket or backslash without its partner")
+		}
+		if p == ".." {
+			return Source{}, none("it goes up behind a star")
+		}
+	}
+	real, err := filepath.EvalSymlinks(below(folder, fixed))
+	if absent(err) {
+		return Source{}, none("no file matches")
+	}
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s", in.Name)
+	}
+	m := &matcher{root: real, seen: map[state]bool{}, chosen: map[string]bool{}, above: map[string]bool{}}
+	if err := m.match(".", parts); err != nil {
+		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s", in.Name)
+	}
+	if len(m.chosen) == 0 {
+		return Source{}, none("no file matches")
+	}
+	return Source{Root: real, Skip: m.skip, Key: key(real, "glob", strings.Join(parts, "/"))}, nil
+}
+
+// cut parts a pattern at its first name that is one. What is before is a path,
+// what follows are names, in path.Match's spelling.
+func cut(pattern string) (fixed string, parts []string) {
+	names := strings.Split(pattern, "/")
+	i := slices.IndexFunc(names, isGlob)
+	fixed = strings.Join(names[:i], "/")
+	switch {
+	case i == 1 && names[0] == "":
+		fixed = "/"
+	case fixed == "":
+		fixed = "."
+	}
+	for _, name := range names[i:] {
+		switch {
+		case name == "" || name == ".":
+		case name == "**" && len(parts) > 0 && parts[len(parts)-1] == "**": // twice is once
+		default:
+			parts = append(parts, spelled(name))
+		}
+	}
+	return fixed, parts
+}
+
+// spelled writes a shell's pattern as path.Match reads it: "!" for not, and "]"
+// and "-" that stand for themselves at the ends of a bracket.
+func spelled(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		b.WriteByte(name[i])
+		switch {
+		case name[i] == '\\' && i+1 < len(name):
+			i++
+			b.WriteByte(name[i])
+		case name[i] == '[':
+			i++
+			if i < len(name) && (name[i] == '!' || name[i] == '^') {
+				b.WriteByte('^')
+				i++
+			}
+			for first := true; i < len(name) && (first || name[i] != ']'); i++ {
+				last := i+1 < len(name) && name[i+1] == ']'
+				if name[i] == ']' || name[i] == '[' || name[i] == '-' && (first || last) {
+					b.WriteByte('\\')
+				}
+				b.WriteByte(name[i])
+				if name[i] == '\\' && i+1 < len(name) {
+					i++
+					b.WriteByte(name[i])
+				}
+				first = false
+			}
+			i-- // the closing bracket is written as all else
+		}
+	}
+	return b.String()
+}
+
+// matcher looks through folders for what a pattern matches.
+type matcher struct {
+	root   string
+	seen   map[state]bool
+	chosen map[string]bool // files, and folders with all in them
+	above  map[string]bool // folders on the way to them
+}
+
+// state is a folder and how many names of the pattern are left: with several **
+// one is come to on many ways.
+type state struct {
+	folder string
+	left   int
+}
+
+// match finds parts below folder. A folder that may not be read is an error: it
+// might hold matches.
+func (m *matcher) match(folder string, parts []string) error {
+	at := state{folder, len(parts)}
+	if m.seen[at] {
+		return nil
+	}
+	m.seen[at] = true
+	if parts[0] == "**" && len(parts) > 1 {
+		if err := m.match(folder, parts[1:]); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(m.root, folder))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(folder, e.Name())
+		if err := m.entry(name, e, parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry looks at one name of a folder. Links to folders are not gone into.
+func (m *matcher) entry(name string, e os.DirEntry, parts []string) error {
+	base := e.Name()
+	if strings.HasPrefix(base, ".") && !strings.HasPrefix(parts[0], ".") {
+		return nil
+	}
+	deep := parts[0] == "**"
+	if ok, _ := path.Match(parts[0], base); !ok && !deep {
+		return nil
+	}
+	switch {
+	case len(parts) > 1 && e.IsDir() && deep:
+		return m.match(name, parts)
+	case len(parts) > 1 && e.IsDir():
+		return m.match(name, parts[1:])
+	case len(parts) == 1:
+		m.choose(name)
+	}
+	return nil
+}
+
+func (m *matcher) choose(name string) {
+	m.chosen[name] = true
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		m.above[dir] = true
+	}
+}
+
+func (m *matcher) skip(name string) bool {
+	if m.above[name] {
+		return false
+	}
+	for ; name != "."; name = path.Dir(name) {
+		if m.chosen[name] {
+			return false
+		}
+	}
+	return true
+}
