@@ -45,6 +45,7 @@ type Facts struct {
 
 	Root   string            // folder that stands for "/"; "" and "/" are the real one
 	Inputs map[string]string // folder of each input, by name, where the program sees it
+	Shards map[string]bool   // inputs of which this node has its share alone
 	CPUs   int               // cores of this node
 	GPUs   int               // of this node
 	Pinned string            // CUDA_VISIBLE_DEVICES, where GPUs were set apart for this node; "": as the machine has it

@@ -70,6 +70,7 @@ func (f Facts) ours(set map[string]string) {
 		"DROVER_STATE_DIR":      p.State,
 		"DROVER_FAILURE_FILE":   p.Failure,
 		"DROVER_MESSAGE_FILE":   p.Message,
+		"DROVER_NOTICE":         p.Notice,
 	})
 	for name, value := range map[string]string{
 		"DROVER_JOB": f.ID, "DROVER_PROJECT": f.Project, "DROVER_TASK": f.Task, "AWS_REGION": f.Region,

@@ -72,11 +72,19 @@ func (f Facts) channels() map[string]any {
 	for name := range f.Inputs {
 		all[name] = map[string]string{
 			"TrainingInputMode":  "File",
-			"S3DistributionType": "FullyReplicated",
+			"S3DistributionType": f.distributed(name),
 			"RecordWrapperType":  "None",
 		}
 	}
 	return all
+}
+
+// distributed is SageMaker's word for how an input is spread over the nodes.
+func (f Facts) distributed(name string) string {
+	if f.Shards[name] {
+		return "ShardedByS3Key"
+	}
+	return "FullyReplicated"
 }
 
 // trainingEnv is SM_TRAINING_ENV: everything once more in one document.

@@ -9,8 +9,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Paths are the folders of the contract, and two files that the program may
-// leave, as absolute paths if Root is one. "" is one that this contract has not.
+// Paths are the folders of the contract, two files that the program may leave and
+// one that it may look for, as absolute paths if Root is one. "" is one that this
+// contract has not.
 type Paths struct {
 	Code        string   // the copy of the user's code, and the working folder
 	Input       string   // holds Data, and Config when training
@@ -21,6 +22,7 @@ type Paths struct {
 	OutputData  string   // comes back as output.tar.gz; processing: the first of Results
 	Failure     string   // a file: why it failed, if the program cares to say
 	Message     string   // a file: how it ended, if the program cares to say
+	Notice      string   // a file: appears when the program is about to be stopped
 	Checkpoints string   // kept across the attempts of a job
 	State       string   // kept across the jobs of a task
 	Results     []string // processing: the folders that come back, in their order in Facts
@@ -41,6 +43,7 @@ func (f Facts) Paths() Paths {
 		OutputData:  f.below("/opt/ml/output/data"),
 		Failure:     f.below("/opt/ml/output/failure"),
 		Message:     f.below("/opt/ml/output/message"),
+		Notice:      f.below("/opt/ml/notice"),
 		Checkpoints: f.below("/opt/ml/checkpoints"),
 		State:       f.below("/state"),
 	}

@@ -43,7 +43,7 @@ func (f Facts) processingInputs() []any {
 				"S3Uri":                  "",
 				"S3DataType":             "S3Prefix",
 				"S3InputMode":            "File",
-				"S3DataDistributionType": "FullyReplicated",
+				"S3DataDistributionType": f.distributed(name),
 				"S3CompressionType":      "None",
 				"S3DownloadMode":         "StartOfJob",
 			},
