@@ -29,28 +29,43 @@ type Ready struct {
 // ends, so does the build, and nothing of it is used later.
 // Faults name the line of the requirements that is to blame, where one is.
 func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
-	if log == nil {
-		log = func(string) {}
+	say := func(line string) {
+		if log != nil {
+			log(mask(line))
+		}
 	}
-	if p.asked == nil {
+	if dir := p.inUse(); p.asked == nil {
+		p.used(dir) // the active interpreter may be of this cache
 		return p.ready(p.self.Prefix, p.self.Kind == "venv"), nil
 	}
 	dir := p.folder()
 	if !complete(dir) {
-		if err := p.buildOnce(ctx, dir, log); err != nil {
+		if err := p.buildOnce(ctx, dir, say); err != nil {
 			return Ready{}, err
 		}
 	}
-	now := time.Now()
-	os.Chtimes(filepath.Join(dir, marker), now, now) // when it was last used, for gc
+	p.used(dir)
 	return p.ready(dir, true), nil
+}
+
+// used notes when an environment was last asked for. A cache that cannot be
+// written is somebody else's to clean.
+func (p *Plan) used(dir string) {
+	if dir != "" {
+		now := time.Now()
+		os.Chtimes(filepath.Join(dir, marker), now, now)
+	}
 }
 
 // ready is what the script's environment needs: the same names a shell gets
 // from "activate".
 func (p *Plan) ready(prefix string, virtual bool) Ready {
 	r := Ready{Interpreter: p.Interpreter}
-	if !virtual {
+	switch {
+	case !virtual:
+		return r
+	case p.asked != nil && p.asked.conda != nil:
+		r.Environ = p.condaEnviron(prefix)
 		return r
 	}
 	r.Environ = []string{
@@ -138,7 +153,7 @@ func wipe(dir string) error {
 // cut, too, an environment is whole or not there.
 func (b *builder) finish(began time.Time) error {
 	m := mark{
-		Digest: b.plan.Digest, From: b.plan.asked.Path, Python: b.plan.self.Base,
+		Digest: b.plan.Digest, From: b.plan.asked.Path, Python: b.standsOn(),
 		Tool: b.tool, Size: sizeOf(b.dir), Made: time.Now().UTC().Truncate(time.Second),
 	}
 	b.log(fmt.Sprintf("built %d MB with %s in %.1f s", (m.Size+500_000)/1_000_000, m.Tool, time.Since(began).Seconds()))
@@ -147,6 +162,15 @@ func (b *builder) finish(began time.Time) error {
 		return err
 	}
 	return onDisk(writeMark(b.dir, data), "build environment")
+}
+
+// standsOn is the interpreter that an environment needs to be there: conda's
+// brings its own.
+func (b *builder) standsOn() string {
+	if b.plan.asked.conda != nil {
+		return b.plan.Interpreter
+	}
+	return b.plan.self.Base
 }
 
 func writeMark(dir string, data []byte) error {
@@ -209,26 +233,17 @@ func lock(ctx context.Context, path, what string, waiting func(holder string)) (
 	if err != nil {
 		return nil, onDisk(err, "lock environment")
 	}
-	tick := time.NewTicker(lockPause)
-	defer tick.Stop()
-	for said := false; ; said = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock environment: %s: %w", path, err)
-		}
+	said := false
+	err = flock(ctx, f, unix.LOCK_EX, func() bool {
 		if !said {
 			waiting(holder(path))
 		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("wait for environment: %s: %w", holder(path), context.Cause(ctx))
-		case <-tick.C:
-		}
+		said = true
+		return true
+	})
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
 	text := fmt.Sprintf("process %d (%s)", os.Getpid(), what)
 	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
@@ -236,6 +251,31 @@ func lock(ctx context.Context, path, what string, waiting func(holder string)) (
 		return nil, onDisk(err, "lock environment")
 	}
 	return f, nil
+}
+
+// flock takes a lock of that kind (LOCK_EX, LOCK_SH), looking every lockPause
+// for as long as again says yes; when it says no, the answer is EWOULDBLOCK.
+func flock(ctx context.Context, f *os.File, kind int, again func() bool) error {
+	tick := time.NewTicker(lockPause)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), kind|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock environment: %s: %w", f.Name(), err)
+		case !again():
+			return unix.EWOULDBLOCK
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for environment: %s: %w", holder(f.Name()), context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
 }
 
 func writeAt(f *os.File, s string) error {

@@ -100,7 +100,7 @@ func TestAnEnvironmentIsBuiltOnceAndUsedAgain(t *testing.T) {
 	// A script started from inside it stays in it, and takes it for what it is.
 	r.Python, r.Environ = "", append(r.Environ, "VIRTUAL_ENV="+home)
 	inside := resolve(t, r)
-	if inside.Source != SourceActive || !strings.HasSuffix(inside.Why, ", venv) has its one requirement") {
+	if inside.Source != SourceActive || !strings.HasSuffix(inside.Why, ", venv) has the one requirement of requirements.txt") {
 		t.Errorf("inside, why = %q", inside.Why)
 	}
 	ready, err = Build(t.Context(), inside, nil)
@@ -160,13 +160,15 @@ func TestMain(m *testing.M) {
 	if until := os.Getenv(deathEnviron); until != "" {
 		buildUntil(until)
 	}
+	if os.Getenv(holdEnviron) != "" {
+		holdUntilKilled()
+	}
 	os.Exit(m.Run())
 }
 
 // buildUntil builds, and never returns from logging the line that begins with until.
 func buildUntil(until string) {
-	r := Request{Dir: os.Getenv("T_DIR"), Script: "train.py", Python: os.Getenv("T_PYTHON"), Cache: os.Getenv("T_CACHE"), Environ: os.Environ()}
-	p, err := Resolve(context.Background(), r)
+	p, err := Resolve(context.Background(), requestOf())
 	if err == nil {
 		_, err = Build(context.Background(), p, func(line string) {
 			if strings.HasPrefix(line, until) {
@@ -177,6 +179,11 @@ func buildUntil(until string) {
 	}
 	fmt.Println("ended", err)
 	os.Exit(1)
+}
+
+// requestOf is the request that the parent put into the environment.
+func requestOf() Request {
+	return Request{Dir: os.Getenv("T_DIR"), Script: "train.py", Python: os.Getenv("T_PYTHON"), Cache: os.Getenv("T_CACHE"), Environ: os.Environ()}
 }
 
 // killed starts a builder and kills it when it logs a line; its process id.

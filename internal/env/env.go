@@ -2,11 +2,13 @@
 // active one will not do.
 //
 // Resolve looks and decides: the active interpreter if it has everything the
-// requirements ask for, else an environment in drover's cache. Build makes that
-// environment true: with uv where there is one or one can be had, else with
-// venv and pip. An environment lives at <cache>/envs/<digest>, belongs to one
-// builder at a time, and is used only once its marker is on disk, so a process
-// killed at any moment leaves nothing that is later run.
+// code's own files ask for, else an environment in drover's cache. Build makes
+// that environment true: with uv where there is one or one can be had, else with
+// venv and pip; from an environment.yml with conda or its kin. An environment
+// lives at <cache>/envs/<digest>, belongs to one builder at a time, and is used
+// only once its marker is on disk, so a process killed at any moment leaves
+// nothing that is later run. Hold keeps one from being removed under a script;
+// Export and Import carry it to another machine, to the same path.
 //
 // It refuses to know what the script does, where drover keeps its cache, and
 // how a package is found, resolved or installed: interpreters judge what they
@@ -29,18 +31,24 @@ import (
 // Request says what is to run, and what the caller has around it.
 type Request struct {
 	Dir     string   // the code folder, absolute
-	Script  string   // relative to Dir; only a ".py" needs a Python, "" is a program
+	Script  string   // relative to Dir; only a ".py" and a notebook need a Python, "" is a program
 	Python  string   // --python: a path, a folder of a virtual environment, a name or a version; "" chooses
 	NoEnv   bool     // --no-env: take the interpreter as it is
 	Environ []string // the caller's environment, "NAME=value"
 	Cache   string   // root of drover's cache, absolute
 }
 
-// What a Plan's Source can be.
+// What a Plan's Source can be: nothing, the caller's own, or what an environment
+// is built from. The files count in this order.
 const (
 	SourceNone         = "none"             // no Python is needed
 	SourceActive       = "active"           // the caller's own interpreter
-	SourceRequirements = "requirements.txt" // an environment built from it
+	SourceScript       = "PEP 723"          // the block in the script's comments
+	SourceUVLock       = "uv.lock"          // and the pyproject.toml beside it
+	SourceRequirements = "requirements.txt" // and what it includes
+	SourceProject      = "pyproject.toml"   // [project] alone
+	SourcePipfile      = "Pipfile.lock"     // its default packages
+	SourceConda        = "environment.yml"  // or environment.yaml
 )
 
 // Plan is what Resolve decided. It is a value: Build may be called on it later,
@@ -53,7 +61,7 @@ type Plan struct {
 	Build       bool   // it is not in the cache: Build will take its time
 	Digest      string // hex, of interpreter, platform and requirements; "" when no Python is needed
 
-	self   identity  // of the caller's interpreter
+	self   identity  // of the interpreter that an environment would stand on
 	asked  *manifest // what to install; nil when nothing is to be built
 	caller Request
 }
@@ -61,10 +69,11 @@ type Plan struct {
 // Resolve decides which Python runs the script. It runs the interpreter once
 // and remembers its verdict in the cache until the interpreter, its packages or
 // the requirements change; from then on it reads a few files. It installs
-// nothing. Faults: Missing without a Python or an included file, Invalid for a
-// Python too old to build for.
+// nothing. Faults: Missing without a Python, an included file or what builds
+// from an environment.yml; Invalid for a file that says nothing readable, for a
+// Python too old to build for, and for one that a file does not allow.
 func Resolve(ctx context.Context, r Request) (Plan, error) {
-	if !strings.HasSuffix(r.Script, ".py") {
+	if !strings.HasSuffix(r.Script, ".py") && !notebook(r.Script) {
 		return Plan{Source: SourceNone, Why: "no Python is needed", caller: r}, nil
 	}
 	asked, err := want(r)
@@ -72,6 +81,13 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 		return Plan{}, err
 	}
 	v, err := judge(ctx, r, asked)
+	if asked != nil && asked.conda != nil && r.Python == "" && fault.KindOf(err) == fault.Missing {
+		// It brings its own.
+		v, err = verdict{Missing: &lack{Text: "there is no python here"}}, nil
+	}
+	if err == nil {
+		v, err = admit(ctx, r, asked, v)
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -87,29 +103,60 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	case r.NoEnv:
 		p.Why = fmt.Sprintf("%s, taken as it is", v.Self)
 	case asked == nil:
-		p.Why = fmt.Sprintf("%s; the code has no requirements.txt", v.Self)
+		p.Why = fmt.Sprintf("%s; the code names no packages%s", v.Self, unread(r))
 	case v.satisfied():
 		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.count())
-	case v.Self.Old:
+	case v.Self.Old && asked.conda == nil:
 		return Plan{}, fault.New(fault.Invalid, "Try --python python3.12, or --no-env to take it as it is.",
 			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.name())
 	default:
-		p.plan(v, asked)
+		return p.plan(v, asked)
 	}
 	return p, nil
 }
 
+// admit holds an interpreter against the Pythons that a file allows. One that
+// is not among them is replaced by another on PATH, to build on; not where the
+// user has named one.
+func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict, error) {
+	if asked == nil || asked.python.allows(v.Self.Version) {
+		return v, nil
+	}
+	if r.Python == "" {
+		for _, python := range others(r.Environ) {
+			other, err := recall(ctx, r, python, asked)
+			if ctx.Err() != nil {
+				return verdict{}, context.Cause(ctx)
+			}
+			if err != nil || other.Self.Old || !asked.python.allows(other.Self.Version) {
+				continue
+			}
+			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it wants Python %s, %s is %s and %s is %s", asked.python.spec,
+				v.Self.Executable, v.Self.Version, other.Self.Executable, other.Self.Version)}
+			return other, nil
+		}
+	}
+	return verdict{}, fault.New(fault.Invalid, "Install one and name it with --python, or take yours as it is with --no-env.",
+		"resolve python: %s: it wants Python %s, and %s is %s", asked.python.at, asked.python.spec, v.Self.Executable, v.Self.Version)
+}
+
 // plan turns to an environment of the cache.
-func (p *Plan) plan(v verdict, asked *manifest) {
+func (p *Plan) plan(v verdict, asked *manifest) (Plan, error) {
 	p.asked = asked
-	p.Source = SourceRequirements
+	p.Source = asked.Source
 	p.Interpreter = filepath.Join(p.folder(), "bin", "python")
 	p.Build = !complete(p.folder())
+	if p.Build && asked.conda != nil {
+		if tool, _ := condaTool(p.caller.Environ); tool == "" {
+			return Plan{}, noConda(asked.name())
+		}
+	}
 	state := "built from"
 	if p.Build {
 		state = "building from"
 	}
-	p.Why = fmt.Sprintf("%s %s: %s", state, asked.name(), v.why())
+	p.Why = fmt.Sprintf("%s %s: %s", state, asked.title(), v.why())
+	return *p, nil
 }
 
 // folder is where the plan's environment lives, for good: virtual environments
@@ -118,19 +165,12 @@ func (p *Plan) folder() string { return filepath.Join(envs(p.caller.Cache), p.Di
 
 func envs(cache string) string { return filepath.Join(cache, "envs") }
 
-// want reads what the code asks for, nil when it asks for nothing or must not
-// be asked. Further ways of saying it (PEP 723, a lock, a project) come before
-// requirements.txt here, in the order of DESIGN section 6.
-func want(r Request) (*manifest, error) {
-	if r.NoEnv {
-		return nil, nil
-	}
-	return readManifest(filepath.Join(r.Dir, SourceRequirements), r.Environ)
-}
-
 // digest names an environment. The interpreter's patch release is left out: an
 // upgrade in place keeps its environments working.
 func digest(self identity, asked *manifest) string {
+	if asked != nil && asked.conda != nil {
+		return condaDigest(asked)
+	}
 	h := sha256.New()
 	fmt.Fprintf(h, "drover env 1\n%q\n%q\n%q\n%q\n", self.Base, self.Implementation, self.Platform, self.Tag)
 	if asked != nil {

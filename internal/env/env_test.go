@@ -163,7 +163,7 @@ func TestCodeWithoutRequirementsRunsInTheActiveInterpreter(t *testing.T) {
 	if p.Source != SourceActive || p.Interpreter != r.Python || p.Build {
 		t.Errorf("plan = %+v", p)
 	}
-	if !strings.HasSuffix(p.Why, "the code has no requirements.txt") {
+	if !strings.HasSuffix(p.Why, "the code names no packages") {
 		t.Errorf("why = %q", p.Why)
 	}
 }
@@ -198,26 +198,26 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 	install(t, site, "circle", "1.0", "elcric")
 	install(t, site, "elcric", "1.0", "circle")
 	for _, c := range []struct{ name, requirements, why string }{
-		{"names are compared as the index does", "foo-bar\nFOO.BAR>=1,<2\n", "has all 2 requirements"},
-		{"one requirement", "dep\n", "has its one requirement"},
+		{"names are compared as the index does", "foo-bar\nFOO.BAR>=1,<2\n", "has all 2 requirements of requirements.txt"},
+		{"one requirement", "dep\n", "has the one requirement of requirements.txt"},
 		{"nothing asked for", "# nothing\n", "asks for nothing"},
 		{"a missing package", "dep\nnosuch-xyz>=1\n", "nosuch-xyz is not in PYTHON"},
 		{"a version too low", "foo-bar>=2\n", "PYTHON has foo-bar 1.5.0, not foo-bar>=2"},
 		{"another line for the same package", "dep\ndep>3\n", "PYTHON has dep 2.1, not dep>3"},
-		{"a marker for elsewhere", "nosuch; python_version < '3'\ndep; sys_platform != 'plan9'\n", "has all 2 requirements"},
+		{"a marker for elsewhere", "nosuch; python_version < '3'\ndep; sys_platform != 'plan9'\n", "has all 2 requirements of requirements.txt"},
 		{"an extra that is not there", "foo-bar[fast]\n", "absent-thing, which foo-bar needs, is not in PYTHON"},
 		{"an extra of an extra", "foo-bar[gpu]\n", "nosuch, which dep needs, is not in PYTHON"},
 		{"a dependency too low", "broken\n", "PYTHON has deeper 2.0, broken needs deeper>=9"},
-		{"a release candidate that is there", "next\n", "has its one requirement"},
-		{"packages that need each other", "circle\n", "has its one requirement"},
+		{"a release candidate that is there", "next\n", "has the one requirement of requirements.txt"},
+		{"packages that need each other", "circle\n", "has the one requirement of requirements.txt"},
 		{"an included file", "-r more/base.txt\n", "nosuch-base is not in PYTHON"},
-		{"constraints ask for nothing", "dep\n-c bounds.txt\n", "has its one requirement"},
+		{"constraints ask for nothing", "dep\n-c bounds.txt\n", "has the one requirement of requirements.txt"},
 		{"constraints bind dependencies", "foo-bar\n--constraint=tight.txt\n", "PYTHON has deeper 2.0, dep needs deeper<2"},
-		{"options of the installer", "--index-url https://example.org/simple\n-f links\n--pre\ndep --hash=sha256:00\n", "has its one requirement"},
+		{"options of the installer", "--index-url https://example.org/simple\n-f links\n--pre\ndep --hash=sha256:00\n", "has the one requirement of requirements.txt"},
 		{"an editable", "dep\n-e .\n", "requirements.txt line 2 names a place, which only a build can follow"},
 		{"a path", "./pkg\n", "requirements.txt line 1 names a place, which only a build can follow"},
 		{"an address", "dep @ https://example.org/dep-2.1.zip\n", "dep names a place, which only a build can follow"},
-		{"an address for elsewhere", "dep @ https://example.org/dep-2.1.zip ; sys_platform == 'plan9'\n", "has its one requirement"},
+		{"an address for elsewhere", "dep @ https://example.org/dep-2.1.zip ; sys_platform == 'plan9'\n", "has the one requirement of requirements.txt"},
 		{"an included address", "-r https://user:secret@example.org/r.txt\n", "requirements.txt line 1 names a place, which only a build can follow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -273,10 +273,10 @@ func TestAVerdictIsRememberedUntilWhatItRestsOnChanges(t *testing.T) {
 		starts int
 		why    string
 	}{
-		{"first", func() {}, 1, "has its one requirement"},
-		{"nothing changed", func() {}, 1, "has its one requirement"},
+		{"first", func() {}, 1, "has the one requirement of requirements.txt"},
+		{"nothing changed", func() {}, 1, "has the one requirement of requirements.txt"},
 		{"another requirement", func() { write(t, filepath.Join(r.Dir, "requirements.txt"), "dep\nother\n") }, 2, "other is not in " + real},
-		{"a package installed", func() { install(t, site, "other", "2") }, 3, "has all 2 requirements"},
+		{"a package installed", func() { install(t, site, "other", "2") }, 3, "has all 2 requirements of requirements.txt"},
 		{"a package removed", func() { os.RemoveAll(filepath.Join(site, "other-2.dist-info")) }, 4, "other is not in " + real},
 		{"nothing changed since", func() {}, 4, "other is not in " + real},
 		{"a comment", func() { write(t, filepath.Join(r.Dir, "requirements.txt"), "dep # ours\nother\n") }, 4, "other is not in " + real},

@@ -9,10 +9,10 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// explain turns a tool's last words into one fault. The whole output has gone
-// to the log.
+// explain turns a tool's last words into one fault; nil stays nil. The whole
+// output has gone to the log.
 func (b *builder) explain(ctx context.Context, out string, err error) error {
-	if ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return err // says already that it was stopped
 	}
 	return explain(out, err, b.plan.asked, b.plan.self)
@@ -46,7 +46,7 @@ var symptoms = []symptom{
 	{says(`(?i)ensurepip is not available|no module named '?(?:venv|ensurepip)`), noVenv},
 	{says(`(?i)invalid peer certificate|certificate verify failed|SSLError\(|problem confirming the ssl certificate`), badCertificate},
 	{says(`(?i)\b40[13] client error|client error \(40[13]|\b40[13] (?:unauthorized|forbidden)`), refused},
-	{says(`(?i)after connection broken by|error sending request for url|dns error|tcp connect error|network is unreachable|failed to establish a new connection|could not connect, are you offline`), noNetwork},
+	{says(`(?i)could not resolve host|CondaHTTPError|CondaConnectionError|after connection broken by|error sending request for url|dns error|tcp connect error|network is unreachable|failed to establish a new connection|could not connect, are you offline`), noNetwork},
 	{says(`current Python version \([0-9.]+\) does not satisfy Python(\S+) and NAME`), wrongPython},
 	{says(`Package 'NAME' requires a different Python: \S+ not in '(.*?)'`), wrongPythonPip},
 	{says(`(?i)hash mismatch for .?NAME`), badHash},
@@ -54,6 +54,10 @@ var symptoms = []symptom{
 	{says(`ecause NAME was not found in the (?:package registry|provided package locations)`), noPackage},
 	{says(`satisfies the requirement NAME.*? \(from versions: (.*?)\)`), noMatch},
 	{says(`ResolutionImpossible|conflicting dependencies`), conflict},
+	{says(`NAME(?: [=<>!~*][^ ]*)* does not exist \(perhaps a typo or a missing channel\)`), noCondaPackage},
+	{says(`nothing provides (?:requested )?NAME`), noCondaPackage},
+	{says(`(?:PackagesNotFoundError|ResolvePackageNotFound):.*? - NAME`), noCondaPackage},
+	{says(`(?i)could not solve for environment specs|LibMambaUnsatisfiableError|UnsatisfiableError`), conflict},
 	{says(`(?:cause:|▶) Because (?:there is no version of|only(?: the following versions of)?) NAME(?:[^,]|,[<>=!~])* and you require (?:[^,]|,[<>=!~])*, we can conclude that your requirements are unsatisfiable`), noVersion},
 	{says(`No solution found when resolving|requirements are unsatisfiable`), conflict},
 	{says(`(?i)couldn't parse requirement|invalid requirement`), badLine},
@@ -62,6 +66,7 @@ var symptoms = []symptom{
 }
 
 func explain(out string, err error, asked *manifest, self identity) error {
+	out = mask(out)
 	flat := strings.Join(strings.Fields(out), " ")
 	for _, s := range symptoms {
 		if m := s.said.FindStringSubmatch(flat); m != nil {
@@ -126,6 +131,11 @@ func noPackage(s scene) *fault.Fault {
 		"build environment: %s: no package %q in the index", where, s.match[1])
 }
 
+func noCondaPackage(s scene) *fault.Fault {
+	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or add the channel that has it.", s.asked.name()),
+		"build environment: %s: no package %q in its channels", s.asked.name(), s.match[1])
+}
+
 var ignored = regexp.MustCompile(`versions that require a different python version: (.*?) ERROR:`)
 
 // noMatch is all that pip says about three different causes: no such package,
@@ -165,7 +175,7 @@ func badLine(s scene) *fault.Fault {
 	// No tool of today names the line, but each repeats it.
 	where, longest := s.asked.name(), 0
 	for _, e := range s.asked.entries {
-		text := strings.Join(strings.Fields(e.Text), " ")
+		text := mask(strings.Join(strings.Fields(e.Text), " "))
 		if len(text) > longest && strings.Contains(s.out, text) {
 			where, longest = e.at(), len(text)
 		}

@@ -68,6 +68,16 @@ var spoken = []struct {
 		"requirements.txt: a package has no wheel for this Python and does not build", fault.Failed},
 	{"Debian without python3-venv", "The virtual environment was not created successfully because ensurepip is not available.  On Debian/Ubuntu systems, you need to install the python3-venv",
 		"/usr/bin/python3: it has no pip, and no venv that could bring one", fault.Missing},
+	{"micromamba: no such package", "error    libmamba Could not solve for environment specs\n    The following package could not be installed\n    └─ nosuch-xyz =* * does not exist (perhaps a typo or a missing channel).\ncritical libmamba Could not solve for environment specs",
+		`requirements.txt: no package "nosuch-xyz" in its channels`, fault.Invalid},
+	{"mamba: nothing provides it", "Encountered problems while solving:\n  - nothing provides requested nosuch-xyz 1.0.0\n",
+		`requirements.txt: no package "nosuch-xyz" in its channels`, fault.Invalid},
+	{"conda: no such package", "ResolvePackageNotFound: \n  - nosuch-xyz\n",
+		`requirements.txt: no package "nosuch-xyz" in its channels`, fault.Invalid},
+	{"micromamba: a conflict", "error    libmamba Could not solve for environment specs\n    The following packages are incompatible\n    ├─ numpy =1.26 * is requested",
+		"requirements.txt: its requirements contradict each other", fault.Invalid},
+	{"conda: no network", "CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.anaconda.org/conda-forge/linux-64/repodata.json>",
+		"the package index does not answer", fault.Lost},
 	{"something new", "error: the sky is falling\n", "requirements.txt: the sky is falling: exit status 1", fault.Failed},
 }
 

@@ -2,6 +2,7 @@ package env
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,6 +36,17 @@ func candidates(r Request) ([]string, error) {
 		return nil, noPython(r, nil)
 	}
 	return found, nil
+}
+
+// others are interpreters that carry their version in their name, newest
+// first: for a file that does not allow the one that comes first. Older ones
+// than 3.8 cannot be judged.
+func others(environ []string) []string {
+	var found []string
+	for minor := 19; minor >= 8; minor-- {
+		found = append(found, onPath(environ, fmt.Sprintf("python3.%d", minor))...)
+	}
+	return append(found, onPath(environ, "python3")...)
 }
 
 // chosen reads --python.

@@ -21,6 +21,7 @@ type Built struct {
 	Used   time.Time // when it was last asked for
 	From   string    // the file it was built from; "" for a half-built one
 	Python string    // the interpreter it stands on; "" for a half-built one
+	InUse  bool      // a process holds it: Remove would refuse
 }
 
 // List names the finished environments of a cache; none when there is no cache.
@@ -30,7 +31,7 @@ func List(cache string) ([]Built, error) {
 		if err != nil {
 			return Built{}, false
 		}
-		b := Built{Size: m.Size, Made: m.Made, From: m.From, Python: m.Python}
+		b := Built{Size: m.Size, Made: m.Made, From: m.From, Python: m.Python, InUse: busy(dir+useEnd, unix.LOCK_EX)}
 		if s, err := os.Stat(filepath.Join(dir, marker)); err == nil {
 			b.Used = s.ModTime()
 		}
@@ -42,7 +43,7 @@ func List(cache string) ([]Built, error) {
 // They are never used, and the next build of the same one replaces them.
 func Broken(cache string) ([]Built, error) {
 	return walk(cache, func(dir string) (Built, bool) {
-		if _, err := readMark(dir); err == nil || busy(dir+lockEnd) {
+		if _, err := readMark(dir); err == nil || busy(dir+lockEnd, unix.LOCK_SH) {
 			return Built{}, false
 		}
 		b := Built{Size: sizeOf(dir)}
@@ -54,7 +55,7 @@ func Broken(cache string) ([]Built, error) {
 }
 
 // Remove takes one environment away, finished or not, by its Digest in List or
-// Broken; waits for its builder. It does not know whether a script still runs in it.
+// Broken; waits for its builder. One that a process holds stays: fault.Full.
 func Remove(ctx context.Context, cache, digest string) error {
 	dir := filepath.Join(envs(cache), filepath.Base(digest))
 	l, err := lock(ctx, dir+lockEnd, "removing it", func(string) {})
@@ -62,6 +63,11 @@ func Remove(ctx context.Context, cache, digest string) error {
 		return err
 	}
 	defer l.Close()
+	use, err := unused(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer use.Close()
 	return onDisk(wipe(dir), "remove environment")
 }
 
@@ -87,14 +93,14 @@ func walk(cache string, look func(dir string) (Built, bool)) ([]Built, error) {
 	return out, nil
 }
 
-// busy tells whether somebody holds a lock.
-func busy(path string) bool {
+// busy tells whether somebody holds a lock that bars one of that kind.
+func busy(path string, kind int) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(unix.Flock(int(f.Fd()), kind|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // sizeOf adds up the regular files below dir, in bytes.

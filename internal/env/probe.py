@@ -1,4 +1,4 @@
-# Run by drover in the interpreter to be judged: python -c THIS < {"wanted": ..., "bounds": ...}
+# Run by drover in the interpreter to be judged: python -c THIS < {"wanted": ..., "bounds": ..., "conda": ...}
 # Prints one JSON object: who this interpreter is, and the first thing it lacks.
 import sys
 
@@ -47,7 +47,7 @@ def identity():
 
 def watch():
     # Taken before a package is looked at: a change meanwhile is then seen next time.
-    paths = list(sys.path) + [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg")]
+    paths = list(sys.path) + [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), os.path.join(sys.prefix, "conda-meta")]
     try:
         paths.append(site.getusersitepackages())
     except Exception:
@@ -132,19 +132,39 @@ class Judge:
         return None
 
 
+def conda(asked, Requirement):
+    """The first package of conda's that this prefix lacks, or None. Its folder has name-version-build.json of each."""
+    try:
+        files = os.listdir(os.path.join(sys.prefix, "conda-meta"))
+    except OSError:
+        files = []
+    have = {}
+    for f in files:
+        parts = f[:-5].rsplit("-", 2)
+        if f.endswith(".json") and len(parts) == 3:
+            have[parts[0].lower()] = parts[1]
+    for name, spec in asked:
+        if name not in have:
+            return {"name": name}
+        if spec and not Requirement("x" + spec).specifier.contains(have[name], prereleases=True):
+            return {"name": name, "have": have[name], "want": name + spec}
+    return None
+
+
 def main():
     asked = json.load(sys.stdin)
     answer = {"self": identity(), "watch": watch()}
     found = tools()
-    if found is None and asked["wanted"]:
+    if found is None and (asked["wanted"] or asked["conda"]):
         answer["unknown"] = "it has neither packaging nor pip to judge them by"
     else:
         try:
             judge = Judge(*(found or (None, None)), bounds=asked["bounds"])
+            answer["missing"] = conda(asked["conda"], found and found[0])
             for text in asked["wanted"]:
-                answer["missing"] = judge.lacks(text)
                 if answer["missing"]:
                     break
+                answer["missing"] = judge.lacks(text)
         except Exception as e:
             answer["unknown"] = "it cannot judge them (%s)" % type(e).__name__
     print(json.dumps(answer))

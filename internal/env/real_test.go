@@ -91,3 +91,62 @@ func TestRealAnIndexThatDoesNotAnswerIsSaid(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 }
+
+// realUV is uv as drover would fetch it, to make locks with.
+func realUV(t *testing.T, r Request) string {
+	t.Helper()
+	p := resolve(t, r)
+	b := builder{plan: &p, log: func(line string) { t.Log(line) }}
+	uv, err := b.uv(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uv
+}
+
+func TestRealUVFollowsItsLocksAndSettings(t *testing.T) {
+	const settings = "[tool.uv]\nexclude-newer = \"2024-01-01T00:00:00Z\"\n" // six 1.16.0 was the newest
+	for _, c := range []struct {
+		name, lock string
+		files      map[string]string
+	}{
+		{"a project", "lock", map[string]string{"pyproject.toml": "[project]\nname = \"proj\"\nversion = \"1\"\nrequires-python = \">=3.9\"\ndependencies = [\"six\"]\n[dependency-groups]\ndev = [\"iniconfig\"]\n" + settings}},
+		{"a script", "", map[string]string{"train.py": block("dependencies = ['six', 'iniconfig']", "[tool.uv]", "exclude-newer = '2024-01-01T00:00:00Z'")}},
+		{"a script's lock", "lock --script train.py", map[string]string{"train.py": block("dependencies = ['six', 'iniconfig']", "[tool.uv]", "exclude-newer = '2024-01-01T00:00:00Z'")}},
+		{"a project without a lock", "", map[string]string{"pyproject.toml": "[project]\nname = \"proj\"\nversion = \"1\"\ndependencies = [\"six\", \"iniconfig\"]\n" + settings}},
+	} {
+		r := indexed(t, "")
+		for name, text := range c.files {
+			write(t, filepath.Join(r.Dir, name), text)
+		}
+		if err := os.Remove(filepath.Join(r.Dir, "requirements.txt")); err != nil {
+			t.Fatal(err)
+		}
+		if c.lock != "" {
+			cmd := exec.Command(realUV(t, r), append(strings.Fields(c.lock), "--python", r.Python)...)
+			cmd.Dir, cmd.Env = r.Dir, r.Environ
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", c.name, err, out)
+			}
+		}
+		// An interpreter that has neither, or it would do as it is.
+		empty := filepath.Join(t.TempDir(), "empty")
+		if out, err := exec.Command(r.Python, "-m", "venv", "--without-pip", empty).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		r.Python = empty
+		before := tree(t, r.Dir)
+		ready, _ := build(t, r)
+		if got := python(t, r, ready, "import six, iniconfig; print(six.__version__)"); got != "1.16.0" {
+			t.Errorf("%s: the script sees six %s", c.name, got)
+		}
+		if len(before) != len(tree(t, r.Dir)) {
+			t.Errorf("%s: the build left something in the code folder", c.name)
+		}
+		// What uv made from the lock is what the lock asks an interpreter for.
+		r.Python = filepath.Dir(filepath.Dir(ready.Interpreter))
+		if p := resolve(t, r); c.lock != "" && (p.Source != SourceActive || !strings.Contains(p.Why, " has all ")) {
+			t.Errorf("%s: inside, why = %q", c.name, p.Why)
+		}
+	}
+}

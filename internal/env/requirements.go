@@ -2,6 +2,7 @@ package env
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -24,13 +25,8 @@ type entry struct {
 	Path       string // absolute, of a local file or folder it asks for; "" for none
 	Option     bool   // an option for the installer (--index-url and the like)
 	Constraint bool   // bounds a version, asks for nothing
+	Place      bool   // comes from a place, though it has a name: no version can tell whether it is there
 	folder     string // of the file it stands in
-}
-
-// manifest is a requirements file with all that it includes.
-type manifest struct {
-	Path    string // absolute, of the first file
-	entries []entry
 }
 
 // maxManifest bounds one requirements file, in bytes: a lock with hashes of a
@@ -38,29 +34,33 @@ type manifest struct {
 const maxManifest = 16 << 20
 
 // readManifest reads path and what it includes; nil when path does not exist.
-// Constraint files named by the caller's environment are read too, because they
-// decide what is installed.
 func readManifest(path string, environ []string) (*manifest, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	m := &manifest{Path: path}
+	m := &manifest{Path: path, Source: SourceRequirements}
 	seen := map[string]bool{}
 	if err := m.read(path, path, false, seen); err != nil {
 		return nil, err
 	}
+	return m, m.constraints(environ, seen)
+}
+
+// constraints reads the constraint files that the caller's environment names,
+// because they decide what is installed.
+func (m *manifest) constraints(environ []string, seen map[string]bool) error {
 	for _, name := range []string{"PIP_CONSTRAINT", "UV_CONSTRAINT"} {
 		for _, file := range strings.Fields(getenv(environ, name)) {
 			if remote(file) {
 				m.entries = append(m.entries, entry{File: name, Text: file, Option: true})
 				continue
 			}
-			if err := m.read(under(filepath.Dir(path), file), name, true, seen); err != nil {
-				return nil, err
+			if err := m.read(under(filepath.Dir(m.Path), file), name, true, seen); err != nil {
+				return err
 			}
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // read adds one file and follows its includes. A file is read once for each
@@ -75,15 +75,20 @@ func (m *manifest) read(path, from string, constraint bool, seen map[string]bool
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "", "read requirements: %s", from)
 	}
+	return m.add(data, entry{File: m.short(path), folder: filepath.Dir(path), Constraint: constraint}, seen)
+}
+
+// add reads the lines of a requirements file; in says what they have in common.
+func (m *manifest) add(data []byte, in entry, seen map[string]bool) error {
 	for _, e := range parse(data) {
-		e.File, e.folder, e.Constraint = m.short(path), filepath.Dir(path), e.Constraint || constraint
+		e.File, e.folder, e.Constraint = in.File, in.folder, in.Constraint
 		if flag, arg := option(e.Text); flag == "-r" || flag == "-c" {
 			if remote(arg) {
 				e.Option, e.Text = false, arg // nobody here can say what it asks for
 				m.entries = append(m.entries, e)
 				continue
 			}
-			if err := m.read(under(e.folder, arg), e.at(), constraint || flag == "-c", seen); err != nil {
+			if err := m.read(under(e.folder, arg), e.at(), in.Constraint || flag == "-c", seen); err != nil {
 				return err
 			}
 			continue
@@ -255,16 +260,21 @@ func (m *manifest) wanted() []entry {
 func (m *manifest) count() string {
 	switch n := len(m.wanted()); n {
 	case 0:
-		return "all it needs: " + m.name() + " asks for nothing"
+		return "all it needs: " + m.title() + " asks for nothing"
 	case 1:
-		return "its one requirement"
+		return "the one requirement of " + m.title()
 	default:
-		return fmt.Sprintf("all %d requirements", n)
+		return fmt.Sprintf("all %d requirements of %s", n, m.title())
 	}
 }
 
 // at is where an entry stands, for messages: its text may hold a secret.
-func (e entry) at() string { return fmt.Sprintf("%s line %d", e.File, e.Line) }
+func (e entry) at() string {
+	if e.Line == 0 {
+		return e.File
+	}
+	return fmt.Sprintf("%s line %d", e.File, e.Line)
+}
 
 // find is where a package is asked for: "requirements.txt line 3", and the
 // text there; both "" when it came in as somebody's dependency.
@@ -272,38 +282,33 @@ func (m *manifest) find(name string) (where, text string) {
 	name = normal(name)
 	for _, e := range m.entries {
 		if e.Name == name && !e.Constraint {
-			return e.at(), e.Text
+			return e.at(), mask(e.Text)
 		}
 	}
 	return "", ""
 }
 
-// digest writes what decides which packages are installed. Comments, file names
-// and line numbers do not; the state of local packages does.
-func (m *manifest) digest(w io.Writer) {
-	for _, e := range m.entries {
-		fmt.Fprintf(w, "%q %t\n", e.Text, e.Constraint)
-		if e.Path != "" {
-			fmt.Fprintf(w, "%q\n", e.Path)
-			stampTree(w, e.Path, strings.HasPrefix(e.Text, "-e "))
-		}
-	}
-}
+// maxTree and maxContent bound the look at a local package, in files and in
+// bytes: beyond the first nothing is seen, beyond the second only when a file
+// was changed.
+const (
+	maxTree    = 10_000
+	maxContent = 64 << 20
+)
 
-// maxTree bounds the look at a local package, in files; what lies beyond it
-// does not cause a new build.
-const maxTree = 10_000
-
-// stampTree writes names, sizes and times of a local package, so that a change
-// there builds anew. Of an editable one only what can change its dependencies.
-func stampTree(w io.Writer, root string, editable bool) {
+// stampTree writes names and content of a local package, so that a change there
+// builds anew, and the same package in another job's folder does not. An
+// editable one is a link into its folder: that counts, and of what is in it
+// only what can change its dependencies.
+func stampTree(w io.Writer, root, home string, editable bool) {
 	if editable {
+		fmt.Fprintf(w, "%q\n", root)
 		for _, name := range []string{"pyproject.toml", "setup.py", "setup.cfg"} {
 			fmt.Fprintf(w, "%s %s\n", name, stamp(filepath.Join(root, name)))
 		}
 		return
 	}
-	left := maxTree
+	files, content := maxTree, int64(maxContent)
 	filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // unreadable here is the installer's to report
@@ -311,12 +316,28 @@ func stampTree(w io.Writer, root string, editable bool) {
 		if n := d.Name(); d.IsDir() && path != root && (strings.HasPrefix(n, ".") || n == "__pycache__" || n == "build" || strings.HasSuffix(n, ".egg-info")) {
 			return fs.SkipDir
 		}
-		if left--; left < 0 {
+		if files--; files < 0 {
 			return fs.SkipAll
 		}
-		if !d.IsDir() {
-			fmt.Fprintf(w, "%q %s\n", path, stamp(path))
+		if d.IsDir() {
+			return nil
 		}
+		rel, err := filepath.Rel(home, path)
+		if err != nil {
+			rel = path
+		}
+		fmt.Fprintf(w, "%q ", rel)
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() && info.Size() <= content {
+			content -= info.Size()
+			if f, err := os.Open(path); err == nil {
+				sum := sha256.New()
+				io.Copy(sum, f)
+				f.Close()
+				fmt.Fprintf(w, "%x\n", sum.Sum(nil))
+				return nil
+			}
+		}
+		fmt.Fprintf(w, "%s\n", stamp(path))
 		return nil
 	})
 }

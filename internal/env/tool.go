@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/fault"
 )
 
 // builder fills one environment, while it holds its lock.
@@ -23,13 +25,22 @@ type builder struct {
 	tool string // what built it, with its version
 }
 
-// build makes the environment with uv, or with venv and pip where no uv can be had.
+// build makes the environment with uv, or with venv and pip where no uv can be
+// had; an environment.yml is conda's.
 func (b *builder) build(ctx context.Context) error {
+	asked := b.plan.asked
+	if asked.conda != nil {
+		return b.withConda(ctx)
+	}
 	uv, err := b.uv(ctx)
 	if ctx.Err() != nil {
 		return fmt.Errorf("build environment: %w", context.Cause(ctx))
 	}
-	if err != nil {
+	switch {
+	case err != nil && asked.onlyUV != "":
+		return fault.Wrap(err, fault.Missing, "Install uv (pip install uv), or take your interpreter as it is with --no-env.",
+			"build environment: %s", asked.onlyUV)
+	case err != nil:
 		b.log("building without uv: " + err.Error())
 		return b.withPip(ctx)
 	}
@@ -122,12 +133,52 @@ func (b *builder) withUV(ctx context.Context, uv string) error {
 	if out, err := b.run(ctx, b.lock, environ, uv, "venv", "--quiet", "--python", b.plan.self.Base, b.dir); err != nil {
 		return b.explain(ctx, out, err)
 	}
-	args = append([]string{"pip", "install", "--python", filepath.Join(b.dir, "bin", "python"), "-r", b.plan.asked.Path}, args...)
 	if b.compile() {
 		args = append(args, "--compile-bytecode")
 	}
+	if b.plan.asked.sync != nil {
+		return b.syncUV(ctx, uv, environ, args)
+	}
+	return b.install(ctx, environ, uv, []string{"pip", "install", "--python", filepath.Join(b.dir, "bin", "python")}, args)
+}
+
+// syncUV has uv follow its own lock, or its own settings in a script.
+func (b *builder) syncUV(ctx context.Context, uv string, environ, args []string) error {
+	environ = append(environ, "UV_PROJECT_ENVIRONMENT="+b.dir, "VIRTUAL_ENV="+b.dir)
+	args = slices.Concat([]string{"sync", "--python", b.plan.self.Base}, b.plan.asked.sync, args)
 	if out, err := b.run(ctx, b.lock, environ, uv, args...); err != nil {
 		return b.explain(ctx, out, err)
+	}
+	return nil
+}
+
+// install has uv or pip install what is asked for, one requirements file after
+// the other. Where the code has none they are written, for as long as it takes:
+// their lines may name an index with its password.
+func (b *builder) install(ctx context.Context, environ []string, tool string, verb, options []string) error {
+	asked := b.plan.asked
+	if asked.batches == nil || asked.onlyUV != "" {
+		out, err := b.run(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", asked.Path}, options)...)
+		return b.explain(ctx, out, err)
+	}
+	if asked.single {
+		options = append(options, "--no-deps")
+	}
+	for _, lines := range asked.batches {
+		if len(lines) == 0 {
+			continue
+		}
+		file := filepath.Join(b.dir, "requirements.txt")
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			return onDisk(err, "build environment")
+		}
+		out, err := b.run(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", file}, options)...)
+		if gone := os.Remove(file); err == nil && gone != nil {
+			return onDisk(gone, "build environment")
+		}
+		if err != nil {
+			return b.explain(ctx, out, err)
+		}
 	}
 	return nil
 }
@@ -159,14 +210,11 @@ func (b *builder) withPip(ctx context.Context) error {
 		args = append(args, "--python", target)
 	}
 	b.tool = "pip " + version
-	args = append(args, "install", "--progress-bar", "off", "-r", b.plan.asked.Path)
+	var options []string
 	if !b.compile() {
-		args = append(args, "--no-compile")
+		options = append(options, "--no-compile")
 	}
-	if out, err := b.run(ctx, b.lock, b.environ(), python, args...); err != nil {
-		return b.explain(ctx, out, err)
-	}
-	return nil
+	return b.install(ctx, b.environ(), python, append(args, "install", "--progress-bar", "off"), options)
 }
 
 // pip finds an interpreter that has pip, and pip's version; both "" for none.
@@ -200,7 +248,8 @@ func older(version string, major, minor int) bool {
 var notOurs = []string{
 	"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__",
 	"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "PIP_REQUIRE_VIRTUALENV", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG",
-	"UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_WORKING_DIR", "UV_PROJECT",
+	"UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_WORKING_DIR", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "UV_FROZEN", "UV_LOCKED",
+	"CONDA_DEFAULT_ENV", "CONDA_SHLVL", "CONDA_ENV_PATH",
 }
 
 // environ is the caller's, made fit for building. PIP_* here win over a

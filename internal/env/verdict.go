@@ -46,6 +46,7 @@ type lack struct {
 	Want   string `json:"want"`   // what it should be: "numpy>=2"
 	By     string `json:"by"`     // the package that needs it, "" for the requirements themselves
 	Direct bool   `json:"direct"` // it names a place, not a version
+	Text   string `json:"text"`   // says all of it instead, "" mostly
 }
 
 // verdict is an interpreter's answer about a set of requirements.
@@ -65,6 +66,8 @@ func (v verdict) why() string {
 	switch {
 	case v.Unknown != "":
 		return fmt.Sprintf("%s may not do: %s", python, v.Unknown)
+	case m.Text != "":
+		return m.Text
 	case m.Direct:
 		return fmt.Sprintf("%s names a place, which only a build can follow", m.Name)
 	case m.Have != "" && m.By != "":
@@ -83,6 +86,10 @@ func judge(ctx context.Context, r Request, asked *manifest) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
+	return firstVerdict(ctx, r, found, asked)
+}
+
+func firstVerdict(ctx context.Context, r Request, found []string, asked *manifest) (verdict, error) {
 	var first error
 	for _, python := range found {
 		v, err := recall(ctx, r, python, asked)
@@ -180,7 +187,10 @@ func dependsOn(r Request, python string, asked *manifest) []string {
 	}
 	if asked != nil {
 		for _, e := range asked.entries {
-			out = append(out, e.Text, fmt.Sprint(e.Option, e.Constraint))
+			out = append(out, mask(e.Text), fmt.Sprint(e.Option, e.Constraint, e.Place))
+		}
+		if c := asked.conda; c != nil {
+			out = append(out, fmt.Sprint(c.needs, c.unclear))
 		}
 	}
 	if shim(python) {
@@ -197,25 +207,7 @@ const probeLimit = time.Minute
 func ask(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	question := struct {
-		Wanted []string `json:"wanted"`
-		Bounds []string `json:"bounds"`
-	}{[]string{}, []string{}}
-	var direct *lack
-	if asked != nil {
-		for _, e := range asked.entries {
-			switch {
-			case e.Option:
-			case e.Name == "" && direct == nil:
-				direct = &lack{Name: e.at(), Direct: true}
-			case e.Constraint && e.Name != "":
-				question.Bounds = append(question.Bounds, e.Text)
-			case e.Name != "":
-				question.Wanted = append(question.Wanted, e.Text)
-			}
-		}
-	}
-	in, err := json.Marshal(question)
+	in, err := json.Marshal(asked.question())
 	if err != nil {
 		return verdict{}, err
 	}
@@ -232,10 +224,59 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil || !filepath.IsAbs(v.Self.Executable) {
 		return verdict{}, fmt.Errorf("%s: did not answer as a python does", python)
 	}
-	if direct != nil && v.Unknown == "" {
-		v.Missing = direct
-	}
+	asked.settle(&v)
 	return v, nil
+}
+
+// question is what the probe is asked.
+type question struct {
+	Wanted []string    `json:"wanted"`
+	Bounds []string    `json:"bounds"`
+	Conda  [][2]string `json:"conda"` // name and version
+}
+
+func (m *manifest) question() question {
+	q := question{[]string{}, []string{}, [][2]string{}}
+	if m == nil {
+		return q
+	}
+	for _, e := range m.entries {
+		switch {
+		case e.Option || e.Place || e.Name == "":
+		case e.Constraint:
+			q.Bounds = append(q.Bounds, e.Text)
+		default:
+			q.Wanted = append(q.Wanted, e.Text)
+		}
+	}
+	if m.conda != nil {
+		q.Conda = append(q.Conda, m.conda.needs...)
+	}
+	return q
+}
+
+// settle adds to an answer what no interpreter can know.
+func (m *manifest) settle(v *verdict) {
+	if m == nil {
+		return
+	}
+	if m.conda != nil && v.Self.Kind != "conda" {
+		v.Unknown, v.Missing = "", &lack{Text: v.Self.Executable + " is not in a conda environment"}
+		return
+	}
+	if m.conda != nil && m.conda.unclear != "" && v.Missing == nil && v.Unknown == "" {
+		v.Unknown = fmt.Sprintf("nobody here can judge %q", m.conda.unclear)
+	}
+	for _, e := range m.entries {
+		if v.Unknown == "" && !e.Option && !e.Constraint && (e.Name == "" || e.Place) {
+			name := e.at()
+			if e.Place && e.Name != "" {
+				name = e.Name
+			}
+			v.Missing = &lack{Name: name, Direct: true}
+			return
+		}
+	}
 }
 
 // lastLine is ": line" for the last line that says something, or "".

@@ -1,0 +1,95 @@
+package env
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// bound is which Pythons a file allows: "requires-python" and its like.
+type bound struct {
+	spec string // ">=3.9,<3.13"; "" allows all
+	at   string // where it stands, for messages
+}
+
+// newBound refuses what nobody could meet because nobody can read it.
+func newBound(spec, at string) (bound, error) {
+	b := bound{strings.TrimSpace(spec), at}
+	for _, one := range b.clauses() {
+		if clauseIs.FindStringSubmatch(one) == nil {
+			return b, fmt.Errorf("%q is no range of Python versions", one)
+		}
+	}
+	return b, nil
+}
+
+func (b bound) clauses() []string {
+	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.spec, " ", ""), ","), func(s string) bool { return s == "" })
+}
+
+var clauseIs = regexp.MustCompile(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
+
+// allows compares as PEP 440 does. An interpreter says no more of itself than
+// 3.11.7, so what a bound says of release candidates is left out.
+func (b bound) allows(version string) bool {
+	have := numbers(version)
+	for _, one := range b.clauses() {
+		m := clauseIs.FindStringSubmatch(one)
+		if m == nil {
+			return false
+		}
+		want := numbers(m[2])
+		order := compareNumbers(have, want)
+		prefix := compareNumbers(have[:min(len(have), len(want))], want) == 0
+		if m[3] != "" {
+			order = map[bool]int{true: 0, false: 1}[prefix]
+		}
+		var ok bool
+		switch m[1] {
+		case ">=":
+			ok = order >= 0
+		case ">":
+			ok = order > 0
+		case "<=":
+			ok = order <= 0
+		case "<":
+			ok = order < 0
+		case "==", "===":
+			ok = order == 0
+		case "!=":
+			ok = order != 0
+		case "~=":
+			family := want[:max(len(want)-1, 1)]
+			ok = order >= 0 && compareNumbers(have[:min(len(have), len(family))], family) == 0
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func numbers(version string) []int {
+	var out []int
+	for _, s := range strings.Split(version, ".") {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			break
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// compareNumbers takes 3.11 and 3.11.0 for the same.
+func compareNumbers(a, b []int) int {
+	for len(a) < len(b) {
+		a = append(slices.Clip(a), 0)
+	}
+	for len(b) < len(a) {
+		b = append(slices.Clip(b), 0)
+	}
+	return slices.Compare(a, b)
+}

@@ -1,0 +1,231 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// manifest is what the code asks for: one file, with all that it includes.
+type manifest struct {
+	Path    string // absolute, of the first file
+	Source  string // one of the Source constants
+	entries []entry
+	python  bound      // the Pythons that it allows
+	batches [][]string // lines to install from, each a requirements file of its own; nil: Path itself is one
+	single  bool       // the batches name every package: nothing else may come in
+	onlyUV  string     // why no other tool can build it; "" when pip can too
+	sync    []string   // arguments for "uv sync", where that builds it
+	conda   *condaFile // for SourceConda
+	also    string     // what decides the packages beside the entries, for the digest
+}
+
+// readers look for each way to say what the code needs, in the order in which
+// they count: the nearer to this script and the more exact, the earlier. Each
+// gives nil for "not here".
+var readers = []func(Request) (*manifest, error){readScript, readUVLock, readRequirements, readProject, readPipfile, readConda}
+
+// want reads what the code asks for, nil when it asks for nothing or must not
+// be asked.
+func want(r Request) (*manifest, error) {
+	if r.NoEnv {
+		return nil, nil
+	}
+	for _, read := range readers {
+		m, err := read(r)
+		if err != nil || m != nil {
+			return m, err
+		}
+	}
+	return nil, nil
+}
+
+func readRequirements(r Request) (*manifest, error) {
+	return readManifest(filepath.Join(r.Dir, SourceRequirements), r.Environ)
+}
+
+// beside reads a file of the code folder; nil when it is not there.
+func beside(r Request, name string) (data []byte, path string, err error) {
+	path = filepath.Join(r.Dir, name)
+	data, err = readFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, path, nil
+	case err != nil:
+		return nil, path, fault.Wrap(err, fault.Missing, "", "read requirements: %s", name)
+	case data == nil:
+		data = []byte{}
+	}
+	return data, path, nil
+}
+
+// mendHint is for a file that nobody can read as what it claims to be.
+const mendHint = "Mend that line, or take your interpreter as it is with --no-env."
+
+func badFile(where string, why any) error {
+	return fault.New(fault.Invalid, mendHint, "read requirements: %s: %s", where, mask(fmt.Sprint(why)))
+}
+
+// need adds a requirement as PEP 508 writes it: a name, never a path or an
+// option, whatever is in the text.
+func (m *manifest) need(text, file string, line int) error {
+	e, ok := logical(text)
+	e.File, e.Line, e.folder = file, line, filepath.Dir(m.Path)
+	if !ok || e.Option || e.Name == "" || strings.ContainsAny(text, "\n\r\x00") {
+		return badFile(e.at(), fmt.Sprintf("%q is not a requirement", text))
+	}
+	e.Path = place(e)
+	m.entries = append(m.entries, e)
+	return nil
+}
+
+// needs adds a TOML list of requirements.
+func (m *manifest) needs(list node, key, file string, offset int) error {
+	if list.value == nil {
+		return nil
+	}
+	items, ok := list.value.([]node)
+	if !ok {
+		return badFile(spot(file, list.line+offset), key+" is no list")
+	}
+	for _, n := range items {
+		text, ok := n.value.(string)
+		if !ok {
+			return badFile(spot(file, n.line+offset), key+" holds something that is not text")
+		}
+		if err := m.need(text, file, n.line+offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allow keeps a TOML requires-python.
+func (m *manifest) allow(n node, file string, offset int) (err error) {
+	if n.value == nil {
+		return nil
+	}
+	at := spot(file, n.line+offset)
+	spec, ok := n.value.(string)
+	if !ok {
+		return badFile(at, "requires-python is not text")
+	}
+	if m.python, err = newBound(spec, at); err != nil {
+		return badFile(at, err)
+	}
+	return nil
+}
+
+// spot is where something stands, for messages.
+func spot(file string, line int) string { return entry{File: file, Line: line}.at() }
+
+// fill makes the lines to install from, out of the entries.
+func (m *manifest) fill() *manifest {
+	lines := []string{}
+	for _, e := range m.entries {
+		if !e.Option && !e.Constraint {
+			lines = append(lines, e.Text)
+		}
+	}
+	m.batches = [][]string{lines}
+	return m
+}
+
+// uvSettings are what [tool.uv] may say about where packages come from and
+// which are taken; nobody but uv follows them.
+var uvSettings = []string{"sources", "index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy",
+	"exclude-newer", "constraint-dependencies", "override-dependencies", "prerelease", "resolution", "no-binary-package", "no-build-isolation-package"}
+
+// heedUV reads [tool.uv]. What names a place instead of a version cannot be
+// judged by what an interpreter has.
+func (m *manifest) heedUV(doc *table, file string, offset int) {
+	settings := doc.get("tool", "uv").table()
+	for _, key := range uvSettings {
+		n := settings.get(key)
+		if settings == nil || n.value == nil {
+			continue
+		}
+		var b strings.Builder
+		n.digest(&b)
+		m.also += key + "=" + b.String() + "\n"
+		m.onlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.line+offset), key)
+	}
+	sources := settings.get("sources").table()
+	for i, e := range m.entries {
+		for key := range sources.all() {
+			if normal(key) == e.Name && namesPlace(sources.get(key)) {
+				m.entries[i].Place = true
+				if path := sources.get(key, "path").text(); path != "" {
+					m.entries[i].Path = under(filepath.Dir(m.Path), path)
+				}
+			}
+		}
+	}
+}
+
+// namesPlace tells [tool.uv.sources] that name a place from an index.
+func namesPlace(n node) bool {
+	for _, one := range append(n.list(), n) {
+		for _, key := range []string{"git", "url", "path", "workspace"} {
+			if one.table() != nil && one.at(key).value != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// all are a table's keys; none of no table.
+func (t *table) all() map[string]node {
+	if t == nil {
+		return nil
+	}
+	return t.keys
+}
+
+// title names a manifest where its file's name alone would mislead.
+func (m *manifest) title() string {
+	if m.Source == SourceScript {
+		return "the PEP 723 block of " + m.name()
+	}
+	return m.name()
+}
+
+// digest writes what decides which packages are installed. Comments, file names
+// and line numbers do not, nor do passwords; the state of local packages does.
+func (m *manifest) digest(w io.Writer) {
+	if m.Source != SourceRequirements {
+		// What asks for the same is built alike, except by a lock.
+		fmt.Fprintf(w, "%t %q\n", m.single, m.also)
+	}
+	for _, e := range m.entries {
+		fmt.Fprintf(w, "%q %t\n", mask(e.Text), e.Constraint)
+		if e.Path != "" {
+			stampTree(w, e.Path, filepath.Dir(m.Path), strings.HasPrefix(e.Text, "-e "))
+		}
+	}
+	for _, lines := range m.batches {
+		for _, l := range lines {
+			// The same code lies in another folder in each job.
+			fmt.Fprintf(w, "%q\n", mask(strings.ReplaceAll(l, filepath.Dir(m.Path), ".")))
+		}
+	}
+}
+
+// unread says what the code folder has that looks like a list of packages and
+// is none, for a person who wonders; "" for nothing.
+func unread(r Request) string {
+	if data, _, err := beside(r, SourceProject); err != nil || data == nil {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(r.Dir, "poetry.lock")); err == nil {
+		return ", and poetry's are not read (poetry export makes a requirements.txt)"
+	}
+	return "; its pyproject.toml has no [project] with dependencies of its own"
+}

@@ -1,0 +1,299 @@
+package env
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A node is one value of a TOML document and the line it begins on: faults name
+// the line, which is why no library reads these files.
+type node struct {
+	line  int
+	value any // string, bool, bare, []node or *table; nil for what is not there
+}
+
+// bare is a number, a date or a time, as it was written: nothing here counts with one.
+type bare string
+
+// table maps keys to values. How it came about decides who may still add to it.
+type table struct {
+	keys   map[string]node
+	header bool // [named] by a line of its own
+	sealed bool // written inline, or by dotted keys: complete where it stands
+}
+
+func newTable() *table { return &table{keys: map[string]node{}} }
+
+// get follows keys through tables; a node without a value when one is missing.
+func (t *table) get(path ...string) node {
+	n := node{value: t}
+	for _, key := range path {
+		inner, ok := n.value.(*table)
+		if !ok || inner == nil {
+			return node{}
+		}
+		n = inner.keys[key]
+	}
+	return n
+}
+
+func (n node) text() string     { s, _ := n.value.(string); return s }
+func (n node) list() []node     { l, _ := n.value.([]node); return l }
+func (n node) table() *table    { t, _ := n.value.(*table); return t }
+func (n node) at(k string) node { return n.table().get(k) }
+
+// digest writes a value so that two have the same text only when they say the same.
+func (n node) digest(w io.Writer) {
+	switch v := n.value.(type) {
+	case *table:
+		keys := make([]string, 0, len(v.keys))
+		for k := range v.keys {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		io.WriteString(w, "{")
+		for _, k := range keys {
+			fmt.Fprintf(w, "%q=", k)
+			v.keys[k].digest(w)
+		}
+		io.WriteString(w, "}")
+	case []node:
+		io.WriteString(w, "[")
+		for _, one := range v {
+			one.digest(w)
+		}
+		io.WriteString(w, "]")
+	default:
+		fmt.Fprintf(w, "%T %q,", v, mask(fmt.Sprint(v)))
+	}
+}
+
+// broken is why a document is not TOML.
+type broken struct {
+	line int
+	why  string
+}
+
+func (b broken) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.why) }
+
+// maxNesting bounds arrays in arrays: the reader calls itself for each.
+const maxNesting = 100
+
+// parseTOML reads TOML 1.0. It takes a few things that the standard forbids (a
+// date that does not exist), and refuses nothing that it allows. The fault of a
+// document that it cannot read is a broken.
+func parseTOML(text string) (t *table, err error) {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	p := &tomlReader{s: text, line: 1, root: newTable()}
+	p.into = p.root
+	defer func() {
+		// Each function below would hand a broken up through six others.
+		if r := recover(); r != nil {
+			b, ok := r.(broken)
+			if !ok {
+				panic(r)
+			}
+			t, err = nil, b
+		}
+	}()
+	if !utf8.ValidString(text) {
+		p.fail("it is not UTF-8")
+	}
+	for p.blank(true); p.i < len(p.s); p.blank(true) {
+		if p.s[p.i] == '[' {
+			p.header()
+		} else {
+			p.pair(p.into, 0)
+		}
+		p.endOfLine()
+	}
+	return p.root, nil
+}
+
+type tomlReader struct {
+	s       string
+	i       int // next to read
+	line    int // of counted
+	counted int
+	root    *table
+	into    *table // what a pair is added to
+}
+
+func (p *tomlReader) here() int {
+	if p.i > p.counted {
+		p.line += strings.Count(p.s[p.counted:min(p.i, len(p.s))], "\n")
+		p.counted = p.i
+	}
+	return p.line
+}
+
+func (p *tomlReader) fail(format string, args ...any) {
+	panic(broken{p.here(), fmt.Sprintf(format, args...)})
+}
+
+func (p *tomlReader) peek() byte {
+	if p.i < len(p.s) {
+		return p.s[p.i]
+	}
+	return 0
+}
+
+func (p *tomlReader) take(s string) bool {
+	if strings.HasPrefix(p.s[p.i:], s) {
+		p.i += len(s)
+		return true
+	}
+	return false
+}
+
+// blank skips space and, where lines do not matter, comments and line ends.
+func (p *tomlReader) blank(lines bool) {
+	for p.i < len(p.s) {
+		switch c := p.s[p.i]; {
+		case c == ' ' || c == '\t' || lines && c == '\n':
+			p.i++
+		case lines && c == '#':
+			p.comment()
+		default:
+			return
+		}
+	}
+}
+
+func (p *tomlReader) comment() {
+	if n := strings.IndexByte(p.s[p.i:], '\n'); n >= 0 {
+		p.i += n
+		return
+	}
+	p.i = len(p.s)
+}
+
+func (p *tomlReader) endOfLine() {
+	p.blank(false)
+	if p.peek() == '#' {
+		p.comment()
+	}
+	if p.i < len(p.s) && !p.take("\n") {
+		p.fail("%s where the line should end", p.found())
+	}
+}
+
+// found names what stands here, for a message.
+func (p *tomlReader) found() string {
+	if p.i >= len(p.s) {
+		return "the end"
+	}
+	if p.s[p.i] == '\n' {
+		return "the end of the line"
+	}
+	_, n := utf8.DecodeRuneInString(p.s[p.i:])
+	return strconv.Quote(p.s[p.i : p.i+n])
+}
+
+// header reads [a.b] or [[a.b]].
+func (p *tomlReader) header() {
+	line, many := p.here(), p.take("[[")
+	if !many {
+		p.i++
+	}
+	path := p.key()
+	if close := map[bool]string{true: "]]", false: "]"}[many]; !p.take(close) {
+		p.fail("%s where %q should be", p.found(), close)
+	}
+	last := path[len(path)-1]
+	t := p.root
+	for _, k := range path[:len(path)-1] {
+		t = p.descend(t, k, line)
+	}
+	old, there := t.keys[last]
+	if many {
+		list, ok := old.value.([]node)
+		if there && (!ok || len(list) == 0 || list[0].table() == nil || list[0].table().sealed) {
+			p.fail("%q is there already", last)
+		}
+		p.into = newTable()
+		t.keys[last] = node{line, append(list, node{line, p.into})}
+		return
+	}
+	if !there {
+		p.into = newTable()
+		t.keys[last] = node{line, p.into}
+	} else if p.into = old.table(); p.into == nil || p.into.header || p.into.sealed {
+		p.fail("%q is there already", last)
+	}
+	p.into.header = true
+}
+
+// descend goes to a table inside t, or the last one of a list of tables; makes
+// what is not there.
+func (p *tomlReader) descend(t *table, key string, line int) *table {
+	n, there := t.keys[key]
+	if !there {
+		inner := newTable()
+		t.keys[key] = node{line, inner}
+		return inner
+	}
+	if l := n.list(); len(l) > 0 {
+		n = l[len(l)-1]
+	}
+	inner := n.table()
+	if inner == nil || inner.sealed {
+		p.fail("%q is there already, and complete", key)
+	}
+	return inner
+}
+
+// pair reads a.b = value into t.
+func (p *tomlReader) pair(t *table, depth int) {
+	line := p.here()
+	path := p.key()
+	if !p.take("=") {
+		p.fail("%s where \"=\" should be", p.found())
+	}
+	for _, k := range path[:len(path)-1] {
+		n, there := t.keys[k]
+		if inner := n.table(); there && (inner == nil || inner.header || inner.sealed) {
+			p.fail("%q is there already", k)
+		}
+		t = p.descend(t, k, line)
+	}
+	last := path[len(path)-1]
+	if _, there := t.keys[last]; there {
+		p.fail("%q is there twice", last)
+	}
+	p.blank(false)
+	t.keys[last] = p.value(depth)
+}
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+`)
+
+// key reads a dotted key and the space around it.
+func (p *tomlReader) key() []string {
+	var path []string
+	for {
+		p.blank(false)
+		switch c := p.peek(); {
+		case c == '"' || c == '\'':
+			path = append(path, p.quoted(c))
+		default:
+			k := bareKey.FindString(p.s[p.i:])
+			if k == "" {
+				p.fail("%s where a key should be", p.found())
+			}
+			p.i += len(k)
+			path = append(path, k)
+		}
+		p.blank(false)
+		if !p.take(".") {
+			return path
+		}
+		if len(path) == maxNesting {
+			p.fail("more than %d keys in one another", maxNesting)
+		}
+	}
+}
