@@ -137,6 +137,7 @@ func TestDoctorOfAFreshStore(t *testing.T) {
 	d.check(err)
 	never := job.Job{Spec: job.Spec{Project: "demo", Task: "never"}}
 	d.check(d.world.NameJob(t.Context(), &never))
+	d.check(d.world.Propose(t.Context(), never))
 	texts := says("store")
 	for _, want := range []string{"4 jobs, 1 live", "job " + s.ID + " (demo/left) is interrupted: drover resume " + s.ID + " goes on",
 		"a command that was cut off left the name of a job that never was: " + never.Path().String()} {

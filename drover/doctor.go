@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
@@ -29,6 +30,23 @@ func (c *Client) Doctor(ctx context.Context) []Check {
 	return append(checks, c.targetChecks(ctx)...)
 }
 
+// limitsCheck says what holds a job's limits here. That nothing better can be had
+// is no problem of the machine.
+func limitsCheck(area string) Check {
+	here := proc.LimitsHere()
+	by := func(how string) string {
+		if how == "" {
+			return "nothing"
+		}
+		return how
+	}
+	text := fmt.Sprintf("limits are held by: memory %s, cores %s, processes %s", by(here.Memory), by(here.CPUs), by(here.Processes))
+	if here.Why != "" {
+		text += " (" + here.Why + ")"
+	}
+	return Check{Area: area, OK: true, Text: text}
+}
+
 func bad(area string, err error) Check {
 	return Check{Area: area, Text: err.Error(), Fix: fault.Hint(err)}
 }
@@ -46,6 +64,7 @@ func (c *Client) machineChecks() []Check {
 			checks = append(checks, Check{Area: area, OK: true, Text: tool.name + " is " + path})
 		}
 	}
+	checks = append(checks, limitsCheck(area))
 	cache := c.engine.Caller.Cache
 	built, err := env.List(cache)
 	if err != nil {

@@ -45,9 +45,13 @@ type Status struct {
 	Started       time.Time `json:"started,omitzero"` // the newest attempt's program
 	Ended         time.Time `json:"ended,omitzero"`
 	Nodes         []Node    `json:"nodes,omitempty"`
-	User          string    `json:"user,omitempty"`
-	Host          string    `json:"host,omitempty"`
-	Folder        string    `json:"folder,omitempty"`
+	// Lineage says which jobs the inputs came from that were another task's.
+	Lineage map[string]job.Origin `json:"lineage,omitempty"`
+	Tags    map[string]string     `json:"tags,omitempty"`
+	Queue   string                `json:"queue,omitempty"`
+	User    string                `json:"user,omitempty"`
+	Host    string                `json:"host,omitempty"`
+	Folder  string                `json:"folder,omitempty"`
 }
 
 // Node is one rank of the newest attempt.
@@ -62,7 +66,8 @@ type Node struct {
 	Reason  string    `json:"reason,omitempty"`
 	Trace   string    `json:"-"`
 	CPU     float64   `json:"cpu_seconds,omitempty"`
-	MaxRSS  int64     `json:"max_rss_bytes,omitempty"`
+	MaxRSS  int64     `json:"max_rss_bytes,omitempty"`     // of the largest process
+	Peak    int64     `json:"peak_memory_bytes,omitempty"` // of all processes at once
 	Saved   int       `json:"checkpoints_saved,omitempty"`
 	SavedAt time.Time `json:"checkpoint_at,omitzero"`
 	Notes   []string  `json:"notes,omitempty"`
@@ -93,7 +98,7 @@ func status(rep ledger.Report) Status {
 	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
 		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Attempt: rep.Run.Attempt(),
 		Interruptions: rep.Run.Interruptions(), Failures: rep.Run.Failures(), Submitted: rep.Job.At,
-		Started: rep.Started(), Ended: rep.Ended(), User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
+		Started: rep.Started(), Ended: rep.Ended(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
 	if e := rep.Run.Settled; e != nil {
 		code := e.Code
 		s.Code, s.Reason, s.Hint = &code, e.Reason, e.Hint
@@ -129,7 +134,7 @@ func node(rep ledger.Report, rank int) Node {
 	if e, ok := rep.Run.Exits[rank]; ok {
 		code := e.Code
 		n.State, n.Code, n.Signal, n.Reason, n.Trace = string(e.Verdict), &code, e.Signal, e.Reason, e.Trace
-		n.CPU, n.MaxRSS, n.Notes = e.CPU.Seconds(), e.MaxRSS, e.Notes
+		n.CPU, n.MaxRSS, n.Peak, n.Notes = e.CPU.Seconds(), e.MaxRSS, e.Peak, e.Notes
 	}
 	return n
 }

@@ -21,6 +21,8 @@ type LogOptions struct {
 	Stderr   bool
 	Agent    bool      // drover's own notes
 	Since    time.Time // from this on
+	Until    time.Time // before this; zero: to the end
+	Tail     int       // Lines and Search: begin with the last so many lines; 0: with the first
 	Follow   bool      // go on until the job has settled
 	// Enough, when closed, ends a Follow before the job has settled: once all
 	// that its agents have stored is given. nil: it is never enough.
@@ -28,7 +30,7 @@ type LogOptions struct {
 }
 
 func (o LogOptions) filter() record.Filter {
-	f := record.Filter{Attempts: o.Attempts, Ranks: o.Nodes, Since: o.Since}
+	f := record.Filter{Attempts: o.Attempts, Ranks: o.Nodes, Since: o.Since, Until: o.Until}
 	for s, on := range map[record.Stream]bool{record.Stdout: o.Stdout, record.Stderr: o.Stderr, record.Agent: o.Agent} {
 		if on {
 			f.Streams |= s
@@ -88,7 +90,7 @@ func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range record.Lines(j.frames(ctx, rep, o.filter(), o.Follow, o.Enough)) {
+		for l, err := range j.lines(ctx, rep, o) {
 			if !yield(plain(l), err) {
 				return
 			}
@@ -104,7 +106,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			yield(Line{}, err)
 			return
 		}
-		for m, err := range record.Search(record.Lines(j.frames(ctx, rep, o.filter(), o.Follow, o.Enough)), re, before, after) {
+		for m, err := range record.Search(j.lines(ctx, rep, o), re, before, after) {
 			l := plain(m.Line)
 			l.Match, l.Apart = m.Match, m.Apart
 			if !yield(l, err) {
@@ -112,6 +114,82 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			}
 		}
 	}
+}
+
+// lines are those that o chooses. Of a job that goes on, the last lines are counted
+// when it is asked; what comes then follows.
+func (j *Job) lines(ctx context.Context, rep ledger.Report, o LogOptions) iter.Seq2[record.Line, error] {
+	f := o.filter()
+	if o.Tail <= 0 {
+		return record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
+	}
+	if rep.Run.Settled != nil {
+		return record.Tail(record.Lines(record.ReadTail(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, o.Tail)), o.Tail)
+	}
+	there := record.Lines(j.frames(ctx, rep, f, false, nil))
+	if !o.Follow {
+		return record.Tail(there, o.Tail)
+	}
+	seen := passed{}
+	return func(yield func(record.Line, error) bool) {
+		for l, err := range record.Tail(seen.whole(there), o.Tail) {
+			if !yield(l, err) {
+				return
+			}
+		}
+		for l, err := range record.Lines(j.frames(ctx, rep, f, true, o.Enough)) {
+			if err == nil && seen.again(l) {
+				continue
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// passed is how far the lines of each writer were read: the newest frame that a
+// line began in, and how many did.
+type passed map[string]struct {
+	seq  uint64
+	many int
+}
+
+// whole passes on lines that have ended, and remembers them: one that goes on is
+// for who reads on.
+func (p passed) whole(lines iter.Seq2[record.Line, error]) iter.Seq2[record.Line, error] {
+	return func(yield func(record.Line, error) bool) {
+		for l, err := range lines {
+			if err == nil && !l.Whole {
+				continue
+			}
+			if err == nil {
+				at := p[l.Writer]
+				if l.Seq > at.seq {
+					at.seq, at.many = l.Seq, 0
+				}
+				at.many++
+				p[l.Writer] = at
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// again says of a line that it was passed on before.
+func (p passed) again(l record.Line) bool {
+	at := p[l.Writer]
+	if l.Seq < at.seq {
+		return true
+	}
+	if l.Seq > at.seq || at.many == 0 {
+		return false
+	}
+	at.many--
+	p[l.Writer] = at
+	return true
 }
 
 func plain(l record.Line) Line {

@@ -118,6 +118,12 @@ func (w *Reason) waiting(rep ledger.Report) {
 		w.Detail = append(w.Detail, fmt.Sprintf("agent %s on %s: %s", b.Agent, b.Name, what))
 		w.Answer = "an agent is " + b.Phase
 	}
+	for _, b := range rep.Living {
+		if b.Queue != "" {
+			w.Answer = b.Queue
+			w.Detail = append(w.Detail, "drover queue ls shows the line; --now goes ahead without waiting, --priority changes the order")
+		}
+	}
 	for rank := range rep.Run.Nodes {
 		if _, ok := rep.Run.Joins[rank]; !ok && rep.Run.Nodes > 1 {
 			w.Detail = append(w.Detail, fmt.Sprintf("node %d has not joined attempt %d", rank, rep.Run.Attempt()))

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -88,7 +88,15 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
-	m.GPUs = gpus(host.Claims{Folder: filepath.Join(d.State, "gpus")}, m.Environ)
+	m.Room = room(d, m.Environ)
+	m.Traffic = host.Traffic
+	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
+		use, err := host.GPUUse(ctx, m.Environ, pinned)
+		for _, u := range use {
+			all = append(all, record.GPUSample(u))
+		}
+		return all, err
+	}
 	if err := os.MkdirAll(m.Work, 0o700); err != nil {
 		return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", m.Work)
 	}
@@ -99,35 +107,4 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 		notice <- agent.Notice{Asked: true, Why: "asked to stop"}
 	}()
 	return m, nil
-}
-
-// gpus finds the machine's GPUs, and claims some for one node alone.
-func gpus(claims host.Claims, environ []string) func(context.Context, int, string, func(string)) (agent.GPUs, error) {
-	return func(ctx context.Context, n int, label string, told func(string)) (agent.GPUs, error) {
-		all, err := host.GPUs(ctx, environ)
-		if err == nil {
-			all, err = host.Usable(all, n)
-		}
-		if n == 0 {
-			if err != nil { // nobody asked for any: what is broken is not ours to say
-				all = nil
-			}
-			return agent.GPUs{Count: len(all)}, nil
-		}
-		if err != nil {
-			return agent.GPUs{}, err
-		}
-		held, release, err := claims.Take(ctx, all, n, label, told)
-		if err != nil {
-			return agent.GPUs{}, err
-		}
-		ids := make([]string, len(held))
-		for i, g := range held {
-			ids[i] = strconv.Itoa(g.Index) // much code reads numbers here
-			if strings.HasPrefix(g.UUID, "MIG-") {
-				ids[i] = g.UUID // a part of a GPU has no number
-			}
-		}
-		return agent.GPUs{Count: n, Pinned: strings.Join(ids, ","), Release: release}, nil
-	}
 }

@@ -44,7 +44,7 @@ func main() {
 func face() cli.Host {
 	d := dirs()
 	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket,
-		Drivers: func() map[string]driver.Driver { return drivers(d) }}
+		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}}
 }
 
 // drivers are the targets of --on.

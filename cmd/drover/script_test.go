@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,8 +137,8 @@ func setUp(env *testscript.Env) error {
 		"PATH":    strings.Join([]string{built.dir, built.python, env.Getenv("PATH")}, string(os.PathListSeparator)),
 		"GATES":   filepath.Join(env.WorkDir, "gates"), // command open
 		"LOCKS":   filepath.Join(env.WorkDir, "locks"), // command unheld
-		"TRAINER": trainer,
-		"DROVER":  filepath.Join(built.dir, "drover"), "PYTHON3": filepath.Join(built.python, "python3"),
+		"TRAINER": trainer, "CORES": strconv.Itoa(runtime.NumCPU()),
+		"DROVER": filepath.Join(built.dir, "drover"), "PYTHON3": filepath.Join(built.python, "python3"),
 		// A script that asks for a package must not reach an index.
 		"PIP_NO_INDEX": "1", "UV_OFFLINE": "1",
 	} {

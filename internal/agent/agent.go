@@ -50,9 +50,14 @@ type Machine struct {
 	// Port keeps a free TCP port from others until release is called. Nil: the
 	// job's nodes have none.
 	Port func() (port int, release func(), err error)
-	// GPUs finds this machine's GPUs and, when n is not 0, waits until it can set
-	// n of them apart. label says for whom, told what it waits for. Nil: there are none.
-	GPUs    func(ctx context.Context, n int, label string, told func(string)) (GPUs, error)
+	// Room waits until this machine has what is wished for and sets it apart; told
+	// hears what it waits for, each time that changes. Without a wish it says what
+	// GPUs there are. Nil: nothing is set apart here, and there are no GPUs.
+	Room func(ctx context.Context, w Wish, told func(string)) (Room, error)
+	// Traffic counts the bytes that this machine's network has carried. Nil: not known.
+	Traffic func() (in, out int64, err error)
+	// GPUUse says what GPUs are doing; pinned is a Room's. Nil: not known.
+	GPUUse  func(ctx context.Context, pinned string) ([]record.GPUSample, error)
 	Drover  string // this program's file, for what is to run inside a program's tree
 	Region  string
 	CPUs    int
@@ -74,11 +79,27 @@ type Machine struct {
 	Start func(context.Context, proc.Command) (*proc.Process, error)
 }
 
-// GPUs are those that a program sees.
-type GPUs struct {
-	Count   int
+// Wish is what one node of a job wants of its machine, and in which line it waits.
+type Wish struct {
+	Job    string // nodes of one job are given room together
+	Label  string // "job 7fk2", for people
+	Nodes  int    // of the job on this machine
+	CPUs   float64
+	Memory int64 // bytes
+	GPUs   int
+
+	Queue    string
+	Priority int
+	Now      bool      // do not wait
+	Share    job.Share // what the queue may hold in all
+}
+
+// Room is what was set apart for one node.
+type Room struct {
+	Cores   []int  // numbers of the cores that are its own; nil: it may use all
+	GPUs    int    // how many its program sees
 	Pinned  string // CUDA_VISIBLE_DEVICES when they are for this node alone; "": as the machine has it
-	Release func() // gives them back; nil: nothing to give
+	Release func() // gives it back; nil: nothing to give
 }
 
 // Notice is why an agent must leave before its job has ended.
@@ -116,6 +137,9 @@ type agent struct {
 	root   string // this agent's folder; holds opt/ml and state
 	beat   *heart
 	out    *record.Writer
+
+	secrets map[string]string // values, by the name of their variable
+	redact  *record.Redactor  // takes them out of all that is recorded
 
 	notice   chan Notice // one that was read while something else was done
 	prepared chan error
@@ -167,8 +191,10 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
 	a.abandon()
 	a.dropPort()
-	if give := a.ready.gpus.Release; give != nil {
-		give()
+	for _, give := range []func(){a.ready.room.Release, a.ready.hold} {
+		if give != nil {
+			give()
+		}
 	}
 	if cerr := a.out.Close(ctx); err == nil && cerr != nil {
 		err = fmt.Errorf("store logs: %w", cerr)
@@ -249,6 +275,7 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 		}
 		return false, true, a.member.Leave(ctx)
 	case ledger.Leave:
+		a.beat.hush()
 		drop(errors.New("the job was removed"))
 		return false, true, nil
 	}
@@ -312,6 +339,7 @@ func (a *agent) identify(ctx context.Context) error {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
 	}
 	a.sweep()
+	a.openSecrets()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.joining
 	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
@@ -327,19 +355,28 @@ func (a *agent) openLog(attempt, rank int) error {
 			a.Log.Warn("log not stored", "err", err)
 		}
 	}
-	_, random, _ := strings.Cut(strings.TrimPrefix(a.id, fmt.Sprintf("%d-", a.Placement)), "-")
-	out, err := record.NewWriter(record.Options{Store: a.World.Store, Prefix: ledger.LogsPrefix(a.Path),
-		Attempt: attempt, Rank: rank, ID: random, Clock: a.World.Store.Clock(),
-		OnError: func(err error) { a.Log.Warn("log not stored yet", "err", err) }})
+	out, err := a.newWriter(ledger.LogsPrefix(a.Path), attempt, rank)
 	if err != nil {
 		return err
 	}
 	a.out = out
-	out.Hurry(a.Machine.Near) // a lost agent takes what it has not stored with it
 	live, err := out.Listen(a.root)
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}
 	a.beat.set(func(b *ledger.Beat) { b.Live = live })
 	return nil
+}
+
+// newWriter makes a writer of records of one attempt.
+func (a *agent) newWriter(prefix string, attempt, rank int) (*record.Writer, error) {
+	_, random, _ := strings.Cut(strings.TrimPrefix(a.id, fmt.Sprintf("%d-", a.Placement)), "-")
+	w, err := record.NewWriter(record.Options{Store: a.World.Store, Prefix: prefix,
+		Attempt: attempt, Rank: rank, ID: random, Clock: a.World.Store.Clock(), Redact: a.redact,
+		OnError: func(err error) { a.Log.Warn("record not stored yet", "prefix", prefix, "err", err) }})
+	if err != nil {
+		return nil, err
+	}
+	w.Hurry(a.Machine.Near) // a lost agent takes what it has not stored with it
+	return w, nil
 }

@@ -118,7 +118,7 @@ func TestHowAProgramEndsIsHowItsJobEnds(t *testing.T) {
 		{"no such interpreter", job.Spec{Program: "train.py", Python: "/no/such/python"}, map[string]string{"train.py": ""}, ledger.Setup, fault.ExitDrover, "", `/no/such/python`, true},
 		{"requirements that cannot be read", job.Spec{Program: "train.py"}, map[string]string{"train.py": "", "requirements.txt": "-r more.txt\n"},
 			ledger.Setup, fault.ExitDrover, "", "more.txt", false},
-		{"no program of this system", job.Spec{Program: "prog.exe"}, map[string]string{"prog.exe": "\x7fELF nonsense"}, ledger.Setup, fault.ExitDrover, "", "prog.exe", true},
+		{"no program of this system", job.Spec{Program: "prog.exe"}, map[string]string{"prog.exe": "\x7fELF\x02\x01\x00 nonsense"}, ledger.Setup, fault.ExitDrover, "", "prog.exe", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

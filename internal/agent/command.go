@@ -2,16 +2,9 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
@@ -22,7 +15,7 @@ import (
 // command is what is started on this node: the user's program, or what starts
 // it in the launcher's way. Paths in it are as the program sees them.
 func (a *agent) command(ctx context.Context, facts contract.Facts, environ []string) (proc.Command, error) {
-	c, err := a.userCommand(environ)
+	c, err := a.userCommand(ctx, environ)
 	if err != nil {
 		return c, err
 	}
@@ -68,76 +61,19 @@ func orElse(s, other string) string {
 }
 
 // userCommand is the user's program, its folder and its environment.
-func (a *agent) userCommand(environ []string) (proc.Command, error) {
-	spec, code := a.job.Spec, a.paths().Code
-	c := proc.Command{Dir: a.seen().Code, Env: environ}
+func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
+	spec := a.job.Spec
+	r := env.ProgramRequest{Dir: a.paths().Code, Script: a.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: a.ready.env.Interpreter}
 	switch {
 	case spec.Verb == job.Shell:
-		sh, err := lookPath("bash", environ, code)
-		if err != nil {
-			sh, err = lookPath("sh", environ, code)
-		}
-		if err != nil {
-			return c, err
-		}
-		c.Path, c.Args = sh, []string{sh, "-c", spec.Program}
-		return c, nil
-	case a.job.Code.Script == "":
-		p, err := lookPath(spec.Program, environ, code)
-		c.Path, c.Args = a.inView(p), append([]string{spec.Program}, spec.Args...)
-		return c, err
+		r.Script, r.Line, r.Args = "", spec.Program, nil
+	case r.Script == "":
+		r.Name = spec.Program
 	}
-	script := filepath.Join(code, filepath.FromSlash(a.job.Code.Script))
-	switch {
-	case a.ready.env.Interpreter != "":
-		name := a.job.Code.Script
-		if strings.HasPrefix(name, "-") {
-			name = "./" + name // or it is taken for an option
-		}
-		c.Path = a.ready.env.Interpreter
-		c.Args = append([]string{c.Path, name}, spec.Args...)
-	case strings.HasSuffix(script, ".sh") && !executable(script):
-		sh, err := lookPath("bash", environ, code)
-		if err != nil {
-			return c, err
-		}
-		c.Path, c.Args = sh, append([]string{sh, a.job.Code.Script}, spec.Args...)
-	default:
-		c.Path, c.Args = a.inView(script), append([]string{a.inView(script)}, spec.Args...)
+	found, err := env.Program(ctx, r)
+	if err != nil {
+		return proc.Command{}, err
 	}
-	return c, nil
-}
-
-func executable(file string) bool {
-	info, err := os.Stat(file)
-	return err == nil && info.Mode()&0o111 != 0
-}
-
-// lookPath finds a program as a shell in that environment and folder would.
-func lookPath(name string, environ []string, dir string) (string, error) {
-	missing := fault.New(fault.Invalid, "Check the spelling, or install it where the job runs.", "start program: %q is not on PATH", name)
-	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(dir, name)
-		}
-		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			return "", fault.New(fault.Invalid, "Check the path: it is looked up where the job runs.", "start program: %q is not there", name)
-		}
-		return name, nil
-	}
-	for _, kv := range environ {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, d := range filepath.SplitList(path) {
-			if d == "" || !filepath.IsAbs(d) {
-				d = filepath.Join(dir, d)
-			}
-			if full, err := exec.LookPath(filepath.Join(d, name)); err == nil {
-				return full, nil
-			}
-		}
-	}
-	return "", missing
+	file := a.inView(found.Path)
+	return proc.Command{Path: file, Args: append([]string{orElse(found.Name, file)}, found.Args...), Dir: a.seen().Code, Env: environ}, nil
 }

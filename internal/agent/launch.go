@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,8 @@ type program struct {
 	saver   *saver
 	limit   *time.Timer                // --timeout; nil: none
 	late    atomic.Bool                // the limit was reached
+	full    atomic.Int64               // bytes in its folders, once that is more than --disk
+	meter   *meter                     // finds metrics and samples what it uses
 	desk    *desk                      // takes calls between nodes; nil: there are none
 	alarmed atomic.Int64               // the status of a part that has ended badly; 0: none
 	stuck   atomic.Bool                // the rest was ended, as it waited for that
@@ -69,9 +72,15 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 	f.Program = orElse(a.job.Code.Script, spec.Program)
 	f.Hosts, f.Rank = contract.Hosts(spec.Nodes), o.Rank
 	f.Machine, f.Region, f.CPUs = spec.Machine, a.Machine.Region, a.Machine.CPUs
-	f.GPUs, f.Pinned = a.ready.gpus.Count, a.ready.gpus.Pinned
+	if spec.CPUs > 0 {
+		f.CPUs = min(f.CPUs, int(math.Ceil(spec.CPUs)))
+	}
+	f.GPUs, f.Pinned = a.ready.room.GPUs, a.ready.room.Pinned
 	f.Launcher, f.Procs = spec.Launcher, a.procs()
-	f.Inputs = map[string]string{}
+	f.Inputs, f.Shards = map[string]string{}, map[string]bool{}
+	for _, in := range spec.Inputs {
+		f.Shards[in.Name] = in.Sharded
+	}
 	for name, dir := range a.ready.inputs {
 		f.Inputs[name] = a.inView(dir)
 	}
@@ -99,7 +108,11 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	p.saver = a.startSaver(ctx)
 	if d := time.Duration(a.job.Spec.Timeout); d > 0 {
 		grace := time.Duration(a.job.Spec.Grace)
-		p.limit = time.AfterFunc(d, func() { p.late.Store(true); p.stop(grace) })
+		p.limit = time.AfterFunc(d, func() {
+			p.late.Store(true)
+			a.warn(fmt.Sprintf("time limit of %s reached", d), grace)
+			p.stop(grace)
+		})
 	}
 	return nil
 }
@@ -115,6 +128,26 @@ func (p *program) stop(grace time.Duration) {
 		}
 		p.proc.Stop(grace)
 	})
+}
+
+// warn leaves the notice that the program may look for (DROVER_NOTICE): it appears
+// whole, and before the program is asked to end. A program without room for it has
+// SIGTERM.
+func (a *agent) warn(why string, grace time.Duration) {
+	root, err := os.OpenRoot(a.root) // the program may have put links there
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	name, err := filepath.Rel(a.root, a.paths().Notice)
+	if err != nil {
+		return
+	}
+	text := fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339))
+	_ = root.Remove(name + ".new")
+	if root.WriteFile(name+".new", []byte(text), 0o644) == nil {
+		_ = root.Rename(name+".new", name)
+	}
 }
 
 // startProgram starts it; in vain, nothing of it is left.
@@ -134,6 +167,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	environ := append(facts.Defaults(), a.environ()...)
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
+	environ = a.withSecrets(environ)
 	if environ, err = p.openDesk(a, o, environ); err != nil {
 		return nil, err
 	}
@@ -142,6 +176,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 		c.View, err = a.binds(facts, o.Joins)
 	}
 	if err == nil {
+		c.Limits = a.limits()
 		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
 		err = a.leaveMark(c.Token)
 	}
@@ -218,16 +253,24 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	}
 	a.note("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
 	out := a.out
+	if why := p.proc.Limits().Why; why != "" {
+		a.note("limits: not all are held by the kernel: %s", why)
+	}
+	p.meter = a.startMeter(p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
 		defer r.Close()
-		if _, err := out.Copy(s, 0, in); err != nil {
+		if _, err := out.Copy(s, 0, p.meter.look(in)); err != nil {
 			a.Log.Warn("output lost", "stream", s, "err", err)
 			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
 		}
 	}
 	gone := make(chan struct{})
 	p.pumps.Go(func() { pump(record.Stdout, outR, &pipe{f: outR, gone: gone}) })
-	p.pumps.Go(func() { pump(record.Stderr, errR, io.TeeReader(&pipe{f: errR, gone: gone}, &p.tail)) })
+	p.pumps.Go(func() {
+		last := a.redact.Writer(&p.tail)
+		pump(record.Stderr, errR, io.TeeReader(&pipe{f: errR, gone: gone}, last))
+		_ = last.Close() // a tail takes everything
+	})
 	go func() {
 		p.proc.Wait()
 		close(gone)

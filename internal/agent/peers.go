@@ -46,7 +46,7 @@ func (a *agent) procs() int {
 	case spec.Procs > 0:
 		return spec.Procs
 	}
-	return max(1, a.ready.gpus.Count)
+	return max(1, a.ready.room.GPUs)
 }
 
 // meet says how the nodes of an attempt reach each other, and by which interface

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -23,8 +24,10 @@ import (
 type prepared struct {
 	env    env.Ready
 	inputs map[string]string // name -> folder
+	shares map[string]int    // name -> whose share is there, or wholeInput
 	failed error             // why the program cannot start at all
-	gpus   GPUs              // that the program sees
+	room   Room              // what of the machine is this node's
+	hold   func()            // lets the environment be removed; nil: it is not held
 	used   bool              // an attempt has run in the code folder
 }
 
@@ -32,11 +35,16 @@ type prepared struct {
 // the others are there. It ends early when ctx does.
 func (a *agent) prepare(ctx context.Context) error {
 	began := time.Now()
-	gpus := make(chan error, 1)
-	go func() { gpus <- a.findGPUs(ctx) }() // asking for them takes as long as all the rest, often
+	room := make(chan error, 1)
+	inLine, leave := context.WithCancel(ctx)
+	defer leave()
+	go func() { room <- a.findRoom(inLine) }() // it may wait for hours, and asking for GPUs alone takes as long as all the rest
 	err := a.prepareFiles(ctx)
-	if gerr := <-gpus; err == nil {
-		err = gerr
+	if err != nil {
+		leave()
+	}
+	if rerr := <-room; err == nil {
+		err = rerr
 	}
 	if err != nil {
 		return err
@@ -46,25 +54,38 @@ func (a *agent) prepare(ctx context.Context) error {
 }
 
 func (a *agent) prepareFiles(ctx context.Context) error {
+	if err := a.ready.failed; err != nil {
+		return err // its secrets are not here
+	}
+	a.noteSecrets()
 	if err := a.fetch(ctx); err != nil {
 		return err
 	}
 	if err := a.prepareEnv(ctx); err != nil {
 		return err
 	}
-	return a.fetchInputs(ctx)
+	a.ready.inputs, a.ready.shares = map[string]string{}, map[string]int{}
+	return a.fetchInputs(ctx, wholeInput)
 }
 
-// findGPUs learns how many GPUs the program will see, and sets some apart for
-// this node alone when the job asks for that: it waits until they are free.
-func (a *agent) findGPUs(ctx context.Context) (err error) {
-	if a.Machine.GPUs == nil {
+// findRoom sets apart what the job asks of this machine, and waits until there is
+// so much. It learns how many GPUs the program will see, too.
+func (a *agent) findRoom(ctx context.Context) (err error) {
+	if a.Machine.Room == nil {
 		return nil
 	}
-	label := fmt.Sprintf("job %s", a.job.Short)
-	a.ready.gpus, err = a.Machine.GPUs(ctx, a.job.Spec.GPUs, label, func(why string) {
+	spec := a.job.Spec
+	w := Wish{Job: a.job.ID, Label: "job " + a.job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
+		Queue: spec.Queue, Priority: spec.Priority, Now: spec.Now, Share: spec.Share}
+	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
 		a.note("%s", why)
-		a.beat.set(func(b *ledger.Beat) { b.Note = why })
+		a.beat.set(func(b *ledger.Beat) { b.Phase, b.Queue = ledger.Queued, why })
+	})
+	a.beat.set(func(b *ledger.Beat) {
+		b.Queue = ""
+		if b.Phase == ledger.Queued {
+			b.Phase = "preparing"
+		}
 	})
 	return err
 }
@@ -73,7 +94,7 @@ func (a *agent) findGPUs(ctx context.Context) (err error) {
 // it looked like. Inputs stay.
 func (a *agent) fetch(ctx context.Context) error {
 	p, code := a.paths(), a.paths().Code
-	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State) { // nothing of the attempt before
+	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Notice) { // nothing of the attempt before
 		if err := removeAll(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
@@ -98,9 +119,26 @@ func (a *agent) fetch(ctx context.Context) error {
 	return err
 }
 
+// installPackages installs the Linux packages that the code names, if the person
+// has said so.
+func (a *agent) installPackages(ctx context.Context) error {
+	if !a.job.Spec.Packages || a.job.Spec.NoEnv {
+		return nil
+	}
+	names, err := env.Packages(a.paths().Code)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	a.beat.set(func(b *ledger.Beat) { b.Note = "installing packages" })
+	return env.InstallPackages(ctx, names, a.environ(), func(line string) { a.note("%s", line) })
+}
+
 // prepareEnv finds or builds what the script runs in.
 func (a *agent) prepareEnv(ctx context.Context) error {
 	spec := a.job.Spec
+	if err := a.installPackages(ctx); err != nil {
+		return err
+	}
 	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Script: a.job.Code.Script, Python: cmp.Or(a.job.Interpreter, spec.Python),
 		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache})
 	if err != nil {
@@ -110,6 +148,9 @@ func (a *agent) prepareEnv(ctx context.Context) error {
 	if plan.Build {
 		a.beat.set(func(b *ledger.Beat) { b.Note = "building environment" })
 		a.note("environment: %s", plan.Why)
+	}
+	if a.ready.hold, err = plan.Hold(ctx); err != nil {
+		return err
 	}
 	a.ready.env, err = env.Build(ctx, plan, func(line string) { a.note("%s", line) })
 	if err != nil {
@@ -122,26 +163,6 @@ func (a *agent) prepareEnv(ctx context.Context) error {
 		a.note("environment: %s", plan.Why)
 	}
 	a.beat.set(func(b *ledger.Beat) { b.Note = "" })
-	return nil
-}
-
-// fetchInputs restores the job's inputs, each in a folder of its own.
-func (a *agent) fetchInputs(ctx context.Context) error {
-	a.ready.inputs = map[string]string{}
-	for _, in := range a.job.Spec.Inputs {
-		dir := filepath.Join(a.paths().Data, in.Name)
-		if in.To != "" {
-			dir = filepath.Join(a.root, in.To)
-		}
-		tree, err := bundle.LoadTree(ctx, a.World.Store, store.Digest(a.job.Inputs[in.Name]))
-		if err != nil {
-			return fmt.Errorf("fetch input %s: %w", in.Name, err)
-		}
-		if err := bundle.Restore(ctx, a.World.Store, tree, dir); err != nil {
-			return fmt.Errorf("fetch input %s: %w", in.Name, err)
-		}
-		a.ready.inputs[in.Name] = dir
-	}
 	return nil
 }
 
@@ -178,6 +199,9 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		}
 	}
 	a.ready.used = true
+	if err := a.fetchInputs(ctx, o.Rank); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
 	me := ledger.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
 	complete := func(s ledger.Saved) (bool, error) { return a.complete(ctx, s) }
 	gens, saved, err := a.World.Restore(ctx, a.Path, o.Rank, me, a.job.Since, complete)
@@ -191,6 +215,9 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	a.gens = gens
 	if saved == nil {
 		return nil
+	}
+	if since := a.job.StateSince; saved.Place < since && (since > 0 || a.job.Spec.CleanState) { // what was put before the first job is at -1
+		saved.State = ""
 	}
 	dirs := [2]string{a.paths().Checkpoints, a.paths().State}
 	for i, d := range [2]store.Digest{saved.Checkpoints, saved.State} {
@@ -207,10 +234,18 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		}
 		a.restored[i] = kept{digest: tree.Digest(), blob: d}
 		if n := len(tree.Files); n > 0 {
-			a.note("restored %s: %d %s, %d bytes, saved by attempt %d of job %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), saved.Attempt, saved.Job[:job.MinShort])
+			a.note("restored %s: %d %s, %d bytes, %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), whose(*saved))
 		}
 	}
 	return nil
+}
+
+// whose says who saved a generation.
+func whose(s ledger.Saved) string {
+	if strings.HasPrefix(s.Agent, "cli-") {
+		return "put there by hand"
+	}
+	return fmt.Sprintf("saved by attempt %d of job %s", s.Attempt, s.Job[:min(job.MinShort, len(s.Job))])
 }
 
 func plural(n int, noun string) string {
@@ -272,6 +307,9 @@ const markName = "mark.json"
 // sweep ends processes and removes folders of agents, of any job, that died on
 // this machine without a chance to.
 func (a *agent) sweep() {
+	if n, err := proc.SweepGroups(); err != nil || n > 0 {
+		a.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
+	}
 	marks, err := filepath.Glob(filepath.Join(a.Machine.Work, "*", "*", markName))
 	if err != nil {
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -39,6 +40,7 @@ func (a *agent) halt(ctx context.Context, o ledger.Order) error {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) ledger.Exit {
 	p := a.program
+	a.warn(why, time.Duration(a.job.Spec.Grace))
 	p.stop(time.Duration(a.job.Spec.Grace))
 	<-p.ended
 	return a.exitOf(p)
@@ -57,11 +59,12 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 		if p.limit != nil {
 			p.limit.Stop()
 		}
+		p.meter.finish(ctx, a)
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "saving" })
 		a.program = nil
 		err := a.patiently(ctx, func() error { return p.saver.finish(ctx) })
 		if err == nil {
-			err = a.patiently(ctx, func() error { return a.storeOutputs(ctx, &exit) })
+			err = a.patiently(ctx, func() error { return a.promiseOutputs(ctx, &exit) })
 		}
 		if err != nil && fault.KindOf(err) != fault.Full {
 			return err
@@ -70,6 +73,7 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 			exit = a.unstored(exit, err)
 		}
 	}
+	exit = a.redacted(exit)
 	_, rank := a.member.Joined()
 	a.note("attempt %d, node %d: %s", a.attempt, rank, exitText(exit))
 	if err := a.out.Flush(ctx); err != nil {
@@ -133,9 +137,32 @@ func exitText(e ledger.Exit) string {
 	return text
 }
 
+// promiseOutputs stores what the program made and names it, so that no gc takes any
+// of it before the exit does (docs/design/004-gc.md).
+func (a *agent) promiseOutputs(ctx context.Context, exit *ledger.Exit) error {
+	sweeps, err := a.World.Sweeps(ctx)
+	if err != nil {
+		return err
+	}
+	notes := exit.Notes
+	need, err := a.storeOutputs(ctx, exit)
+	if err != nil {
+		return err
+	}
+	_, rank := a.member.Joined()
+	if err := a.World.NameOutputs(ctx, a.Path, a.attempt, rank, a.id, exit.Outputs); err != nil {
+		return err
+	}
+	return sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
+		exit.Notes = notes
+		_, err := a.storeOutputs(ctx, exit) // the program has ended: they are the same
+		return err
+	})
+}
+
 // storeOutputs stores what the program made: model, output/data or the results
 // of a processing job, and the files it created or changed beside itself.
-func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
+func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) (need []store.Digest, err error) {
 	p := a.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
@@ -153,7 +180,7 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
 	for _, kind := range kinds {
 		tree, err := kind.trees()
 		if err != nil {
-			return fmt.Errorf("store %s: %w", kind.name, err)
+			return nil, fmt.Errorf("store %s: %w", kind.name, err)
 		}
 		for _, note := range tree.Notes {
 			exit.Notes = append(exit.Notes, kind.name+": "+note)
@@ -162,10 +189,14 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) error {
 			continue
 		}
 		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
-			return fmt.Errorf("store %s: %w", kind.name, err)
+			return nil, fmt.Errorf("store %s: %w", kind.name, err)
+		}
+		need = append(need, exit.Outputs[kind.name])
+		for _, f := range tree.Files {
+			need = append(need, f.SHA256)
 		}
 	}
-	return nil
+	return need, nil
 }
 
 // saveFolder stores a folder's files; the program may have removed it.
@@ -218,7 +249,7 @@ func (a *agent) saveResults(ctx context.Context) (bundle.Tree, error) {
 func (a *agent) exitOf(p *program) ledger.Exit {
 	x := p.proc.Wait()
 	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
-		CPU: x.User + x.System, MaxRSS: x.MaxRSS}
+		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
 	if x.Signal != 0 {
 		exit.Signal = signalName(x.Signal)
 	}
@@ -234,6 +265,8 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		exit.Verdict, exit.Code, exit.Signal = ledger.Broke, int(p.alarmed.Load()), ""
 		exit.Reason = fmt.Sprintf("one process ended with %d, and the others went on waiting for it", exit.Code)
 		exit.Trace = p.tail.String()
+	case x.OOM || x.Crowd || p.full.Load() > 0:
+		a.beyond(&exit, x, p)
 	case x.Lost:
 		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, 137, "killed from outside, or out of memory"
 	case exit.Code != 0:
@@ -249,6 +282,34 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 	}
 	exit.Message = firstText(a.paths().Message)
 	return exit
+}
+
+// beyond is the exit of a program that wanted more than its limits allow.
+func (a *agent) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
+	spec := a.job.Spec
+	exit.Verdict, exit.Code, exit.Signal, exit.Trace = ledger.Broke, 137, "", p.tail.String()
+	switch {
+	case x.OOM:
+		exit.Reason = fmt.Sprintf("out of memory: %s limit", spec.Memory.Words())
+		if exit.Peak > 0 {
+			exit.Reason += fmt.Sprintf(", %s in use at the peak", job.Bytes(exit.Peak).Words())
+		}
+		more := max(2*int64(spec.Memory), exit.Peak*3/2)
+		exit.Hint = fmt.Sprintf("Give it more: --memory %s.", wholeMegabytes(more))
+	case x.Crowd:
+		exit.Reason = fmt.Sprintf("too many processes: limit of %d", spec.Processes)
+		exit.Hint = fmt.Sprintf("Give it more: --procs %d.", 2*spec.Processes)
+	default:
+		used := p.full.Load()
+		exit.Reason = fmt.Sprintf("out of disk: %s limit, %s in its folders", spec.Disk.Words(), job.Bytes(used).Words())
+		exit.Hint = fmt.Sprintf("Give it more: --disk %s.", wholeMegabytes(max(2*int64(spec.Disk), used*3/2)))
+	}
+}
+
+// wholeMegabytes is a size as it is typed, rounded up.
+func wholeMegabytes(n int64) job.Bytes {
+	const unit = 64 << 20
+	return job.Bytes((n + unit - 1) / unit * unit)
 }
 
 func signalName(s syscall.Signal) string {

@@ -31,6 +31,7 @@ type saver struct {
 
 	checkpoints, state folder
 	saved              int
+	sweeps             *ledger.Sweeps // what gc may have taken since; nil: not asked yet
 }
 
 // folder is one of the two folders and what was last saved of it.
@@ -42,6 +43,7 @@ type folder struct {
 	digest string       // of the tree that was stored last
 	blob   store.Digest // of its list
 	said   string       // the digest that the newest generation names
+	need   []store.Digest
 }
 
 // kept is a folder as a generation names it.
@@ -93,6 +95,12 @@ func (s *saver) finish(ctx context.Context) error {
 // says that the program has ended.
 func (s *saver) save(ctx context.Context, settled bool) error {
 	began := time.Now()
+	if s.sweeps == nil {
+		var err error
+		if s.sweeps, err = s.a.World.Sweeps(ctx); err != nil {
+			return err
+		}
+	}
 	changed, bytes := false, int64(0)
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
 		c, n, err := f.save(ctx, s.a.World.Store, settled)
@@ -112,6 +120,12 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 		return err
 	}
 	s.checkpoints.said, s.state.said = s.checkpoints.digest, s.state.digest
+	if lost, err := s.assure(ctx); err != nil || lost {
+		if err != nil {
+			return err
+		}
+		return s.save(ctx, settled) // a generation of its own: this one may have changed since
+	}
 	s.saved++
 	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
 	who := ""
@@ -123,6 +137,30 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	took := time.Since(began)
 	s.pause = min(saveAtMost, max(s.a.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
 	return nil
+}
+
+// assure looks whether gc has taken a blob of the generation that was just named.
+// Then the next one stores everything anew.
+func (s *saver) assure(ctx context.Context) (lost bool, err error) {
+	folders := []*folder{&s.checkpoints, &s.state}
+	need := func() (all []store.Digest, err error) {
+		for _, f := range folders {
+			all = append(all, f.need...)
+		}
+		return all, nil
+	}
+	err = s.sweeps.Assure(ctx, need, func(_ context.Context, gone []store.Digest) error {
+		lost = true
+		for _, f := range folders {
+			f.cache.Forget(gone...)
+			f.digest, f.said, f.need = "gone", "", nil
+		}
+		return nil
+	})
+	if lost && errors.Is(err, ledger.ErrSwept) {
+		err = nil // they are stored with the next generation
+	}
+	return lost, err
 }
 
 // save stores the folder's files, then its list. changed is false when it holds
@@ -151,5 +189,9 @@ func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (change
 		return false, 0, err
 	}
 	f.digest, f.blob = digest, blob
+	f.need = append(f.need[:0], blob)
+	for _, file := range tree.Files {
+		f.need = append(f.need, file.SHA256)
+	}
 	return true, tree.Bytes(), nil
 }

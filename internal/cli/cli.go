@@ -34,6 +34,7 @@ type Host struct {
 	OpenBucket func(url string) (b store.Bucket, near bool, err error)
 	// Drivers makes the targets' drivers.
 	Drivers func() map[string]driver.Driver
+	Queues  Queues
 	Version string
 	Dirs    Dirs
 }
@@ -145,8 +146,8 @@ func (a *app) root() *cobra.Command {
 	root.SetVersionTemplate("")
 	root.SetHelpCommand(a.helpCommand())
 	for _, c := range []*cobra.Command{
-		a.runCommand(), a.shellCommand(), a.processCommand(), a.statusCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(),
-		a.getCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.runCommand(), a.shellCommand(), a.processCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
+		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {
 		root.AddCommand(c)

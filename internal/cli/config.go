@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -94,8 +95,12 @@ func readSettings(file string) (map[string]string, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Denied, "", "read config")
 	}
+	var tree map[string]any
 	values := map[string]string{}
-	if err := yaml.Unmarshal(b, &values); err != nil {
+	if err = yaml.Unmarshal(b, &tree); err == nil {
+		err = flatten(values, "", tree)
+	}
+	if err != nil {
 		return nil, fault.New(fault.Invalid, "Write it as lines of \"key: value\".", "read config %s: %s", file, yaml.FormatError(err, false, true))
 	}
 	for key := range values {
@@ -106,8 +111,33 @@ func readSettings(file string) (map[string]string, error) {
 	return values, nil
 }
 
+// flatten makes "targets.local.queues.a.cpus" of tables in tables. Both ways of
+// writing it are read.
+func flatten(values map[string]string, prefix string, tree map[string]any) error {
+	for key, value := range tree {
+		switch v := value.(type) {
+		case map[string]any:
+			if err := flatten(values, prefix+key+".", v); err != nil {
+				return err
+			}
+		case []any:
+			return fmt.Errorf("%s%s holds a list", prefix, key)
+		case nil:
+		default:
+			values[prefix+key] = fmt.Sprint(v)
+		}
+	}
+	return nil
+}
+
+// shareKey is what a queue of a target may hold in all.
+var shareKey = regexp.MustCompile(`^targets\.[a-z0-9-]+\.queues\.[a-z0-9-]+\.(cpus|memory|gpus)$`)
+
 func knownKey(key string) error {
-	var keys []string
+	keys := []string{}
+	if shareKey.MatchString(key) {
+		return nil
+	}
 	for _, s := range known {
 		if s.key == key {
 			return nil
@@ -115,6 +145,9 @@ func knownKey(key string) error {
 		keys = append(keys, s.key)
 	}
 	hint := "The keys are " + strings.Join(keys, ", ") + "."
+	if strings.HasPrefix(key, "targets.") {
+		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus."
+	}
 	if near := job.Nearest(key, keys); near != "" {
 		hint = "Did you mean " + near + "?"
 	}
@@ -138,6 +171,22 @@ func (c *config) get(key string) found {
 		return found{v, c.userFile}
 	}
 	return found{"", "default"}
+}
+
+const shareText = "what the jobs of this queue may hold together"
+
+// shares are the keys that limit queues, in the order of their names.
+func (c *config) shares() []string {
+	var keys []string
+	for _, layer := range []map[string]string{c.project, c.user} {
+		for key := range layer {
+			if shareKey.MatchString(key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 func (a *app) configCommand() *cobra.Command {
@@ -172,12 +221,20 @@ func (a *app) configList() error {
 			f := c.get(s.key)
 			all[s.key] = map[string]string{"value": f.value, "from": f.from}
 		}
+		for _, key := range c.shares() {
+			f := c.get(key)
+			all[key] = map[string]string{"value": f.value, "from": f.from}
+		}
 		return json.NewEncoder(a.out).Encode(all)
 	}
 	t := newTable(a.out, "KEY", "VALUE", "FROM", "MEANING")
 	for _, s := range known {
 		f := c.get(s.key)
 		t.row(s.key, dash(f.value), f.from, s.text)
+	}
+	for _, key := range c.shares() {
+		f := c.get(key)
+		t.row(key, f.value, f.from, shareText)
 	}
 	return t.flush()
 }
@@ -204,6 +261,10 @@ func (a *app) configExplain(key string) error {
 	}
 	f := c.get(key)
 	i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
+	if i < 0 {
+		fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, shareText, dash(f.value), f.from, orElse(c.projectFile, projectFileName), c.userFile)
+		return nil
+	}
 	fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
 		dash(f.value), f.from, key, known[i].env, orElse(c.projectFile, projectFileName), c.userFile)
 	return nil

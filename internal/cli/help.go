@@ -21,13 +21,19 @@ Run    run      Run a script or program and follow it; again: attach, resume or 
        shell    Run one shell command line
        process  Run a script as a SageMaker processing job: /opt/ml/processing
 Watch  status   Jobs and their progress; one job in full with an id
+       top      Everything at once, on the whole screen
        logs     Print, follow (-f) or search (--search) what a job printed
+       metrics  Plot the numbers it printed, and what it used
        events   What happened, in order
        why      Explain why a job failed, waits or stopped, and what would change it
 Act    wait     Wait until a job has ended; the exit status is the job's
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
-       get      Bring model, outputs, files and logs
+       get      Bring model, outputs, files and logs; or a task's state
+       put      Make a folder the state that a task's next job begins with
+       data     Show, download or clear what a task keeps
+Where  queue    Who holds this machine and who waits; pause and resume queues
+       gc       Find leftovers and remove them; and ended jobs, when asked
 Set up init     Write drover.yaml for this project
        doctor   Check this machine, the store and what was left behind
        config   Show, set and explain settings; print the job file's schema
@@ -48,22 +54,32 @@ var examples = map[string]string{
                                               two nodes: RANK, WORLD_SIZE, MASTER_ADDR ... are set
   drover run --launcher mpi --procs-per-node 4 solve
                                               below mpiexec, four processes on each node
+  drover run --cpus 2 --memory 8G train.py    waits until there is room, and keeps to that
+  drover run -i 'data/*.csv' --input m=task:train/model test.py
+                                              a glob, and what another task has left
+  drover run --secret WANDB_API_KEY train.py  a value that drover does not keep
   drover run job.yaml                         everything from a file: drover config schema`,
 	"shell": `  drover shell 'echo $((6*7)) | tr 4 5'`,
 	"process": `  drover process -i ./raw -o out prep.py      finds /opt/ml/processing/input/data
   drover process -i raw=./raw:/opt/ml/processing/raw --result clean=/opt/ml/processing/clean prep.py
   drover process --entrypoint 'bash -e' prep.sh --fast`,
-	"status": "  drover status\n  drover status last\n  drover status --json | jq -r '.[0].state'",
-	"logs":   "  drover logs last\n  drover logs last --node 1\n  drover logs -f digits\n  drover logs last --search 'loss=0\\.' -C 2",
-	"events": "  drover events last\n  drover events -f last --json",
-	"why":    "  drover why last",
-	"get":    "  drover get last -o out",
-	"wait":   "  drover wait last && echo done",
-	"resume": "  drover resume last",
-	"cancel": "  drover cancel 7fk2 --reason 'wrong data'",
-	"init":   "  drover init -p vision",
-	"doctor": "  drover doctor",
-	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json",
+	"top":     "  drover top\n  drover top digits",
+	"metrics": "  drover metrics last\n  drover metrics digits loss val_loss\n  drover metrics last --usage\n  drover metrics last --csv > points.csv",
+	"put":     "  drover put digits state ./vocabulary",
+	"data":    "  drover data digits\n  drover data digits -o out\n  drover data digits --clear state",
+	"queue":   "  drover queue ls\n  drover queue pause night\n  drover config set targets.local.queues.night.cpus 2",
+	"gc":      "  drover gc --dry-run\n  drover gc --keep 3 --older 30d\n  drover gc 7fk2",
+	"status":  "  drover status\n  drover status --tag team=vision\n  drover status last\n  drover status --json | jq -r '.[0].state'",
+	"logs":    "  drover logs last\n  drover logs last --node 1\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
+	"events":  "  drover events last\n  drover events -f last --json",
+	"why":     "  drover why last",
+	"get":     "  drover get last -o out\n  drover get digits state -o state",
+	"wait":    "  drover wait last && echo done",
+	"resume":  "  drover resume last",
+	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'",
+	"init":    "  drover init -p vision",
+	"doctor":  "  drover doctor",
+	"config":  "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json",
 }
 
 // topics are the pages that belong to no verb.
@@ -93,7 +109,8 @@ var topics = map[string]string{
 
 A program finds SageMaker's variables (SM_MODEL_DIR, SM_CHANNEL_..., SM_HPS ...) and
 DROVER_JOB, DROVER_TASK, DROVER_ATTEMPT, DROVER_RANK, DROVER_NODES, DROVER_CHECKPOINT_DIR,
-DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR. With several nodes also MASTER_ADDR,
+DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR, and DROVER_NOTICE: a file that appears
+when it is about to be stopped. With several nodes also MASTER_ADDR,
 MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launcher torch or tf.
 `,
 	"jobs": `How jobs are named

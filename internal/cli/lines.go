@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
 
@@ -22,6 +23,7 @@ type printer struct {
 	out, err io.Writer
 	label    func(node int) string // nil: byte for byte
 	rest     map[source][]byte     // the beginning of a line that has not ended
+	fold     bool                  // of a progress bar, its last state alone
 }
 
 type source struct {
@@ -55,12 +57,12 @@ func (p *printer) to(s source) io.Writer {
 
 func (p *printer) print(o drover.Output) error {
 	s := source{o.Attempt, o.Node, o.Stream}
-	if p.label == nil {
+	if p.label == nil && !p.fold {
 		_, err := p.to(s).Write(o.Data)
 		return err
 	}
 	p.finish(func(old source) bool { return old.node == o.Node && old.attempt < o.Attempt })
-	label := p.label(o.Node)
+	label := p.head(o.Node)
 	var lines []byte
 	text := append(p.rest[s], o.Data...)
 	for {
@@ -71,8 +73,8 @@ func (p *printer) print(o drover.Output) error {
 		if i == 0 {
 			break
 		}
-		lines = append(append(lines, label...), text[:i]...)
-		if text[i-1] != '\n' {
+		lines = append(append(lines, label...), p.folded(text[:i])...)
+		if text[i-1] != '\n' && p.label != nil {
 			lines = append(lines, '\n')
 		}
 		text = text[i:]
@@ -82,11 +84,29 @@ func (p *printer) print(o drover.Output) error {
 	return err
 }
 
+func (p *printer) head(node int) string {
+	if p.label == nil {
+		return ""
+	}
+	return p.label(node)
+}
+
+func (p *printer) folded(text []byte) []byte {
+	if !p.fold {
+		return text
+	}
+	return record.Fold(text)
+}
+
 // finish prints what has begun and will not end.
 func (p *printer) finish(which func(source) bool) {
 	for s, text := range p.rest {
 		if which(s) && len(text) > 0 {
-			_, _ = fmt.Fprintf(p.to(s), "%s%s\n", p.label(s.node), text) // who does not read on is found out by the next
+			end := "\n"
+			if p.label == nil {
+				end = "" // it printed none
+			}
+			_, _ = fmt.Fprintf(p.to(s), "%s%s%s", p.head(s.node), p.folded(text), end) // who does not read on is found out by the next
 			delete(p.rest, s)
 		}
 	}

@@ -38,6 +38,9 @@ func planLines(p *drover.Plan) []string {
 	if line := nodesLine(p.Spec); line != "" {
 		lines = append(lines, "nodes    "+line)
 	}
+	if line := limitsLine(p.Spec); line != "" {
+		lines = append(lines, "limits   "+line)
+	}
 	if p.Spec.Machine != "" && p.Offer.Attached {
 		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
 	}

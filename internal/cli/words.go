@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/jobfile"
 	"github.com/drover-run/drover/job"
 )
@@ -26,6 +27,8 @@ type startFlags struct {
 	noEnv, force, detach, plan   bool
 	yes                          bool
 
+	use useFlags
+
 	entrypoint string // of drover process
 	results    []string
 }
@@ -40,7 +43,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVarP(&s.output, "output", "o", "", "folder that receives model/, output/, files/ and logs/")
 	f.StringVarP(&s.source, "source", "s", "", "folder shipped as code (default: the script's folder)")
 	f.StringArrayVarP(&s.deps, "dependency", "d", nil, "another file or folder to put beside the code; may be repeated")
-	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=PATH; may be repeated")
+	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=URI[:sharded][:subfolder], a URI being a path, a glob, https:// or task:NAME/model; may be repeated")
 	f.StringArrayVar(&s.env, "env", nil, "environment variable: NAME=VALUE, or NAME to copy yours; may be repeated")
 	f.StringArrayVar(&s.envFile, "env-file", nil, "file of NAME=VALUE lines; may be repeated")
 	f.StringVar(&s.python, "python", "", "interpreter: a path, a name or a version")
@@ -52,6 +55,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVar(&s.timeout, "timeout", "", "time limit of one attempt, such as 90s or 2h")
 	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL (default 30s)")
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
+	s.use.add(f)
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
@@ -75,7 +79,8 @@ func (s *startFlags) programFlags(c *cobra.Command) {
 
 // aliases are other spellings of flags, those of simple-sagemaker among them.
 // They are taken, and not shown.
-var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine"}
+var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
+	"cs": "clean-state", "ks": "keep-state", "md": "metric"}
 
 // spec makes the spec of what was typed.
 func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
@@ -130,6 +135,9 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		if spec.Grace, err = job.ParseDuration(s.grace); err != nil {
 			return spec, err
 		}
+	}
+	if err := s.use.apply(cmd, &spec, conf); err != nil {
+		return spec, err
 	}
 	if err := addInputs(&spec, s.inputs); err != nil {
 		return spec, err
@@ -208,23 +216,13 @@ func readJobFile(name string) (job.Spec, error) {
 	return jobfile.Parse(full, b)
 }
 
-// addInputs reads -i PATH and -i NAME=PATH, and of a processing job the folder
-// it is to be found in behind a colon. The first one without a name is
-// "data", as SageMaker's examples call it; others are named after their path.
-func addInputs(spec *job.Spec, typed []string) error {
+// addInputs reads what stands after each -i.
+func addInputs(spec *job.Spec, typed []string) (err error) {
+	there := func(path string) bool { _, err := os.Lstat(path); return err == nil }
 	for _, text := range typed {
-		var to string
-		if i := strings.LastIndex(text, ":"+job.Processing); i > 0 && spec.Verb == job.Process {
-			text, to = text[:i], text[i+1:]
+		if spec.Inputs, err = input.Add(spec.Inputs, text, there); err != nil {
+			return err
 		}
-		name, path, named := strings.Cut(text, "=")
-		if !named || strings.ContainsAny(name, "/.") {
-			name, path = "data", text
-			if slices.ContainsFunc(spec.Inputs, func(in job.Input) bool { return in.Name == "data" }) {
-				name = job.Label(strings.TrimSuffix(filepath.Base(text), filepath.Ext(text)))
-			}
-		}
-		spec.Inputs = append(spec.Inputs, job.Input{Name: name, Path: path, To: to})
 	}
 	return nil
 }

@@ -8,11 +8,11 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/job"
 )
 
@@ -104,7 +104,7 @@ func (e *Engine) inside(file string) bool {
 // isScript says whether a file is text that an interpreter reads: by its name,
 // or by a first line that begins with #!.
 func isScript(file string) bool {
-	if slices.Contains([]string{".py", ".sh", ".bash", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb"}, filepath.Ext(file)) {
+	if env.IsScript(file) {
 		return true
 	}
 	f, err := os.Open(file)
@@ -182,9 +182,4 @@ func (e *Engine) absolute(paths []string) []string {
 		full = append(full, p)
 	}
 	return full
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

@@ -2,13 +2,10 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -48,12 +45,13 @@ type Plan struct {
 	Digest      string // of the code
 	Environment env.Plan
 	Offer       driver.Offer
-	Inputs      map[string]string // where each input is read, by name
 	Contents    map[string]string // digests of what the inputs hold, by name
 
-	ship   shipment
-	since  int
-	before ledger.Report // the job that is there, when there is one
+	ship       shipment
+	feeds      []feed
+	since      int
+	stateSince int
+	before     ledger.Report // the job that is there, when there is one
 }
 
 // Plan finds out what spec would do. force makes a complete task run again.
@@ -65,7 +63,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Spec: spec, Inputs: map[string]string{}, Contents: map[string]string{}}
+	p := Plan{Spec: spec, Contents: map[string]string{}}
 	d, err := e.Driver(spec.On)
 	if err != nil {
 		return p, err
@@ -79,15 +77,11 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 			return p, err
 		}
 	}
-	for _, in := range spec.Inputs {
-		if p.Inputs[in.Name], err = e.input(in); err != nil {
-			return p, err
-		}
-		t, err := saveInput(ctx, hashOnly{}, p.Inputs[in.Name])
-		if err != nil {
-			return p, fmt.Errorf("read input %s: %w", in.Name, err)
-		}
-		p.Contents[in.Name] = t.Digest()
+	if p.feeds, err = e.feeds(ctx, spec); err != nil {
+		return p, err
+	}
+	for _, f := range p.feeds {
+		p.Contents[f.in.Name] = f.tree.Digest()
 	}
 	if p.Offer, err = d.Offer(ctx, needs(spec)); err != nil {
 		return p, err
@@ -96,6 +90,12 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		return p, fault.New(fault.Full, "Ask for less, or choose another target with --on.", "place job on %s: %s", spec.On, p.Offer.Reason)
 	}
 	if p.Offer.Attached {
+		if _, err = job.Resolve(spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
+			return p, err
+		}
+		if err = e.packages(ctx, p); err != nil {
+			return p, err
+		}
 		if p.Environment, err = e.environment(ctx, p); err != nil {
 			return p, err
 		}
@@ -110,6 +110,23 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 func (e *Engine) environment(ctx context.Context, p Plan) (env.Plan, error) {
 	return env.Resolve(ctx, env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv,
 		Environ: e.Caller.Environ, Cache: e.Caller.Cache})
+}
+
+// packages refuses a job whose Linux packages are missing, where the machine is
+// ours and nobody has said that they may be installed.
+func (e *Engine) packages(ctx context.Context, p Plan) error {
+	if p.Spec.Packages || p.Spec.NoEnv || p.ship.nothing {
+		return nil
+	}
+	names, err := env.Packages(p.Code.Dir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	missing, known := env.CheckPackages(ctx, names, e.Caller.Environ)
+	if !known {
+		return nil // the program may well find what it needs
+	}
+	return env.LackPackages(missing)
 }
 
 // launcher refuses a launcher that is missing, where the machine is ours and the
@@ -130,17 +147,8 @@ func (e *Engine) launcher(ctx context.Context, p Plan) error {
 }
 
 // needs is what each of a job's agents must have.
-func needs(s job.Spec) driver.Needs { return driver.Needs{Agents: s.Nodes, GPUs: s.GPUs} }
-
-func (e *Engine) input(in job.Input) (string, error) {
-	path := in.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(e.Caller.Folder, path)
-	}
-	if _, err := filepath.EvalSymlinks(path); err != nil {
-		return "", fault.New(fault.Invalid, "Check the path.", "read input %s: %q is not there", in.Name, in.Path)
-	}
-	return path, nil
+func needs(s job.Spec) driver.Needs {
+	return driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
 }
 
 // decide applies the second-command rule.
@@ -156,18 +164,16 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 		return nil
 	}
 	rep, err := e.World.Look(ctx, path)
-	if errors.Is(err, store.ErrNotExist) {
-		return nil // removed since
+	if errors.Is(err, store.ErrNotExist) { // removed since
+		gone := task.Gone[path.Job]
+		p.begin(task, path.Job, gone.Since, gone.StateSince, force)
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	p.before, p.Job = rep, path
-	place, _ := task.PlaceOf(path.Job)
-	p.since = rep.Job.Since
-	if rep.State == job.Succeeded || force {
-		p.since = place + 1
-	}
+	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
 	if rep.Run.Settled == nil {
 		return p.again(force)
 	}
@@ -188,6 +194,19 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 		p.Note = "runs again: " + strings.Join(p.Changed, ", ") + " changed since job " + rep.Job.Short
 	}
 	return nil
+}
+
+// begin says from where on a new job may begin with checkpoints and state, given
+// where the newest one might; fresh is with no checkpoints.
+func (p *Plan) begin(task ledger.Task, newest string, since, stateSince int, fresh bool) {
+	p.since, p.stateSince = since, stateSince
+	place, _ := task.PlaceOf(newest)
+	if fresh {
+		p.since = place + 1
+	}
+	if p.Spec.CleanState {
+		p.stateSince = place + 1
+	}
 }
 
 // again decides for a job that has not settled.
@@ -247,7 +266,7 @@ func (p *Plan) differences(old job.Job) []string {
 			diff = append(diff, "input "+in.Name)
 		}
 	}
-	if !maps.Equal(s.Env, o.Env) {
+	if !maps.Equal(s.Env, o.Env) || !maps.Equal(s.Secrets, o.Secrets) {
 		diff = append(diff, "environment variables")
 	}
 	if p.Environment.Digest != "" && p.Environment.Digest != old.Environment {
@@ -284,11 +303,8 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 		}
 	}
 	e.sweep(ctx, p.Spec.On)
-	j, err := e.ship(ctx, p)
+	j, err := e.propose(ctx, p)
 	if err != nil {
-		return job.Path{}, err
-	}
-	if err := e.World.NameJob(ctx, &j); err != nil {
 		return job.Path{}, err
 	}
 	live, mine, err := e.World.Submit(ctx, j, e.Caller.By)
@@ -321,7 +337,7 @@ func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) error {
 // ship stores all that the job needs: a job is never named before (T1).
 func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
-	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
+	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
 	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
 	if !p.ship.nothing {
@@ -333,46 +349,5 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 		j.Code.Files, j.Code.Bytes = len(p.Code.Entries), p.Code.Bytes
 		p.Digest = b.Content
 	}
-	for _, in := range p.Spec.Inputs {
-		t, err := saveInput(ctx, e.World.Store, p.Inputs[in.Name])
-		if err != nil {
-			return j, fmt.Errorf("store input %s: %w", in.Name, err)
-		}
-		d, err := bundle.PutTree(ctx, e.World.Store, t)
-		if err != nil {
-			return j, fmt.Errorf("store input %s: %w", in.Name, err)
-		}
-		j.Inputs[in.Name], j.Contents[in.Name] = string(d), t.Digest()
-	}
-	return j, nil
+	return j, e.shipInputs(ctx, p, &j)
 }
-
-// saveInput stores a folder, or one file as a folder that holds it.
-func saveInput(ctx context.Context, b bundle.Blobs, path string) (bundle.Tree, error) {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return bundle.Tree{}, err
-	}
-	if !isFile(path) {
-		return bundle.Save(ctx, b, path, bundle.SaveOptions{})
-	}
-	only := filepath.Base(path)
-	t, err := bundle.Save(ctx, b, filepath.Dir(path), bundle.SaveOptions{Skip: func(name string) bool { return name != only }})
-	t.Dirs, t.Links = nil, nil
-	return t, err
-}
-
-// hashOnly is a place for blobs that keeps nothing: what is asked of it is names.
-type hashOnly struct{}
-
-func (hashOnly) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
-	h := sha256.New()
-	n, err := io.Copy(h, body)
-	return store.Digest(hex.EncodeToString(h.Sum(nil))), n, err
-}
-
-func (hashOnly) OpenBlob(context.Context, store.Digest) (io.ReadCloser, error) {
-	return nil, store.ErrNotExist
-}
-
-func (hashOnly) HasBlob(context.Context, store.Digest) (bool, error) { return false, nil }

@@ -1,5 +1,6 @@
 // Package host is what a target's machine knows about itself: how other
-// machines reach it, which TCP port is free, which GPUs it has and who holds them.
+// machines reach it, which TCP port is free, which GPUs it has, what its network
+// carries; and who holds its cores, memory and GPUs, and who waits for them.
 //
 // It refuses to know jobs, targets and what a port or a GPU is for; who asks
 // says so in words, and only people read them. cmd/drover hands its functions

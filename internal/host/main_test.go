@@ -1,17 +1,12 @@
 package host
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"testing"
-	"time"
 )
 
 // The test binary plays the other processes of this machine, too.
@@ -25,10 +20,10 @@ func TestMain(m *testing.M) {
 		n, err := LookNetwork()
 		must(err)
 		must(json.NewEncoder(os.Stdout).Encode([]Network{n, Loopback()}))
-	case "hold":
-		playHold(os.Args[1])
-	case "race":
-		playRace(os.Args[1])
+	case "room-hold":
+		playRoomHold(os.Args[1])
+	case "room-race":
+		playRoomRace(os.Args[1], os.Args[2])
 	case "idle":
 		fmt.Println("idle")
 		io.Copy(io.Discard, os.Stdin)
@@ -57,45 +52,5 @@ func another(t *testing.T, role string, args ...string) *exec.Cmd {
 
 // two are GPUs that are nowhere.
 var two = []GPU{{Index: 0, UUID: "GPU-aaaa"}, {Index: 1, UUID: "GPU-bbbb"}}
-
-// playHold takes both GPUs, starts a child that outlives it, says so and does
-// not let go, unless the test itself ends.
-func playHold(folder string) {
-	_, _, err := Claims{Folder: folder}.Take(context.Background(), two, 2, "the one that is killed", nil)
-	must(err)
-	self, err := os.Executable()
-	must(err)
-	child := exec.Command(self)
-	child.Env = append(os.Environ(), "HOST_TEST_ROLE=idle")
-	child.Stdin = os.Stdin
-	must(child.Start())
-	fmt.Println("held")
-	io.Copy(io.Discard, os.Stdin)
-}
-
-// playRace takes one or both GPUs, over and over. A file that must not be there
-// yet stands for the use of each.
-func playRace(folder string) {
-	bufio.NewReader(os.Stdin).ReadString('\n')
-	c := Claims{Folder: folder, wait: func(ctx context.Context, _ time.Duration) error { return pause(ctx, 50*time.Microsecond) }}
-	for round := range raceRounds {
-		held, release, err := c.Take(context.Background(), two, 1+round%2, "racer", nil)
-		must(err)
-		if len(held) != 1+round%2 {
-			must(fmt.Errorf("round %d gave %d GPUs", round, len(held)))
-		}
-		for _, g := range held {
-			f, err := os.OpenFile(filepath.Join(folder, "used-"+strconv.Itoa(g.Index)), os.O_CREATE|os.O_EXCL, 0o600)
-			must(err)
-			f.Close()
-		}
-		for _, g := range held {
-			must(os.Remove(filepath.Join(folder, "used-"+strconv.Itoa(g.Index))))
-		}
-		release()
-		release()
-	}
-	fmt.Println("fair")
-}
 
 const raceRounds = 50

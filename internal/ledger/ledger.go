@@ -94,13 +94,24 @@ func idKey(short string) string             { return "ids/" + short }
 // LogsPrefix is where the job's log objects lie.
 func LogsPrefix(p job.Path) string { return jobDir(p) + "/logs" }
 
+// MetricsPrefix is where the numbers found in its output lie, UsagePrefix what
+// its nodes used.
+func MetricsPrefix(p job.Path) string { return jobDir(p) + "/metrics" }
+func UsagePrefix(p job.Path) string   { return jobDir(p) + "/usage" }
+
 // OutputPrefix is where the archives made after the end lie.
 func OutputPrefix(p job.Path) string { return jobDir(p) + "/output" }
 
-// Load reads job.json. A job that was removed, or never was, is store.ErrNotExist.
+// Load reads job.json. A job that was removed, or never was, is store.ErrNotExist;
+// of the two a removed one is ErrRemoved as well.
 func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
 	var j job.Job
 	b, err := w.Store.Get(ctx, jobKey(p))
+	if errors.Is(err, store.ErrNotExist) {
+		if t, terr := w.Task(ctx, p); terr == nil && t.removed(p.Job) {
+			return j, fmt.Errorf("read job %s: %w: %w", p.Job, ErrRemoved, err)
+		}
+	}
 	if err != nil {
 		return j, fmt.Errorf("read job %s: %w", p.Job, err)
 	}

@@ -21,6 +21,7 @@ type Entry struct {
 	// A task's log.
 	Submitted *Submitted `json:"submitted,omitempty"`
 	Closed    *Closed    `json:"closed,omitempty"`
+	Removed   *Removed   `json:"removed,omitempty"`
 
 	// A job's log.
 	Placed    *Placed  `json:"placed,omitempty"`
@@ -32,6 +33,16 @@ type Entry struct {
 	// The log of a rank's state.
 	Restored *Restored `json:"restored,omitempty"`
 	Saved    *Saved    `json:"saved,omitempty"`
+
+	// The log of an input.
+	Version *Version `json:"version,omitempty"`
+
+	// The log of what a rank is about to leave.
+	Named *Named `json:"named,omitempty"`
+
+	// The store's own log, of gc.
+	Sweep *Sweep `json:"sweep,omitempty"`
+	Swept *Swept `json:"swept,omitempty"`
 }
 
 // Submitted says that a job exists and is the task's live one (T1).

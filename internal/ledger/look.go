@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -84,8 +85,12 @@ func (w World) lives(b Beat) bool {
 	return w.clock().Now().Sub(b.At) < Lease
 }
 
-// Left is the phase of an agent's last heartbeat.
-const Left = "left"
+// The phases that a reader acts on. Left is that of an agent's last heartbeat,
+// Queued that of one that waits until its machine has room.
+const (
+	Left   = "left"
+	Queued = "queued"
+)
 
 // state derives where the job stands. INTERRUPTED is computed, never written:
 // not settled, something was started, and no agent lives (R1).
@@ -98,10 +103,10 @@ func (rep Report) state() job.State {
 		return job.Interrupted
 	case slices.ContainsFunc(rep.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "saving" }):
 		return job.Running
-	case len(rep.Living) > 0:
+	case slices.ContainsFunc(rep.Living, func(b Beat) bool { return b.Phase != Queued }):
 		return job.Starting
 	}
-	return job.Pending
+	return job.Pending // nobody has come up, or all wait for room
 }
 
 // Started is when the current attempt's program began, by the agent's clock;
@@ -244,8 +249,9 @@ func (w World) Newest(ctx context.Context, project string) (p job.Path, ok bool,
 	return all[len(all)-1], true, nil
 }
 
-// All lists the jobs of the store, or of one project, oldest first. A job whose
-// submit never finished is among them; Look tells.
+// All lists the jobs of the store, or of one project, oldest first, but for those
+// that gc has removed. A job whose submit never finished may be among them; Look
+// tells.
 func (w World) All(ctx context.Context, project string) ([]job.Path, error) {
 	type dated struct {
 		at time.Time
@@ -265,9 +271,17 @@ func (w World) All(ctx context.Context, project string) ([]job.Path, error) {
 		if err := decode(b, &p, &v, o.Key); err != nil {
 			return nil, err
 		}
-		if project == "" || p.Project == project {
-			found = append(found, dated{o.Time, p})
+		if project != "" && p.Project != project {
+			continue
 		}
+		err = w.exists(ctx, p) // removed jobs keep their short id
+		if errors.Is(err, ErrRemoved) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, dated{o.Time, p})
 	}
 	slices.SortStableFunc(found, func(a, b dated) int { return a.at.Compare(b.at) })
 	paths := make([]job.Path, len(found))

@@ -147,7 +147,8 @@ type Exit struct {
 	Outputs map[string]store.Digest `json:"outputs,omitempty"`
 	Started time.Time               `json:"started,omitzero"` // the program's process
 	Ended   time.Time               `json:"ended,omitzero"`
-	CPU     time.Duration           `json:"cpu,omitempty"`     // user and system, in ns
-	MaxRSS  int64                   `json:"max_rss,omitempty"` // bytes
-	Notes   []string                `json:"notes,omitempty"`   // what a person should know about the outputs
+	CPU     time.Duration           `json:"cpu,omitempty"`         // user and system, in ns
+	MaxRSS  int64                   `json:"max_rss,omitempty"`     // bytes, of the largest process
+	Peak    int64                   `json:"peak_memory,omitempty"` // bytes, of the whole tree at once
+	Notes   []string                `json:"notes,omitempty"`       // what a person should know about the outputs
 }

@@ -159,3 +159,45 @@ func (w World) State(ctx context.Context, p job.Path, rank int, complete func(Sa
 	_, s, err := newest(l.Entries, complete)
 	return s, err
 }
+
+// PutState adds a generation by hand, between two jobs: change gets what the
+// newest complete one names (its zero value when there is none) and says what is
+// to be there, whose blobs are stored already. The next job begins with it.
+// ErrFenced when one has begun meanwhile.
+func (w World) PutState(ctx context.Context, p job.Path, rank int, by string, complete func(Saved) (bool, error), change func(*Saved)) error {
+	task, err := w.Task(ctx, p)
+	if err != nil {
+		return err
+	}
+	place, _ := task.PlaceOf(task.Newest())
+	if len(task.Jobs) == 0 {
+		place = -1 // before the first
+	}
+	l := w.openLog(stateDir(p, rank), by)
+	if err := l.Read(ctx); err != nil {
+		return err
+	}
+	me := Restored{Job: task.Newest(), Place: place, Agent: by}
+	if h, ok := holder(l.Entries); ok && !h.before(me) {
+		if h.Place > place {
+			return ErrFenced
+		}
+		me.Attempt = h.Attempt + 1
+	}
+	number, saved, err := newest(l.Entries, complete)
+	if err != nil {
+		return err
+	}
+	if me.Generation = number; saved == nil {
+		saved = &Saved{Place: place}
+	}
+	was := *saved
+	if change(saved); was.Place < place { // a younger place would offer those of a job that ended well
+		*saved = Saved{State: saved.State, Bytes: saved.Bytes}
+	}
+	if mine, err := l.Append(ctx, Entry{Restored: &me}); err != nil || !mine {
+		return errors.Join(err, ErrFenced)
+	}
+	g := &Generations{log: l, me: me}
+	return g.Save(ctx, *saved)
+}

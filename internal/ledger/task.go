@@ -12,8 +12,10 @@ import (
 
 // Task is the fold of a task's log: which jobs it had, which one is live.
 type Task struct {
-	Jobs []Place // in the order of their submission
+	Jobs []Place // in the order of their submission, removed ones too
 	Live string  // the job that was submitted and not yet closed; "" when none
+	// Gone are the jobs that gc has removed, by id; nil when there are none.
+	Gone map[string]Removed
 }
 
 // Place is a job's number in its task's log: the order of jobs that needs no clock.
@@ -39,17 +41,28 @@ func (t Task) PlaceOf(id string) (place int, ok bool) {
 	return t.Jobs[i].Place, true
 }
 
-// foldTask ignores a second `submitted` of a live task and a `closed` of a job
-// that is not the live one (L3).
+// foldTask ignores a second `submitted` of a live task, a `closed` of a job that
+// is not the live one, and a `removed` of one that is (L3). What was removed is
+// not submitted any more: that ends a submit which slept for hours.
 func foldTask(entries []Entry) Task {
 	var t Task
 	for n, e := range entries {
 		switch {
 		case e.Submitted != nil && t.Live == "":
+			if _, gone := t.Gone[e.Submitted.Job]; gone {
+				continue
+			}
 			t.Live = e.Submitted.Job
 			t.Jobs = append(t.Jobs, Place{e.Submitted.Job, n})
 		case e.Closed != nil && e.Closed.Job == t.Live:
 			t.Live = ""
+		case e.Removed != nil && e.Removed.Job != t.Live:
+			if t.Gone == nil {
+				t.Gone = map[string]Removed{}
+			}
+			if _, twice := t.Gone[e.Removed.Job]; !twice {
+				t.Gone[e.Removed.Job] = *e.Removed
+			}
 		}
 	}
 	return t
@@ -81,7 +94,18 @@ func (w World) NameJob(ctx context.Context, j *job.Job) error {
 	return fmt.Errorf("name job: id %s is taken", j.ID)
 }
 
+// Propose writes job.json, the first half of Submit: from here on gc counts what
+// j names. Who submits calls it, then Sweeps.Assure, then Submit: nothing that a
+// submitted job needs is then ever missing.
+func (w World) Propose(ctx context.Context, j job.Job) error {
+	if _, _, err := w.Store.CreateOnce(ctx, jobKey(j.Path()), encode(j)); err != nil {
+		return fmt.Errorf("propose job: %w", err)
+	}
+	return nil
+}
+
 // Submit makes j the task's live job (T1). All that j needs was stored before.
+// live is j when it was, even if it has ended by now.
 // When another job is live, live names it and mine is false: j does not exist
 // then, and its job.json and short id are taken away again.
 func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, mine bool, err error) {
@@ -95,8 +119,11 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			return "", false, err
 		}
 		t := foldTask(l.Entries)
-		if t.Live == j.ID {
+		if _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept
 			return j.ID, true, nil
+		}
+		if _, gone := t.Gone[j.ID]; gone {
+			return "", false, errors.Join(abandoned(j), w.withdraw(ctx, j))
 		}
 		if t.Live != "" {
 			closed, err := w.closeIfSettled(ctx, l, job.Path{Project: p.Project, Task: p.Task, Job: t.Live})

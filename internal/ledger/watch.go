@@ -19,12 +19,13 @@ type Beat struct {
 	At      time.Time `json:"at"`
 	Host    Host      `json:"host"`
 	Name    string    `json:"name,omitempty"`
-	Phase   string    `json:"phase"` // preparing waiting running saving leaving
+	Phase   string    `json:"phase"` // preparing queued waiting running saving leaving left
 	Attempt int       `json:"attempt,omitempty"`
 	Rank    int       `json:"rank"`
-	Since   time.Time `json:"since,omitzero"` // the program runs since
-	Live    string    `json:"live,omitempty"` // socket that serves live output
-	Note    string    `json:"note,omitempty"` // what it is doing, for people
+	Since   time.Time `json:"since,omitzero"`  // the program runs since
+	Live    string    `json:"live,omitempty"`  // socket that serves live output
+	Note    string    `json:"note,omitempty"`  // what it is doing, for people
+	Queue   string    `json:"queue,omitempty"` // what it waits for on its machine, for people
 	// Saved is the number of the newest generation it saved, and when.
 	Saved   int       `json:"saved,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"`

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/cli"
+	"github.com/drover-run/drover/internal/host"
+	"github.com/drover-run/drover/job"
+)
+
+// claims is where this user's drovers keep what they hold of the machine, which is
+// as large as its driver says. Machines that share home folders keep apart.
+func claims(d cli.Dirs) host.Room {
+	name, _ := os.Hostname()
+	r := host.Room{Folder: filepath.Join(d.State, "claims", cmp.Or(job.Label(name), "here"))}
+	if o, err := drivers(d)[local.Target].Offer(context.Background(), driver.Needs{}); err == nil {
+		r.CPUs, r.Memory = float64(o.Cores), o.Memory
+	}
+	return r
+}
+
+// room finds the machine's GPUs and sets apart what a node wishes for.
+func room(d cli.Dirs, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
+	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
+		gpus, err := host.GPUs(ctx, environ)
+		if err == nil {
+			gpus, err = host.Usable(gpus, w.GPUs)
+		}
+		if err != nil && w.GPUs > 0 {
+			return agent.Room{}, err
+		}
+		if err != nil { // nobody asked for any: what is broken is not ours to say
+			gpus = nil
+		}
+		held, err := claims(d).Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
+			Each:  host.Amount{CPUs: w.CPUs, Memory: w.Memory, GPUs: w.GPUs},
+			Queue: w.Queue, Priority: w.Priority, Now: w.Now,
+			Share: host.Amount{CPUs: w.Share.CPUs, Memory: int64(w.Share.Memory), GPUs: w.Share.GPUs}}, gpus, told)
+		if err != nil {
+			return agent.Room{}, err
+		}
+		r := agent.Room{Cores: held.Cores, GPUs: len(gpus), Release: held.Release}
+		if w.GPUs > 0 {
+			r.GPUs, r.Pinned = w.GPUs, pinned(held.GPUs)
+		}
+		return r, nil
+	}
+}
+
+// pinned is CUDA_VISIBLE_DEVICES.
+func pinned(gpus []host.GPU) string {
+	ids := make([]string, len(gpus))
+	for i, g := range gpus {
+		ids[i] = strconv.Itoa(g.Index) // much code reads numbers here
+		if strings.HasPrefix(g.UUID, "MIG-") {
+			ids[i] = g.UUID // a part of a GPU has no number
+		}
+	}
+	return strings.Join(ids, ",")
+}
+
+// queues are the lines of this machine, for the command line.
+type queues struct{ d cli.Dirs }
+
+var _ cli.Queues = queues{}
+
+func (q queues) Pause(queue string) error  { return claims(q.d).Pause(queue) }
+func (q queues) Resume(queue string) error { return claims(q.d).Resume(queue) }
+
+// Lines puts the nodes of a job together.
+func (q queues) Lines() ([]cli.Line, error) {
+	room := claims(q.d)
+	all, err := room.Look()
+	if err != nil {
+		return nil, err
+	}
+	paused, err := room.Paused()
+	if err != nil {
+		return nil, err
+	}
+	lines := map[string]*cli.Line{}
+	line := func(queue string) *cli.Line {
+		if lines[queue] == nil {
+			lines[queue] = &cli.Line{Queue: queue, Claims: []cli.Claim{}}
+		}
+		return lines[queue]
+	}
+	for _, queue := range paused {
+		line(queue).Paused = true
+	}
+	for _, c := range all {
+		l := line(cmp.Or(c.Queue, host.DefaultQueue))
+		i := slices.IndexFunc(l.Claims, func(o cli.Claim) bool { return o.Who == c.Label && o.Waits == !c.Holds })
+		if i < 0 {
+			nodes := max(c.Members, 1)
+			l.Claims = append(l.Claims, cli.Claim{Who: c.Label, Waits: !c.Holds, Nodes: nodes, CPUs: c.Each.CPUs * float64(nodes),
+				Memory: c.Each.Memory * int64(nodes), GPUs: c.Each.GPUs * nodes, Priority: c.Priority, Why: c.Why})
+		}
+	}
+	var sorted []cli.Line
+	for _, l := range lines {
+		sorted = append(sorted, *l)
+	}
+	slices.SortFunc(sorted, func(a, b cli.Line) int { return cmp.Compare(a.Queue, b.Queue) })
+	return sorted, nil
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/input"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// wholeInput stands for a rank where inputs are meant that every node has whole:
+// they are fetched before it is known which rank this is.
+const wholeInput = -1
+
+// fetchInputs restores inputs, each into a folder of its own: those that every
+// node has whole, or a rank's share of those that are spread over the nodes. A
+// rank that is another than in the attempt before gets another share.
+func (a *agent) fetchInputs(ctx context.Context, rank int) error {
+	for _, in := range a.job.Spec.Inputs {
+		if a.spread(in) != (rank != wholeInput) {
+			continue
+		}
+		dir := filepath.Join(a.paths().Data, in.Name)
+		if in.To != "" {
+			dir = filepath.Join(a.root, in.To)
+		}
+		if held, ok := a.ready.shares[in.Name]; ok && held != rank {
+			if err := removeAll(dir); err != nil {
+				return fmt.Errorf("clear input %s: %w", in.Name, err)
+			}
+		}
+		if held, ok := a.ready.shares[in.Name]; ok && held == rank {
+			continue
+		}
+		if err := a.fetchInput(ctx, in, rank, dir); err != nil {
+			return fmt.Errorf("fetch input %s: %w", in.Name, err)
+		}
+		a.ready.inputs[in.Name], a.ready.shares[in.Name] = dir, rank
+	}
+	return nil
+}
+
+// spread says whether each node has its share of an input alone.
+func (a *agent) spread(in job.Input) bool { return in.Sharded && a.job.Spec.Nodes > 1 }
+
+func (a *agent) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
+	tree, err := bundle.LoadTree(ctx, a.World.Store, store.Digest(a.job.Inputs[in.Name]))
+	if err != nil {
+		return err
+	}
+	if rank != wholeInput {
+		all := len(tree.Files)
+		tree = share(tree, rank, a.job.Spec.Nodes)
+		a.note("input %s: %d of %d files are this node's", in.Name, len(tree.Files), all)
+	}
+	return bundle.Restore(ctx, a.World.Store, tree, dir)
+}
+
+// share is what one node gets of a tree: the files that are its own by SageMaker's
+// rule, the links to these and to their folders, and all empty folders.
+func share(t bundle.Tree, rank, nodes int) bundle.Tree {
+	keys := make([]string, len(t.Files))
+	for i, f := range t.Files {
+		keys[i] = f.Path
+	}
+	mine := bundle.Tree{Dirs: t.Dirs}
+	there := map[string]bool{}
+	for _, i := range input.Shard(keys, rank, nodes) {
+		mine.Files = append(mine.Files, t.Files[i])
+		for p := t.Files[i].Path; p != "."; p = path.Dir(p) {
+			there[p] = true
+		}
+	}
+	slices.SortFunc(mine.Files, func(a, b bundle.File) int { return cmp.Compare(a.Path, b.Path) })
+	for _, l := range t.Links {
+		if there[path.Join(path.Dir(l.Path), l.Target)] {
+			mine.Links = append(mine.Links, l)
+		}
+	}
+	return mine
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) dataCommand() *cobra.Command {
+	output, what, yes := "", "", false
+	c := &cobra.Command{Use: "data [TASK]", Short: "Show, download or clear what a task keeps", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	f := c.Flags()
+	f.StringVarP(&output, "output", "o", "", "download: folder that receives state/, and model/, output/ and files/ of the newest success")
+	f.StringVar(&what, "clear", "", "state: the next job begins with none; jobs: remove all that have ended, and what they left")
+	f.BoolVarP(&yes, "yes", "y", false, "clear without asking")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		cl, project, task, err := a.task(ctx, args)
+		if err != nil {
+			return err
+		}
+		if what != "" {
+			return a.clear(ctx, cl, project, task, what, yes)
+		}
+		d, err := cl.Data(ctx, project, task)
+		if err != nil {
+			return err
+		}
+		if output != "" {
+			return a.download(ctx, cl, d, output)
+		}
+		if a.settings.json {
+			return json.NewEncoder(a.out).Encode(d)
+		}
+		return a.printData(d)
+	}
+	return c
+}
+
+// task is the one that an argument names, "project/task" or a job of it among
+// others; that of the newest job when there is none.
+func (a *app) task(ctx context.Context, args []string) (c *drover.Client, project, task string, err error) {
+	if c, err = a.client(ctx); err != nil {
+		return c, "", "", err
+	}
+	if project, err = a.project(); err != nil {
+		return c, "", "", err
+	}
+	ref := "last"
+	if len(args) > 0 {
+		ref = args[0]
+	}
+	j, err := c.Find(ctx, ref, project)
+	if err == nil {
+		return c, j.Path().Project, j.Path().Task, nil
+	}
+	if fault.KindOf(err) != fault.Missing || ref == "last" {
+		return c, "", "", err
+	}
+	task = ref // it may have no job yet, only what was put there
+	if p, t, ok := strings.Cut(ref, "/"); ok {
+		project, task = p, t
+	}
+	return c, project, task, job.ValidName("task", task)
+}
+
+func (a *app) printData(d drover.Data) error {
+	last := "no job yet"
+	if d.Newest != "" {
+		last = "the newest is " + d.Newest
+	}
+	fmt.Fprintf(a.out, "%s/%s   %s, %s\n", d.Project, d.Task, count(d.Jobs, "job"), last)
+	t := newTable(a.out, "WHAT", "NODE", "FILES", "SIZE", "FROM")
+	for _, list := range [][]drover.Kept{d.State, d.Checkpoints, d.Outputs} {
+		for _, k := range list {
+			from := dash(k.Job)
+			if k.Job != "" {
+				from = "job " + k.Job
+			}
+			t.row(k.Name, fmt.Sprint(k.Node), fmt.Sprint(k.Files), size(k.Bytes), from)
+		}
+	}
+	for _, v := range d.Inputs {
+		t.row("input "+v.Name, "-", fmt.Sprint(v.Files), size(v.Bytes), fmt.Sprintf("%s, version %d, %s ago", v.From, v.Versions, span(time.Since(v.Stored))))
+	}
+	return t.flush()
+}
+
+func (a *app) download(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
+	k, err := c.GetState(ctx, d.Project, d.Task, dir+"/state")
+	if err != nil {
+		return err
+	}
+	a.note("%-8s %s, %s   %s/state", "state", count(k.Files, "file"), size(k.Bytes), dir)
+	if d.Success == "" {
+		return nil
+	}
+	j, err := c.Find(ctx, d.Success, d.Project)
+	if err != nil {
+		return err
+	}
+	got, err := j.Get(ctx, dir)
+	if err != nil {
+		return err
+	}
+	a.printGot(got, dir)
+	return nil
+}
+
+func (a *app) clear(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
+	switch what {
+	case "state":
+		if err := a.sure(yes, fmt.Sprintf("The state of %s/%s is emptied.", project, task)); err != nil {
+			return err
+		}
+		if _, err := c.PutState(ctx, project, task, 0, ""); err != nil {
+			return err
+		}
+		d, err := c.Data(ctx, project, task)
+		if err != nil {
+			return err
+		}
+		for _, k := range d.State {
+			if _, err := c.PutState(ctx, project, task, k.Node, ""); err != nil {
+				return err
+			}
+		}
+		a.note("the next job of %s/%s begins with an empty /state", project, task)
+		return nil
+	case "jobs":
+		return a.clearJobs(ctx, c, project, task, yes)
+	}
+	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is nothing that a task keeps", what)
+}
+
+// sure asks before something is taken away for good. Who cannot be asked has to
+// say so beforehand.
+func (a *app) sure(yes bool, what string) error {
+	if yes {
+		return nil
+	}
+	if !a.terminal() {
+		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: nobody is there to answer")
+	}
+	fmt.Fprintf(a.err, "%s Go on? [y/N] ", what)
+	var answer string
+	if _, err := fmt.Fscanln(a.in, &answer); err != nil && err != io.EOF && err.Error() != "unexpected newline" {
+		return fault.Wrap(err, fault.Invalid, "", "read the answer")
+	}
+	if s := strings.ToLower(answer); s == "y" || s == "yes" {
+		return nil
+	}
+	return fault.New(fault.Invalid, "", "ask before removing: not confirmed, nothing was changed")
+}
+
+func (a *app) putCommand() *cobra.Command {
+	node := 0
+	c := &cobra.Command{Use: "put TASK state FOLDER", Short: "Make a folder the state that a task's next job begins with", Args: exactly(3)}
+	a.storeFlags(c)
+	c.Flags().IntVar(&node, "node", 0, "the node whose state it is")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[1] != "state" {
+			return fault.New(fault.Invalid, "Write it as drover put "+args[0]+" state FOLDER.", "put: %q is nothing that can be put", args[1])
+		}
+		if info, err := os.Stat(args[2]); err != nil || !info.IsDir() {
+			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is no folder", args[2])
+		}
+		if node < 0 {
+			return fault.New(fault.Invalid, "Use 0 or more.", "read --node: %d", node)
+		}
+		cl, project, task, err := a.task(cmd.Context(), args[:1])
+		if err != nil {
+			return err
+		}
+		k, err := cl.PutState(cmd.Context(), project, task, node, args[2])
+		if err != nil {
+			return err
+		}
+		a.note("state of %s/%s, node %d: %s, %s", project, task, node, count(k.Files, "file"), size(k.Bytes))
+		return nil
+	}
+	return c
+}

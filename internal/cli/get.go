@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/fault"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	output := ""
+	c := &cobra.Command{Use: "get [JOB] | get TASK state", Short: "Bring model, outputs, files and logs; or a task's state", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	c.Flags().StringVarP(&output, "output", "o", "", "folder to put them in (default: the job's id)")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			return a.getState(cmd.Context(), args, output)
+		}
+		j, s, err := a.look(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		if output == "" {
+			if output, err = absent(s.ID, s.ID); err != nil {
+				return err
+			}
+		}
+		got, err := j.Get(cmd.Context(), output)
+		if err != nil {
+			return err
+		}
+		a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+		a.printGot(got, output)
+		return nil
+	}
+	return c
+}
+
+// absent refuses a folder that is there: nobody named it.
+func absent(folder, ref string) (string, error) {
+	if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.Invalid, "Choose a folder: drover get "+ref+" -o out.", "get outputs: %q is there already", folder)
+	}
+	return folder, nil
+}
+
+func (a *app) getState(ctx context.Context, args []string, output string) error {
+	if args[1] != "state" {
+		return fault.New(fault.Invalid, "Write drover get JOB, or drover get TASK state.", "get: %q is nothing that can be had apart", args[1])
+	}
+	c, project, task, err := a.task(ctx, args[:1])
+	if err != nil {
+		return err
+	}
+	if output == "" {
+		if output, err = absent("state", task+" state"); err != nil {
+			return err
+		}
+	}
+	k, err := c.GetState(ctx, project, task, output)
+	if err != nil {
+		return err
+	}
+	a.note("state of %s/%s: %s, %s   %s", project, task, count(k.Files, "file"), size(k.Bytes), output)
+	return nil
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+// logFlags are what drover logs takes.
+type logFlags struct {
+	follow, agent, stamps bool
+	search, source        string
+	since, until          string
+	around, tail          int
+	nodes                 []int
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var l logFlags
+	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	f := c.Flags()
+	f.BoolVarP(&l.follow, "follow", "f", false, "go on until the job has ended")
+	f.StringVar(&l.search, "search", "", "only lines that this regular expression matches")
+	f.IntVarP(&l.around, "context", "C", 0, "with --search: lines before and after each match")
+	f.IntVar(&l.tail, "tail", 0, "begin with the last N lines")
+	f.StringVar(&l.since, "since", "", "only what was printed from then on: 30m ago, or 2026-11-21T15:04:05")
+	f.StringVar(&l.until, "until", "", "only what was printed before then")
+	f.IntSliceVar(&l.nodes, "node", nil, "only what these nodes printed, such as 0 or 1,2")
+	f.StringVar(&l.source, "source", "", "program (default), stdout, stderr, or agent: drover's own notes")
+	f.BoolVar(&l.stamps, "timestamps", false, "say when each line was printed")
+	f.BoolVar(&l.agent, "agent", false, "the same as --source agent")
+	_ = f.MarkHidden("agent") // what it was called first
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		j, err := a.find(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		if err := a.checkNodes(cmd.Context(), j, l.nodes); err != nil {
+			return err
+		}
+		o, err := l.options(time.Now())
+		if err != nil {
+			return err
+		}
+		if l.follow {
+			o.Enough = a.untilIdle(cmd.Context(), j)
+		}
+		re, err := regexp.Compile(l.search)
+		switch {
+		case err != nil:
+			return fault.Wrap(err, fault.Invalid, "Quote special letters with \\, as in 'loss=0\\.1'.", "read --search %q", l.search)
+		case l.search != "":
+			return a.printLines(cmd.Context(), j, l, j.Search(cmd.Context(), o, re, l.around, l.around))
+		case a.settings.json || l.tail > 0 || l.stamps:
+			return a.printLines(cmd.Context(), j, l, j.Lines(cmd.Context(), o))
+		}
+		return a.rawLogs(cmd, j, o)
+	}
+	return c
+}
+
+// options reads the flags; now is what "30m" is counted from.
+func (l logFlags) options(now time.Time) (o drover.LogOptions, err error) {
+	o = drover.LogOptions{Follow: l.follow, Nodes: l.nodes, Tail: l.tail, Agent: l.agent}
+	if l.tail < 0 || l.around < 0 {
+		return o, fault.New(fault.Invalid, "Use 0 or more.", "read command line: a number of lines below 0")
+	}
+	switch l.source {
+	case "", "program":
+	case "stdout":
+		o.Stdout = true
+	case "stderr":
+		o.Stderr = true
+	case "agent":
+		o.Agent = true
+	default:
+		return o, fault.New(fault.Invalid, "Use program, stdout, stderr or agent.", "read --source: %q prints nothing", l.source)
+	}
+	for _, at := range []struct {
+		flag, typed string
+		field       *time.Time
+	}{{"since", l.since, &o.Since}, {"until", l.until, &o.Until}} {
+		if at.typed == "" {
+			continue
+		}
+		if *at.field, err = moment(at.typed, now); err != nil {
+			return o, fault.New(fault.Invalid, "Write 30m, 2h or 1d for so long ago, or a time such as 2026-11-21T15:04:05.", "read --%s: %q is no time", at.flag, at.typed)
+		}
+	}
+	return o, nil
+}
+
+// moment reads a length of time before now, or a time; one without a zone is here.
+func moment(typed string, now time.Time) (time.Time, error) {
+	if ago, err := job.ParseDuration(typed); err == nil {
+		return now.Add(-time.Duration(ago)), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, typed, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	t, err := time.ParseInLocation("15:04:05", typed, time.Local)
+	if err != nil {
+		t, err = time.ParseInLocation("15:04", typed, time.Local)
+	}
+	return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.Local), err
+}
+
+// untilIdle is closed when nobody works on the job any more: there is nothing to
+// wait for then until somebody goes on with it.
+func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
+	idle := make(chan struct{})
+	go func() { // ends with the command, or before
+		s, err := j.Until(ctx, 0)
+		if err == nil && s.State == job.Interrupted {
+			a.note("%s is interrupted   go on: drover resume %s", s.ID, s.ID)
+			close(idle)
+		}
+	}()
+	return idle
+}
+
+// rawLogs prints bytes as they were; of progress bars, when nobody watches them
+// grow, the last state.
+func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
+	rec, err := j.Spec(cmd.Context())
+	if err != nil {
+		return err
+	}
+	p := newPrinter(rec.Spec, o.Nodes)
+	p.fold = !o.Follow
+	defer p.finish(all)
+	for out, err := range j.Logs(cmd.Context(), o) {
+		if err != nil {
+			return err
+		}
+		if err := p.print(out); err != nil {
+			return fault.Wrap(err, fault.Full, "", "print output")
+		}
+	}
+	return nil
+}
+
+// printLines prints lines that were looked for. Who finds none has exit status 1.
+func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	label := newPrinter(rec.Spec, f.nodes).label
+	found, printed := 0, false
+	enc := json.NewEncoder(a.out)
+	for l, err := range lines {
+		if err != nil {
+			return err
+		}
+		if l.Match {
+			found++
+		}
+		if a.settings.json {
+			if err := enc.Encode(l); err != nil {
+				return err
+			}
+			continue
+		}
+		if l.Apart && f.around > 0 && printed { // between groups, as grep does
+			fmt.Fprintln(a.out, "--")
+		}
+		printed = true
+		head := ""
+		if f.stamps {
+			head = l.Time.Local().Format("2006-01-02T15:04:05.000 ")
+		}
+		if label != nil {
+			head += label(l.Node)
+		}
+		text := record.Fold([]byte(l.Text))
+		if f.search != "" { // what was looked for may be anything
+			text = record.Escape(text, true)
+		}
+		if _, err := fmt.Fprintf(a.out, "%s%s\n", head, text); err != nil {
+			return nil
+		}
+	}
+	if found == 0 && f.search != "" {
+		return status(fault.ExitItems) // as grep
+	}
+	return nil
+}

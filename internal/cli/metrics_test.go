@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// asked is what drover metrics prints of a job that has ended.
+func asked(t *testing.T, json bool, m metricsFlags, all []series, used []nodeUsage) (out, said string, err error) {
+	t.Helper()
+	var o, e bytes.Buffer
+	a := &app{out: &o, err: &e, settings: settings{json: json}}
+	s := drover.Status{ID: "7f3k2a", Job: "vision/resnet/7f3k2a", Project: "vision", Task: "resnet", State: job.Succeeded, Attempt: 2,
+		Started: noon.Add(-time.Minute), Ended: noon}
+	err = a.metrics(s, m, slices.Clone(all), slices.Clone(used))
+	return o.String(), e.String(), err
+}
+
+var everything = metricsFlags{node: -1, attempt: -1}
+
+func TestMetricsInAPipeAreASCIIOf80Columns(t *testing.T) {
+	out, _, err := asked(t, false, everything, aTraining(200), []nodeUsage{someUsage(0, 90, 1), someUsage(1, 40, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkScreen(t, "metrics-pipe", strings.Split(strings.TrimSuffix(out, "\n"), "\n"))
+	for _, l := range strings.Split(out, "\n") {
+		if len(l) > 80 || strings.ContainsFunc(l, func(r rune) bool { return r >= 0x7f || r < ' ' }) {
+			t.Errorf("%d bytes: %q", len(l), l)
+		}
+	}
+	m := everything
+	m.usage = true
+	out, _, err = asked(t, false, m, nil, []nodeUsage{someUsage(0, 90, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkScreen(t, "metrics-usage", strings.Split(strings.TrimSuffix(out, "\n"), "\n"))
+}
+
+func TestMetricsOnATerminal(t *testing.T) {
+	p := paper{width: 90, height: 10}
+	s := drover.Status{ID: "7f3k2a", Project: "vision", Task: "resnet", State: job.Running, Attempt: 1, Started: noon.Add(-time.Hour)}
+	all := aTraining(200)
+	lines := append([]string{headline(p, s, all, noon.Add(8*time.Second))}, metricLines(p, s, everything, all)...)
+	checkScreen(t, "metrics-terminal", append(lines, usageLines(p, []nodeUsage{someUsage(0, 90, 2)})...))
+}
+
+func TestMetricsByNameNodeAndAttempt(t *testing.T) {
+	all := []series{seriesOf("loss", 0, 1, pointsFrom(1, 3, 2)), seriesOf("loss", 0, 2, pointsFrom(3, 1)), seriesOf("loss", 1, 1, pointsFrom(1, 5)), seriesOf("speed", 0, 1, pointsFrom(1, 900))}
+	for name, row := range map[string]struct {
+		m    metricsFlags
+		want []string // name, node, attempt of each row
+	}{
+		"all":         {everything, []string{"loss 0 1", "loss 0 1", "loss 0 2", "loss 1 1", "speed 0 1"}},
+		"one":         {metricsFlags{node: -1, attempt: -1, names: []string{"speed"}}, []string{"speed 0 1"}},
+		"a node":      {metricsFlags{node: 1, attempt: -1}, []string{"loss 1 1"}},
+		"an attempt":  {metricsFlags{node: -1, attempt: 2}, []string{"loss 0 2"}},
+		"none of all": {metricsFlags{node: 1, attempt: 2}, nil},
+	} {
+		row.m.csv = true
+		out, _, err := asked(t, false, row.m, all, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff([]string{"time", "attempt", "node", "name", "step", "value"}, rows[0]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		var got []string
+		for _, r := range rows[1:] {
+			got = append(got, strings.Join([]string{r[3], r[2], r[1]}, " "))
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for typed, hint := range map[string]string{"los": "Did you mean loss?", "zzzzzzzzz": "It has loss, speed."} {
+		_, _, err := asked(t, false, metricsFlags{node: -1, attempt: -1, names: []string{typed}}, all, nil)
+		if fault.KindOf(err) != fault.Missing || fault.Hint(err) != hint {
+			t.Errorf("%s: %v, %s", typed, err, fault.Hint(err))
+		}
+	}
+	out, said, err := asked(t, false, everything, nil, nil)
+	if err != nil || !strings.Contains(said, "no metrics") || !strings.HasPrefix(out, "7f3k2a vision/resnet") {
+		t.Errorf("of none: %v\n%s%s", err, out, said)
+	}
+	out, _, err = asked(t, false, everything, []series{seriesOf("loss", 0, 1, pointsFrom(1, math.NaN()))}, nil)
+	if err != nil || !strings.Contains(out, "nothing but NaN") {
+		t.Errorf("of NaN: %v\n%s", err, out)
+	}
+}
+
+func TestMetricsForPrograms(t *testing.T) {
+	all := []series{seriesOf("loss", 0, 1, pointsFrom(1, 0.5, math.NaN(), math.Inf(-1))), seriesOf(`a,"b`, 0, 1, pointsFrom(1, 1e-300))}
+	out, _, err := asked(t, true, everything, all, []nodeUsage{someUsage(0, 2, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		V      int
+		Job    string
+		Series []struct {
+			Name          string
+			Node, Attempt int
+			Points        []struct {
+				Time  time.Time
+				Step  int64
+				Value *float64
+			}
+		}
+		Usage []struct {
+			Node    int
+			Samples []struct{ CPU float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	first := doc.Series[0].Points
+	if doc.V != 1 || doc.Job != "vision/resnet/7f3k2a" || *first[0].Value != 0.5 || first[1].Value != nil || first[2].Value != nil || first[2].Step != 3 ||
+		!first[0].Time.Equal(noon.Add(time.Second)) || len(doc.Usage) != 1 || doc.Usage[0].Samples[0].CPU != 1.5 {
+		t.Errorf("%s", out)
+	}
+	if out, _, err = asked(t, true, everything, nil, nil); err != nil || out != `{"v":1,"job":"vision/resnet/7f3k2a","series":[],"usage":[]}`+"\n" {
+		t.Errorf("of none: %v, %s", err, out)
+	}
+	m := everything
+	m.csv = true
+	out, _, err = asked(t, false, m, all, nil)
+	rows, rerr := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err := errors.Join(err, rerr); err != nil {
+		t.Fatal(err)
+	}
+	if rows[2][5] != "NaN" || rows[3][5] != "-Inf" || rows[4][3] != `a,"b` || rows[4][5] != "1e-300" {
+		t.Errorf("%q", rows)
+	}
+}
+
+func TestTextFromProgramsIsHarmlessInPlots(t *testing.T) {
+	evil := "lo\x1b[2Jss"
+	out, _, err := asked(t, false, everything, []series{seriesOf(evil, 0, 1, pointsFrom(1, 1, 2)), seriesOf("lr\x07", 0, 1, pointsFrom(1, 1, 2))}, nil)
+	if err != nil || strings.ContainsAny(out, "\x1b\x07") || !strings.Contains(out, `lo\x1b[2Jss`) || !strings.Contains(out, `lr\x07`) {
+		t.Errorf("%v: %q", err, out)
+	}
+}

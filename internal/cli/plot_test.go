@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPlotsOfCurves(t *testing.T) {
+	cs, over := curves(mergeAttempts(aTraining(100))[1:2], false) // loss
+	if over != "step" {
+		t.Errorf("over %s", over)
+	}
+	under := func(x float64) string { return figure(math.Round(x)) }
+	checkScreen(t, "plot-loss", paper{width: 60, height: 8}.draw(cs, under, nil))
+	checkScreen(t, "plot-loss-ascii", paper{width: 60, height: 8, ascii: true}.draw(cs, under, nil))
+	gap := curve{x: []float64{0, 1, 2, 3, 4, 5, 6, 7}, y: []float64{1, 2, 3, math.NaN(), math.Inf(1), 3, 2, 1}}
+	checkScreen(t, "plot-gap", paper{width: 60, height: 6}.draw([]curve{gap}, seconds, nil))
+	flat := curve{x: []float64{1, 2, 3}, y: []float64{5, 5, 5}}
+	checkScreen(t, "plot-flat", paper{width: 40, height: 4}.draw([]curve{flat}, under, nil))
+	one := curve{x: []float64{7}, y: []float64{0.25}}
+	checkScreen(t, "plot-one-point", paper{width: 40, height: 4}.draw([]curve{one}, under, nil))
+}
+
+func TestAPlotOfWhateverValuesFitsItsPaper(t *testing.T) {
+	for name, y := range map[string][]float64{
+		"tiny differences far from zero": {1e9, 1e9 + 1e-6, 1e9 + 2e-6},
+		"huge":                           {-1e299, 1e299, 0},
+		"beyond huge":                    {-math.MaxFloat64, math.MaxFloat64, 1},
+		"tiny":                           {1e-300, 2e-300, math.SmallestNonzeroFloat64},
+		"negative":                       {-3, -2, -1},
+		"zero":                           {0, 0, 0},
+		"a gap at each end":              {math.NaN(), 1, math.Inf(-1)},
+		"every other":                    {1, math.NaN(), 1},
+	} {
+		for _, width := range []int{1, 20, 80, 300} {
+			for _, p := range []paper{{width: width, height: 5}, {width: width, height: 1, ascii: true}, {width: width, height: 5, colour: true}} {
+				lines := p.draw([]curve{{x: []float64{1, 2, 3}, y: y}, {x: []float64{1, 1, 1e18}, y: y}}, figure, nil)
+				if len(lines) == 0 {
+					t.Errorf("%s on %+v: nothing", name, p)
+				}
+				for _, l := range lines {
+					if w := ansi.StringWidth(l); w > max(width, 30) {
+						t.Errorf("%s on %+v: %d columns: %q", name, p, w, l)
+					}
+					if p.ascii && strings.ContainsFunc(l, func(r rune) bool { return r > unicode.MaxASCII }) {
+						t.Errorf("%s on %+v: no ASCII: %q", name, p, l)
+					}
+				}
+			}
+		}
+	}
+	if lines := (paper{width: 80, height: 5}).draw([]curve{{x: []float64{1}, y: []float64{math.NaN()}}, {}}, figure, nil); lines != nil {
+		t.Errorf("a plot of nothing: %q", lines)
+	}
+}
+
+func TestColumnsAreMeansWithLinesBetweenAndGaps(t *testing.T) {
+	nan := math.NaN()
+	for name, row := range map[string]struct {
+		c    curve
+		want []float64
+	}{
+		"one each":           {curve{x: []float64{0, 1, 2, 3}, y: []float64{1, 2, 3, 4}}, []float64{1, 2, 3, 4, 4}},
+		"two in a column":    {curve{x: []float64{0, 0, 1, 2, 3}, y: []float64{1, 3, 2, 3, 4}}, []float64{2, 2, 3, 4, 4}},
+		"a line between":     {curve{x: []float64{0, 3}, y: []float64{1, 4}}, []float64{1, 2, 3, 4, 4}},
+		"a gap":              {curve{x: []float64{0, 1, 3}, y: []float64{1, nan, 4}}, []float64{1, nan, nan, 4, 4}},
+		"NaN beside a value": {curve{x: []float64{0, 0, 1, 2, 3}, y: []float64{1, nan, 2, 3, 4}}, []float64{1, 2, 3, 4, 4}},
+		"begins late":        {curve{x: []float64{2, 3}, y: []float64{1, 2}}, []float64{nan, nan, 1, 2, 2}},
+		"ends early":         {curve{x: []float64{0, 1}, y: []float64{1, 2}}, []float64{1, 2, nan, nan, nan}},
+	} {
+		if diff := cmp.Diff(fmt.Sprint(row.want), fmt.Sprint(row.c.columns(0, 3, 4))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestFiguresForPeople(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", -2: "-2", 0.31: "0.31", 0.3416: "0.3416", 2.83219: "2.832", 1810: "1810", 12345.678: "12346", 1e-5: "1e-05", 123456789: "123456789",
+		1.5e9 + 0.5: "1.5e+09", 0.001: "0.001", 100: "100", 1e20: "1e+20", 99.95: "99.95", math.Inf(1): "+Inf",
+	} {
+		if got := figure(v); got != want {
+			t.Errorf("%g is %s, want %s", v, got, want)
+		}
+	}
+	if got := figure(math.NaN()); got != "NaN" {
+		t.Errorf("NaN is %s", got)
+	}
+	for want, row := range map[string][3]float64{"2.8": {0.32, 2.83, 10}, "2500": {2000, 2500, 10}, "1e-08": {0, 1e-8, 4}, "-0.5": {-0.5, 0.5, 4}} {
+		v := row[1]
+		if want[0] == '-' {
+			v = row[0]
+		}
+		if got := axisFigures(row[0], row[1], row[2])(v); got != want {
+			t.Errorf("%g between %g and %g is %s, want %s", v, row[0], row[1], got, want)
+		}
+	}
+}
+
+func TestSmallBarsKeepThePeak(t *testing.T) {
+	p, nan := paper{}, math.NaN()
+	for _, row := range []struct {
+		values []float64
+		n      int
+		top    float64
+		want   string
+	}{
+		{nil, 5, 1, ""},
+		{[]float64{0, 0.5, 1}, 5, 1, "▁▅█"},
+		{[]float64{0, 0, 0, 9, 0, 0, 0, 0}, 4, 9, "▁█▁▁"},
+		{[]float64{1, nan, 1}, 3, 1, "█ █"},
+		{[]float64{1, 2}, 2, 0, "▁▁"},
+		{[]float64{-1, 5}, 2, 1, "▁█"},
+	} {
+		if got := p.spark(row.values, row.n, row.top); got != row.want {
+			t.Errorf("%v in %d: %q, want %q", row.values, row.n, got, row.want)
+		}
+	}
+	if got := p.trend([]float64{7, 6, 5}, 3); got != "█▅▁" {
+		t.Errorf("trend %q", got)
+	}
+	if got := (paper{ascii: true}).trend([]float64{7, 6, 5}, 3); got != "#=_" {
+		t.Errorf("plain trend %q", got)
+	}
+	for part, want := range map[float64]string{0: "░░░░", 1: "██░░", 5: "████", -1: "░░░░", nan: "░░░░"} {
+		if got := p.bar(part, 2, 4); got != want {
+			t.Errorf("%g of 2: %q, want %q", part, got, want)
+		}
+	}
+}
+
+// points are values, a second and a step apart from a step on.
+func pointsFrom(step int64, values ...float64) (out []point) {
+	for i, v := range values {
+		out = append(out, point{Time: noon.Add(time.Duration(step+int64(i)) * time.Second), Step: step + int64(i), Value: v})
+	}
+	return out
+}
+
+func TestAnAttemptTakesThePlaceOfStepsDoneAgain(t *testing.T) {
+	got := mergeAttempts([]series{
+		seriesOf("loss", 0, 2, pointsFrom(3, 30, 40)),
+		seriesOf("loss", 1, 1, pointsFrom(1, 7)),
+		seriesOf("loss", 0, 1, pointsFrom(1, 1, 2, 3)),
+		seriesOf("acc", 0, 1, nil),
+	})
+	want := []track{{"loss", 0, slicesConcat(pointsFrom(1, 1, 2), pointsFrom(3, 30, 40))}, {"loss", 1, pointsFrom(1, 7)}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(track{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Without steps nothing says what was done again.
+	timed := func(n int) (out []point) {
+		for i := range n {
+			out = append(out, point{Time: noon.Add(time.Duration(i) * time.Second), Value: float64(i)})
+		}
+		return out
+	}
+	if got := mergeAttempts([]series{seriesOf("x", 0, 1, timed(3)), seriesOf("x", 0, 2, timed(2))}); len(got) != 1 || len(got[0].points) != 5 {
+		t.Errorf("%+v", got)
+	}
+	if _, over := curves([]track{{"x", 0, timed(3)}, {"y", 0, pointsFrom(1, 1, 2)}}, false); over != "time" {
+		t.Errorf("a plot of which one has steps is over %s", over)
+	}
+}
+
+func slicesConcat(a, b []point) []point { return append(append([]point(nil), a...), b...) }
+
+func TestWhatIsPlottedWhenNobodySays(t *testing.T) {
+	names := func(plots [][]track) (out []string) {
+		for _, p := range plots {
+			var names []string
+			for _, m := range p {
+				names = append(names, m.label(true))
+			}
+			out = append(out, strings.Join(names, "+"))
+		}
+		return out
+	}
+	of := func(name string, node int, values ...float64) series {
+		return seriesOf(name, node, 1, pointsFrom(1, values...))
+	}
+	for name, row := range map[string]struct {
+		all    []series
+		shown  []string
+		others []string
+	}{
+		"a training":             {aTraining(50), []string{"loss [0]+val_loss [0]+accuracy [0]"}, []string{"lr"}},
+		"counters alone":         {[]series{of("epoch", 0, 1, 2), of("lr", 0, 1e-5, 1e-6)}, []string{"lr [0]", "epoch [0]"}, nil},
+		"far apart":              {[]series{of("a", 0, 1, 2), of("b", 0, 1000, 2000), of("c", 0, 1e6, 2e6)}, []string{"a [0]", "b [0]"}, []string{"c"}},
+		"nodes":                  {[]series{of("loss", 0, 1, 2), of("loss", 1, 1, 2), of("loss", 2, 1, 2), of("loss", 3, 1, 2), of("loss", 4, 1, 2)}, []string{"loss [0]+loss [1]+loss [2]+loss [3]"}, nil},
+		"a loss that is no more": {[]series{of("loss", 0, math.NaN(), math.NaN()), of("acc", 0, 0.1, 0.9)}, []string{"loss [0]", "acc [0]"}, nil},
+		"nothing":                {nil, nil, nil},
+	} {
+		shown, others := interesting(mergeAttempts(row.all))
+		if diff := cmp.Diff(row.shown, names(shown)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(row.others, others); diff != "" {
+			t.Errorf("%s, others (-want +got):\n%s", name, diff)
+		}
+	}
+	for name, want := range map[string]int{"loss": aLoss, "eval/loss": aLoss, "train_loss": aLoss, "valloss": aLoss, "Perplexity": aLoss, "eval_accuracy": aScore, "learning_rate": aCounter, "epoch": aCounter, "samples_per_second": aCounter, "speed": aThing, "capacity": aThing} {
+		if got := kindOf(name); got != want {
+			t.Errorf("%s is of kind %d, want %d", name, got, want)
+		}
+	}
+	if !rising(track{"val_loss", 0, pointsFrom(1, 9, 5, 4, 3, 3, 3, 3, 3, 4, 5)}) || rising(track{"loss", 0, pointsFrom(1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)}) || rising(track{"loss", 0, nil}) {
+		t.Error("a loss that rises is not told from one that falls")
+	}
+}
+
+func seriesOf(name string, node, attempt int, points []point) series {
+	return series{Name: name, Node: node, Attempt: attempt, Points: points}
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/job"
+)
+
+// Queues are the lines in which jobs wait for room on this machine.
+type Queues interface {
+	// Lines tells of every queue that is used, paused, or has somebody in it.
+	Lines() ([]Line, error)
+	Pause(queue string) error
+	Resume(queue string) error
+}
+
+// Line is one queue.
+type Line struct {
+	Queue  string  `json:"queue"`
+	Paused bool    `json:"paused,omitempty"`
+	Claims []Claim `json:"claims"` // who holds, then who waits, in their order
+}
+
+// Claim is one job's nodes in a queue.
+type Claim struct {
+	Who      string  `json:"who"` // "job 7fk2"
+	Waits    bool    `json:"waits,omitempty"`
+	Nodes    int     `json:"nodes"`
+	CPUs     float64 `json:"cpus,omitempty"` // of all its nodes, as the rest
+	Memory   int64   `json:"memory_bytes,omitempty"`
+	GPUs     int     `json:"gpus,omitempty"`
+	Priority int     `json:"priority,omitempty"`
+	Why      string  `json:"why,omitempty"` // what it waits for
+}
+
+func (a *app) queueCommand() *cobra.Command {
+	c := &cobra.Command{Use: "queue", Short: "Who holds this machine and who waits; pause and resume queues", Args: exactly(0),
+		RunE: func(*cobra.Command, []string) error { return a.queueList() }}
+	a.jsonFlag(c)
+	list := &cobra.Command{Use: "ls", Short: "Show who holds and who waits", Args: exactly(0), RunE: c.RunE}
+	a.jsonFlag(list)
+	c.AddCommand(list,
+		&cobra.Command{Use: "pause QUEUE", Short: "Let nothing more of a queue start; what runs goes on", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
+			return a.queueChange(args[0], a.Queues.Pause, "paused")
+		}},
+		&cobra.Command{Use: "resume QUEUE", Short: "Let a paused queue go on", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
+			return a.queueChange(args[0], a.Queues.Resume, "goes on")
+		}},
+	)
+	return c
+}
+
+func (a *app) queueChange(queue string, change func(string) error, what string) error {
+	if err := job.ValidName("queue", queue); err != nil {
+		return err
+	}
+	if err := change(queue); err != nil {
+		return err
+	}
+	a.note("queue %s %s", queue, what)
+	return nil
+}
+
+func (a *app) queueList() error {
+	lines, err := a.Queues.Lines()
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		if lines == nil {
+			lines = []Line{}
+		}
+		return json.NewEncoder(a.out).Encode(lines)
+	}
+	if len(lines) == 0 {
+		a.note("nobody holds anything of this machine")
+		return nil
+	}
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	t := newTable(a.out, "QUEUE", "JOB", "STATE", "NODES", "CORES", "MEMORY", "GPUS", "PRIORITY", "WHY")
+	for _, l := range lines {
+		name := l.Queue
+		if l.Paused {
+			name += " (paused)"
+		}
+		if s, err := c.share("", l.Queue); err == nil && s != (job.Share{}) {
+			name += " " + shareWords(s)
+		}
+		for _, cl := range l.Claims {
+			state := "● holds"
+			if cl.Waits {
+				state = "◌ waits"
+			}
+			t.row(name, cl.Who, state, fmt.Sprint(cl.Nodes), number(cl.CPUs), memory(cl.Memory), number(float64(cl.GPUs)), number(float64(cl.Priority)), dash(cl.Why))
+		}
+		if len(l.Claims) == 0 {
+			t.row(name, "-")
+		}
+	}
+	return t.flush()
+}
+
+func shareWords(s job.Share) string {
+	words := "(up to"
+	if s.CPUs > 0 {
+		words += " " + coreWords(s.CPUs)
+	}
+	if s.Memory > 0 {
+		words += " " + s.Memory.Words()
+	}
+	if s.GPUs > 0 {
+		words += " " + count(s.GPUs, "GPU")
+	}
+	return words + ")"
+}
+
+func number(n float64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%g", n)
+}
+
+func memory(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return job.Bytes(n).Words()
+}

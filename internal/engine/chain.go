@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// chained finds what another task left (an input such as m=task:train/model). Its
+// blobs are in the store already; those of a source, which is an archive there,
+// are stored if keep says so.
+func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, keep bool) (bundle.Tree, job.Origin, error) {
+	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
+	task, err := e.World.Task(ctx, p)
+	if err != nil {
+		return bundle.Tree{}, job.Origin{}, err
+	}
+	if p.Job = task.Newest(); p.Job == "" {
+		hint := "drover status lists what there is; another project's is task:PROJECT/" + ref.Task + "/" + ref.What + "."
+		return bundle.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
+	}
+	rep, err := e.World.Look(ctx, p)
+	if errors.Is(err, store.ErrNotExist) {
+		return bundle.Tree{}, job.Origin{}, gone(in, ref, "its newest job was removed")
+	}
+	if err != nil {
+		return bundle.Tree{}, job.Origin{}, err
+	}
+	o := job.Origin{Job: p.String(), Short: rep.Job.Short, What: ref.What}
+	var t bundle.Tree
+	switch ref.What {
+	case "state":
+		t, err = e.StateOf(ctx, p, rep.Job.Spec.Nodes)
+	case "source":
+		t, err = e.sourceOf(ctx, rep.Job, keep)
+	default:
+		if err = ended(in, ref, rep); err == nil {
+			o.Attempt = rep.Run.Settled.Attempt
+			t, err = e.outputsOf(ctx, rep, ref.What)
+		}
+	}
+	if errors.Is(err, store.ErrNotExist) {
+		err = gone(in, ref, "its list of files is not in the store any more")
+	}
+	if err != nil {
+		return bundle.Tree{}, o, err
+	}
+	if len(t.Files)+len(t.Links) == 0 {
+		return t, o, fault.New(fault.Missing, "Look at what there is: drover data "+ref.Task+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
+	}
+	if ref.What == "source" {
+		return t, o, nil // it was read a moment ago
+	}
+	lost, err := bundle.Missing(ctx, e.World.Store, t)
+	if err == nil && len(lost) > 0 {
+		err = gone(in, ref, fmt.Sprintf("%d of its %d files are not in the store any more", len(lost), len(t.Files)))
+	}
+	return t, o, err
+}
+
+func gone(in job.Input, ref job.TaskRef, why string) error {
+	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with --force.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)
+}
+
+// ended refuses a task whose newest job has not succeeded: what an older one left
+// is seldom what is meant.
+func ended(in job.Input, ref job.TaskRef, rep ledger.Report) error {
+	switch {
+	case rep.Run.Settled == nil:
+		return fault.New(fault.Invalid, "Wait for it: drover wait "+rep.Job.Short+".", "read input %s: task %s has not ended: job %s is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
+	case rep.State != job.Succeeded:
+		return fault.New(fault.Invalid, "See why: drover why "+rep.Job.Short+".", "read input %s: the newest job of task %s, %s, is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
+	}
+	return nil
+}
+
+// StateOf is the newest state of a task, that of all its ranks as one folder.
+func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tree, error) {
+	var all []bundle.Named
+	for rank := range max(1, ranks) {
+		saved, err := e.World.State(ctx, p, rank, e.complete(ctx))
+		if err != nil {
+			return bundle.Tree{}, err
+		}
+		if saved == nil || saved.State == "" {
+			continue
+		}
+		t, err := bundle.LoadTree(ctx, e.World.Store, saved.State)
+		if err != nil {
+			return bundle.Tree{}, err
+		}
+		all = append(all, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+	}
+	t, _ := bundle.Merge(all)
+	return t, nil
+}
+
+// complete says whether what a generation names as state is all in the store.
+func (e *Engine) complete(ctx context.Context) func(ledger.Saved) (bool, error) {
+	return func(s ledger.Saved) (bool, error) {
+		if s.State == "" {
+			return true, nil
+		}
+		t, err := bundle.LoadTree(ctx, e.World.Store, s.State)
+		if errors.Is(err, store.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		lost, err := bundle.Missing(ctx, e.World.Store, t)
+		return len(lost) == 0, err
+	}
+}
+
+// outputsOf merges one output of all ranks of a settled job.
+func (e *Engine) outputsOf(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, error) {
+	exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, rep.Run.Settled.Attempt)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	var all []bundle.Named
+	for rank := range rep.Run.Nodes {
+		d, ok := exits[rank].Outputs[name]
+		if !ok {
+			continue
+		}
+		t, err := bundle.LoadTree(ctx, e.World.Store, d)
+		if err != nil {
+			return bundle.Tree{}, err
+		}
+		all = append(all, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+	}
+	t, _ := bundle.Merge(all)
+	return t, nil
+}
+
+// sourceOf lays a job's code out and reads it as a folder.
+func (e *Engine) sourceOf(ctx context.Context, j job.Job, keep bool) (bundle.Tree, error) {
+	if j.Code.Blob == "" {
+		return bundle.Tree{}, nil
+	}
+	dir, err := os.MkdirTemp("", "drover-source-")
+	if err != nil {
+		return bundle.Tree{}, fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR.", "read source of job %s", j.Short)
+	}
+	defer os.RemoveAll(dir)
+	r, err := e.World.Store.OpenBlob(ctx, store.Digest(j.Code.Blob))
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	defer r.Close()
+	if err := bundle.Unpack(ctx, r, dir, bundle.Caps{}); err != nil {
+		return bundle.Tree{}, fmt.Errorf("read source of job %s: %w", j.Short, err)
+	}
+	if !keep {
+		return bundle.Hash(ctx, dir, bundle.SaveOptions{Settled: true})
+	}
+	return bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{Settled: true})
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// GCOptions say what may go beside what is of no use to anybody.
+type GCOptions struct {
+	// Project is the only one whose jobs are looked at; "": all. Blobs and
+	// environments belong to no project.
+	Project string
+	// Keep, above 0, lets settled jobs go beyond the newest Keep of their task,
+	// Older, above 0, those that ended longer ago; with both a job goes that both
+	// let go. A task's newest success stays.
+	Keep  int
+	Older time.Duration
+	// Jobs are to go in any case, but for live ones and those that others name.
+	Jobs []job.Path
+	// MinAge is how old the store says that a blob is which nobody names, or a
+	// submit that was not finished; 0 is DefaultMinAge. It spares savers work;
+	// what keeps their blobs is the sweeps' log (package ledger).
+	MinAge time.Duration
+	// Lag is how old a listing of the store may be; 0 on a disk and on stores whose
+	// listings are current.
+	Lag time.Duration
+	// Self is this process, so that nobody waits for it when it has died.
+	Self ledger.Host
+}
+
+const (
+	// DefaultMinAge is more than most submits take.
+	DefaultMinAge = time.Hour
+	// idleEnvironment is how long an environment may be unused.
+	idleEnvironment = 30 * 24 * time.Hour
+	// tidyAge is when what a gc keeps for itself is nobody's any more.
+	tidyAge = 24 * time.Hour
+)
+
+// The kinds of Leftover.
+const (
+	LeftJob         = "job"
+	LeftSubmit      = "submit"      // never finished
+	LeftRest        = "rest"        // of a removed job
+	LeftBlobs       = "blobs"       // that nothing names
+	LeftEnvironment = "environment" // of drover's cache
+	LeftAgents      = "agents"      // that a target holds of an ended job
+)
+
+// Leftover is one thing that may go, or one that stays and why.
+type Leftover struct {
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Count int    `json:"count,omitempty"` // of blobs
+	Bytes int64  `json:"bytes"`
+	Why   string `json:"why"` // one sentence
+
+	job    job.Path
+	short  string // of an unfinished submit: its id, to be given back
+	handle driver.Handle
+}
+
+// Garbage is what Leftovers found. Only what it names is removed by Collect.
+type Garbage struct {
+	V     int        `json:"v"`
+	Items []Leftover `json:"items"`
+	Kept  []Leftover `json:"kept,omitempty"` // what was asked for, or old enough, and stays
+	Bytes int64      `json:"bytes"`          // of all items
+	Notes []string   `json:"notes,omitempty"`
+
+	options GCOptions
+	blobs   []blob
+}
+
+// Freed is what Collect removed.
+type Freed struct {
+	V     int        `json:"v"`
+	Items []Leftover `json:"items"`
+	Kept  []Leftover `json:"kept,omitempty"` // what has come into use since
+	Bytes int64      `json:"bytes"`
+}
+
+// Leftovers finds what is of no use and changes nothing: submits that never
+// finished, what is left of removed jobs, blobs nobody names, environments half
+// built or long unused, agents of ended jobs; and the jobs that o lets go.
+func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
+	if o.MinAge == 0 {
+		o.MinAge = DefaultMinAge
+	}
+	g := Garbage{V: 1, options: o, Items: []Leftover{}}
+	now := e.World.Store.Clock().Now()
+	census := e.World.NewCensus()
+	if err := census.Look(ctx); err != nil {
+		return g, err
+	}
+	choice := o.choose(census.Jobs(), nil, now)
+	g.Kept = choice.kept
+	if err := e.leftJobs(ctx, &g, census, choice, now); err != nil {
+		return g, err
+	}
+	e.leftAgents(ctx, &g, census)
+	if err := e.leftEnvironments(&g, now); err != nil {
+		return g, err
+	}
+	names, going := newNames(e.World.Store), map[job.Path]bool{}
+	for _, item := range g.Items {
+		going[item.job] = true
+	}
+	if err := names.add(ctx, census, going); err != nil {
+		return g, err
+	}
+	var err error
+	if g.blobs, err = names.others(ctx, now.Add(-o.MinAge)); err != nil {
+		return g, err
+	}
+	if n := len(g.blobs); n > 0 {
+		item := Leftover{Kind: LeftBlobs, Name: plural(n, "blob"), Count: n, Why: "no job that stays, and no state, names them"}
+		for _, b := range g.blobs {
+			item.Bytes += b.size
+		}
+		g.Items = append(g.Items, item)
+	}
+	for _, item := range g.Items {
+		g.Bytes += item.Bytes
+	}
+	return g, nil
+}
+
+// leftJobs adds the jobs that go, unfinished submits, and rests.
+func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *ledger.Census, c choice, now time.Time) error {
+	jobs := map[job.Path]*ledger.Counted{}
+	for _, j := range census.Jobs() {
+		jobs[j.Path] = j
+	}
+	sizes := map[job.Path]ledger.Folder{}
+	for _, t := range census.Tasks() {
+		if !g.options.sees(t.Path) && !c.in(t.Path) {
+			continue
+		}
+		folders, err := e.World.Folders(ctx, t.Path)
+		if err != nil {
+			return err
+		}
+		for _, f := range folders {
+			p := t.Path
+			p.Job = f.Job
+			sizes[p] = f
+			_, known := jobs[p]
+			_, removed := t.Task.Gone[p.Job]
+			switch {
+			case !g.options.sees(t.Path):
+			case removed:
+				g.Items = append(g.Items, Leftover{Kind: LeftRest, Name: p.String(), Bytes: f.Bytes, Why: "its job was removed", job: p})
+			case !known && now.Sub(f.Newest) >= g.options.MinAge:
+				g.Items = append(g.Items, Leftover{Kind: LeftSubmit, Name: p.String(), Bytes: f.Bytes, Why: "it was given up while it was being submitted", job: p})
+			}
+		}
+	}
+	for _, j := range census.Jobs() {
+		if g.options.unfinished(j, now) {
+			g.Items = append(g.Items, Leftover{Kind: LeftSubmit, Name: j.Path.String(), Bytes: sizes[j.Path].Bytes,
+				Why: "it was named " + ago(now.Sub(j.Since)) + " ago and never submitted", job: j.Path, short: j.Short})
+		}
+	}
+	for _, j := range c.order {
+		g.Items = append(g.Items, Leftover{Kind: LeftJob, Name: j.Path.String(), Bytes: sizes[j.Path].Bytes, Why: c.going[j.Path], job: j.Path})
+	}
+	return nil
+}
+
+func (o GCOptions) sees(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
+
+// unfinished says whether a submit has been going on for longer than any does.
+func (o GCOptions) unfinished(j *ledger.Counted, now time.Time) bool {
+	return o.sees(j.Path) && !j.Submitted && !j.Removed && now.Sub(j.Since) >= o.MinAge
+}
+
+// leftAgents adds what targets hold of jobs that have ended. A target that cannot
+// be asked is a note.
+func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *ledger.Census) {
+	ended := map[string]*ledger.Counted{}
+	for _, j := range census.Jobs() {
+		if g.options.sees(j.Path) && (j.Removed || j.Settled != nil) {
+			ended[j.Path.Job] = j
+		}
+	}
+	for _, target := range slices.Sorted(maps.Keys(e.Drivers)) {
+		held, err := e.Drivers[target].List(ctx)
+		if err != nil {
+			g.Notes = append(g.Notes, fmt.Sprintf("%s was not asked: %v", target, err))
+			continue
+		}
+		for _, h := range held {
+			j, ok := ended[h.Job]
+			if !ok {
+				continue // live, or of another store
+			}
+			why := "its job was removed"
+			if j.Settled != nil {
+				why = "its job has " + strings.ToLower(string(j.Settled.State)) // succeeded, failed, cancelled
+			}
+			g.Items = append(g.Items, Leftover{Kind: LeftAgents, Name: h.String(), Why: why, handle: h})
+		}
+	}
+}
+
+// leftEnvironments adds environments that nobody finished, or uses.
+func (e *Engine) leftEnvironments(g *Garbage, now time.Time) error {
+	if e.Caller.Cache == "" {
+		return nil
+	}
+	broken, err := env.Broken(e.Caller.Cache)
+	if err != nil {
+		return err
+	}
+	for _, b := range broken {
+		g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it is half built, and nobody builds it"})
+	}
+	whole, err := env.List(e.Caller.Cache)
+	if err != nil {
+		return err
+	}
+	for _, b := range whole {
+		if idle := now.Sub(b.Used); idle > idleEnvironment {
+			g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it was not used for " + ago(idle)})
+		}
+	}
+	return nil
+}
+
+// ago is a length of time for people: "3 days".
+func ago(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return plural(int(d/(24*time.Hour)), "day")
+	case d >= 2*time.Hour:
+		return plural(int(d/time.Hour), "hour")
+	}
+	return plural(int(d/time.Minute), "minute")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+const (
+	// sweepTime is the least time that a sweep may delete for, beside what it takes
+	// to look. A saver who wants a blob of a gc that died elsewhere waits that long.
+	sweepTime = 20 * time.Second
+	// sweepLooks is how many looks fit into a sweep, in the time of the one before:
+	// it needs one, and stores have slow minutes.
+	sweepLooks = 3
+	// sweepLongest bounds the time for looks: one may have slept.
+	sweepLongest = 10 * time.Minute
+	// sweepMost bounds a sweep's list: 3.2 MB, read by savers that meet it.
+	sweepMost = 100_000
+	// endTime is given to the entry that ends a sweep, also after Ctrl-C.
+	endTime = 10 * time.Second
+)
+
+// Collect removes what g names and what is still of no use now; told hears of each
+// thing that is gone, and may be nil. It may be stopped or die at any moment, and
+// run beside others and beside all else: the next one finishes what it began.
+func (e *Engine) Collect(ctx context.Context, g Garbage, told func(Leftover)) (Freed, error) {
+	c := collector{e: e, g: g, told: told, freed: Freed{V: 1, Items: []Leftover{}}}
+	if c.told == nil {
+		c.told = func(Leftover) {}
+	}
+	if g.options.MinAge == 0 {
+		return c.freed, fault.New(fault.Bug, "", "collect garbage: it was not found by Leftovers")
+	}
+	return c.freed, c.run(ctx)
+}
+
+type collector struct {
+	e     *Engine
+	g     Garbage
+	told  func(Leftover)
+	freed Freed
+	now   time.Time // by the store's clock
+}
+
+func (c *collector) gone(l Leftover) {
+	c.freed.Items = append(c.freed.Items, l)
+	c.freed.Bytes += l.Bytes
+	c.told(l)
+}
+
+func (c *collector) stays(l Leftover, why string) {
+	l.Why = why
+	c.freed.Kept = append(c.freed.Kept, l)
+}
+
+func (c *collector) run(ctx context.Context) (err error) {
+	if c.now, err = c.e.World.Now(ctx); err != nil {
+		return err
+	}
+	if c.now.IsZero() { // its own listing does not show it yet
+		c.now = c.e.World.Store.Clock().Now()
+	}
+	if lag := c.g.options.Lag; lag > 0 { // what was submitted before we began must show
+		if err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {
+			return err
+		}
+	}
+	census := c.e.World.NewCensus()
+	if err := census.Look(ctx); err != nil {
+		return err
+	}
+	jobs := map[job.Path]*ledger.Counted{}
+	for _, j := range census.Jobs() {
+		jobs[j.Path] = j
+	}
+	named := map[job.Path]bool{}
+	for _, l := range c.g.Items {
+		named[l.job] = l.Kind == LeftJob
+	}
+	choice := c.g.options.choose(census.Jobs(), named, c.e.World.Store.Clock().Now())
+	for _, l := range c.g.Items {
+		switch l.Kind {
+		case LeftJob:
+			if _, goes := choice.going[l.job]; goes {
+				err = c.remove(ctx, l, choice.because[l.job])
+			} else if jobs[l.job] != nil && !jobs[l.job].Removed {
+				c.stays(l, "it has come into use since")
+			}
+		case LeftSubmit:
+			err = c.submit(ctx, l, jobs[l.job])
+		case LeftRest:
+			err = c.remove(ctx, l, "")
+		case LeftEnvironment:
+			err = c.environment(ctx, l)
+		case LeftAgents:
+			err = c.agents(ctx, l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.sweep(ctx); err != nil {
+		return err
+	}
+	return c.e.World.Tidy(ctx, c.now.Add(-tidyAge))
+}
+
+func (c *collector) remove(ctx context.Context, l Leftover, because string) error {
+	err := c.e.World.Remove(ctx, l.job, because, c.e.Caller.By)
+	if err != nil && fault.KindOf(err) == fault.Invalid {
+		c.stays(l, "it has come into use since")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.gone(l)
+	return nil
+}
+
+// submit removes one that never finished. It may have just done so after all, or
+// be younger than our clock says.
+func (c *collector) submit(ctx context.Context, l Leftover, j *ledger.Counted) error {
+	if j != nil && !j.Submitted && !j.Removed && !c.g.options.unfinished(j, c.now) {
+		c.stays(l, "it is younger than it seemed")
+		return nil
+	}
+	err := c.e.World.Abandon(ctx, l.job, l.short, c.e.Caller.By)
+	if err != nil && fault.KindOf(err) == fault.Invalid {
+		c.stays(l, "it was submitted since")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.gone(l)
+	return nil
+}
+
+func (c *collector) environment(ctx context.Context, l Leftover) error {
+	err := env.Remove(ctx, c.e.Caller.Cache, l.Name)
+	if err != nil && fault.KindOf(err) == fault.Full {
+		c.stays(l, err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.gone(l)
+	return nil
+}
+
+func (c *collector) agents(ctx context.Context, l Leftover) error {
+	d, err := c.e.Driver(l.handle.Target)
+	if err != nil {
+		return err
+	}
+	if err := d.Stop(ctx, l.handle, lastMinutes, true); err != nil {
+		c.stays(l, err.Error())
+		return nil
+	}
+	c.gone(l)
+	return nil
+}
+
+// sweep deletes blobs, in as many sweeps as it takes.
+func (c *collector) sweep(ctx context.Context) error {
+	clock := c.e.World.Store.Clock()
+	census, names := c.e.World.NewCensus(), newNames(c.e.World.Store)
+	var took time.Duration
+	look := func() error {
+		began := clock.Boot()
+		defer func() { took = clock.Boot() - began }()
+		if err := census.Look(ctx); err != nil {
+			return err
+		}
+		return names.add(ctx, census, nil)
+	}
+	if err := look(); err != nil {
+		return err
+	}
+	before := c.now.Add(-c.g.options.MinAge).Unix()
+	todo := names.without(c.g.blobs, func(b blob) bool { return b.at < before })
+	for idle := 0; len(todo) > 0; {
+		batch := todo[:min(len(todo), sweepMost)]
+		n, freed, err := c.batch(ctx, batch, c.g.options.Lag+sweepTime+min(sweepLooks*took, sweepLongest), names, look)
+		if freed.Count > 0 {
+			freed.Name = plural(freed.Count, "blob")
+			c.gone(freed)
+		}
+		if err != nil {
+			return err
+		}
+		if idle++; n > 0 {
+			idle = 0
+		}
+		if idle == 3 {
+			return fault.New(fault.Lost, "Run it again when the store is quicker.", "delete blobs: %s: it takes %s to look what is named", c.e.World.Store, took)
+		}
+		todo = todo[n:]
+	}
+	return nil
+}
+
+// batch is one sweep: it says that these blobs may go, looks once more, and deletes
+// those that are still named by nothing. n is how many of them are done with.
+func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration, names *names, look func() error) (n int, freed Leftover, err error) {
+	freed = Leftover{Kind: LeftBlobs, Why: "nothing named them"}
+	doomed := make([]store.Digest, len(batch))
+	for i, b := range batch {
+		doomed[i] = b.key.digest()
+	}
+	s, err := c.e.World.Sweep(ctx, c.e.Caller.By, c.g.options.Self, doomed, most)
+	if err != nil {
+		return 0, freed, err
+	}
+	defer func() { // savers wait for it
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer stop()
+		err = errors.Join(err, s.End(ctx))
+	}()
+	if lag := c.g.options.Lag; lag > 0 {
+		if err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {
+			return 0, freed, err
+		}
+	}
+	if err := look(); err != nil {
+		return 0, freed, err
+	}
+	timed, stop := context.WithTimeout(ctx, s.Left())
+	defer stop()
+	until := within{timed, s}
+	for _, b := range batch {
+		if _, named := names.set[b.key]; !named {
+			if !s.Open() {
+				break
+			}
+			err := c.e.World.Store.Delete(until, "blobs/"+string(b.key.digest()))
+			if err != nil && until.Err() != nil && ctx.Err() == nil {
+				break // the next sweep tries again
+			}
+			if err != nil {
+				return n, freed, err
+			}
+			freed.Count++
+			freed.Bytes += b.size
+		}
+		n++
+	}
+	return n, freed, nil
+}
+
+// without leaves out the blobs that are named, and those that may does not let go.
+func (n *names) without(all []blob, may func(blob) bool) []blob {
+	var left []blob
+	for _, b := range all {
+		if _, named := n.set[b.key]; !named && may(b) {
+			left = append(left, b)
+		}
+	}
+	return left
+}
+
+// within is a context that ends with a sweep: a delete that is tried again and again
+// must not outlive it. Its timer does not count while the machine sleeps; the sweep's
+// own clock does. It hides what is below it, which has not ended then.
+type within struct {
+	context.Context
+	s *ledger.Sweeper
+}
+
+func (c within) Err() error {
+	if !c.s.Open() {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+func (c within) Value(any) any { return nil }

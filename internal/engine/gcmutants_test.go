@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// gcMutants are rules taken out of the real source: each edit puts a condition
+// beside the code, and N is the mutant's number. Those of one name are one mutant.
+var gcMutants = []struct{ what, file, old, new string }{
+	{"gc does not look again before it deletes", "engine/gccollect.go",
+		"if err := look(); err != nil {\n\t\treturn 0, freed, err\n\t}", "if mutantNow != N {\n\t\tif err := look(); err != nil {\n\t\t\treturn 0, freed, err\n\t\t}\n\t}"},
+	{"gc looks again too soon for what a listing shows", "engine/gccollect.go",
+		"if lag := c.g.options.Lag; lag > 0 {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0", "if lag := c.g.options.Lag; lag > 0 && mutantNow != N {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0"},
+	{"gc deletes when its time is over", "ledger/sweep.go", "return s.w.clock().Boot() < s.until", "return mutantNow == N || s.w.clock().Boot() < s.until"},
+	{"two gcs sweep at once", "ledger/sweep.go", "if n, _, open := lastSweep(s.log.Entries); open && !j.over(s.log, n) {", "if n, _, open := lastSweep(s.log.Entries); open && !j.over(s.log, n) && mutantNow != N {"},
+	{"a saver does not look for gc", "ledger/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
+	{"a saver does not wait for a gc that is about", "ledger/sweep.go", "if !open || s.judge.over(s.log, n) {", "if mutantNow == N || !open || s.judge.over(s.log, n) {"},
+	{"state is forgotten", "engine/gcnames.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
+	{"a torn generation is taken for a whole one", "engine/gcnames.go", "whole = whole && w", "whole = whole && (w || mutantNow == N)"},
+	{"a submit under way names nothing", "engine/gcnames.go", "if going[j.Path] || !j.There || j.Removed {", "if going[j.Path] || !j.There || j.Removed || mutantNow == N && !j.Submitted {"},
+	{"outputs are not named before the exit", "ledger/census.go", "if e.Named != nil {", "if e.Named != nil && mutantNow != N {"},
+	{"lineage is forgotten", "engine/gcchoose.go", "\tc.spare(jobs)\n", "\tif mutantNow != N {\n\t\tc.spare(jobs)\n\t}\n"},
+	{"an origin is removed before what was made from it", "engine/gcchoose.go", "for _, later := range made[j.Path] {", "for _, later := range made[j.Path] {\n\t\t\tif mutantNow == N {\n\t\t\t\tbreak\n\t\t\t}"},
+	{"the newest success goes", "engine/gcchoose.go", "case !can || latest:", "case !can || latest && mutantNow != N:"},
+	{"two gcs remove two successes that stand for each other", "ledger/remove.go", "if t.removed(because) {", "if t.removed(because) && mutantNow != N {"},
+	{"blobs may be young", "engine/gcnames.go", "ok && !named && o.Time.Before(before)", "ok && !named && (mutantNow == N || o.Time.Before(before))"},
+	{"blobs may be young", "engine/gccollect.go", "return b.at < before", "return mutantNow == N || b.at < before"},
+	{"submits may be young", "engine/gc.go", "now.Sub(j.Since) >= o.MinAge", "(mutantNow == N || now.Sub(j.Since) >= o.MinAge)"},
+	{"a submit that has finished is removed", "ledger/remove.go", "if _, submitted := t.PlaceOf(p.Job); submitted {", "if _, submitted := t.PlaceOf(p.Job); submitted && mutantNow != N {"},
+	{"a removed submit goes on", "ledger/task.go", "if _, gone := t.Gone[j.ID]; gone {", "if _, gone := t.Gone[j.ID]; gone && mutantNow != N {"},
+	{"a removed submit goes on", "ledger/task.go", "if _, gone := t.Gone[e.Submitted.Job]; gone {", "if _, gone := t.Gone[e.Submitted.Job]; gone && mutantNow != N {"},
+	{"a submit that slept takes its own job back", "ledger/task.go", "if _, ours := t.PlaceOf(j.ID); ours {", "if _, ours := t.PlaceOf(j.ID); ours && (mutantNow != N || t.Live == j.ID) {"},
+}
+
+// TestGCMutants plants the mutants into a copy of the source, all in one build, and
+// demands that the simulation finds each.
+func TestGCMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the simulation once more, and plays it for every mutant")
+	}
+	var names []string
+	for _, m := range gcMutants {
+		if !slices.Contains(names, m.what) {
+			names = append(names, m.what)
+		}
+	}
+	bin := plantGC(t, names)
+	play := func(n, seeds int) ([]byte, error) {
+		cmd := exec.Command(bin, "-test.run", "^TestGCSimulation$", "-gcseeds", fmt.Sprint(seeds))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("DROVER_MUTANT=%d", n))
+		return cmd.CombinedOutput()
+	}
+	if out, err := play(0, gcNormal); err != nil {
+		t.Fatalf("without a mutant: %v\n%.2000s", err, out)
+	}
+	found := regexp.MustCompile(`seed \d+: [^\n]*`)
+	for i, what := range names {
+		t.Run(what, func(t *testing.T) {
+			out, err := play(i+1, gcNormal)
+			if hit := found.Find(out); err != nil && hit != nil {
+				t.Logf("%.200s", hit)
+				return
+			}
+			t.Fatalf("not noticed in %d histories (%v):\n%.2000s", gcNormal, err, out)
+		})
+	}
+}
+
+// plantGC compiles this package's tests with all mutants in the source.
+func plantGC(t *testing.T, names []string) (bin string) {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, m := range gcMutants {
+		if texts[m.file] == "" {
+			src, err := os.ReadFile(filepath.Join(root, m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[m.file] = string(src)
+		}
+		if n := strings.Count(texts[m.file], m.old); n != 1 {
+			t.Fatalf("%s holds the text of %q %d times, want once: %s", m.file, m.what, n, m.old)
+		}
+		number := fmt.Sprint(slices.Index(names, m.what) + 1)
+		edit := strings.ReplaceAll(m.new, "mutantNow == N", "mutantNow == "+number)
+		edit = strings.ReplaceAll(edit, "mutantNow != N", "mutantNow != "+number)
+		texts[m.file] = strings.Replace(texts[m.file], m.old, edit, 1)
+	}
+	for _, room := range []string{"engine", "ledger"} {
+		texts[room+"/planted.go"] = "package " + room + "\n\nimport (\n\"os\"\n\"strconv\"\n)\n\nvar mutantNow, _ = strconv.Atoi(os.Getenv(\"DROVER_MUTANT\"))\n"
+	}
+	dir, overlay := t.TempDir(), map[string]string{}
+	for name, text := range texts {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay[filepath.Join(root, name)] = file
+	}
+	plan, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutants.test")
+	if err := os.WriteFile(file, plan, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", file, "-o", bin, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
+	}
+	return bin
+}

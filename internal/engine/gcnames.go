@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// key is a digest as it is kept by the million.
+type key [32]byte
+
+func keyOf(d store.Digest) (k key, ok bool) {
+	n, err := hex.Decode(k[:], []byte(d))
+	return k, err == nil && n == len(k)
+}
+
+func (k key) digest() store.Digest { return store.Digest(hex.EncodeToString(k[:])) }
+
+// blob is one that nobody names.
+type blob struct {
+	key  key
+	size int64
+	at   int64 // when it was stored, by the store's clock, in Unix seconds
+}
+
+// names are the blobs that entries name, by themselves or in a list of files. It
+// only grows: what was named once in a look is not deleted after it.
+type names struct {
+	store *store.Store
+	set   map[key]struct{}
+	lists map[store.Digest][]key // lists of files that were read, and the blobs in them
+}
+
+func newNames(s *store.Store) *names {
+	return &names{store: s, set: map[key]struct{}{}, lists: map[store.Digest][]key{}}
+}
+
+// add takes in what a census has found, but for jobs that go.
+func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Path]bool) error {
+	for _, j := range census.Jobs() {
+		if going[j.Path] || !j.There || j.Removed {
+			continue
+		}
+		if j.Job.Code.Blob != "" {
+			n.blob(store.Digest(j.Job.Code.Blob))
+		}
+		for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
+			if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
+				return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)
+			}
+		}
+		for _, list := range j.Outputs {
+			if _, err := n.list(ctx, list); err != nil {
+				return fmt.Errorf("read outputs of job %s: %w", j.Path.Job, err)
+			}
+		}
+	}
+	for _, t := range census.Tasks() {
+		for _, rank := range slices.Sorted(maps.Keys(t.Generations)) {
+			if err := n.state(ctx, t.Generations[rank]); err != nil {
+				return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
+			}
+		}
+	}
+	return nil
+}
+
+// state names the newest generation that is whole, which is what the next attempt
+// begins with (R6), and those after it: somebody may be about to complete them.
+func (n *names) state(ctx context.Context, newestFirst []ledger.Saved) error {
+	for _, s := range newestFirst {
+		whole := true
+		for _, d := range []store.Digest{s.State, s.Checkpoints} {
+			if d == "" {
+				continue
+			}
+			w, err := n.list(ctx, d)
+			if err != nil {
+				return err
+			}
+			for _, k := range n.lists[d] {
+				if !w {
+					break
+				}
+				if w, err = n.store.HasBlob(ctx, k.digest()); err != nil {
+					return err
+				}
+			}
+			whole = whole && w
+		}
+		if whole {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (n *names) blob(d store.Digest) {
+	if k, ok := keyOf(d); ok {
+		n.set[k] = struct{}{}
+	}
+}
+
+// list names a list of files and all that it holds. there is false when the list
+// is not in the store: then it is named alone. One that is there and cannot be read
+// is an error: its blobs are not known, and must not go.
+func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error) {
+	n.blob(d)
+	if _, read := n.lists[d]; read {
+		return true, nil
+	}
+	t, err := bundle.LoadTree(ctx, n.store, d)
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	keys := make([]key, 0, len(t.Files))
+	for _, f := range t.Files {
+		if k, ok := keyOf(f.SHA256); ok {
+			n.set[k] = struct{}{}
+			keys = append(keys, k)
+		}
+	}
+	n.lists[d] = keys
+	return true, nil
+}
+
+// others lists the blobs that nothing names, stored before a time.
+func (n *names) others(ctx context.Context, before time.Time) (found []blob, err error) {
+	const prefix = "blobs/"
+	for o, err := range n.store.List(ctx, prefix) {
+		if err != nil {
+			return nil, fmt.Errorf("list blobs: %w", err)
+		}
+		k, ok := keyOf(store.Digest(strings.TrimPrefix(o.Key, prefix)))
+		if _, named := n.set[k]; ok && !named && o.Time.Before(before) {
+			found = append(found, blob{key: k, size: o.Size, at: o.Time.Unix()})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/input"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// feed is where one input of a plan comes from and what it holds.
+type feed struct {
+	in     job.Input
+	tree   bundle.Tree
+	origin *job.Origin // of what another task has left; nil: it is local
+
+	source input.Source // a local one
+	cache  *bundle.Cache
+}
+
+// feeds finds all inputs of a spec and reads what they hold, but for files that
+// have not changed since they were read last. Nothing is stored.
+func (e *Engine) feeds(ctx context.Context, spec job.Spec) ([]feed, error) {
+	var all []feed
+	for _, in := range spec.Inputs {
+		f, err := e.feed(ctx, in, spec.Project, false)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// feed finds one input. keep stores the files of another task's source, which are
+// no blobs yet.
+func (e *Engine) feed(ctx context.Context, in job.Input, project string, keep bool) (feed, error) {
+	f := feed{in: in}
+	ref, chained, err := in.TaskRef()
+	if err != nil {
+		return f, err
+	}
+	if chained {
+		t, origin, err := e.chained(ctx, in, ref, project, keep)
+		f.tree, f.origin = below(t, in.Subdir), &origin
+		return f, err
+	}
+	if kind, err := input.KindOf(in.Path); err != nil {
+		return f, err
+	} else if kind == input.Web {
+		if in.Path, err = input.Fetch(ctx, nil, in.Path, filepath.Join(e.Caller.Cache, "downloads"), e.told); err != nil {
+			return f, fmt.Errorf("fetch input %s: %w", in.Name, err)
+		}
+	}
+	if f.source, err = input.Find(in, e.Caller.Folder); err != nil {
+		return f, err
+	}
+	if f.cache, err = bundle.OpenCache(filepath.Join(e.Caller.Cache, "inputs", f.source.Key)); err != nil {
+		f.cache = &bundle.Cache{} // it costs time, nothing else
+	}
+	f.tree, err = bundle.Hash(ctx, f.source.Root, f.options())
+	if err != nil {
+		return f, fmt.Errorf("read input %s: %w", in.Name, err)
+	}
+	f.remember()
+	return f, nil
+}
+
+// told hears what takes long; nobody asks for it yet.
+func (e *Engine) told(text string) {
+	if e.Told != nil {
+		e.Told(text)
+	}
+}
+
+func (f *feed) options() bundle.SaveOptions {
+	return bundle.SaveOptions{Skip: f.source.Skip, Cache: f.cache}
+}
+
+// remember keeps for the next command what was read.
+func (f *feed) remember() {
+	_ = f.cache.Keep() // without it that takes longer, and nothing else
+	if f.source.File != "" {
+		f.tree.Dirs, f.tree.Links = nil, nil // the folder around it is not what was asked for
+	}
+}
+
+// sync stores a local input and gives the digest of its list.
+func (f *feed) sync(ctx context.Context, s *store.Store) (d store.Digest, err error) {
+	if f.tree, d, err = bundle.Sync(ctx, s, s.String(), f.source.Root, f.options()); err != nil {
+		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
+	}
+	if f.remember(); f.source.File == "" {
+		return d, nil
+	}
+	return bundle.PutTree(ctx, s, f.tree)
+}
+
+// below is one folder of a tree.
+func below(t bundle.Tree, folder string) bundle.Tree {
+	if folder == "" {
+		return t
+	}
+	folder += "/"
+	var b bundle.Tree
+	for _, f := range t.Files {
+		if rest, ok := strings.CutPrefix(f.Path, folder); ok {
+			f.Path = rest
+			b.Files = append(b.Files, f)
+		}
+	}
+	for _, l := range t.Links {
+		if rest, ok := strings.CutPrefix(l.Path, folder); ok {
+			l.Path = rest
+			b.Links = append(b.Links, l)
+		}
+	}
+	for _, d := range t.Dirs {
+		if rest, ok := strings.CutPrefix(d, folder); ok {
+			b.Dirs = append(b.Dirs, rest)
+		}
+	}
+	return b
+}
+
+// shipInput stores one input and gives the digest of its list.
+func (e *Engine) shipInput(ctx context.Context, f *feed, project string) (store.Digest, error) {
+	if f.origin == nil {
+		return f.sync(ctx, e.World.Store)
+	}
+	if f.origin.What == "source" {
+		again, err := e.feed(ctx, f.in, project, true)
+		if err != nil {
+			return "", err
+		}
+		*f = again
+	}
+	d, err := bundle.PutTree(ctx, e.World.Store, f.tree)
+	if err != nil {
+		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
+	}
+	return d, nil
+}
+
+// shipInputs stores what the plan has found, and names it in the job. What has
+// changed since is stored as it is now.
+func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
+	for i := range p.feeds {
+		f, in := &p.feeds[i], p.feeds[i].in
+		d, err := e.shipInput(ctx, f, p.Spec.Project)
+		if err != nil {
+			return err
+		}
+		j.Inputs[in.Name], j.Contents[in.Name] = string(d), f.tree.Digest()
+		if f.origin != nil {
+			if j.Lineage == nil {
+				j.Lineage = map[string]job.Origin{}
+			}
+			j.Lineage[in.Name] = *f.origin
+		}
+		v := ledger.Version{List: d, From: in.Path, Files: len(f.tree.Files), Bytes: f.tree.Bytes()}
+		if err := e.World.AddVersion(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, in.Name, v, e.Caller.By); err != nil {
+			return fmt.Errorf("note version of input %s: %w", in.Name, err)
+		}
+	}
+	return nil
+}

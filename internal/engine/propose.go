@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"maps"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// propose stores all that a job needs and writes what the job is. From then on no
+// gc takes any of it; what one took before is stored again (docs/design/004-gc.md).
+func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
+	sweeps, err := e.World.Sweeps(ctx)
+	if err != nil {
+		return job.Job{}, err
+	}
+	for _, f := range p.feeds {
+		if f.cache != nil { // it believes what a command before has sent, whatever gc did since
+			sweeps.Since(0)
+		}
+	}
+	j, err := e.ship(ctx, p)
+	if err != nil {
+		return j, err
+	}
+	if err := e.World.NameJob(ctx, &j); err != nil {
+		return j, err
+	}
+	if err := e.World.Propose(ctx, j); err != nil {
+		return j, err
+	}
+	need := func() ([]store.Digest, error) { return p.needs(j), nil }
+	return j, sweeps.Assure(ctx, need, func(ctx context.Context, gone []store.Digest) error {
+		for _, f := range p.feeds {
+			if f.cache != nil {
+				f.cache.Forget(gone...)
+			}
+		}
+		again, err := e.ship(ctx, p)
+		if err == nil && (again.Code != j.Code || !maps.Equal(again.Inputs, j.Inputs)) {
+			err = fault.New(fault.Invalid, "Run it again.", "submit job: code or inputs changed while they were stored")
+		}
+		return err
+	})
+}
+
+// needs are the blobs that the planned job names.
+func (p *Plan) needs(j job.Job) (all []store.Digest) {
+	if j.Code.Blob != "" {
+		all = append(all, store.Digest(j.Code.Blob))
+	}
+	for _, f := range p.feeds {
+		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.tree)...)
+	}
+	return all
+}
+
+// blobsOf are the contents that a tree names.
+func blobsOf(t bundle.Tree) (all []store.Digest) {
+	for _, f := range t.Files {
+		all = append(all, f.SHA256)
+	}
+	return all
+}

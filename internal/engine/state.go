@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// PutState makes the files of a folder the newest state of one rank of a task:
+// what its next job finds in /state. dir "" empties it. A task with a live job is
+// refused: its program writes there.
+func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (bundle.Tree, error) {
+	task, err := e.World.Task(ctx, p)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	if task.Live != "" {
+		live := job.Path{Project: p.Project, Task: p.Task, Job: task.Live}
+		rep, err := e.World.Look(ctx, live)
+		if err != nil {
+			return bundle.Tree{}, err
+		}
+		if rep.Run.Settled == nil {
+			return bundle.Tree{}, fault.New(fault.Invalid, "Wait for it with drover wait "+rep.Job.Short+", or end it with drover cancel "+rep.Job.Short+".",
+				"put state of task %s: job %s is live", p.Task, rep.Job.Short)
+		}
+	}
+	if err := e.World.Known(ctx, p); err != nil {
+		return bundle.Tree{}, err
+	}
+	sweeps, err := e.World.Sweeps(ctx)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	t, list, err := e.saveState(ctx, dir)
+	if err != nil {
+		return t, fmt.Errorf("put state of task %s: %w", p.Task, err)
+	}
+	err = e.World.PutState(ctx, p, rank, e.Caller.By, e.complete(ctx), func(s *ledger.Saved) { s.State, s.Bytes = list, t.Bytes() })
+	if errors.Is(err, ledger.ErrFenced) {
+		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)
+	}
+	if err != nil || dir == "" {
+		return t, err
+	}
+	need := func() ([]store.Digest, error) { return append(blobsOf(t), list), nil }
+	return t, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+		_, again, err := e.saveState(ctx, dir)
+		if err == nil && again != list {
+			err = fault.New(fault.Invalid, "Run it again.", "put state of task %s: %q changed meanwhile", p.Task, dir)
+		}
+		return err
+	})
+}
+
+// saveState stores a folder and its list; "" is no folder.
+func (e *Engine) saveState(ctx context.Context, dir string) (t bundle.Tree, list store.Digest, err error) {
+	if dir == "" {
+		return t, "", nil
+	}
+	if t, err = bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{}); err != nil {
+		return t, "", err
+	}
+	list, err = bundle.PutTree(ctx, e.World.Store, t)
+	return t, list, err
+}
