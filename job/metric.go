@@ -37,21 +37,20 @@ func checkMetrics(s Spec) error {
 		if m.Name == "" && slices.Contains(Presets, m.Regex) {
 			continue
 		}
+		hint := "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'."
+		if near := Nearest(m.Regex, Presets); near != "" && m.Name == "" {
+			hint = "Did you mean --metric " + near + "?"
+		}
 		re, err := regexp.Compile(m.Regex)
 		if err != nil {
-			hint := "Write it as --metric 'loss=loss: ([0-9.]+)'."
-			if near := Nearest(m.Regex, Presets); near != "" && m.Name == "" {
-				hint = "Did you mean --metric " + near + "?"
-			}
 			return fault.New(fault.Invalid, hint, "check job: metric %q: %q is no regular expression: %v", m.Name, m.Regex, err)
 		}
 		named := slices.ContainsFunc(re.SubexpNames(), func(n string) bool { return n != "" })
 		switch {
 		case re.NumSubexp() == 0:
-			return fault.New(fault.Invalid, "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'.", "check job: metric %q: %q has no group", m.Name, m.Regex)
+			return fault.New(fault.Invalid, hint, "check job: metric %q: %q has no group", m.Name, m.Regex)
 		case m.Name == "" && !named:
-			hint := "Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+)."
-			return fault.New(fault.Invalid, hint, "check job: the metric of %q has no name", m.Regex)
+			return fault.New(fault.Invalid, "Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).", "check job: the metric of %q has no name", m.Regex)
 		}
 		if m.Name != "" && (len(m.Name) > 100 || strings.ContainsFunc(m.Name, unsaid)) {
 			return fault.New(fault.Invalid, "Use letters, digits and _ - . / : up to 100.", "check job: %q is no name for a metric", m.Name)
