@@ -13,6 +13,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -125,6 +126,13 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed l
 	boot := e.Boot
 	boot.Job = j.Path().String()
 	each := needs(j.Spec)
+	if o, err := d.Offer(ctx, each); err == nil && o.Attached {
+		// Its agents inherit what this command has: without a secret the job would
+		// fail for good, and here somebody can still be asked.
+		if _, err := job.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
+			return err
+		}
+	}
 	each.Agents = placed.Agents
 	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents, Needs: each, Run: boot})
 	if err != nil {
