@@ -215,9 +215,11 @@ func TestInputsAreWhereTheProgramLooks(t *testing.T) {
 }
 
 // saving is a program that saves when it is asked to end, and goes on from there.
+// It waits by "wait": a signal that comes just before a read of a fifo is open would
+// be heard when that is, which is never.
 const saving = `if [ -f $DROVER_CHECKPOINT_DIR/step ]; then echo from $(cat $DROVER_CHECKPOINT_DIR/step) state $(cat $DROVER_STATE_DIR/s); exit 0; fi
 trap 'echo 7 >$DROVER_CHECKPOINT_DIR/step; echo kept >$DROVER_STATE_DIR/s; exit 5' TERM
-echo >$GATE0; while :; do read x <$GATE1; done`
+echo >$GATE0; while :; do sleep 1000 & wait $!; done`
 
 func TestNoticeSavesAndTheNextAgentGoesOn(t *testing.T) {
 	t.Parallel()
@@ -280,7 +282,7 @@ func TestACancelEndsTheProgramAndSettles(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	up, never := newGate(t), newGate(t)
-	j := p.submit(shell(`trap 'echo bye >$SM_MODEL_DIR/last; exit 0' TERM; echo >$GATE0; while :; do read x <$GATE1; done`, up, never), nil)
+	j := p.submit(shell(`trap 'echo bye >$SM_MODEL_DIR/last; exit 0' TERM; echo >$GATE0; while :; do sleep 1000 & wait $!; done`, up, never), nil)
 	w := p.start(j, nil)
 	up.wait()
 	stands, err := p.Cancel(t.Context(), j.Path(), "cli-1", "wrong data")
@@ -390,7 +392,7 @@ func TestOfTwoNodesBothStartAgainWhenOneFails(t *testing.T) {
 	spec := shell(`echo "$DROVER_RANK of $DROVER_NODES" >$SM_MODEL_DIR/node$DROVER_RANK; echo $DROVER_RANK >$SM_MODEL_DIR/both
 [ $DROVER_ATTEMPT = 2 ] && { [ -f beside ] && exit 9; exit 0; }
 echo x >beside
-[ $DROVER_RANK = 1 ] && { trap 'exit 0' TERM; echo >$GATE0; while :; do read x <$GATE1; done; }
+[ $DROVER_RANK = 1 ] && { trap 'exit 0' TERM; echo >$GATE0; while :; do sleep 1000 & wait $!; done; }
 read x <$GATE0; exit 4`, up, never)
 	spec.Nodes, spec.Retries = 2, 1
 	j := p.submit(spec, nil)
