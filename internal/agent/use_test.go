@@ -145,7 +145,7 @@ func TestMetricsAndSecretsOfAProgram(t *testing.T) {
 	const script = `echo "loss=0.5 $KEY"; printf 'acc=1'; echo "$KEY" >"$DROVER_FAILURE_FILE"; printenv HIDDEN; echo "gone $?" >&2; exit 3`
 	j := p.submit(job.Spec{Verb: job.Shell, Program: script, NoMounts: true, Secrets: map[string]string{"KEY": "env:HIDDEN"}}, nil)
 	rep := p.run(j)
-	if text := p.printed(j); !strings.HasPrefix(text, "loss=0.5 ") || strings.Contains(text, "hush-hush") || !strings.Contains(text, "gone 1\n") {
+	if text := p.printed(j); !strings.Contains(text, "loss=0.5 [redacted KEY]\n") || strings.Contains(text, "hush-hush") || !strings.Contains(text, "gone 1\n") {
 		t.Errorf("it printed %q", text)
 	}
 	if s := rep.Run.Settled; s.Code != 3 || strings.Contains(s.Reason, "hush") || s.Reason == "" {
