@@ -122,11 +122,7 @@ func (l line) judge(me *entry) (v verdict) {
 	v.place, v.watch = queueUp(me, holding, waiting)
 	mine := func(p *party) bool { return slices.Contains(p.members, me) }
 	if i := slices.IndexFunc(holding, mine); i >= 0 { // the others were granted it, too
-		if v.part = holding[i].freePart(); v.part == noPart {
-			v.why = "waits until an agent that " + holding[i].name() + " had here before has ended"
-			return v
-		}
-		v.parts = holding[i].parts
+		v.part, v.parts = holding[i].freePart(), holding[i].parts
 		return v
 	}
 	i := slices.IndexFunc(waiting, mine)
@@ -161,14 +157,25 @@ func queueUp(me *entry, holding, waiting []*party) (place int, watch []int64) {
 	return i + 1, held
 }
 
-// freePart is one that no living member has, or noPart.
+// freePart is one that no living member has. When all have one, somebody has taken
+// a member for dead who is only stopped, and who comes in its place must not wait
+// for it: it shares with the one that came first, which harms its own job alone.
 func (p *party) freePart() int {
+	first := map[int]int64{} // by part, whoever has it longest
+	many := map[int]int{}
+	for _, e := range p.members {
+		if n, ok := first[e.Part]; !ok || e.number < n {
+			first[e.Part] = e.number
+		}
+		many[e.Part]++
+	}
+	best := 0
 	for i := range p.parts {
-		if !slices.ContainsFunc(p.members, func(e *entry) bool { return e.Part == i }) {
-			return i
+		if many[i] < many[best] || many[i] == many[best] && first[i] < first[best] {
+			best = i
 		}
 	}
-	return noPart
+	return best
 }
 
 // balance is what stands between a party in line and what it wants.

@@ -52,7 +52,8 @@ type Wish struct {
 	// Group is the same for all nodes of a job, Members how many of them come to
 	// this machine. All want the same. They are granted together, whether all have
 	// come or not, and what is theirs stays theirs while one of them lives: one
-	// that is started again finds its part. "": a job of one.
+	// that is started again finds its part, or shares that of an agent which is
+	// only stopped and was taken for dead. "": a job of one.
 	Group   string `json:"group,omitempty"`
 	Members int    `json:"members,omitempty"`
 	Each    Amount `json:"each,omitzero"` // what each member wants

@@ -205,10 +205,21 @@ func (m *model) used(queue string) (sum [3]float64) {
 	return sum
 }
 
+// crowded says that a job has more agents than it said: some were taken for dead.
+func (m *model) crowded(p *player) bool {
+	n := 0
+	for _, o := range m.all {
+		if m.key(o) == m.key(p) && o.granted {
+			n++
+		}
+	}
+	return n > p.Members
+}
+
 // apart says that two share a core or a GPU, who must not.
 func (m *model) apart(p *player) {
 	for _, o := range m.all {
-		if o == p || !o.granted {
+		if o == p || !o.granted || m.key(o) == m.key(p) && m.crowded(p) {
 			continue
 		}
 		for _, c := range p.held.Cores {
