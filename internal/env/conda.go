@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -81,13 +80,13 @@ func (m *manifest) pipSection(list any, file string) error {
 }
 
 var (
-	condaName    = regexp.MustCompile(`^(?:[A-Za-z0-9_./-]+::)?([A-Za-z0-9_.-]+)\s*(.*)$`)
-	condaVersion = regexp.MustCompile(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
+	condaName    = compiled(`^(?:[A-Za-z0-9_./-]+::)?([A-Za-z0-9_.-]+)\s*(.*)$`)
+	condaVersion = compiled(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
 )
 
 // need reads one dependency of conda: "numpy", "numpy=1.26", "c::numpy >=1.20,<2".
 func (c *condaFile) need(text string) {
-	m := condaName.FindStringSubmatch(strings.TrimSpace(text))
+	m := condaName().FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		c.unclear = text
 		return
@@ -97,7 +96,7 @@ func (c *condaFile) need(text string) {
 		if one = strings.TrimSpace(one); one == "" {
 			continue
 		}
-		v := condaVersion.FindStringSubmatch(one)
+		v := condaVersion().FindStringSubmatch(one)
 		if v == nil { // a build, a choice, brackets
 			c.unclear = text
 			return

@@ -29,13 +29,13 @@ type scene struct {
 // A symptom is something uv or pip says, and what it means. The first group of
 // said, where there is one, is a package's name.
 type symptom struct {
-	said *regexp.Regexp
+	said func() *regexp.Regexp
 	mean func(s scene) *fault.Fault
 }
 
 // says compiles a symptom's expression; NAME stands for a package's name.
-func says(expr string) *regexp.Regexp {
-	return regexp.MustCompile(strings.ReplaceAll(expr, "NAME", "([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"))
+func says(expr string) func() *regexp.Regexp {
+	return compiled(strings.ReplaceAll(expr, "NAME", "([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"))
 }
 
 // symptoms in order: what makes another one appear comes first. A dead network
@@ -69,7 +69,7 @@ func explain(out string, err error, asked *manifest, self identity) error {
 	out = mask(out)
 	flat := strings.Join(strings.Fields(out), " ")
 	for _, s := range symptoms {
-		if m := s.said.FindStringSubmatch(flat); m != nil {
+		if m := s.said().FindStringSubmatch(flat); m != nil {
 			return s.mean(scene{asked, self, flat, m})
 		}
 	}
@@ -136,14 +136,14 @@ func noCondaPackage(s scene) *fault.Fault {
 		"build environment: %s: no package %q in its channels", s.asked.name(), s.match[1])
 }
 
-var ignored = regexp.MustCompile(`versions that require a different python version: (.*?) ERROR:`)
+var ignored = compiled(`versions that require a different python version: (.*?) ERROR:`)
 
 // noMatch is all that pip says about three different causes: no such package,
 // no such version, none for this Python. The list of versions it ignored tells
 // the last one only for a version that was named exactly.
 func noMatch(s scene) *fault.Fault {
 	name := s.match[1]
-	if m := ignored.FindStringSubmatch(s.out); m != nil {
+	if m := ignored().FindStringSubmatch(s.out); m != nil {
 		_, text := s.blame(name)
 		_, pin, _ := strings.Cut(text, "==")
 		for _, one := range strings.Split(m[1], "; ") {

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
 )
 
-var versionOnly = regexp.MustCompile(`^\d+(\.\d+)*$`)
+var versionOnly = compiled(`^\d+(\.\d+)*$`)
 
 // candidates are the interpreters to try, best first: the one that was asked
 // for, or the active environment's, or those on PATH. More than one, because
@@ -65,7 +64,7 @@ func chosen(r Request) ([]string, error) {
 		}
 		return nil, noPython(r, nil)
 	}
-	if versionOnly.MatchString(name) {
+	if versionOnly().MatchString(name) {
 		name = "python" + name
 	}
 	if found := onPath(r.Environ, name); len(found) > 0 {

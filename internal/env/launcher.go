@@ -67,9 +67,9 @@ func FindMPI(ctx context.Context, environ []string, interpreter string) (MPI, er
 }
 
 var (
-	mpichVersion = regexp.MustCompile(`(?m)^\s*Version:\s+(\S+)`)
-	intelVersion = regexp.MustCompile(`Version (\d[\d.]*)`)
-	openVersion  = regexp.MustCompile(`\((?:OpenRTE|Open MPI|PRRTE)\) v?(\d[\w.]*)`)
+	mpichVersion = compiled(`(?m)^\s*Version:\s+(\S+)`)
+	intelVersion = compiled(`Version (\d[\d.]*)`)
+	openVersion  = compiled(`\((?:OpenRTE|Open MPI|PRRTE)\) v?(\d[\w.]*)`)
 )
 
 // askPatience is how long a program may take to say its version or find a module:
@@ -89,13 +89,13 @@ func askMPI(ctx context.Context, environ []string, path string) (m MPI, said str
 	for _, f := range []struct {
 		family Family
 		sign   string
-		number *regexp.Regexp
+		number func() *regexp.Regexp
 	}{
 		{IntelMPI, "Intel(R) MPI", intelVersion}, {MPICH, "HYDRA build details", mpichVersion}, {OpenMPI, "open-mpi.org", openVersion},
 	} {
 		if strings.Contains(text, f.sign) {
 			m.Family = f.family
-			if v := f.number.FindStringSubmatch(text); v != nil {
+			if v := f.number().FindStringSubmatch(text); v != nil {
 				m.Version = v[1]
 			}
 			return m, ""

@@ -29,7 +29,7 @@ const maxPackages = 1 << 20
 // packageName is a Debian package, name[:architecture][=version], by Debian's own
 // rules for each part. None is an option, and none ends with "-", which tells
 // apt-get to remove it.
-var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
+var packageName = compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
 
 // Packages reads packages.txt in a code folder: Debian's packages, one a line,
 // name or name=version, # for comments. None when there is no such file. Each is
@@ -61,7 +61,7 @@ func parsePackages(data []byte) ([]string, error) {
 		if line = strings.TrimSpace(line); line == "" || slices.Contains(names, line) {
 			continue
 		}
-		if !packageName.MatchString(line) {
+		if !packageName().MatchString(line) {
 			return nil, fault.New(fault.Invalid, hint, "read packages: %s line %d: %q is no package's name", packagesFile, i+1, line)
 		}
 		names = append(names, line)
@@ -288,24 +288,24 @@ func (a apt) run(ctx context.Context, tool string, args ...string) (string, erro
 // aptSymptoms are what apt-get says, in order: what makes another one appear
 // comes first.
 var aptSymptoms = []struct {
-	said *regexp.Regexp
+	said func() *regexp.Regexp
 	kind fault.Kind
 	hint string
 	mean string // a format for the package's name, where the expression has one
 }{
-	{regexp.MustCompile(`(?i)no space left on device|don't have enough free space`), fault.Full, "Free some space on the disk of /var.", "the disk is full"},
-	{regexp.MustCompile(`(?i)could not get lock|unable to acquire the dpkg`), fault.Full, "Wait until it has ended, then run it again.", "another program installs packages"},
-	{regexp.MustCompile(`(?i)temporary failure resolving|could not resolve|could not connect|cannot initiate the connection|connection timed out`), fault.Lost,
+	{compiled(`(?i)no space left on device|don't have enough free space`), fault.Full, "Free some space on the disk of /var.", "the disk is full"},
+	{compiled(`(?i)could not get lock|unable to acquire the dpkg`), fault.Full, "Wait until it has ended, then run it again.", "another program installs packages"},
+	{compiled(`(?i)temporary failure resolving|could not resolve|could not connect|cannot initiate the connection|connection timed out`), fault.Lost,
 		"Check the network and the archives in /etc/apt/sources.list.", "the archive does not answer"},
-	{regexp.MustCompile(`Version '[^']*' for '([^']*)' was not found`), fault.Invalid, "Choose one of those that apt-cache policy names.", "the archive does not have this version of %q"},
-	{regexp.MustCompile(`Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate`), fault.Invalid,
+	{compiled(`Version '[^']*' for '([^']*)' was not found`), fault.Invalid, "Choose one of those that apt-cache policy names.", "the archive does not have this version of %q"},
+	{compiled(`Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate`), fault.Invalid,
 		"Check the spelling in packages.txt with apt-cache search.", "no package %q in the archive"},
 }
 
 func explainApt(out string, err error) error {
 	out = mask(out)
 	for _, s := range aptSymptoms {
-		m := s.said.FindStringSubmatch(out)
+		m := s.said().FindStringSubmatch(out)
 		if m == nil {
 			continue
 		}

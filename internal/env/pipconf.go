@@ -3,7 +3,6 @@ package env
 import (
 	"context"
 	"os"
-	"regexp"
 	"strings"
 )
 
@@ -90,7 +89,7 @@ func present(places []string) []string {
 }
 
 // A line of "pip config list": global.index-url='https://...'.
-var settingAt = regexp.MustCompile(`^(:env:|[a-z-]+)\.([a-z-]+)=(.*)$`)
+var settingAt = compiled(`^(:env:|[a-z-]+)\.([a-z-]+)=(.*)$`)
 
 // parsePipConfig reads "pip config list" for the command install: its
 // variables win over [install], and that over [global].
@@ -98,7 +97,7 @@ func parsePipConfig(out string) map[string]string {
 	rank := map[string]int{"global": 1, "install": 2, ":env:": 3}
 	values, from := map[string]string{}, map[string]int{}
 	for _, line := range strings.Split(out, "\n") {
-		m := settingAt.FindStringSubmatch(strings.TrimRight(line, "\r"))
+		m := settingAt().FindStringSubmatch(strings.TrimRight(line, "\r"))
 		if m == nil || rank[m[1]] < max(from[m[2]], 1) {
 			continue
 		}

@@ -2,7 +2,6 @@ package env
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ type bound struct {
 func newBound(spec, at string) (bound, error) {
 	b := bound{strings.TrimSpace(spec), at}
 	for _, one := range b.clauses() {
-		if clauseIs.FindStringSubmatch(one) == nil {
+		if clauseIs().FindStringSubmatch(one) == nil {
 			return b, fmt.Errorf("%q is no range of Python versions", one)
 		}
 	}
@@ -29,14 +28,14 @@ func (b bound) clauses() []string {
 	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.spec, " ", ""), ","), func(s string) bool { return s == "" })
 }
 
-var clauseIs = regexp.MustCompile(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
+var clauseIs = compiled(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
 
 // allows compares as PEP 440 does. An interpreter says no more of itself than
 // 3.11.7, so what a bound says of release candidates is left out.
 func (b bound) allows(version string) bool {
 	have := numbers(version)
 	for _, one := range b.clauses() {
-		m := clauseIs.FindStringSubmatch(one)
+		m := clauseIs().FindStringSubmatch(one)
 		if m == nil {
 			return false
 		}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -142,16 +141,16 @@ func parse(data []byte) []entry {
 }
 
 var (
-	commentAt  = regexp.MustCompile(`(^|\s)#.*`)
-	perOption  = regexp.MustCompile(`\s--?[a-z][a-z-]*.*`)
-	nameAt     = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:[\[(<>=!~;@,\s]|$)`)
-	separators = regexp.MustCompile(`[-_.]+`)
-	schemeAt   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`)
+	commentAt  = compiled(`(^|\s)#.*`)
+	perOption  = compiled(`\s--?[a-z][a-z-]*.*`)
+	nameAt     = compiled(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:[\[(<>=!~;@,\s]|$)`)
+	separators = compiled(`[-_.]+`)
+	schemeAt   = compiled(`^[A-Za-z][A-Za-z0-9+.-]+:`)
 )
 
 // logical reads one joined line; false for an empty one.
 func logical(l string) (entry, bool) {
-	l = strings.TrimSpace(commentAt.ReplaceAllString(l, ""))
+	l = strings.TrimSpace(commentAt().ReplaceAllString(l, ""))
 	if l == "" {
 		return entry{}, false
 	}
@@ -162,8 +161,8 @@ func logical(l string) (entry, bool) {
 		}
 		return entry{Text: l, Option: true}, true
 	}
-	e := entry{Text: strings.TrimSpace(perOption.ReplaceAllString(l, ""))}
-	if m := nameAt.FindStringSubmatch(e.Text); m != nil && !local(e.Text) {
+	e := entry{Text: strings.TrimSpace(perOption().ReplaceAllString(l, ""))}
+	if m := nameAt().FindStringSubmatch(e.Text); m != nil && !local(e.Text) {
 		e.Name = normal(m[1])
 	}
 	return e, true
@@ -191,7 +190,7 @@ func option(l string) (flag, arg string) {
 func local(text string) bool {
 	first, _, _ := strings.Cut(text, ";")
 	first = strings.TrimSpace(first)
-	if strings.Contains(first, "@") || schemeAt.MatchString(first) {
+	if strings.Contains(first, "@") || schemeAt().MatchString(first) {
 		return false
 	}
 	for _, end := range []string{".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz"} {
@@ -219,7 +218,7 @@ func place(e entry) string {
 	if path, ok := strings.CutPrefix(text, "file://"); ok {
 		return under(e.folder, path)
 	}
-	if schemeAt.MatchString(text) || !local(text) && !strings.HasPrefix(e.Text, "-") {
+	if schemeAt().MatchString(text) || !local(text) && !strings.HasPrefix(e.Text, "-") {
 		return ""
 	}
 	return under(e.folder, text)
@@ -238,7 +237,7 @@ func remote(s string) bool {
 
 // normal is a package's name as the index compares it (PEP 503).
 func normal(name string) string {
-	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+	return strings.ToLower(separators().ReplaceAllString(name, "-"))
 }
 
 // short is path as a person knows it.

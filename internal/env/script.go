@@ -3,14 +3,13 @@ package env
 import (
 	"errors"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
 // scriptBlock is the reference expression of PEP 723, word for word.
-var scriptBlock = regexp.MustCompile(`(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`)
+var scriptBlock = compiled(`(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`)
 
-var scriptOpens = regexp.MustCompile(`(?m)^# /// script[ \t]*$`)
+var scriptOpens = compiled(`(?m)^# /// script[ \t]*$`)
 
 // readScript reads the block that a script carries in its own comments.
 func readScript(r Request) (*manifest, error) {
@@ -73,7 +72,7 @@ func (m *manifest) scriptLock(r Request) error {
 func findBlock(text, script string) (content string, offset int, err error) {
 	line := func(at int) int { return 1 + strings.Count(text[:at], "\n") }
 	inside := func(int) bool { return false }
-	for _, at := range scriptBlock.FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range scriptBlock().FindAllStringSubmatchIndex(text, -1) {
 		from, to, before := at[0], at[1], inside
 		inside = func(i int) bool { return before(i) || i >= from && i < to }
 		if text[at[2]:at[3]] != "script" {
@@ -85,7 +84,7 @@ func findBlock(text, script string) (content string, offset int, err error) {
 		offset = line(from)
 		content = text[at[4]:at[5]]
 	}
-	for _, at := range scriptOpens.FindAllStringIndex(text, -1) {
+	for _, at := range scriptOpens().FindAllStringIndex(text, -1) {
 		if !inside(at[0]) {
 			return "", 0, badFile(spot(script, endOfBlock(text, at[0])), "the block \"# /// script\" ends without a line \"# ///\"")
 		}

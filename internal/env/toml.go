@@ -3,7 +3,6 @@ package env
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,7 +269,7 @@ func (p *tomlReader) pair(t *table, depth int) {
 	t.keys[last] = p.value(depth)
 }
 
-var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+`)
+var bareKey = compiled(`^[A-Za-z0-9_-]+`)
 
 // key reads a dotted key and the space around it.
 func (p *tomlReader) key() []string {
@@ -281,7 +280,7 @@ func (p *tomlReader) key() []string {
 		case c == '"' || c == '\'':
 			path = append(path, p.quoted(c))
 		default:
-			k := bareKey.FindString(p.s[p.i:])
+			k := bareKey().FindString(p.s[p.i:])
 			if k == "" {
 				p.fail("%s where a key should be", p.found())
 			}

@@ -1,16 +1,15 @@
 package env
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 var (
-	scalarAt = regexp.MustCompile(`^[A-Za-z0-9+._:-]+(?: \d\d:[0-9:.]+(?:[Zz]|[+-]\d\d:\d\d)?)?`)
-	numberIs = regexp.MustCompile(`^(?:[+-]?(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|[+-]?(?:inf|nan)|0x[0-9A-Fa-f](?:_?[0-9A-Fa-f])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
-	dateIs   = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)?)?|\d\d:\d\d:\d\d(?:\.\d+)?)$`)
+	scalarAt = compiled(`^[A-Za-z0-9+._:-]+(?: \d\d:[0-9:.]+(?:[Zz]|[+-]\d\d:\d\d)?)?`)
+	numberIs = compiled(`^(?:[+-]?(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|[+-]?(?:inf|nan)|0x[0-9A-Fa-f](?:_?[0-9A-Fa-f])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
+	dateIs   = compiled(`^(?:\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)?)?|\d\d:\d\d:\d\d(?:\.\d+)?)$`)
 )
 
 func (p *tomlReader) value(depth int) node {
@@ -29,12 +28,12 @@ func (p *tomlReader) value(depth int) node {
 	case '{':
 		return node{line, p.inline(depth)}
 	}
-	s := scalarAt.FindString(p.s[p.i:])
+	s := scalarAt().FindString(p.s[p.i:])
 	switch {
 	case s == "true" || s == "false":
 		p.i += len(s)
 		return node{line, s == "true"}
-	case numberIs.MatchString(s), dateIs.MatchString(s):
+	case numberIs().MatchString(s), dateIs().MatchString(s):
 		p.i += len(s)
 		return node{line, bare(s)}
 	case s != "":
@@ -139,11 +138,11 @@ func (p *tomlReader) multiline(quote byte) string {
 
 var (
 	escapes  = map[byte]byte{'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r', '"': '"', '\\': '\\', 'e': 0x1b}
-	lineJoin = regexp.MustCompile(`^\\[ \t]*\n[ \t\n]*`)
+	lineJoin = compiled(`^\\[ \t]*\n[ \t\n]*`)
 )
 
 func (p *tomlReader) escape(b *strings.Builder, many bool) {
-	if join := lineJoin.FindString(p.s[p.i:]); join != "" && many {
+	if join := lineJoin().FindString(p.s[p.i:]); join != "" && many {
 		p.i += len(join)
 		return
 	}
