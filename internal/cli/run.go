@@ -62,6 +62,9 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 		return err
 	}
 	a.tailNote(cmd, spec)
+	if i, ok := job.SuspiciousArg(spec.Args); ok {
+		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it; --secret NAME keeps one out", i+1)
+	}
 	if s.plan {
 		return a.showPlan(p)
 	}
