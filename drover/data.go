@@ -95,9 +95,8 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 
 // kept counts the outputs of a job that has succeeded.
 func (c *Client) kept(ctx context.Context, rep ledger.Report) (all []Kept, err error) {
-	j := c.job(rep.Path)
 	for _, name := range layout {
-		t, _, err := j.outputs(ctx, rep, name)
+		t, _, err := c.engine.OutputsOf(ctx, rep, name)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // its list is gone
 		}

@@ -55,7 +55,7 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 	got := Got{Dir: dir}
 	trees := map[string]bundle.Tree{}
 	for _, name := range layout {
-		tree, collisions, err := j.outputs(ctx, rep, name)
+		tree, collisions, err := j.c.engine.OutputsOf(ctx, rep, name)
 		if err != nil {
 			return got, fmt.Errorf("get %s: %w", name, err)
 		}
@@ -92,35 +92,6 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 	}
 	got.Parts = append(got.Parts, logs)
 	return got, now.write(dir)
-}
-
-// outputs merges one output of all ranks.
-func (j *Job) outputs(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, []bundle.Collision, error) {
-	attempt := rep.Run.Attempt()
-	if s := rep.Run.Settled; s != nil {
-		attempt = s.Attempt
-	}
-	if attempt == 0 {
-		return bundle.Tree{}, nil, nil
-	}
-	exits, err := j.c.world.ExitsOf(ctx, j.path, rep.Run.Nodes, attempt)
-	if err != nil {
-		return bundle.Tree{}, nil, err
-	}
-	var trees []bundle.Named
-	for rank := range rep.Run.Nodes {
-		d, ok := exits[rank].Outputs[name]
-		if !ok {
-			continue
-		}
-		t, err := bundle.LoadTree(ctx, j.c.world.Store, d)
-		if err != nil {
-			return bundle.Tree{}, nil, err
-		}
-		trees = append(trees, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
-	}
-	tree, collisions := bundle.Merge(trees)
-	return tree, collisions, nil
 }
 
 // getLogs writes what each node's program printed into logs/logsN.

@@ -45,7 +45,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	default:
 		if err = ended(in, ref, rep); err == nil {
 			o.Attempt = rep.Run.Settled.Attempt
-			t, err = e.outputsOf(ctx, rep, ref.What)
+			t, _, err = e.OutputsOf(ctx, rep, ref.What)
 		}
 	}
 	if errors.Is(err, store.ErrNotExist) {
@@ -122,11 +122,19 @@ func (e *Engine) complete(ctx context.Context) func(ledger.Saved) (bool, error) 
 	}
 }
 
-// outputsOf merges one output of all ranks of a settled job.
-func (e *Engine) outputsOf(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, error) {
-	exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, rep.Run.Settled.Attempt)
+// OutputsOf merges one output of all ranks of a job: of the attempt that settled it,
+// or of the current one as far as it is stored.
+func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, []bundle.Collision, error) {
+	attempt := rep.Run.Attempt()
+	if s := rep.Run.Settled; s != nil {
+		attempt = s.Attempt
+	}
+	if attempt == 0 {
+		return bundle.Tree{}, nil, nil
+	}
+	exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, attempt)
 	if err != nil {
-		return bundle.Tree{}, err
+		return bundle.Tree{}, nil, err
 	}
 	var all []bundle.Named
 	for rank := range rep.Run.Nodes {
@@ -136,12 +144,12 @@ func (e *Engine) outputsOf(ctx context.Context, rep ledger.Report, name string) 
 		}
 		t, err := bundle.LoadTree(ctx, e.World.Store, d)
 		if err != nil {
-			return bundle.Tree{}, err
+			return bundle.Tree{}, nil, err
 		}
 		all = append(all, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
 	}
-	t, _ := bundle.Merge(all)
-	return t, nil
+	t, collisions := bundle.Merge(all)
+	return t, collisions, nil
 }
 
 // sourceOf lays a job's code out and reads it as a folder.

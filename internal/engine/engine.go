@@ -30,7 +30,6 @@ type Config struct {
 	Drivers map[string]driver.Driver // by target, as in --on
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
-	Told    func(text string) // hears of what takes long, such as a download; nil: nobody
 }
 
 // Caller says who types, and where.

@@ -53,7 +53,7 @@ func (e *Engine) feed(ctx context.Context, in job.Input, project string, keep bo
 	if kind, err := input.KindOf(in.Path); err != nil {
 		return f, err
 	} else if kind == input.Web {
-		if in.Path, err = input.Fetch(ctx, nil, in.Path, filepath.Join(e.Caller.Cache, "downloads"), e.told); err != nil {
+		if in.Path, err = input.Fetch(ctx, nil, in.Path, filepath.Join(e.Caller.Cache, "downloads"), nil); err != nil {
 			return f, fmt.Errorf("fetch input %s: %w", in.Name, err)
 		}
 	}
@@ -69,13 +69,6 @@ func (e *Engine) feed(ctx context.Context, in job.Input, project string, keep bo
 	}
 	f.remember()
 	return f, nil
-}
-
-// told hears what takes long; nobody asks for it yet.
-func (e *Engine) told(text string) {
-	if e.Told != nil {
-		e.Told(text)
-	}
 }
 
 func (f *feed) options() bundle.SaveOptions {
