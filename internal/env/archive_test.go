@@ -163,21 +163,38 @@ func TestATornArchiveLeavesNothing(t *testing.T) {
 			t.Fatalf("%d bytes: a part was left", n)
 		}
 	}
-	for i := len(data) / 3; i < len(data); i += len(data) / 7 {
+	whole, err := inflated(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(data) / 3; i < len(data); i += 3 {
 		flipped := bytes.Clone(data)
 		flipped[i] ^= 0x10
+		if same, err := inflated(flipped); err == nil && bytes.Equal(same, whole) {
+			continue // two ways to say a run of zeros: nothing was changed
+		}
 		if err := Import(t.Context(), p, bytes.NewReader(flipped)); err == nil {
 			t.Errorf("byte %d is another one, and nobody minds", i)
 		}
 	}
 	cut, cancel := context.WithCancel(t.Context())
-	err := Import(cut, p, readerFunc(func([]byte) (int, error) { cancel(); return 0, nil }))
+	err = Import(cut, p, readerFunc(func([]byte) (int, error) { cancel(); return 0, nil }))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 	if err := Import(t.Context(), p, bytes.NewReader(data)); err != nil {
 		t.Errorf("whole, after all that: %v", err)
 	}
+}
+
+// inflated is what an archive's zstd stream holds.
+func inflated(data []byte) ([]byte, error) {
+	zr, err := zstd.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	defer zr.Close()
+	return io.ReadAll(zr)
 }
 
 type readerFunc func([]byte) (int, error)
