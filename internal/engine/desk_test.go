@@ -123,6 +123,9 @@ func (d *desk) agent(ctx context.Context, r driver.Request, index int) error {
 		select {
 		case e := <-ended:
 			halt = nil
+			if ctx.Err() != nil { // it ended because we are to go
+				return d.leave(ctx, m, nil, ended)
+			}
 			if err := m.Ended(ctx, e); err != nil {
 				return err
 			}
