@@ -19,8 +19,8 @@ func checkNames(s Spec) error {
 
 func checkProgram(s Spec) error {
 	switch {
-	case s.Verb != Run && s.Verb != Shell && s.Verb != Process:
-		return fault.New(fault.Invalid, "Use verb: run, shell or process.", "check job: unknown verb %q", string(s.Verb))
+	case s.Verb != Run && s.Verb != Shell && s.Verb != Process && s.Verb != Map:
+		return fault.New(fault.Invalid, "Use verb: run, shell, process or map.", "check job: unknown verb %q", string(s.Verb))
 	case strings.TrimSpace(s.Program) == "":
 		return fault.New(fault.Invalid, "Try drover run train.py, or drover shell 'nvidia-smi -L'.", "check job: no script or program given")
 	case s.Verb == Shell && len(s.Args) > 0:

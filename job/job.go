@@ -25,6 +25,7 @@ const (
 	Run     Verb = "run"     // a script or program with its arguments
 	Shell   Verb = "shell"   // one command line for bash (sh where bash is missing)
 	Process Verb = "process" // like run, under SageMaker's processing contract
+	Map     Verb = "map"     // a program for each of many items
 )
 
 // Launcher says how the program of a run is started on its nodes, and by which
@@ -52,7 +53,7 @@ type Spec struct {
 	// finished task skipped (DESIGN section 7).
 	Named bool `json:"named,omitempty" yaml:"-"`
 
-	Verb    Verb     `json:"verb" yaml:"verb,omitempty" jsonschema:"enum=run,enum=shell,enum=process,description=run: a script or program. shell: one command line. process: a script or program under SageMaker's processing contract"`
+	Verb    Verb     `json:"verb" yaml:"verb,omitempty" jsonschema:"enum=run,enum=shell,enum=process,enum=map,description=run: a script or program. shell: one command line. process: a script or program under SageMaker's processing contract. map: a program for each item"`
 	Program string   `json:"program" yaml:"program" jsonschema:"description=The script\\, program or command line"`
 	Args    []string `json:"args,omitempty" yaml:"args,omitempty" jsonschema:"description=Arguments\\, handed over verbatim"`
 
@@ -95,6 +96,9 @@ type Spec struct {
 	PlainEnv bool `json:"plain_env,omitempty" yaml:"plain_env,omitempty" jsonschema:"description=Let env hold what looks like a secret"`
 	// CleanState begins with an empty /state: what earlier jobs left is not offered.
 	CleanState bool `json:"clean_state,omitempty" yaml:"clean_state,omitempty" jsonschema:"description=Begin with an empty /state"`
+
+	// Items are a map's. What Limits and GPUs say is then for each item.
+	Items `yaml:",inline"`
 
 	Retries int      `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
@@ -167,13 +171,16 @@ func (s Spec) Normal() (Spec, error) {
 	if s.Verb == Process {
 		s = s.processing()
 	}
-	if s.CPUs == 0 {
+	if s.Verb == Map && s.Workers == 0 {
+		s.Workers = 1
+	}
+	if s.CPUs == 0 && s.Verb != Map {
 		s.CPUs = s.Share.CPUs / float64(max(s.Nodes, 1)) // of a queue that is limited it takes its all
 	}
-	if s.Memory == 0 {
+	if s.Memory == 0 && s.Verb != Map {
 		s.Memory = s.Share.Memory / Bytes(max(s.Nodes, 1))
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags}
+	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkItems, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err
@@ -202,11 +209,12 @@ func (s Spec) processing() Spec {
 func (s Spec) Same(o Spec) bool {
 	return s.Verb == o.Verb && s.Program == o.Program && slices.Equal(s.Args, o.Args) &&
 		s.Source == o.Source && slices.Equal(s.Deps, o.Deps) && slices.Equal(s.Inputs, o.Inputs) &&
-		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs
+		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs &&
+		s.From == o.From && s.Format == o.Format && s.ByShell == o.ByShell && s.Stdin == o.Stdin && slices.Equal(s.Out, o.Out)
 }
 
 // IsScript says whether the program is a Python script by its name.
-func (s Spec) IsScript() bool { return s.Verb != Shell && path.Ext(s.Program) == ".py" }
+func (s Spec) IsScript() bool { return s.Verb != Shell && !s.ByShell && path.Ext(s.Program) == ".py" }
 
 // Duration is a length of time that reads and writes as "1h30m" in YAML and
 // JSON; a bare number means seconds.

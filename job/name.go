@@ -108,6 +108,9 @@ func TaskName(s Spec, user, host, folder string) string {
 			parts = append(parts, "input", in.Name, strconv.FormatBool(in.Sharded), in.Subdir)
 		}
 	}
+	if verb == Map {
+		parts = append(parts, "items", s.From, s.Format, strconv.FormatBool(s.ByShell), strconv.FormatBool(s.Stdin), strings.Join(s.Out, "\x00"))
+	}
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))

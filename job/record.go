@@ -15,6 +15,10 @@ type Job struct {
 	// Contents are digests of what the inputs hold, by name, whatever their files'
 	// times: what a later command is compared with.
 	Contents map[string]string `json:"contents,omitempty"`
+	// Manifest says where the items of a map lie, and ChunkSize how many of them a
+	// chunk has (PROTOCOL M7).
+	Manifest  Manifest `json:"manifest,omitzero"`
+	ChunkSize int      `json:"chunk_size,omitempty"`
 	// Since is the first place in the task's log whose checkpoints this job may
 	// begin with; earlier ones belong to work that ended well (DESIGN section 3).
 	Since int `json:"since"`

@@ -18,6 +18,7 @@ package jobfile
 import (
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -37,10 +38,11 @@ const MaxSize = 1 << 20
 // folder, so the same file means the same from everywhere. They come back joined
 // to it: what name is relative to, they are relative to.
 //
-// Paths are source, deps, the path of an input, output, and python and program
-// when they could be nothing else: a name with a slash, or a script (*.py). A
-// bare word stays a command to be looked up, as in a shell; "./word" is the file.
-// A shell's command line is left alone, and so is what holds "://".
+// Paths are source, deps, the path of an input, output, from unless it is "-" or a
+// range of numbers, and python and program when they could be nothing else: a name
+// with a slash, or a script (*.py). A bare word stays a command to be looked up, as
+// in a shell; "./word" is the file. A shell's command line is left alone, and so is
+// what holds "://".
 //
 // The spec is not in normal form: project, task and much else may be missing. A
 // task that is there counts as named. Any refusal is one fault.Invalid.
@@ -94,6 +96,9 @@ func (p page) tree() (ast.Node, error) {
 	return body, nil
 }
 
+// isRange is how a range of numbers is written, as package items reads it.
+var isRange = regexp.MustCompile(`^[0-9]+-[0-9]+(:[0-9]+)?$`)
+
 // settle makes relative paths relative to the file.
 func (p page) settle(s *job.Spec) error {
 	type path struct {
@@ -107,7 +112,10 @@ func (p page) settle(s *job.Spec) error {
 	for i := range s.Inputs {
 		paths = append(paths, path{"inputs", &s.Inputs[i].Path})
 	}
-	if s.Verb != job.Shell && (strings.Contains(s.Program, "/") || filepath.Ext(s.Program) == ".py") {
+	if s.From != "-" && !isRange.MatchString(s.From) {
+		paths = append(paths, path{"from", &s.From})
+	}
+	if s.Verb != job.Shell && !s.ByShell && (strings.Contains(s.Program, "/") || filepath.Ext(s.Program) == ".py") {
 		paths = append(paths, path{"program", &s.Program})
 	}
 	if strings.Contains(s.Python, "/") {

@@ -3,6 +3,7 @@ package jobfile_test
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,47 @@ func TestPathsAreRelativeToTheFile(t *testing.T) {
 	}
 }
 
+func TestAMapSaysItsItems(t *testing.T) {
+	const text = `verb: map
+program: ./thumb.sh
+args: ["{}", "{out}"]
+from: pictures.csv
+format: csv
+workers: 2
+slots: 8
+shell: false
+stdin: true
+out: ["small/{.stem}.png"]
+item_timeout: 90s
+max_fails: 5%
+cpus: 0.5
+`
+	got, err := jobfile.Parse("jobs/thumbs.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := job.Spec{Verb: job.Map, Program: "jobs/thumb.sh", Args: []string{"{}", "{out}"}, Limits: job.Limits{CPUs: 0.5},
+		Items: job.Items{From: "jobs/pictures.csv", Format: "csv", Workers: 2, Slots: 8, Stdin: true, Out: []string{"small/{.stem}.png"},
+			ItemTimeout: job.Duration(90 * time.Second), MaxFails: "5%"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("job (-want +got):\n%s", diff)
+	}
+	got.Project, got.Task = "demo", "thumbs"
+	if _, err := got.Normal(); err != nil {
+		t.Errorf("it has no normal form: %v", err)
+	}
+}
+
+func TestItemsComeFromAFileBesideTheJobFile(t *testing.T) {
+	for from, want := range map[string]string{"-": "-", "1-100": "1-100", "0-100:5": "0-100:5", "items.txt": "jobs/items.txt", "pictures/*.jpg": "jobs/pictures/*.jpg",
+		"/data/x": "/data/x", "1-2-3": "jobs/1-2-3", "s3://bucket/list": "s3://bucket/list"} {
+		got, err := jobfile.Parse("jobs/x.yaml", []byte("verb: map\nshell: true\nprogram: ./a {}\nfrom: "+strconv.Quote(from)+"\n"))
+		if err != nil || got.From != want || got.Program != "./a {}" {
+			t.Errorf("from %q is %q, want %q; program %q (%v)", from, got.From, want, got.Program, err)
+		}
+	}
+}
+
 func TestAProgramIsAFileOrACommandAsInAShell(t *testing.T) {
 	for _, row := range []struct{ verb, program, python, wantProgram, wantPython string }{
 		{"run", "train.py", "python3", "jobs/train.py", "python3"},
@@ -183,7 +225,7 @@ func TestARefusalShowsThePlace(t *testing.T) {
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, no_mounts, cpus, memory, disk, processes, packages, queue, priority, now, metrics, tags, secrets, plain_env, clean_state, retries, timeout, grace, on, output."; hint != want {
+	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, no_mounts, cpus, memory, disk, processes, packages, queue, priority, now, metrics, tags, secrets, plain_env, clean_state, from, format, workers, slots, shell, stdin, out, item_timeout, max_fails, retries, timeout, grace, on, output."; hint != want {
 		t.Errorf("hint is %q, want %q", hint, want)
 	}
 }
