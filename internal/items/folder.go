@@ -1,0 +1,312 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// walker looks through folders, one name of a pattern a level. It is at several
+// places of the pattern at once, as each ** may stand for any number of folders,
+// and so it goes into each folder once.
+type walker struct {
+	source  Source
+	names   *sorter
+	parts   []string // of the pattern, in path.Match's spelling
+	hidden  int      // what was left out
+	links   int
+	special int
+	folders int
+}
+
+// places is a set of indexes into a pattern's parts: where the next name may be.
+type places uint64
+
+// maxParts is how many places there can be.
+const maxParts = 64
+
+// readNames is how many entries of a folder are read at once: it may have millions.
+const readNames = 1024
+
+// fromFolder takes the files of a folder and of those below it.
+func fromFolder(ctx context.Context, s Source, folder, dir string) (*List, error) {
+	return s.walk(ctx, folder, []string{"**"}, dir)
+}
+
+// fromGlob takes the files that a shell's pattern matches: * and ? and [] within
+// one name, ** any folders, none of them a name that begins with a dot unless the
+// pattern does. A ** at the end matches all files below.
+func fromGlob(ctx context.Context, s Source, dir string) (*List, error) {
+	fixed, parts := cutGlob(s.From)
+	for _, p := range parts {
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, s.refuse("Write a bracket that is one as [[].", "it has a bracket or backslash without its partner")
+		}
+		if p == ".." {
+			return nil, s.refuse("Write the folder before the star.", "it goes up behind a star")
+		}
+	}
+	if len(parts) > maxParts {
+		return nil, s.refuse("Use **, or begin further down.", "it has more than %d names behind the first star", maxParts)
+	}
+	root, err := s.below(fixed)
+	if err != nil {
+		return nil, fmt.Errorf("read items from %q: %w", s.From, err)
+	}
+	return s.walk(ctx, root, parts, dir)
+}
+
+func (s Source) walk(ctx context.Context, root string, parts []string, dir string) (*List, error) {
+	if s.Format != "" && s.Format != Lines {
+		return nil, s.refuse("Leave the format out, or name one file.", "its items are files, which have no format %q", s.Format)
+	}
+	if goesUp(root) {
+		real, err := filepath.EvalSymlinks(root)
+		if err != nil {
+			return nil, s.noFile()
+		}
+		root = real
+	}
+	w := &walker{source: s, names: newSorter(dir), parts: parts}
+	defer w.names.close()
+	err := w.folder(ctx, root, w.open(1))
+	switch {
+	case context.Cause(ctx) != nil:
+		return nil, fmt.Errorf("read items from %q: %w", s.From, context.Cause(ctx))
+	case absent(err):
+		return nil, s.noFile()
+	case err != nil:
+		return nil, err
+	case w.names.count == 0:
+		return nil, w.nothing()
+	}
+	return build(dir, Lines, func(p *packer) error {
+		p.notes = w.notes()
+		return w.names.each(func(name []byte) error {
+			if p.count == maxItems {
+				return s.refuse("Split it into several maps.", "it has more than %d files", maxItems)
+			}
+			return add(p, name)
+		})
+	})
+}
+
+// open adds to places those behind each **, which may stand for nothing.
+func (w *walker) open(at places) places {
+	for i, p := range w.parts[:len(w.parts)-1] {
+		if p == "**" && at>>i&1 == 1 {
+			at |= 1 << (i + 1)
+		}
+	}
+	return at
+}
+
+// folder looks at the names in it.
+func (w *walker) folder(ctx context.Context, folder string, at places) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return w.broken(err)
+	}
+	defer f.Close()
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		entries, err := f.ReadDir(readNames)
+		for _, e := range entries {
+			if err := w.entry(ctx, folder, e, at); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return w.broken(err)
+		}
+	}
+}
+
+// broken refuses a folder that may not be read: it might hold items. One that has
+// gone since held none.
+func (w *walker) broken(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return fault.Wrap(err, fault.Denied, "Check its permissions, or use a glob that leaves it out.", "read items from %q", w.source.From)
+}
+
+// entry takes a file, or goes into a folder, if the name is one of the pattern's.
+func (w *walker) entry(ctx context.Context, folder string, e os.DirEntry, at places) error {
+	base := e.Name()
+	var below places
+	last := false
+	for i, p := range w.parts {
+		if at>>i&1 == 0 || base[0] == '.' && p[0] != '.' {
+			continue
+		}
+		match, _ := path.Match(p, base)
+		switch {
+		case p == "**":
+			below |= 1 << i
+			last = last || i == len(w.parts)-1
+		case match && i == len(w.parts)-1:
+			last = true
+		case match:
+			below |= 1 << (i + 1)
+		}
+	}
+	if base[0] == '.' && below == 0 && !last && slices.Contains(w.parts, "**") {
+		w.hidden++
+	}
+	name := filepath.Join(folder, base)
+	switch {
+	case e.IsDir() && below != 0:
+		err := w.folder(ctx, name, w.open(below))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil // it was here a moment ago
+		}
+		return err
+	case !last:
+		return nil
+	}
+	return w.file(name, e)
+}
+
+// file takes a name that the pattern matches, if it is a file or a link to one.
+func (w *walker) file(name string, e os.DirEntry) error {
+	mode := e.Type()
+	if mode&os.ModeSymlink != 0 {
+		fi, err := os.Stat(name)
+		if err != nil || fi.IsDir() {
+			w.links++
+			return nil
+		}
+		mode = fi.Mode()
+	}
+	switch {
+	case mode.IsDir():
+		w.folders++
+		return nil
+	case !mode.IsRegular():
+		w.special++
+		return nil
+	}
+	return w.names.add(name)
+}
+
+func (w *walker) notes() (notes []string) {
+	for _, left := range []struct {
+		n         int
+		one, many string
+	}{
+		{w.hidden, "1 hidden name was left out", "%d hidden names were left out"},
+		{w.links, "1 link to a folder or to nothing was left out", "%d links to folders or to nothing were left out"},
+		{w.special, "1 socket, pipe or device was left out", "%d sockets, pipes or devices were left out"},
+		{w.folders, "1 folder matches and was left out; /** takes the files in it", "%d folders match and were left out; /** takes the files in them"},
+	} {
+		switch {
+		case left.n == 1:
+			notes = append(notes, left.one)
+		case left.n > 1:
+			notes = append(notes, fmt.Sprintf(left.many, left.n))
+		}
+	}
+	return notes
+}
+
+func (w *walker) nothing() error {
+	why := "no file matches"
+	if !isGlob(w.source.From) {
+		why = "the folder holds no files"
+	}
+	if notes := w.notes(); len(notes) > 0 {
+		why += "; " + strings.Join(notes, ", ")
+	}
+	before, _ := cutGlob(w.source.From)
+	return w.source.refuse("See what is there: ls "+quoteWord(before)+".", "%s", why)
+}
+
+func (s Source) noFile() error {
+	before, _ := cutGlob(s.From)
+	return s.refuse("See what is there: ls "+quoteWord(before)+".", "no file matches")
+}
+
+// isGlob says whether text is a pattern, if nothing of that name exists.
+func isGlob(text string) bool { return strings.ContainsAny(text, "*?[") }
+
+// goesUp says whether a path has an element "..".
+func goesUp(path string) bool {
+	return slices.Contains(strings.Split(path, string(filepath.Separator)), "..")
+}
+
+// cutGlob parts a pattern at its first name that is one. What is before is a path,
+// what follows are names in path.Match's spelling, without empty ones.
+func cutGlob(pattern string) (fixed string, parts []string) {
+	all := strings.Split(pattern, "/")
+	i := slices.IndexFunc(all, isGlob)
+	if i < 0 {
+		return pattern, nil
+	}
+	fixed = strings.Join(all[:i], "/")
+	switch {
+	case i == 1 && all[0] == "":
+		fixed = "/"
+	case fixed == "":
+		fixed = "."
+	}
+	for _, name := range all[i:] {
+		switch {
+		case name == "" || name == ".":
+		case name == "**" && len(parts) > 0 && parts[len(parts)-1] == "**": // twice is once
+		default:
+			parts = append(parts, spelled(name))
+		}
+	}
+	return fixed, parts
+}
+
+// spelled writes a shell's pattern as path.Match reads it: "!" for not, and "]"
+// and "-" that stand for themselves at the ends of a bracket.
+func spelled(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		b.WriteByte(name[i])
+		switch {
+		case name[i] == '\\' && i+1 < len(name):
+			i++
+			b.WriteByte(name[i])
+		case name[i] == '[':
+			i = spellBracket(&b, name, i+1) - 1 // the closing one is written as all else
+		}
+	}
+	return b.String()
+}
+
+func spellBracket(b *strings.Builder, name string, i int) int {
+	if i < len(name) && (name[i] == '!' || name[i] == '^') {
+		b.WriteByte('^')
+		i++
+	}
+	for first := true; i < len(name) && (first || name[i] != ']'); i++ {
+		last := i+1 < len(name) && name[i+1] == ']'
+		if name[i] == ']' || name[i] == '[' || name[i] == '-' && (first || last) {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+		if name[i] == '\\' && i+1 < len(name) {
+			i++
+			b.WriteByte(name[i])
+		}
+		first = false
+	}
+	return i
+}

@@ -1,0 +1,174 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// naive is New in memory: by text and occurrence.
+func naive(now []string, old ...[]string) (fresh []string, gone int) {
+	left := map[string]int{}
+	for _, list := range old {
+		for _, text := range list {
+			left[text]++
+		}
+	}
+	for _, text := range now {
+		if left[text] > 0 {
+			left[text]--
+		} else {
+			fresh = append(fresh, text)
+		}
+	}
+	for _, n := range left {
+		gone += n
+	}
+	return fresh, gone
+}
+
+func TestNewIsAMultisetDifferenceInOrder(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		words := 1 + rnd.IntN(300)
+		draw := func(most int) []string {
+			list := make([]string, rnd.IntN(most))
+			for i := range list {
+				list[i] = fmt.Sprint("w", rnd.IntN(words))
+			}
+			return list
+		}
+		now, old := draw(500), [][]string{draw(500), draw(100)}
+		var readers []*Reader
+		first := 1
+		for _, list := range old {
+			l := listOf(t, list...)
+			_, r := stored(t, l, first)
+			readers, first = append(readers, r), first+l.Count()
+		}
+		dir := t.TempDir()
+		fresh, gone, err := New(t.Context(), listOf(t, now...), readers, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantGone := naive(now, old...)
+		if diff := cmp.Diff(want, texts(t, fresh.Reader()), cmpopts.EquateEmpty()); diff != "" || gone != wantGone {
+			t.Fatalf("seed %d: %d gone, not %d; %s", seed, gone, wantGone, diff)
+		}
+		// What is stored together is what is wanted, and then nothing is new.
+		_, r := stored(t, fresh, first)
+		again, gone, err := New(t.Context(), listOf(t, now...), append(readers, r), dir)
+		if err != nil || again.Count() != 0 || gone != wantGone {
+			t.Fatalf("seed %d: once more: %d new, %d gone, %v", seed, again.Count(), gone, err)
+		}
+		fresh.Close()
+		again.Close()
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Fatalf("left behind: %v", left)
+		}
+	}
+}
+
+func TestTheLaterOfEqualLinesIsTheNewOne(t *testing.T) {
+	fresh, gone, err := New(t.Context(), listOf(t, "a", "b", "a", "c", "a"), []*Reader{listOf(t, "a", "a", "d", "d").Reader()}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if diff := cmp.Diff([]string{"b", "c", "a"}, texts(t, fresh.Reader())); diff != "" || gone != 2 {
+		t.Errorf("%d gone; %s", gone, diff)
+	}
+}
+
+func TestTheSameListHasNothingNew(t *testing.T) {
+	l := collected(t, JSONL, `{"a":1}`)
+	_, r := stored(t, collected(t, JSONL, "{\"a\":1}\r\n"), 1)
+	dir := t.TempDir() + "/none"
+	fresh, gone, err := New(t.Context(), l, []*Reader{r}, dir)
+	if err != nil || fresh.Count() != 0 || gone != 0 {
+		t.Fatalf("%v, %v, %v", fresh, gone, err)
+	}
+	fresh.Close()
+}
+
+func TestALongerRangeAddsARange(t *testing.T) {
+	_, old := stored(t, newRange(span{1, 100, 1}), 1)
+	fresh, gone, err := New(t.Context(), newRange(span{1, 250, 1}), []*Reader{old}, t.TempDir())
+	if err != nil || gone != 0 {
+		t.Fatal(gone, err)
+	}
+	m, err := fresh.Put(t.Context(), nil, "x")
+	if err != nil || m.Key != "" || m.From != 101 || m.To != 250 || m.Step != 1 || m.Count != 150 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	// A range is lines too, and what is new of it need not stand together.
+	fresh, gone, err = New(t.Context(), newRange(span{0, 10, 2}), []*Reader{listOf(t, "4", "x", "6").Reader()}, t.TempDir())
+	if err != nil || gone != 1 {
+		t.Fatal(gone, err)
+	}
+	defer fresh.Close()
+	if diff := cmp.Diff([]string{"0", "2", "8", "10"}, texts(t, fresh.Reader())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestATemplateOfTheOldFillsTheNew(t *testing.T) {
+	old := collected(t, JSONL, `{"b":1,"a":2}`)
+	now := collected(t, JSONL, "{\"c\":3,\"a\":9}\n{\"b\":1,\"a\":2}\n{\"b\":7}")
+	fresh, _, err := New(t.Context(), now, []*Reader{old.Reader()}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if diff := cmp.Diff([]string{"b", "a", "c"}, fresh.Fields()); diff != "" {
+		t.Error(diff)
+	}
+	tmpl, err := Parse([]string{"{a}"}, TemplateOptions{Fields: old.Fields()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, r := stored(t, fresh, 2)
+	it, err := r.One(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := tmpl.Fill(it, nil); err != nil || got[0] != "9" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestItemsOfAnotherFormAreNotCompared(t *testing.T) {
+	for name, c := range map[string][2]*List{
+		"header": {collected(t, CSV, "a,b\n1,2\n"), collected(t, CSV, "a,c\n1,2\n")},
+		"format": {collected(t, CSV, "a\n1\n"), collected(t, Lines, "1\n")},
+		"json":   {collected(t, JSONL, "1\n"), collected(t, Lines, "1\n")},
+	} {
+		_, _, err := New(t.Context(), c[0], []*Reader{c[1].Reader()}, t.TempDir())
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "--force") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNewStopsAndClearsUp(t *testing.T) {
+	why := errors.New("asked to")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	dir := t.TempDir()
+	_, _, err := New(ctx, listOf(t, "a", "b"), []*Reader{listOf(t, "b").Reader()}, dir)
+	if !errors.Is(err, why) {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

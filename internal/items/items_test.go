@@ -1,0 +1,371 @@
+package items
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// collected reads text as it would come through a pipe.
+func collected(t testing.TB, format, text string) *List {
+	t.Helper()
+	l, err := Collect(t.Context(), Source{From: "-", Format: format, Stdin: strings.NewReader(text)}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// listOf is a list of lines; they hold no newline.
+func listOf(t testing.TB, lines ...string) *List {
+	t.Helper()
+	if len(lines) == 0 {
+		l, err := build(t.TempDir(), Lines, func(*packer) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	return collected(t, Lines, strings.Join(lines, "\n"))
+}
+
+func texts(t testing.TB, r *Reader) []string {
+	t.Helper()
+	var all []string
+	for it, err := range r.Range(t.Context(), r.First(), r.Last()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := r.First() + len(all); it.N != want {
+			t.Fatalf("item %d came as number %d", want, it.N)
+		}
+		all = append(all, it.Text)
+	}
+	return all
+}
+
+func stored(t testing.TB, l *List, first int) (*store.Store, *Reader) {
+	t.Helper()
+	s := store.New(mem.New(), store.Options{})
+	m, err := l.Put(t.Context(), s, "p/t/j/items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(t.Context(), s, m, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+// randomLine is short mostly, and now and then longer than a block.
+func randomLine(rnd *rand.Rand) string {
+	n := 1 + rnd.IntN(40)
+	switch rnd.IntN(400) {
+	case 0:
+		n = 1 + rnd.IntN(blockSize*2)
+	case 1:
+		n = blockSize - rnd.IntN(20)
+	}
+	b := make([]byte, n)
+	for i := range b {
+		if b[i] = byte(rnd.UintN(256)); b[i] == 0 || b[i] == '\n' || b[i] == '\r' {
+			b[i] = 'x'
+		}
+	}
+	return string(b)
+}
+
+func TestAListComesBackAsItWas(t *testing.T) {
+	for seed := range uint64(10) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		want := make([]string, 1+rnd.IntN(3000))
+		for i := range want {
+			want[i] = randomLine(rnd)
+		}
+		l := listOf(t, want...)
+		first := 1 + rnd.IntN(2)*rnd.IntN(1_000_000)
+		_, r := stored(t, l, first)
+		if l.Count() != len(want) || r.First() != first || r.Last() != first+len(want)-1 {
+			t.Fatalf("seed %d: %d items of %d, numbers %d to %d", seed, l.Count(), len(want), r.First(), r.Last())
+		}
+		if diff := cmp.Diff(want, texts(t, r)); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+		for range 20 {
+			from := rnd.IntN(len(want))
+			to := from + rnd.IntN(len(want)-from+1) // excluded
+			var got []string
+			for it, err := range r.Range(t.Context(), first+from, first+to-1) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, it.Text)
+			}
+			if diff := cmp.Diff(want[from:to], got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("seed %d, items %d to %d: %s", seed, from, to, diff)
+			}
+			n := rnd.IntN(len(want))
+			it, err := r.One(t.Context(), first+n)
+			if err != nil || it.Text != want[n] || it.N != first+n {
+				t.Fatalf("seed %d, item %d: %+v, %v", seed, n, it, err)
+			}
+		}
+	}
+}
+
+// noise does not shrink, so that a few MB of it fill several parts.
+func noise(n, length int) []string {
+	rnd := rand.New(rand.NewPCG(3, 3))
+	lines := make([]string, n)
+	for i := range lines {
+		b := make([]byte, length)
+		for j := range b {
+			b[j] = byte(1 + rnd.UintN(255))
+			if b[j] == '\n' || b[j] == '\r' {
+				b[j] = 'x'
+			}
+		}
+		lines[i] = string(b)
+	}
+	return lines
+}
+
+func TestPartsAreSmallAndNamedByWhatIsInThem(t *testing.T) {
+	lines := noise(9000, 1000)
+	l := listOf(t, lines...)
+	s, r := stored(t, l, 1)
+	parts, blocks := 0, 0
+	for o, err := range s.List(t.Context(), "p/t/j/items/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(o.Key, ".zst") {
+			parts++
+		}
+		if o.Size > partSize {
+			t.Errorf("%s has %d bytes", o.Key, o.Size)
+		}
+	}
+	for _, b := range r.blocks {
+		blocks++
+		if b.Raw > blockSize {
+			t.Errorf("a block has %d bytes", b.Raw)
+		}
+	}
+	if parts != 3 || blocks != 35 {
+		t.Errorf("9 MB are %d parts and %d blocks", parts, blocks)
+	}
+	if diff := cmp.Diff(lines, texts(t, r)); diff != "" {
+		t.Error(diff)
+	}
+	m, err := l.Put(t.Context(), s, "p/t/j/items/")
+	if diff := cmp.Diff(r.Manifest(), m); diff != "" || err != nil {
+		t.Errorf("stored again: %s, %v", diff, err)
+	}
+}
+
+func TestEqualListsHaveEqualDigests(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	digest := func(s Source) string {
+		t.Helper()
+		s.Dir = dir
+		l, err := Collect(t.Context(), s, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Digest()
+	}
+	want := collected(t, Lines, "a\nb\nc").Digest()
+	for _, s := range []Source{
+		{From: write("plain.txt", "a\nb\nc\n")},
+		{From: write("crlf.txt", "a\r\nb\r\nc\r\n")},
+		{From: write("mark.txt", "\xef\xbb\xbfa\n\n\nb\nc")},
+		{From: write("x.csv", "a\nb\nc\n"), Format: Lines},
+	} {
+		if got := digest(s); got != want {
+			t.Errorf("%s has another digest", s.From)
+		}
+	}
+	for _, s := range []Source{
+		{From: write("order.txt", "a\nc\nb\n")},
+		{From: write("more.txt", "a\nb\nc\nc\n")},
+		{From: write("joined.txt", "ab\nc\n")},
+		{From: write("head.csv", "a\nb\nc\n")},
+	} {
+		if got := digest(s); got == want {
+			t.Errorf("%s has the same digest", s.From)
+		}
+	}
+	one, two := collected(t, CSV, "a,b\n1,2\n").Digest(), collected(t, CSV, "a,c\n1,2\n").Digest()
+	if one == two {
+		t.Error("another header has the same digest")
+	}
+	if digest(Source{From: "1-100:5"}) != digest(Source{From: "1-96:5"}) || digest(Source{From: "7-7:3"}) != digest(Source{From: "7-7"}) {
+		t.Error("ranges of the same numbers differ")
+	}
+	if digest(Source{From: "1-100:5"}) == digest(Source{From: "1-100"}) {
+		t.Error("ranges of other numbers do not")
+	}
+}
+
+func TestARangeIsNeverWrittenOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	for from, want := range map[string][]string{
+		"1-3": {"1", "2", "3"}, "0-9:4": {"0", "4", "8"}, "5-5": {"5"}, "0-0": {"0"},
+	} {
+		l, err := Collect(t.Context(), Source{From: from}, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, r := stored(t, l, 11)
+		if diff := cmp.Diff(want, texts(t, r)); diff != "" {
+			t.Errorf("%s: %s", from, diff)
+		}
+		for o := range s.List(t.Context(), "") {
+			t.Errorf("%s wrote %s", from, o.Key)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	big, err := Collect(t.Context(), Source{From: "1-1000000000"}, dir)
+	if err != nil || big.Count() != 1_000_000_000 {
+		t.Errorf("a billion: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the folder was made")
+	}
+	for from, hint := range map[string]string{
+		"9-1": "1-9", "01-10": "seq -w 01 10", "1-9:0": "step", "0-1000000000": "Split", "1-99999999999999999999": "10^18",
+	} {
+		if _, err := Collect(t.Context(), Source{From: from}, dir); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) {
+			t.Errorf("%s: %v; %s", from, err, fault.Hint(err))
+		}
+	}
+	if _, err := Collect(t.Context(), Source{From: "1-9", Format: CSV}, dir); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a range as CSV: %v", err)
+	}
+}
+
+func TestARangeBesideAFileOfThatNameIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "1-3"), []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Collect(t.Context(), Source{From: "1-3", Dir: dir}, t.TempDir())
+	if err != nil || l.Count() != 3 || len(l.Notes()) != 1 || !strings.Contains(l.Notes()[0], "./1-3") {
+		t.Errorf("%d items, %q, %v", l.Count(), l.Notes(), err)
+	}
+	l, err = Collect(t.Context(), Source{From: "./1-3", Dir: dir}, t.TempDir())
+	if err != nil || l.Count() != 1 {
+		t.Errorf("the file: %v", err)
+	}
+	l.Close()
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	empty := func(when string) {
+		t.Helper()
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("%s: %v, %v", when, left, err)
+		}
+	}
+	l, err := Collect(t.Context(), Source{From: "-", Stdin: strings.NewReader("a\nb\n")}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, _, err := New(t.Context(), l, []*Reader{listOf(t, "a").Reader()}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := fresh.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	empty("after Close")
+	if _, err := Collect(t.Context(), Source{From: "-", Stdin: strings.NewReader("a\n\x00\n")}, dir); err == nil {
+		t.Error("NUL was taken")
+	}
+	empty("after a refusal")
+}
+
+func TestAnIDIsOfTextAndOccurrence(t *testing.T) {
+	// Ids stand in what people have written down: they may not change.
+	if got := ID("a", 1); got != "e3254ea61c09ead5" {
+		t.Errorf("the id of the first a is %s", got)
+	}
+	seen := map[string]string{}
+	for _, text := range []string{"", "a", "\x01a", "aa", "b"} {
+		for n := 1; n <= 200; n++ {
+			id, who := ID(text, n), fmt.Sprintf("%q %d", text, n)
+			if len(id) != 16 || seen[id] != "" {
+				t.Fatalf("%s has the id %s of %s", who, id, seen[id])
+			}
+			seen[id] = who
+		}
+	}
+}
+
+func TestTenMegabytesInALine(t *testing.T) {
+	long := bytes.Repeat([]byte("0123456789"), 1_000_000)
+	want := []string{"a", string(long), "b", string(long[1:]), "c"}
+	l := listOf(t, want...)
+	_, r := stored(t, l, 1)
+	got := texts(t, r)
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("item %d came back with %d bytes of %d", i+1, len(got[i]), len(want[i]))
+		}
+	}
+	if len(r.blocks) != 5 {
+		t.Errorf("%d blocks", len(r.blocks))
+	}
+}
+
+func TestADoneContextStopsEverything(t *testing.T) {
+	why := fmt.Errorf("asked to")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l := listOf(t, "a", "b")
+	cancel(why)
+	for what, err := range map[string]error{
+		"collect": second(Collect(ctx, Source{From: "-", Stdin: strings.NewReader("a\n")}, t.TempDir())),
+		"folder":  second(Collect(ctx, Source{From: t.TempDir()}, t.TempDir())),
+		"put":     second(l.Put(ctx, store.New(mem.New(), store.Options{}), "x")),
+		"one":     second(l.Reader().One(ctx, 1)),
+		"range":   second(newRange(span{1, 5, 1}).Reader().One(ctx, 1)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "asked to") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,251 @@
+package items
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// readSize is how much of a source is asked for at once.
+const readSize = 256 << 10
+
+// collector reads the lines of one source into a packer.
+type collector struct {
+	Source
+	format string
+	packer *packer
+	in     *bufio.Reader
+	long   []byte // a line that did not fit into in's buffer
+	record []byte // a CSV record of several lines
+	lines  int    // read so far: the number of the line at hand
+
+	bom                 bool
+	crlf, empty         int // lines that ended in CRLF; that were skipped
+	inner, firstInner   int // lines with a CR inside
+	binary, firstBinary int // lines that are not UTF-8
+}
+
+// collect reads r to its end.
+func (c *collector) collect(ctx context.Context, r io.Reader) error {
+	err := c.read(r)
+	if stop := context.Cause(ctx); stop != nil && err != nil {
+		return fmt.Errorf("read items from %q: %w", c.title(), stop)
+	}
+	if err != nil {
+		return err
+	}
+	c.note()
+	if c.packer.count == 0 {
+		return c.nothing()
+	}
+	return nil
+}
+
+func (c *collector) read(r io.Reader) error {
+	in, done, err := c.unpacked(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	c.in = in
+	if err := c.skipMark(); err != nil {
+		return err
+	}
+	switch c.format {
+	case CSV:
+		return c.collectCSV()
+	case JSONL:
+		return c.collectJSON()
+	}
+	return c.collectLines()
+}
+
+func (c *collector) nothing() error {
+	hint := "Write one item on each line."
+	if c.From == "-" {
+		hint = "Look at what writes into the pipe: it gave no items."
+	}
+	why := "it is empty"
+	switch {
+	case c.format == CSV && len(c.packer.fields) > 0:
+		hint, why = "Write one item on each line below the header.", "it holds a header and no items"
+	case c.empty > 0:
+		why = "all its lines are empty"
+	}
+	return c.refuse(hint, "%s", why)
+}
+
+// unpacked sees through gzip and zstd, told by how they begin: no text begins so.
+func (c *collector) unpacked(r io.Reader) (in *bufio.Reader, done func(), err error) {
+	in = bufio.NewReaderSize(r, readSize)
+	head, err := in.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, nil, c.broken(err)
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, nil, c.broken(fmt.Errorf("unpack gzip: %w", err))
+		}
+		return bufio.NewReaderSize(z, readSize), func() { z.Close() }, nil
+	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		// The zstd program takes 8 MiB at its strongest, unless --ultra or --long is asked for.
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(32<<20))
+		if err != nil {
+			return nil, nil, c.broken(fmt.Errorf("unpack zstd: %w", err))
+		}
+		return bufio.NewReaderSize(z, readSize), z.Close, nil
+	}
+	return in, func() {}, nil
+}
+
+// broken is an error of whatever the bytes come from.
+func (c *collector) broken(err error) error {
+	where := ""
+	if c.lines > 0 {
+		where = fmt.Sprintf(": after line %d", c.lines)
+	}
+	return fault.Wrap(err, fault.Invalid, "Check the source and its permissions.", "read items from %q%s", c.title(), where)
+}
+
+// skipMark leaves out a byte order mark, and refuses those of other encodings.
+func (c *collector) skipMark() error {
+	head, err := c.in.Peek(4)
+	if err != nil && err != io.EOF {
+		return c.broken(err)
+	}
+	other := ""
+	switch {
+	case bytes.HasPrefix(head, []byte{0xef, 0xbb, 0xbf}):
+		c.bom = true
+		_, err := c.in.Discard(3)
+		return err
+	case bytes.Equal(head, []byte{0xff, 0xfe, 0, 0}), bytes.Equal(head, []byte{0, 0, 0xfe, 0xff}):
+		other = "UTF-32"
+	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), bytes.HasPrefix(head, []byte{0xfe, 0xff}):
+		other = "UTF-16"
+	}
+	if other == "" {
+		return nil
+	}
+	file := c.From
+	if file == "-" {
+		file = "FILE"
+	}
+	return c.refuse("Convert it: iconv -f "+other+" -t UTF-8 "+file+" | drover map --from - ...", "it is %s text, and drover reads UTF-8", other)
+}
+
+// bad refuses the line at hand, or the one given.
+func (c *collector) bad(line int, hint, format string, args ...any) error {
+	return c.refuse(hint, "line %d: "+format, append([]any{line}, args...)...)
+}
+
+// line gives the next line without its end, good until the next call, and io.EOF
+// after the last.
+func (c *collector) line() ([]byte, error) {
+	text, err := c.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		c.long = append(c.long[:0], text...)
+		for errors.Is(err, bufio.ErrBufferFull) && len(c.long) <= maxLine+2 {
+			text, err = c.in.ReadSlice('\n')
+			c.long = append(c.long, text...)
+		}
+		text = c.long
+	}
+	switch {
+	case err == io.EOF && len(text) == 0:
+		return nil, io.EOF
+	case err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull):
+		return nil, c.broken(err)
+	}
+	c.lines++
+	if n := len(text) - 1; n >= 0 && text[n] == '\n' {
+		text = text[:n]
+	}
+	if n := len(text) - 1; n >= 0 && text[n] == '\r' {
+		text = text[:n]
+		c.crlf++
+	}
+	if len(text) > maxLine {
+		return nil, c.bad(c.lines, "Put long data into files, and let each line name one.", "it is longer than 16 MiB")
+	}
+	if bytes.IndexByte(text, 0) >= 0 {
+		return nil, c.bad(c.lines, "Is it text, in UTF-8? See it with: head -c 100 FILE | od -c.", "it holds a NUL byte, which no argument can")
+	}
+	return text, nil
+}
+
+func (c *collector) add(text []byte) error {
+	if c.packer.count == maxItems {
+		return c.bad(c.lines, "Split it into several maps.", "more than %d items", maxItems)
+	}
+	return add(c.packer, text)
+}
+
+func (c *collector) collectLines() error {
+	for {
+		text, err := c.line()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(text) == 0 {
+			c.empty++
+			continue
+		}
+		if bytes.IndexByte(text, '\r') >= 0 {
+			if c.inner++; c.inner == 1 {
+				c.firstInner = c.lines
+			}
+		}
+		if !utf8.Valid(text) {
+			if c.binary++; c.binary == 1 {
+				c.firstBinary = c.lines
+			}
+		}
+		if err := c.add(text); err != nil {
+			return err
+		}
+	}
+}
+
+// checkText refuses what CSV and JSON cannot be.
+func (c *collector) checkText(text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	return c.bad(c.lines, "Convert it: iconv -f LATIN1 -t UTF-8 FILE.", "it is not UTF-8")
+}
+
+// note says what was done to the lines.
+func (c *collector) note() {
+	say := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			c.packer.notes = append(c.packer.notes, one)
+		case n > 1:
+			c.packer.notes = append(c.packer.notes, fmt.Sprintf(many, n))
+		}
+	}
+	if c.bom {
+		say(1, "the byte order mark at the beginning was left out", "")
+	}
+	say(c.crlf, "1 line ends in CR LF; the CR was left out", "%d lines end in CR LF; the CR was left out")
+	say(c.empty, "1 empty line was skipped", "%d empty lines were skipped")
+	say(c.inner, fmt.Sprintf("line %d holds a carriage return, which was kept", c.firstInner),
+		fmt.Sprintf("%%d lines hold a carriage return, the first is line %d; they were kept as they are", c.firstInner))
+	say(c.binary, fmt.Sprintf("line %d is not UTF-8; it was kept as it is", c.firstBinary),
+		fmt.Sprintf("%%d lines are not UTF-8, the first is line %d; they were kept as they are", c.firstBinary))
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package items
+
+const raceEnabled = true
