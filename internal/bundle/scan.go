@@ -22,6 +22,8 @@ type Source struct {
 	Extra  []string // further files or folders, put beside Dir's own under their last name
 	Alone  bool     // ship Script and Extra without the rest of Dir
 	Caps   Caps
+	// Without says of a file, by its path, that it is not code; nil: all are.
+	Without func(path string) bool
 }
 
 // List is what Scan found: names and sizes, no contents.
@@ -82,6 +84,9 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		}
 	}
 	for _, e := range c.files {
+		if s.Without != nil && e.Name != l.Script && s.Without(e.path) {
+			continue
+		}
 		l.Entries = append(l.Entries, e)
 		l.Bytes += e.Size
 	}
