@@ -13,6 +13,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ type Caller struct {
 	Cache   string // root of drover's cache
 	Version string
 	By      string // this process's name in logs; never used twice
+	// Stdin is what a map's items may come from.
+	Stdin io.Reader
 }
 
 // Engine acts for one command line or one program. Its methods may be called
@@ -77,6 +80,12 @@ const (
 	slowest  = 250 * time.Millisecond
 )
 
+// keeper is an engine's part in a job: a run's or a map's.
+type keeper interface {
+	Poll(ctx context.Context, machines []ledger.Machine) (ledger.Watch, error)
+	Placed() []ledger.Placed
+}
+
 // Attend sees that enough agents work on a job until it has settled, ctx ends,
 // or the target cannot be had. It is what "run", "resume" and a second command
 // do; many may do it at once.
@@ -89,7 +98,10 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 	if err != nil {
 		return nil, err
 	}
-	k := e.World.NewKeeper(j, e.Caller.By)
+	var k keeper = e.World.NewKeeper(j, e.Caller.By)
+	if j.Spec.Verb == job.Map {
+		k = e.World.NewMapKeeper(j, e.Caller.By)
+	}
 	var rows []ledger.Machine
 	pace := quickest
 	for {

@@ -27,13 +27,14 @@ type shipment struct {
 // locate finds out what a spec's program is and what comes with it (DESIGN
 // section 6): a script brings its folder; for a program from elsewhere, and for
 // a shell line, the current folder comes along.
-func (e *Engine) locate(ctx context.Context, s job.Spec) (shipment, error) {
+// items says which files are items, and so no code; it may be nil.
+func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool) (shipment, error) {
 	dir, script, err := e.program(s)
 	if err != nil {
 		return shipment{}, err
 	}
 	ship := shipment{script: script}
-	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps)}
+	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items}
 	ship.files, err = bundle.Scan(ctx, src)
 	switch {
 	case err == nil:
@@ -64,8 +65,19 @@ func (e *Engine) program(s job.Spec) (dir, script string, err error) {
 			return "", "", err
 		}
 	}
-	if s.Verb == job.Shell {
+	if s.Verb == job.Shell || s.ByShell {
 		return dir, "", nil
+	}
+	if s.Verb == job.Map && s.Source == "" {
+		file := s.Program
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		info, err := os.Stat(file)
+		if err == nil && info.Mode().IsRegular() && e.inside(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
+			rel, err := filepath.Rel(dir, file) // the whole folder comes along, and items run in it
+			return dir, filepath.ToSlash(rel), err
+		}
 	}
 	if s.Source != "" {
 		if info, err := os.Stat(filepath.Join(dir, s.Program)); err == nil && info.Mode().IsRegular() && filepath.IsLocal(s.Program) {

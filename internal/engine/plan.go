@@ -29,6 +29,8 @@ const (
 	Resume  Action = "resume"  // nobody works on it: go on with it
 	Replace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
 	Skip    Action = "skip"    // a named task that is complete and unchanged
+	Extend  Action = "extend"  // a map that is live gets items that it does not have
+	Reopen  Action = "reopen"  // a map that has ended goes on: what had no success, and new items
 )
 
 // Plan is what a command would do. Nothing was changed to find it out, but for
@@ -46,6 +48,7 @@ type Plan struct {
 	Environment env.Plan
 	Offer       driver.Offer
 	Contents    map[string]string // digests of what the inputs hold, by name
+	Items       ItemsPlan         // of a map; Close the plan when it is done with
 
 	ship       shipment
 	feeds      []feed
@@ -68,8 +71,13 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err != nil {
 		return p, err
 	}
-	if p.ship, err = e.locate(ctx, spec); err != nil {
-		return p, err
+	if spec.Verb == job.Map {
+		if err := e.collect(ctx, &p); err != nil {
+			return p, errors.Join(err, p.Close())
+		}
+	}
+	if p.ship, err = e.locate(ctx, spec, p.Items.files); err != nil {
+		return p, errors.Join(err, p.Close())
 	}
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
 	if !p.ship.nothing {
@@ -148,6 +156,9 @@ func (e *Engine) launcher(ctx context.Context, p Plan) error {
 
 // needs is what each of a job's agents must have.
 func needs(s job.Spec) driver.Needs {
+	if s.Verb == job.Map {
+		return driver.Needs{Agents: s.Workers, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
+	}
 	return driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
 }
 
@@ -174,6 +185,9 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	}
 	p.before, p.Job = rep, path
 	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
+	if p.Spec.Verb == job.Map && rep.Map != nil {
+		return e.ofItems(ctx, p, force)
+	}
 	if rep.Run.Settled == nil {
 		return p.again(force)
 	}
@@ -281,6 +295,9 @@ func (p *Plan) differences(old job.Job) []string {
 	if !slices.Equal(s.Results, o.Results) {
 		diff = append(diff, "results")
 	}
+	if s.Verb == job.Map {
+		diff = append(diff, itemDifferences(s, o)...)
+	}
 	return diff
 }
 
@@ -294,6 +311,8 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 	switch p.Action {
 	case Attach, Resume, Skip:
 		return p.Job, nil
+	case Extend, Reopen:
+		return e.reopen(ctx, p)
 	case Replace:
 		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a changed command"); err != nil {
 			return job.Path{}, err

@@ -29,6 +29,9 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 	if err := e.World.NameJob(ctx, &j); err != nil {
 		return j, err
 	}
+	if err := e.shipItems(ctx, p, &j); err != nil {
+		return j, err
+	}
 	if err := e.World.Propose(ctx, j); err != nil {
 		return j, err
 	}

@@ -259,7 +259,8 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	}
 	j.Ended = Report{Run: r, Log: j.log.Entries}.Ended()
 	// A rank of a job that was stopped may be late with its exit.
-	j.whole = k == 0 || len(j.exits) == j.Job.Spec.Nodes
+	// And a map may be reopened.
+	j.whole = (k == 0 || len(j.exits) == j.Job.Spec.Nodes) && j.Job.Spec.Verb != job.Map
 	return nil
 }
 

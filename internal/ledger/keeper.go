@@ -44,17 +44,26 @@ type Keeper struct {
 	target string
 	by     string
 	log    *Log
-	watch  *watch
 	run    Run
 
-	agents  []string      // on living machines, by their heartbeats
-	listed  time.Duration // when they were looked for
-	stopAt  time.Duration
-	joined  map[int]bool // placements that ever joined, as seen by this keeper
-	barren  int          // placements of this keeper that died before they joined
+	crew
+	agents []string      // on living machines, by their heartbeats
+	listed time.Duration // when they were looked for
+	stopAt time.Duration
+	began  bool
+	asked  int // the attempt that stood interrupted by a person when we began, 0: none
+}
+
+// crew is what a keeper knows of the agents it asked for.
+type crew struct {
+	watch   *watch
+	joined  map[int]bool // placements whose agents ever took part, as seen by this keeper
+	barren  int          // placements of this keeper in a row that came to nothing
 	counted map[int]bool // placements we asked for, and whether they are in barren
-	began   bool
-	asked   int // the attempt that stood interrupted by a person when we began, 0: none
+}
+
+func newCrew(w World, p job.Path) crew {
+	return crew{watch: newWatch(w, p), joined: map[int]bool{}, counted: map[int]bool{}}
 }
 
 // MaxBarren is how many placements in a row may die before any of their agents
@@ -65,9 +74,8 @@ const MaxBarren = 3
 func (w World) NewKeeper(j job.Job, by string) *Keeper {
 	p := j.Path()
 	return &Keeper{w: w, p: p, target: j.Spec.On, by: by,
-		log: w.openLog(jobDir(p)+"/log", by), watch: newWatch(w, p),
-		run:    Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)},
-		joined: map[int]bool{}, counted: map[int]bool{}}
+		log: w.openLog(jobDir(p)+"/log", by), crew: newCrew(w, p),
+		run: Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}}
 }
 
 // Run is the newest fold, for showing.
@@ -129,11 +137,8 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 	case k.run.Stop != nil || k.pending(machines):
 		return Entry{}, false
 	}
-	for n := range len(k.run.Placed) {
-		k.countBarren(n+1, machines)
-	}
-	if k.barren >= MaxBarren {
-		return Entry{Failing: &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row came to nothing: %s", MaxBarren, lastWords(machines))}}, true
+	if stop := k.hopeless(len(k.run.Placed), machines); stop != nil {
+		return Entry{Failing: stop}, true
 	}
 	missing := k.run.Nodes - k.working(machines)
 	if missing <= 0 {
@@ -144,8 +149,9 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 }
 
 // pending says whether the newest placement is written but not yet started.
-func (k *Keeper) pending(machines []Machine) bool {
-	n := len(k.run.Placed)
+func (k *Keeper) pending(machines []Machine) bool { return pending(len(k.run.Placed), machines) }
+
+func pending(n int, machines []Machine) bool {
 	return n > 0 && !slices.ContainsFunc(machines, func(m Machine) bool { return m.Placement == n })
 }
 
@@ -157,9 +163,20 @@ func (k *Keeper) start(machines []Machine) Watch {
 	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
 }
 
+// hopeless ends a job of whose placements, n by now, the last ones came to nothing.
+func (k *crew) hopeless(n int, machines []Machine) *Stop {
+	for i := range n {
+		k.countBarren(i+1, machines)
+	}
+	if k.barren < MaxBarren {
+		return nil
+	}
+	return &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row came to nothing: %s", MaxBarren, lastWords(machines))}
+}
+
 // countBarren counts a placement of ours that is wholly dead, if nobody joined from
 // it or drover itself has failed on it. A run's machines die one by one.
-func (k *Keeper) countBarren(n int, machines []Machine) {
+func (k *crew) countBarren(n int, machines []Machine) {
 	if counted, ours := k.counted[n]; !ours || counted || alive(machines, n) {
 		return
 	}
@@ -179,7 +196,7 @@ func (k *Keeper) countBarren(n int, machines []Machine) {
 
 // working counts the machines that live and whose agent was heard of within a
 // lease: one that hangs is replaced, and finds its rank taken if it comes back.
-func (k *Keeper) working(machines []Machine) (n int) {
+func (k *crew) working(machines []Machine) (n int) {
 	silent := map[[2]int]bool{}
 	for agent := range k.watch.seen {
 		if placement, index, ok := machineOf(agent); ok && k.watch.death(agent) != Alive {
@@ -292,6 +309,13 @@ func (w World) Cancel(ctx context.Context, p job.Path, by, reason string) (stand
 		}
 		if len(l.Entries) == 0 {
 			if err := w.submitted(ctx, p); err != nil {
+				return false, err
+			}
+			j, err := w.Load(ctx, p)
+			if err == nil && j.Spec.Verb == job.Map {
+				err = begin(ctx, l)
+			}
+			if err != nil {
 				return false, err
 			}
 		}

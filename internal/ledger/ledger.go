@@ -99,6 +99,13 @@ func LogsPrefix(p job.Path) string { return jobDir(p) + "/logs" }
 func MetricsPrefix(p job.Path) string { return jobDir(p) + "/metrics" }
 func UsagePrefix(p job.Path) string   { return jobDir(p) + "/usage" }
 
+// ItemsPrefix is where the lists of a map's items lie, and OutPrefix what each try
+// of an item left: see OutKey.
+func ItemsPrefix(p job.Path) string { return jobDir(p) + "/items" }
+func OutPrefix(p job.Path, item int, try string) string {
+	return fmt.Sprintf("%s/out/%d/%s", jobDir(p), item, try)
+}
+
 // OutputPrefix is where the archives made after the end lie.
 func OutputPrefix(p job.Path) string { return jobDir(p) + "/output" }
 

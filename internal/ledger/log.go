@@ -30,6 +30,25 @@ type Entry struct {
 	Failing   *Stop    `json:"failing,omitempty"`
 	Settled   *Settled `json:"settled,omitempty"`
 
+	// A map's job log, beside these.
+	Amended  *Amended  `json:"amended,omitempty"`
+	Extended *Extended `json:"extended,omitempty"`
+	Paused   *Paused   `json:"paused,omitempty"`
+	Resumed  *Resumed  `json:"resumed,omitempty"`
+	// Told names agents that the engine says are gone (D1b); true: it took them.
+	Told     map[string]bool `json:"told,omitempty"`
+	Reopened *Reopened       `json:"reopened,omitempty"`
+
+	// The log of a chunk. Claim is the claim that an owner's facts belong to.
+	Claim    int       `json:"claim,omitempty"`
+	Claimed  *Claimed  `json:"claimed,omitempty"`
+	Results  []Result  `json:"results,omitempty"`
+	Starting []int     `json:"starting,omitempty"` // numbers of items that start now
+	Handed   *Handed   `json:"handed,omitempty"`
+	Released *Released `json:"released,omitempty"`
+	Ended    *Ended    `json:"ended,omitempty"`
+	Again    *Again    `json:"again,omitempty"` // PROTOCOL's reopened(n), of a chunk
+
 	// The log of a rank's state.
 	Restored *Restored `json:"restored,omitempty"`
 	Saved    *Saved    `json:"saved,omitempty"`
@@ -89,6 +108,8 @@ type Attempt struct {
 type Stop struct {
 	Reason string `json:"reason,omitempty"`
 	Code   int    `json:"code,omitempty"` // exit status to give, 0: by kind
+	// Drain lets a map's running items end (E2).
+	Drain bool `json:"drain,omitempty"`
 }
 
 // Settled ends a job for good.
@@ -99,6 +120,10 @@ type Settled struct {
 	Code    int       `json:"code"`           // the program's exit status, or drover's
 	Reason  string    `json:"reason"`         // one line; empty after success
 	Hint    string    `json:"hint,omitempty"` // one command or sentence that would help
+	// Tally counts the items of a map. Place is the job's place in its task's log
+	// for which this was said: a map may settle again at a later one (T2).
+	Tally *job.Tally `json:"tally,omitempty"`
+	Place int        `json:"place,omitempty"`
 }
 
 // Log reads and appends one numbered log. It keeps what it has read; nothing

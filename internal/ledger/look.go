@@ -23,6 +23,7 @@ type Report struct {
 	// within a lease, by the wall clock of this machine: for showing only.
 	Living []Beat
 	Log    []Entry
+	Map    *MapReport // of a map; Run holds then what its log has in common with a run's
 }
 
 // Look reads a job. It changes nothing, and never blocks on anything but the store.
@@ -33,6 +34,9 @@ func (w World) Look(ctx context.Context, p job.Path) (Report, error) {
 		return rep, err
 	}
 	rep.Job = j
+	if j.Spec.Verb == job.Map {
+		return w.lookMap(ctx, rep)
+	}
 	l := w.openLog(jobDir(p)+"/log", "")
 	rep.Run = Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}
 	if err := w.readRun(ctx, p, l, &rep.Run); err != nil {
@@ -50,6 +54,16 @@ func (w World) Look(ctx context.Context, p job.Path) (Report, error) {
 		}
 	}
 	rep.State = rep.state()
+	return rep, nil
+}
+
+func (w World) lookMap(ctx context.Context, rep Report) (Report, error) {
+	m, err := w.NewMapView(rep.Job).Refresh(ctx)
+	if err != nil {
+		return rep, err
+	}
+	rep.Map, rep.State, rep.Beats, rep.Living, rep.Log = &m, m.State, m.Beats, m.Living, m.Log
+	rep.Run = Run{Nodes: 1, Placed: m.Map.Placed, Stop: m.Map.Stop, Failing: m.Map.Failing, Settled: m.Map.Settled}
 	return rep, nil
 }
 
@@ -127,6 +141,9 @@ func (rep Report) Started() time.Time {
 
 // Ended is when the job settled, by its writer's clock; zero while it has not.
 func (rep Report) Ended() time.Time {
+	if rep.Map != nil {
+		return rep.Map.Ended()
+	}
 	for _, e := range rep.Log {
 		if e.Settled != nil && rep.Run.Settled != nil {
 			return e.At
@@ -167,12 +184,41 @@ func (w World) Events(ctx context.Context, rep Report) ([]job.Event, error) {
 			events = append(events, at(e.At, "cancelled", "%s", orElse(e.Cancelled.Reason, "cancelled")))
 		case e.Failing != nil:
 			events = append(events, at(e.At, "failing", "%s", e.Failing.Reason))
+		case e.Reopened != nil, e.Extended != nil:
+			events = append(events, at(e.At, "reopened", "%s", round(e)))
+		case e.Paused != nil:
+			events = append(events, at(e.At, "paused", "%s", orElse(e.Paused.Reason, "paused")))
+		case e.Resumed != nil:
+			events = append(events, at(e.At, "resumed", "goes on"))
+		case e.Amended != nil:
+			events = append(events, at(e.At, "amended", "limits changed for items that start from now on"))
+		case e.Told != nil:
+			events = append(events, at(e.At, "lost", "the engine says that %s %s gone", count(len(e.Told), "agent"), isAre(len(e.Told))))
 		case e.Settled != nil:
 			events = append(events, at(e.At, "settled", "%s", strings.TrimSuffix(string(e.Settled.State)+": "+e.Settled.Reason, ": ")))
 		}
 	}
 	slices.SortStableFunc(events, func(a, b job.Event) int { return a.Time.Compare(b.Time) })
 	return events, nil
+}
+
+// round says in words what another round of a map is for.
+func round(e Entry) string {
+	var parts []string
+	if e.Reopened != nil && !e.Reopened.None {
+		parts = append(parts, "items without success run again")
+	}
+	if e.Extended != nil {
+		parts = append(parts, count(e.Extended.Manifest.Count, "new item"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
 }
 
 type eventMaker func(t time.Time, kind, format string, args ...any) job.Event

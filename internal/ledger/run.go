@@ -24,6 +24,8 @@ type Run struct {
 	Exits map[int]Exit
 	// Ignored lists the numbers of entries that were not allowed when written (L3).
 	Ignored []int
+
+	place int // of the round that a map is in (T2)
 }
 
 // Attempt is the current attempt's number; 0 before the first.
@@ -62,8 +64,17 @@ func (r *Run) take(e Entry) bool {
 			return false
 		}
 		r.Stop, r.Failing = e.Failing, true
+	case e.Reopened != nil && r.Settled != nil: // a map's alone
+		if e.Reopened.Place <= r.Settled.Place {
+			return false
+		}
+		r.Settled, r.Stop, r.Failing, r.place = nil, nil, false, e.Reopened.Place
+	case e.Settled != nil && r.Settled != nil && e.Settled.Place > r.Settled.Place:
+		again := *r.Settled
+		again.Place = e.Settled.Place
+		r.Settled = &again
 	case e.Settled != nil:
-		if r.Settled != nil || !r.allows(*e.Settled) {
+		if r.Settled != nil || e.Settled.Place != r.place || !r.allows(*e.Settled) {
 			return false
 		}
 		r.Settled = e.Settled

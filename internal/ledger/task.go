@@ -12,7 +12,7 @@ import (
 
 // Task is the fold of a task's log: which jobs it had, which one is live.
 type Task struct {
-	Jobs []Place // in the order of their submission, removed ones too
+	Jobs []Place // in the order of their last submission, removed ones too
 	Live string  // the job that was submitted and not yet closed; "" when none
 	// Gone are the jobs that gc has removed, by id; nil when there are none.
 	Gone map[string]Removed
@@ -53,6 +53,8 @@ func foldTask(entries []Entry) Task {
 				continue
 			}
 			t.Live = e.Submitted.Job
+			// A map may be submitted again: its place is the last one (T2).
+			t.Jobs = slices.DeleteFunc(t.Jobs, func(p Place) bool { return p.Job == t.Live })
 			t.Jobs = append(t.Jobs, Place{e.Submitted.Job, n})
 		case e.Closed != nil && e.Closed.Job == t.Live:
 			t.Live = ""
@@ -164,17 +166,49 @@ func (w World) withdraw(ctx context.Context, j job.Job) error {
 }
 
 // closeIfSettled writes `closed` when the live job's own log says settled: only
-// then does another submit count (T1).
+// then does another submit count (T1). A map that was submitted once more, and not
+// reopened for that, is first settled for its new place, in its own log: who was
+// about to reopen it comes too late there, or we do (T2).
 func (w World) closeIfSettled(ctx context.Context, task *Log, p job.Path) (bool, error) {
-	l := w.openLog(jobDir(p)+"/log", "")
-	if err := l.Read(ctx); err != nil {
-		return false, err
-	}
-	if foldRun(l.Entries).Settled == nil {
-		return false, nil
+	l := w.openLog(jobDir(p)+"/log", task.by)
+	for {
+		if err := l.Read(ctx); err != nil {
+			return false, err
+		}
+		s := foldRun(l.Entries).Settled
+		if s == nil {
+			return false, nil
+		}
+		place, again := resubmitted(task.Entries, p.Job)
+		if !again || s.Place >= place {
+			break
+		}
+		decline := *s
+		decline.Place = place
+		if _, err := l.Append(ctx, Entry{Settled: &decline}); err != nil {
+			return false, err
+		}
 	}
 	_, err := task.Append(ctx, Entry{Closed: &Closed{Job: p.Job}})
 	return err == nil, err
+}
+
+// resubmitted is a job's last place, and whether it had one before.
+func resubmitted(entries []Entry, id string) (place int, again bool) {
+	seen := 0
+	live := ""
+	for n, e := range entries {
+		switch {
+		case e.Submitted != nil && live == "":
+			if live = e.Submitted.Job; live == id {
+				place = n
+				seen++
+			}
+		case e.Closed != nil && e.Closed.Job == live:
+			live = ""
+		}
+	}
+	return place, seen > 1
 }
 
 // Close writes into the task's log that the settled job p is no longer live.

@@ -29,6 +29,15 @@ type Beat struct {
 	// Saved is the number of the newest generation it saved, and when.
 	Saved   int       `json:"saved,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"`
+
+	// Of a map's agent: results it recorded, final failures among them, tries that
+	// run now, and the chunks it holds.
+	Recorded int      `json:"recorded,omitempty"`
+	Failed   int      `json:"failed,omitempty"`
+	Flight   int      `json:"flight,omitempty"`
+	Slots    int      `json:"slots,omitempty"`
+	Chunks   []string `json:"chunks,omitempty"`
+	Asked    bool     `json:"asked,omitempty"` // it left because a person stopped it
 }
 
 // Beat writes an agent's heartbeat. The caller counts, and calls it every
@@ -47,6 +56,8 @@ type watch struct {
 	w    World
 	p    job.Path
 	seen map[string]*sight
+	// read is how far chunks' logs were read when their owners were looked after.
+	read map[string]int
 	// engine holds what the engine says of agents (D1b).
 	engine map[string]Death
 }
@@ -112,6 +123,27 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 		}
 	}
 	return nil
+}
+
+// owner looks after the owner of a chunk that was just read.
+func (o *watch) owner(ctx context.Context, c *Chunk) error {
+	o.wrote(c)
+	return o.look(ctx, []string{c.Owner})
+}
+
+// wrote takes a new entry in a chunk's log for a sign of life of its owner (D2).
+func (o *watch) wrote(c *Chunk) {
+	at := o.w.clock().Boot()
+	s := o.sight(c.Owner, at)
+	if c.Host != (Host{}) {
+		s.host, s.known = c.Host, true
+	}
+	if o.read == nil {
+		o.read = map[string]int{}
+	}
+	if n := o.read[c.ID]; n < c.N {
+		o.read[c.ID], s.moved = c.N, at
+	}
 }
 
 // bury notes whose process on this machine is gone (D1a). It comes before exits

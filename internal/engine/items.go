@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// ItemsPlan is what a plan knows of a map's items.
+type ItemsPlan struct {
+	Count  int
+	Format string
+	Fields []string
+	Notes  []string // what was skipped or kept, for people
+	New    int      // of these, items that the job which is there does not have
+	Gone   int      // items that it has and are not given any more: their results stay
+	Again  int      // items of it that ended without success and run again
+	Chunks int
+	// Writes and Reads are about how many requests to an object store the items
+	// cost beside those of agents that wait (PROTOCOL section 8).
+	Writes, Reads int
+
+	list  *items.List
+	fresh *items.List
+	dir   string
+	files func(path string) bool // which files of the folder are items, or their list
+}
+
+// Close removes what a plan has kept of a map's items. It may be called twice.
+func (p *Plan) Close() error {
+	for _, l := range []*items.List{p.Items.fresh, p.Items.list} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	dir := p.Items.dir
+	p.Items.list, p.Items.fresh, p.Items.dir = nil, nil, ""
+	if dir == "" {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}
+
+// collect reads a map's items, once.
+func (e *Engine) collect(ctx context.Context, p *Plan) error {
+	s := p.Spec
+	dir, err := os.MkdirTemp("", "drover-items-")
+	if err != nil {
+		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "read items")
+	}
+	p.Items.dir = dir
+	l, err := items.Collect(ctx, items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}, dir)
+	if err != nil {
+		return err
+	}
+	p.Items.list = l
+	if p.Items.files, err = e.itemFiles(ctx, s.From, l); err != nil {
+		return err
+	}
+	p.Items.Count, p.Items.Format, p.Items.Fields, p.Items.Notes = l.Count(), l.Format(), l.Fields(), l.Notes()
+	if err := checkTemplate(s, l.Fields()); err != nil {
+		return err
+	}
+	size := ledger.ChunkSize(l.Count(), s.Workers)
+	p.Items.Chunks = (l.Count() + size - 1) / size
+	p.Items.Writes, p.Items.Reads = ledger.Estimate(p.Items.Chunks, s.Workers)
+	return nil
+}
+
+// maxItemFiles is more than a folder of code may hold.
+const maxItemFiles = 100_000
+
+// itemFiles says which files are no code, though they lie beside it: the list of
+// the items, or the items themselves. A line more in it does not make another job.
+func (e *Engine) itemFiles(ctx context.Context, from string, l *items.List) (func(string) bool, error) {
+	real := func(path string) string {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(e.Caller.Folder, path)
+		}
+		if to, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			return filepath.Join(to, filepath.Base(path))
+		}
+		return path
+	}
+	file := real(from)
+	info, err := os.Stat(file)
+	switch {
+	case from == "-" || l.Format() != items.Lines || err == nil && info.Mode().IsRegular():
+		return func(path string) bool { return path == file }, nil
+	case err == nil && info.IsDir():
+		return func(path string) bool { return strings.HasPrefix(path, file+string(filepath.Separator)) }, nil
+	case !strings.ContainsAny(from, "*?["):
+		return nil, nil
+	}
+	found := map[string]bool{}
+	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), maxItemFiles)) {
+		if err != nil {
+			return nil, err
+		}
+		found[real(it.Text)] = true
+	}
+	return func(path string) bool { return found[path] }, nil
+}
+
+// checkTemplate refuses a command that items of these fields cannot fill.
+func checkTemplate(s job.Spec, fields []string) error {
+	_, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: fields, Shell: s.ByShell, Out: s.Out})
+	if err != nil {
+		return err
+	}
+	for _, out := range s.Out {
+		if !strings.ContainsAny(out, "{") {
+			return fault.New(fault.Invalid, "Put the item into its name: --out '{.stem}"+filepath.Ext(out)+"' or --out 'out/{n}'.", "check outputs: every item would write %q", out)
+		}
+	}
+	return nil
+}
+
+// ofItems decides what a map's command comes to, given the newest job of its task:
+// its own, whose failed items and new lines it runs, or another.
+func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
+	rep := p.before
+	old := rep.Job
+	changed := p.differences(old)
+	settled := rep.Run.Settled != nil
+	fresh, err := e.compare(ctx, p, rep)
+	if err != nil {
+		return err
+	}
+	sameCommand := len(changed) == 0 && p.Spec.Same(old.Spec)
+	switch {
+	case !settled && rep.Run.Stop == nil && sameCommand && !force && fresh > 0:
+		p.Action = Extend
+		p.Note = fmt.Sprintf("job %s gets %d new %s", old.Short, fresh, itemWord(fresh))
+		return nil
+	case !settled:
+		return p.again(force)
+	case force || !sameCommand && rep.State != job.Succeeded:
+		if len(changed) > 0 && rep.State != job.Succeeded {
+			p.Note = fmt.Sprintf("%s changed since job %s; this is a new one", strings.Join(changed, ", "), old.Short)
+		}
+		p.Items.New = p.Items.Count
+		return nil
+	case !sameCommand:
+		if p.Spec.Named && len(changed) > 0 {
+			p.Note = "runs again: " + strings.Join(changed, ", ") + " changed since job " + old.Short
+		}
+		p.Items.New = p.Items.Count
+		return nil
+	}
+	t := rep.Run.Settled.Tally
+	p.Items.Again = t.Failed + t.Quarantined + t.Cancelled
+	switch {
+	case p.Items.Again > 0 && fresh > 0:
+		p.Action = Reopen
+		p.Note = fmt.Sprintf("job %s: %d %s without success and %d new run", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh)
+	case p.Items.Again > 0:
+		p.Action = Reopen
+		p.Note = fmt.Sprintf("job %s: %d %s without success run again", old.Short, p.Items.Again, itemWord(p.Items.Again))
+	case fresh > 0:
+		p.Action = Reopen
+		p.Note = fmt.Sprintf("job %s gets %d new %s", old.Short, fresh, itemWord(fresh))
+	case p.Spec.Named:
+		p.Action = Skip
+		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
+	default:
+		p.Items.New = p.Items.Count
+	}
+	return nil
+}
+
+func itemWord(n int) string {
+	if n == 1 {
+		return "item"
+	}
+	return "items"
+}
+
+// compare finds the items that the job which is there does not have (M14).
+func (e *Engine) compare(ctx context.Context, p *Plan, rep ledger.Report) (fresh int, err error) {
+	m := rep.Map.Map
+	if len(m.Extensions) == 0 && m.Base.Digest == p.Items.list.Digest() {
+		return 0, nil
+	}
+	old, err := e.Readers(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	l, gone, err := items.New(ctx, p.Items.list, old, p.Items.dir)
+	if fault.KindOf(err) == fault.Invalid {
+		return p.Items.Count, nil // other fields or another format: differences says so
+	}
+	if err != nil {
+		return 0, err
+	}
+	p.Items.fresh, p.Items.New, p.Items.Gone = l, l.Count(), gone
+	return l.Count(), nil
+}
+
+// Readers open the lists of a map's items, the job's own and those added later.
+func (e *Engine) Readers(ctx context.Context, m *ledger.Map) ([]*items.Reader, error) {
+	r, err := items.Open(ctx, e.World.Store, m.Base, 1)
+	if err != nil {
+		return nil, err
+	}
+	all := []*items.Reader{r}
+	for _, x := range m.Extensions {
+		r, err := items.Open(ctx, e.World.Store, x.Fact.Manifest, x.Fact.First)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// reopen carries out Extend and Reopen: new items are stored, and the job is given
+// both in one entry.
+func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
+	j := p.before.Job
+	var again *ledger.Reopened
+	if p.Items.Again > 0 {
+		again = &ledger.Reopened{}
+	}
+	var more *ledger.Extended
+	if p.Items.fresh != nil && p.Items.fresh.Count() > 0 {
+		m, err := p.Items.fresh.Put(ctx, e.World.Store, ledger.ItemsPrefix(p.Job))
+		if err != nil {
+			return p.Job, err
+		}
+		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
+	}
+	e.sweep(ctx, p.Spec.On)
+	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, again, more)
+	if err != nil {
+		return p.Job, err
+	}
+	path := p.Job
+	path.Job = live
+	if !ok {
+		return path, e.lost(ctx, p, path)
+	}
+	return path, nil
+}
+
+// shipItems stores a new map's items below its job, which has a name by now.
+func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
+	if p.Spec.Verb != job.Map {
+		return nil
+	}
+	m, err := p.Items.list.Put(ctx, e.World.Store, ledger.ItemsPrefix(j.Path()))
+	if err != nil {
+		return err
+	}
+	j.Manifest, j.ChunkSize = m, ledger.ChunkSize(m.Count, p.Spec.Workers)
+	return nil
+}
+
+// itemDifferences lists what differs between two maps' commands beside what runs share.
+func itemDifferences(s, o job.Spec) (diff []string) {
+	if s.From != o.From || s.Format != o.Format {
+		diff = append(diff, "where items come from")
+	}
+	if s.ByShell != o.ByShell || s.Stdin != o.Stdin {
+		diff = append(diff, "how items are given")
+	}
+	if !slices.Equal(s.Out, o.Out) {
+		diff = append(diff, "outputs")
+	}
+	return diff
+}

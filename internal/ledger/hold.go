@@ -1,0 +1,463 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// Fate is what has become of a chunk that an agent holds.
+type Fate int
+
+// The fates. Over and Fenced end the hold.
+const (
+	Holding Fate = iota
+	Over         // every item has ended or was handed on, or the job was stopped
+	Fenced       // another agent has it: end its items, drop it
+)
+
+// Try is one try of an item that may begin now.
+type Try struct {
+	Item int
+	N    int // of the item's tries: 1, 2, ...
+	// Name is never used by another try: outputs go to out/<item>/<Name>/ (M6).
+	Name string
+	// Alone: nothing else runs beside it (M13).
+	Alone bool
+}
+
+// Hold is a chunk that this agent owns: what it may start of it, and what it has
+// still to record. Its methods are called by whoever calls the MapMember's, one
+// at a time.
+type Hold struct {
+	m     *MapMember
+	c     *Chunk
+	claim int // number of our claim: the chunk may have another owner by now
+
+	queue  []int                 // items that have not begun, in order
+	later  map[int]time.Duration // items in back-off, and when they may begin
+	flight map[int]bool
+	begun  int // tries of this claim, for names
+
+	buffer []Result
+	fails  map[int]int   // failures in buffer, by item
+	bytes  int           // of buffer, about
+	oldest time.Duration // when its first result came
+	naming int           // item that the next entry names (M13); 0: none
+	named  int           // item that was named and may begin
+
+	fresh    time.Duration // when the request left that last read the log to its end, or appended to it
+	balanced time.Duration // when idle agents were last looked for
+	over     bool
+	fate     Fate
+
+	results []Result // for the snapshot
+	kept    int      // bytes of them
+	cut     bool
+}
+
+// What a hold keeps to. Nobody may lose more than risk tries with an agent (M10),
+// so risk must be larger than the windows of its slots, and is a cap on them.
+const (
+	riskEach   = 16  // tries for each slot
+	riskLeast  = 512 // tries
+	flushBytes = 256 << 10
+)
+
+// pace is how often a hold turns to the store (M5, M8, M9).
+type pace struct {
+	flush   time.Duration // results wait so long at most
+	licence time.Duration // items begin so long after the log was read, at most: longer than flush
+	balance time.Duration // between two looks for idle agents
+}
+
+var (
+	nearPace = pace{flush: 50 * time.Millisecond, licence: time.Second, balance: 200 * time.Millisecond}
+	farPace  = pace{flush: 10 * time.Second, licence: 15 * time.Second, balance: 10 * time.Second}
+)
+
+// backOff is how long an item waits after its nth failure.
+func backOff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
+
+func (m *MapMember) newHold(c *Chunk, sent time.Duration) *Hold {
+	return &Hold{m: m, c: c, claim: c.Claim, queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, fresh: sent}
+}
+
+// ID names the chunk.
+func (h *Hold) ID() string { return h.c.ID }
+
+// Items are those the chunk began with.
+func (h *Hold) Items() Spans { return h.c.Items }
+
+// Careful says that its items run one at a time, beside nothing else.
+func (h *Hold) Careful() bool { return h.c.Careful() }
+
+// Flight is how many of its tries run, or wait in a spawner.
+func (h *Hold) Flight() int { return len(h.flight) }
+
+// Waiting is how many of its items could begin.
+func (h *Hold) Waiting() int { return len(h.queue) }
+
+// Licence is the boot time until which items may begin (M5).
+func (h *Hold) Licence() time.Duration { return h.fresh + h.m.pace.licence }
+
+// Next is the item to start now; ok is false when there is none, or none yet: a
+// flush must come before, or a back-off end.
+func (h *Hold) Next() (t Try, ok bool) {
+	now := h.m.t.now()
+	h.ripen(now)
+	switch {
+	case h.over || !h.m.live() || len(h.queue) == 0 || now >= h.Licence():
+		return t, false
+	case len(h.flight)+len(h.buffer) >= h.m.risk:
+		return t, false
+	case h.c.Careful():
+		return h.careful()
+	}
+	return h.begin(h.queue[0], false), true
+}
+
+// careful lets one item begin, after an entry that names it (M13).
+func (h *Hold) careful() (t Try, ok bool) {
+	switch {
+	case len(h.flight) > 0 || len(h.m.holds) > 1:
+		return t, false
+	case h.named == h.queue[0]:
+		return h.begin(h.named, true), true
+	}
+	h.naming = h.queue[0]
+	return t, false
+}
+
+func (h *Hold) begin(item int, alone bool) Try {
+	h.queue, h.named = h.queue[1:], 0
+	h.flight[item] = true
+	h.begun++
+	had := h.c.carry[item]
+	return Try{Item: item, N: 1 + h.failures(item) + had.Interruptions + had.Blames, Alone: alone,
+		Name: fmt.Sprintf("%s-%d-%d", h.c.ID, h.claim, h.begun)}
+}
+
+// ripen brings items back whose back-off is over.
+func (h *Hold) ripen(now time.Duration) {
+	if len(h.later) == 0 {
+		return
+	}
+	for _, item := range sortedItems(h.later) {
+		if h.later[item] <= now {
+			delete(h.later, item)
+			h.queue = append(h.queue, item)
+		}
+	}
+}
+
+func sortedItems[V any](m map[int]V) (items []int) {
+	for item := range m {
+		items = append(items, item)
+	}
+	slices.Sort(items)
+	return items
+}
+
+// Done takes the result of a try; its outputs are stored and verified. It says
+// itself whether a failure is final.
+func (h *Hold) Done(r Result) {
+	if h.over || !h.flight[r.Item] {
+		return
+	}
+	delete(h.flight, r.Item)
+	if r.Failed {
+		had := h.failures(r.Item) + 1
+		if r.Final = had > h.m.t.m.Retries(); !r.Final {
+			h.later[r.Item] = h.m.t.now() + backOff(had)
+		}
+		h.fails[r.Item]++
+	}
+	if len(h.buffer) == 0 {
+		h.oldest = h.m.t.now()
+	}
+	h.buffer = append(h.buffer, r)
+	h.bytes += size(r)
+}
+
+// failures counts those of an item, recorded or not yet.
+func (h *Hold) failures(item int) int {
+	return h.c.carry[item].Failures + h.fails[item]
+}
+
+// size is about how long a result is in an entry.
+func size(r Result) int {
+	n := 64 + len(r.Head) + len(r.Tail) + len(r.Why)
+	for _, o := range r.Outputs {
+		n += 96 + len(o.Name)
+	}
+	return n
+}
+
+// Back takes an item back that never began.
+func (h *Hold) Back(item int) {
+	if h.flight[item] {
+		delete(h.flight, item)
+		h.queue = slices.Insert(h.queue, 0, item)
+	}
+}
+
+// Due is how long until Flush should be called; 0: now.
+func (h *Hold) Due() time.Duration {
+	now, p := h.m.t.now(), h.m.pace
+	h.ripen(now)
+	idle := len(h.flight) == 0 && len(h.queue) == 0 && (len(h.later) == 0 || !h.c.Careful())
+	switch {
+	case h.over, h.bytes >= flushBytes:
+		return 0
+	case h.m.t.m.Stop != nil && len(h.buffer) > 0:
+		return max(0, h.oldest+p.flush-now)
+	case h.m.t.m.Stop != nil:
+		return p.licence // the rest is for Wind
+	case h.naming > 0, idle, len(h.flight)+len(h.buffer) >= h.m.risk && len(h.buffer) > 0:
+		return 0
+	}
+	due := h.fresh + p.licence/2 // renew it while items wait
+	if len(h.queue) == 0 {
+		due = h.fresh + 10*p.licence // only to hear that somebody else has it
+	} else {
+		due = min(due, h.balanced+p.balance)
+	}
+	if len(h.buffer) > 0 {
+		due = min(due, h.oldest+p.flush)
+	}
+	for _, at := range h.later {
+		due = min(due, at)
+	}
+	return max(0, due-now)
+}
+
+// Flush appends what is due, or reads the log's end: either renews the licence.
+func (h *Hold) Flush(ctx context.Context) (Fate, error) {
+	for !h.over {
+		e, err := h.due(ctx)
+		if err != nil {
+			return h.fate, err
+		}
+		if e == nil {
+			sent, err := h.m.t.read(ctx, h.c, nil)
+			if err != nil {
+				return h.fate, err
+			}
+			h.fresh = sent
+			break
+		}
+		mine, err := h.append(ctx, *e)
+		if err != nil {
+			return h.fate, err
+		}
+		if mine && len(h.buffer) == 0 && h.naming == 0 {
+			break
+		}
+	}
+	return h.fate, h.close(ctx)
+}
+
+// append writes an entry of ours, as what comes after all that was read.
+func (h *Hold) append(ctx context.Context, e Entry) (mine bool, err error) {
+	e.Claim = h.claim
+	mine, sent, err := h.m.t.write(ctx, h.c, h.m.ID, e)
+	if err != nil {
+		return false, err
+	}
+	if mine { // else there may be more to read
+		h.fresh = sent
+	}
+	return mine, h.m.telling(ctx)
+}
+
+// saw takes in an entry that the chunk's log is found to hold, whoever read it and
+// what for. One of ours may be of a request that we had given up: it landed.
+func (h *Hold) saw(e Entry) {
+	if h.over {
+		return
+	}
+	if e.By == h.m.ID && e.Claim == h.claim {
+		h.recorded(e)
+	}
+	switch {
+	case h.c.Closed:
+		h.over, h.fate = true, Over
+	case h.c.Owner != h.m.ID || h.c.Claim != h.claim:
+		h.over, h.fate = true, Fenced
+	}
+}
+
+// recorded brings our side up to date with an entry of ours that is in the log.
+func (h *Hold) recorded(e Entry) {
+	n := min(len(e.Results), len(h.buffer)) // the buffer may have grown since
+	for _, r := range h.buffer[:n] {
+		h.m.recorded++
+		if r.Failed && r.Final {
+			h.m.failed++
+		}
+		if r.Failed {
+			h.fails[r.Item]--
+		}
+		if !r.Failed || r.Final {
+			h.keep(r)
+		}
+		h.bytes -= size(r)
+	}
+	h.buffer = h.buffer[n:]
+	if len(h.buffer) == 0 {
+		h.buffer = nil
+		clear(h.fails)
+	}
+	if len(e.Starting) > 0 {
+		h.named, h.naming = e.Starting[0], 0
+	}
+	id := childID(h.c.ID, h.c.N-1)
+	if i := len(h.c.Children) - 1; e.Handed != nil && i >= 0 && h.c.Children[i].ID == id {
+		for item := range e.Handed.Items.All {
+			delete(h.later, item)
+		}
+		h.queue = slices.DeleteFunc(h.queue, e.Handed.Items.Has)
+		h.m.own(h.c.Children[i])
+	}
+}
+
+// keep keeps a result for the snapshot.
+func (h *Hold) keep(r Result) {
+	if h.kept += size(r); h.kept > maxSnapshot {
+		h.cut, h.results = true, nil
+	}
+	if !h.cut {
+		h.results = append(h.results, r)
+	}
+}
+
+// due is the entry to append now, nil for none: results, the item to be named, a
+// part for an idle agent or for a back-off, and the end, in one (L4).
+func (h *Hold) due(ctx context.Context) (*Entry, error) {
+	now := h.m.t.now()
+	h.ripen(now)
+	e := Entry{Results: h.buffer}
+	if h.naming > 0 {
+		e.Starting = []int{h.naming}
+	}
+	if h.m.t.m.Stop == nil && !h.c.Careful() {
+		handed, err := h.hand(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		e.Handed = handed
+	}
+	if h.last(e) {
+		e.Ended = &Ended{}
+	}
+	if len(e.Results) == 0 && len(e.Starting) == 0 && e.Handed == nil && e.Ended == nil {
+		return nil, nil
+	}
+	return &e, nil
+}
+
+// last says whether nothing of the chunk is open once e is recorded.
+func (h *Hold) last(e Entry) bool {
+	left := len(h.queue) + len(h.later) + len(h.flight)
+	if e.Handed != nil {
+		left -= e.Handed.Items.Len()
+	}
+	return left == 0
+}
+
+// hand chooses what another is to do: what only waits for a back-off when we have
+// nothing else, or a share of what waits for a slot when agents are idle (M8).
+func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
+	if len(h.queue) == 0 && len(h.flight) == 0 && len(h.later) > 0 {
+		wait := time.Duration(0)
+		for _, at := range h.later {
+			wait = max(wait, at-now)
+		}
+		return &Handed{Seed: h.seed(sortedItems(h.later), wait)}, nil
+	}
+	if len(h.queue) == 0 || now-h.balanced < h.m.pace.balance {
+		return nil, nil
+	}
+	h.balanced = now
+	idle, err := h.m.idle(ctx)
+	if err != nil || len(idle) == 0 {
+		return nil, err
+	}
+	share := (len(h.queue) + len(idle)) / (len(idle) + 1)
+	if len(idle) > 1 {
+		h.balanced = 0 // the next one at the next flush
+	}
+	part := slices.Clone(h.queue[len(h.queue)-share:])
+	slices.Sort(part)
+	return &Handed{Seed: h.seed(part, 0), To: idle[0]}, nil
+}
+
+// seed is childSeed with the failures that the next entry records (M3).
+func (h *Hold) seed(items []int, wait time.Duration) Seed {
+	s := h.c.childSeed(items, wait)
+	for _, r := range h.buffer {
+		if r.Failed && !r.Final && s.Items.Has(r.Item) {
+			had := s.Carry[r.Item]
+			had.Failures = h.failures(r.Item)
+			if s.Carry == nil {
+				s.Carry = map[int]Carry{}
+			}
+			s.Carry[r.Item] = had
+		}
+	}
+	return s
+}
+
+// Wind records what there is and ends the chunk, because the job was stopped: its
+// items have been ended. Results that came before count (E2).
+func (h *Hold) Wind(ctx context.Context) error {
+	for !h.over && h.m.t.m.Stop != nil {
+		e := Entry{Results: h.buffer, Ended: &Ended{By: h.m.t.m.StopAt}}
+		if _, err := h.append(ctx, e); err != nil {
+			return err
+		}
+	}
+	return h.close(ctx)
+}
+
+// Release gives the chunk back. Its tries in flight were ended: they count as
+// interrupted, unless a person asked.
+func (h *Hold) Release(ctx context.Context, asked bool) error {
+	for !h.over {
+		flight := sortedItems(h.flight)
+		if asked {
+			flight = nil
+		}
+		e := Entry{Results: h.buffer, Released: &Released{Flight: flight}}
+		if left := len(h.queue) + len(h.later) + len(h.flight); left == 0 {
+			e.Released, e.Ended = nil, &Ended{}
+		}
+		if _, err := h.append(ctx, e); err != nil {
+			return err
+		}
+	}
+	return h.close(ctx)
+}
+
+// close takes a hold that is over from its member, and leaves the chunk's snapshot.
+func (h *Hold) close(ctx context.Context) error {
+	if !h.over {
+		return nil
+	}
+	before := len(h.m.holds)
+	h.m.holds = slices.DeleteFunc(h.m.holds, func(o *Hold) bool { return o == h })
+	if len(h.m.holds) == before || !h.c.Closed || h.c.Tally == (job.Tally{Items: h.c.Tally.Items, Cancelled: h.c.Tally.Items}) {
+		return nil // of one that was cancelled whole its log is as short
+	}
+	// Results of claims before ours are in the log alone.
+	cut := h.cut || h.c.Claim > 1
+	results := h.results
+	if cut {
+		results = nil
+	}
+	return h.m.t.snapshot(ctx, h.c, results, cut)
+}

@@ -1,0 +1,331 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Map is the fold of a map's log. How its items stand is in its chunks.
+type Map struct {
+	Base job.Manifest
+	Size int // of the manifest's chunks, in items
+	Spec job.Spec
+
+	N          int // entries folded
+	Placed     []Placed
+	Extensions []Extension
+	Amended    Amended // what binds now; nil fields: as the spec says
+	Reopened   []Numbered[Reopened]
+	// Told are the agents that the engine says are gone.
+	Told   map[string]Death
+	Paused bool
+
+	Stop    *Stop // of this round
+	StopAt  int   // number of its entry
+	Failing bool
+	Settled *Settled
+	Ended   time.Time // of the entry that settled it, by its writer's clock
+	// Place is that of the task's log which this round goes by, and Round the entry
+	// that began it; both are 0 in the first.
+	Place, Round int
+	// Ignored lists the numbers of entries that were not allowed when written (L3).
+	Ignored []int
+}
+
+// Extension is an `extended` that counts, by number.
+type Extension = Numbered[Extended]
+
+// Numbered is a fact and the number of its entry.
+type Numbered[T any] struct {
+	N    int
+	Fact T
+}
+
+// NewMap is the fold of job j before its first entry.
+func NewMap(j job.Job) *Map {
+	return &Map{Base: j.Manifest, Size: j.ChunkSize, Spec: j.Spec, Told: map[string]Death{}}
+}
+
+// ChunkSize is M7: how many items a chunk of a job has.
+func ChunkSize(items, agents int) int {
+	return max(1, min(4096, (items+8*agents-1)/(8*max(1, agents))))
+}
+
+// Estimate is about how many requests to an object store the chunks of a map cost:
+// of each its claim, its results with its end, and the snapshot; its log is read to
+// its end twice, a listing says which are there, and agents come and go (PROTOCOL
+// section 8). What agents send while they work, four heartbeats and as many looks a
+// minute, is not in it.
+func Estimate(chunks, agents int) (writes, reads int) {
+	return 3*chunks + 4*agents + 8, 4*chunks + 8*agents + 3*(chunks+999)/1000 + 8
+}
+
+// Items is how many items the job has by now.
+func (m *Map) Items() int {
+	n := m.Base.Count
+	for _, x := range m.Extensions {
+		n += x.Fact.Manifest.Count
+	}
+	return n
+}
+
+// Chunks is how many chunks the manifest and the extensions make. Those that were
+// handed over are found in their parents (M2).
+func (m *Map) Chunks() int {
+	n := chunksIn(m.Base.Count, m.Size)
+	for _, x := range m.Extensions {
+		n += chunksIn(x.Fact.Manifest.Count, x.Fact.Size)
+	}
+	return n
+}
+
+// Seed is chunk i of them, counted from 0.
+func (m *Map) Seed(i int) (id string, s Seed) {
+	ext, first, items, size := 0, 1, m.Base.Count, m.Size
+	for _, x := range m.Extensions {
+		if i < chunksIn(items, size) {
+			break
+		}
+		i -= chunksIn(items, size)
+		ext, first, items, size = x.N, x.Fact.First, x.Fact.Manifest.Count, x.Fact.Size
+	}
+	from := first + i*size
+	return ChunkID(ext, i), Seed{Items: Spans{{from, min(from+size, first+items) - 1}}, Mark: ext}
+}
+
+// chunksIn is how many chunks of a size items make.
+func chunksIn(items, size int) int { return (items + size - 1) / max(1, size) }
+
+// Fold takes the next entry of the job's log in (L3, E1, E4, T2).
+func (m *Map) Fold(e Entry) {
+	n := m.N
+	m.N++
+	if !m.take(n, e) {
+		m.Ignored = append(m.Ignored, n)
+	}
+}
+
+func (m *Map) take(n int, e Entry) bool {
+	ok := true
+	if e.Reopened != nil {
+		ok = m.reopen(n, *e.Reopened)
+	}
+	if e.Extended != nil {
+		ok = m.extend(n, *e.Extended) && ok
+	}
+	live := m.Stop == nil && m.Settled == nil
+	switch {
+	case e.Placed != nil:
+		m.Placed = append(m.Placed, *e.Placed)
+		ok = m.Settled == nil
+	case e.Amended != nil:
+		m.amend(*e.Amended)
+	case e.Paused != nil:
+		m.Paused = true
+	case e.Resumed != nil:
+		m.Paused = false
+	case e.Told != nil:
+		for agent, taken := range e.Told {
+			m.Told[agent] = Dead
+			if taken {
+				m.Told[agent] = Taken
+			}
+		}
+	case e.Cancelled != nil && live:
+		m.Stop, m.StopAt = e.Cancelled, n
+	case e.Failing != nil && live:
+		m.Stop, m.StopAt, m.Failing = e.Failing, n, true
+	case e.Cancelled != nil || e.Failing != nil:
+		ok = false
+	case e.Settled != nil:
+		ok = m.settle(e)
+	}
+	return ok
+}
+
+// reopen begins a new round of a settled job, for a place of the task's log that
+// it has not settled for yet; in a live one it selects more items.
+func (m *Map) reopen(n int, r Reopened) bool {
+	switch {
+	case m.Settled != nil && r.Place <= m.Settled.Place, m.Settled == nil && m.Stop != nil:
+		return false
+	case m.Settled != nil:
+		m.Settled, m.Stop, m.StopAt, m.Failing, m.Place, m.Round, m.Paused = nil, nil, 0, false, r.Place, n, false
+	}
+	m.Reopened = append(m.Reopened, Numbered[Reopened]{n, r})
+	return true
+}
+
+func (m *Map) extend(n int, x Extended) bool {
+	if m.Stop != nil || m.Settled != nil || x.First != m.Items()+1 || x.Size < 1 {
+		return false
+	}
+	m.Extensions = append(m.Extensions, Extension{n, x})
+	return true
+}
+
+func (m *Map) amend(a Amended) {
+	if a.Limits != nil {
+		m.Amended.Limits = a.Limits
+	}
+	if a.Timeout != nil {
+		m.Amended.Timeout = a.Timeout
+	}
+	if a.Retries != nil {
+		m.Amended.Retries = a.Retries
+	}
+}
+
+// settle ends a round. Said again of an ended job, for a later place, it declines
+// that one: a `reopened` for it comes too late (T2).
+func (m *Map) settle(e Entry) bool {
+	s := *e.Settled
+	if m.Settled != nil {
+		if s.Place <= m.Settled.Place {
+			return false
+		}
+		again := *m.Settled
+		again.Place = s.Place
+		m.Settled = &again
+		return true
+	}
+	allowed := s.State == job.Succeeded || s.State == job.Failed
+	if m.Stop != nil {
+		allowed = s.State == job.Cancelled
+		if m.Failing {
+			allowed = s.State == job.Failed
+		}
+	}
+	if s.Place != m.Place || !allowed {
+		return false
+	}
+	m.Settled, m.Ended = &s, e.At
+	return true
+}
+
+// Retries is how often an item may fail and be tried again.
+func (m *Map) Retries() int {
+	if m.Amended.Retries != nil {
+		return *m.Amended.Retries
+	}
+	return m.Spec.Retries
+}
+
+// Limits are those of an item that starts now.
+func (m *Map) Limits() job.Limits {
+	if m.Amended.Limits != nil {
+		return *m.Amended.Limits
+	}
+	return m.Spec.Limits
+}
+
+// ItemTimeout is the time limit of one try of an item; 0: none.
+func (m *Map) ItemTimeout() time.Duration {
+	if m.Amended.Timeout != nil {
+		return time.Duration(*m.Amended.Timeout)
+	}
+	return time.Duration(m.Spec.ItemTimeout)
+}
+
+// pending are the items that reopens of the job select in a closed chunk, and the
+// newest of these (M4); none when nothing is selected.
+func (m *Map) pending(c *Chunk) (items []int, by int) {
+	if !c.Closed {
+		return nil, 0
+	}
+	for _, r := range m.Reopened {
+		if r.N > c.Mark {
+			by = r.N
+		}
+	}
+	if by == 0 || c.Tally.Succeeded == c.Tally.Items {
+		return nil, 0
+	}
+	for item := range c.Items.All {
+		state := itemStates[c.stateOf(item)]
+		for _, r := range m.Reopened {
+			if r.N > c.Mark && r.Fact.selects(item, state) {
+				items = append(items, item)
+				break
+			}
+		}
+	}
+	return items, by
+}
+
+// Done says that nothing more can come of a chunk in this round.
+func (m *Map) Done(c *Chunk) bool {
+	if !c.Closed {
+		return false
+	}
+	items, _ := m.pending(c)
+	return len(items) == 0
+}
+
+// Owes is what anyone who sees a chunk so should append to its log: what the
+// job's log asks of it (E2, M4). ok is false while there is nothing, or while it is
+// its owner's to do: stopAge is how long ago the observer first read the stop. What
+// runs may end after a drain, so a living owner is waited for then.
+func (m *Map) Owes(c *Chunk, death func(agent string) Death, stopAge time.Duration) (e Entry, ok bool) {
+	switch {
+	case m.Settled != nil || m.Done(c):
+		return e, false
+	case m.Stop != nil && c.Mark > m.StopAt:
+		return e, false
+	case m.Stop != nil:
+		_, free := c.Free(death)
+		e.Ended = &Ended{By: m.StopAt}
+		return e, c.Closed || free || !m.Stop.Drain && stopAge >= stopGrace
+	case c.Closed:
+		items, by := m.pending(c)
+		e.Again = &Again{By: by, Items: spansOf(items)}
+		return e, true
+	}
+	return e, false
+}
+
+// MapStep is what anyone who sees a map so should append to its log next.
+type MapStep struct {
+	Fail   *Stop
+	Settle *Settled
+}
+
+// Next decides what follows for the whole job. done says that every chunk was
+// read and is Done; t counts all items then. bad is how many are known to have
+// failed in this round. It is pure: two who call it with the same say the same.
+func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
+	if m.Settled != nil {
+		return MapStep{}
+	}
+	if done {
+		return MapStep{Settle: m.verdict(t)}
+	}
+	if limit, limited := m.Spec.FailLimit(m.Items()); limited && bad > limit && m.Stop == nil {
+		return MapStep{Fail: &Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%d items failed, at most %s may", bad, m.Spec.MaxFails)}}
+	}
+	return MapStep{}
+}
+
+// verdict settles a map whose chunks are all done.
+func (m *Map) verdict(t job.Tally) *Settled {
+	s := &Settled{State: job.Succeeded, Tally: &t, Place: m.Place}
+	bad := t.Failed + t.Quarantined
+	switch {
+	case m.Stop != nil && m.Failing:
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitDrover, m.Stop.Reason
+	case m.Stop != nil:
+		s.State, s.Code, s.Reason = job.Cancelled, fault.ExitInterrupted, "cancelled"
+		if m.Stop.Reason != "" {
+			s.Reason = m.Stop.Reason
+		}
+	case bad > 0:
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%d of %d items failed", bad, t.Items)
+	}
+	if m.Stop != nil && m.Stop.Code != 0 {
+		s.Code = m.Stop.Code
+	}
+	return s
+}

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// mapJob submits a map of n items in chunks of size.
+func (d *desk) mapJob(n, size int, change func(*job.Spec)) job.Job {
+	return d.submit(func(j *job.Job) {
+		j.Spec.Verb, j.Spec.Workers = job.Map, 1
+		j.Manifest, j.ChunkSize = job.Manifest{Count: n, Digest: "x"}, size
+		if change != nil {
+			change(&j.Spec)
+		}
+	})
+}
+
+// hand is an agent of a map whose items do what outcome says.
+type hand struct {
+	*MapMember
+	d       *desk
+	outcome func(Try) Result
+	ran     map[int]int
+	status  *int
+}
+
+func (d *desk) hand(j job.Job, id string, outcome func(Try) Result) *hand {
+	h := &hand{d: d, outcome: outcome, ran: map[int]int{}}
+	h.MapMember = d.NewMapMember(j, id, Host{Boot: "here", PID: len(id)}, MapOptions{Slots: 2, Near: true})
+	h.Ready()
+	return h
+}
+
+// turn is one turn of an agent's loop, whose items take no time.
+func (h *hand) turn() {
+	t, ctx := h.d.t, h.d.t.Context()
+	t.Helper()
+	o, err := h.Poll(ctx)
+	h.d.check(err)
+	if o.Do == Depart {
+		h.status = &o.Status
+		return
+	}
+	for _, hold := range h.Holds() {
+		if o.Do == Cease {
+			h.d.check(hold.Wind(ctx))
+			continue
+		}
+		for range 2 {
+			if try, ok := hold.Next(); ok {
+				h.ran[try.Item]++
+				hold.Done(h.outcome(try))
+			}
+		}
+		if hold.Due() == 0 {
+			_, err := hold.Flush(ctx)
+			h.d.check(err)
+		}
+	}
+	if len(h.Holds()) == 0 {
+		_, err := h.Seek(ctx)
+		h.d.check(err)
+	}
+}
+
+func fine(t Try) Result { return Result{Item: t.Item} }
+
+func TestOneAgentDoesAMap(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 3, 10, 100} {
+		d := newDesk(t)
+		j := d.mapJob(20, size, func(s *job.Spec) { s.Retries = 1 })
+		h := d.hand(j, "1-0-a", func(try Try) Result {
+			r := Result{Item: try.Item}
+			if try.Item == 7 || try.Item == 8 && try.N == 1 {
+				r.Failed, r.Code = true, 3
+			}
+			return r
+		})
+		for range 2000 {
+			if h.turn(); h.status != nil {
+				break
+			}
+			d.pass(20 * time.Millisecond)
+		}
+		s := h.Map().Settled
+		if s == nil || s.State != job.Failed || s.Code != 1 || *s.Tally != (job.Tally{Items: 20, Succeeded: 19, Failed: 1}) {
+			t.Fatalf("size %d: settled %+v %v", size, s, s.Tally)
+		}
+		for i := 1; i <= 20; i++ {
+			want := 1
+			if i == 7 || i == 8 {
+				want = 2
+			}
+			if h.ran[i] != want {
+				t.Errorf("size %d: item %d ran %d times, want %d", size, i, h.ran[i], want)
+			}
+		}
+		v := d.NewMapView(j)
+		rep, err := v.Refresh(t.Context())
+		d.check(err)
+		if rep.State != job.Failed || rep.Tally != *s.Tally {
+			t.Errorf("size %d: view %s %v", size, rep.State, rep.Tally)
+		}
+		n := 0
+		d.check(v.Each(t.Context(), func(r ItemReport) error {
+			n++
+			if r.N != n || r.Result == nil || r.Result.Failed != (n == 7) {
+				return fmt.Errorf("item %d: %+v", n, r)
+			}
+			return nil
+		}))
+		one, err := v.One(t.Context(), 8)
+		d.check(err)
+		if len(one.Tries) != 2 || one.State != job.ItemSucceeded || one.Failures != 1 {
+			t.Errorf("item 8: %+v", one)
+		}
+		if task, err := d.Task(t.Context(), j.Path()); err != nil || task.Live != j.ID {
+			t.Errorf("task %+v, %v", task, err)
+		}
+		d.check(h.Leave(t.Context()))
+		again, ok, err := d.Reopen(t.Context(), j, "cli-2", &Reopened{}, &Extended{Manifest: job.Manifest{Count: 3, Digest: "y"}, Size: 2})
+		if err != nil || !ok || again != j.ID {
+			t.Fatalf("reopen: %s %t %v", again, ok, err)
+		}
+		h2 := d.hand(j, "2-0-b", fine)
+		for range 2000 {
+			if h2.turn(); h2.status != nil {
+				break
+			}
+			d.pass(20 * time.Millisecond)
+		}
+		if s := h2.Map().Settled; s == nil || s.State != job.Succeeded || s.Tally.Items != 23 || len(h2.ran) != 4 {
+			t.Fatalf("size %d: second round: %+v, ran %v", size, s, h2.ran)
+		}
+	}
+}
+
+// turnTime is how long a turn of an agent's loop takes in these tests.
+const turnTime = 20 * time.Millisecond

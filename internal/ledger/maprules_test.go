@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/job"
+)
+
+// step folds entries of two agents, a and b, into a chunk of items 1 to 6.
+func folded(entries ...Entry) *Chunk {
+	c := NewChunk("000000", Seed{Items: Spans{{1, 6}}})
+	for _, e := range entries {
+		c.Fold(e)
+	}
+	return c
+}
+
+func claimedBy(agent string, n int, why Grounds) Entry {
+	return Entry{By: agent, Claimed: &Claimed{Agent: agent, N: n, Why: why, Risk: 10}}
+}
+
+func wrote(agent string, claim int, rs ...Result) Entry {
+	return Entry{By: agent, Claim: claim, Results: rs}
+}
+
+func statesOf(c *Chunk) (states []job.ItemState) {
+	for item := range c.Items.All {
+		s, _, _ := c.Item(item)
+		states = append(states, s)
+	}
+	return states
+}
+
+func TestWhatCountsInAChunk(t *testing.T) {
+	t.Parallel()
+	a1 := claimedBy("a", 1, Untouched)
+	for _, c := range []struct {
+		name    string
+		entries []Entry
+		tally   job.Tally
+		ignored []int
+		owner   string
+	}{
+		{"results of the owner", []Entry{a1, wrote("a", 1, Result{Item: 1}, Result{Item: 2, Failed: true})},
+			job.Tally{Items: 6, Succeeded: 1}, nil, "a"},
+		{"results of nobody's claim", []Entry{wrote("a", 0, Result{Item: 1})}, job.Tally{Items: 6}, []int{0}, ""},
+		{"a claim on what is owned, as if it were free", []Entry{a1, claimedBy("b", 2, FreeAgain)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"the second of two first claims", []Entry{a1, claimedBy("b", 1, Untouched)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"results after another's claim", []Entry{a1, claimedBy("b", 2, Silence), wrote("a", 1, Result{Item: 1}), wrote("b", 2, Result{Item: 2})},
+			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "b"},
+		{"the same agent's older claim", []Entry{a1, {By: "a", Claim: 1, Released: &Released{}}, claimedBy("a", 2, FreeAgain), wrote("a", 1, Result{Item: 1})},
+			job.Tally{Items: 6}, []int{3}, "a"},
+		{"a second result", []Entry{a1, wrote("a", 1, Result{Item: 1}), wrote("a", 1, Result{Item: 1, Failed: true, Final: true})},
+			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "a"},
+		{"an end with open items", []Entry{a1, {By: "a", Claim: 1, Ended: &Ended{}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop", []Entry{a1, wrote("a", 1, Result{Item: 4}), {By: "x", Ended: &Ended{By: 3}}, wrote("a", 1, Result{Item: 5})},
+			job.Tally{Items: 6, Succeeded: 1, Cancelled: 5}, []int{3}, ""},
+		{"a reopen of an open chunk", []Entry{a1, {By: "x", Again: &Again{By: 2, Items: Spans{{1, 6}}}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop older than the reopen", []Entry{{By: "x", Ended: &Ended{By: 3}}, {By: "x", Again: &Again{By: 5, Items: Spans{{1, 2}}}}, {By: "x", Ended: &Ended{By: 3}}},
+			job.Tally{Items: 6, Cancelled: 4}, []int{2}, ""},
+		{"items handed over", []Entry{a1, {By: "a", Claim: 1, Handed: &Handed{Seed: Seed{Items: Spans{{5, 6}}}}}, wrote("a", 1, Result{Item: 5})},
+			job.Tally{Items: 4}, []int{2}, "a"},
+		{"what is starting handed over", []Entry{a1, {By: "a", Claim: 1, Starting: []int{5}}, {By: "a", Claim: 1, Handed: &Handed{Seed: Seed{Items: Spans{{5, 6}}}}}},
+			job.Tally{Items: 6}, []int{2}, "a"},
+	} {
+		got := folded(c.entries...)
+		if got.Tally != c.tally || !slices.Equal(got.Ignored, c.ignored) || got.Owner != c.owner {
+			t.Errorf("%s: %+v, ignored %v, owner %q; want %+v, %v, %q", c.name, got.Tally, got.Ignored, got.Owner, c.tally, c.ignored, c.owner)
+		}
+	}
+}
+
+func TestAReopenTakesNoSuccess(t *testing.T) {
+	t.Parallel()
+	c := folded(claimedBy("a", 1, Untouched), wrote("a", 1, Result{Item: 1}, Result{Item: 2, Failed: true, Final: true}),
+		Entry{By: "x", Ended: &Ended{By: 3}}, Entry{By: "x", Again: &Again{By: 4, Items: Spans{{1, 3}}}})
+	want := []job.ItemState{job.ItemSucceeded, job.ItemPending, job.ItemPending, job.ItemCancelled, job.ItemCancelled, job.ItemCancelled}
+	if diff := cmp.Diff(want, statesOf(c)); diff != "" {
+		t.Error(diff)
+	}
+	if _, had, _ := c.Item(2); had != (Carry{}) {
+		t.Errorf("item 2 begins with %+v", had)
+	}
+}
+
+func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
+	t.Parallel()
+	c := folded(claimedBy("a", 1, Untouched))
+	for n := 2; n <= 6; n++ {
+		if careful := n > 3; c.Careful() != careful {
+			t.Fatalf("claim %d: careful %t", n, c.Careful())
+		}
+		if c.Careful() {
+			c.Fold(Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+		}
+		if s, _, _ := c.Item(4); s != job.ItemLeased {
+			t.Fatalf("claim %d: item 4 is %s", n, s)
+		}
+		c.Fold(claimedBy(string(rune('a'+n)), n, Silence))
+	}
+	if s, had, _ := c.Item(4); s != job.ItemQuarantined || had.Blames != 3 || c.Tally.Quarantined != 1 {
+		t.Errorf("item 4 is %s with %+v", s, had)
+	}
+}
+
+// What an engine calls an interruption blames nobody, and is free twenty times.
+func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
+	t.Parallel()
+	c := folded(claimedBy("a", 1, Untouched))
+	for n := 2; n <= 22; n++ {
+		c.Fold(Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+		if s, _, _ := c.Item(4); s != job.ItemLeased {
+			t.Fatalf("claim %d: item 4 is %s", n, s)
+		}
+		c.Fold(claimedBy("b", n, TakenAway))
+	}
+	if s, had, _ := c.Item(4); s != job.ItemFailed || had.Interruptions != 21 || c.Silent != 0 {
+		t.Errorf("item 4 is %s with %+v", s, had)
+	}
+}
+
+func TestWhatCountsInAMapsLog(t *testing.T) {
+	t.Parallel()
+	stop, fail := Entry{Cancelled: &Stop{}}, Entry{Failing: &Stop{}}
+	settled := func(s job.State, place int) Entry { return Entry{Settled: &Settled{State: s, Place: place}} }
+	more := func(first int) Entry {
+		return Entry{Extended: &Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
+	}
+	again := func(place int) Entry { return Entry{Reopened: &Reopened{Place: place}} }
+	for _, c := range []struct {
+		name    string
+		entries []Entry
+		ignored []int
+		items   int
+		live    bool
+	}{
+		{"extended", []Entry{more(11), more(16)}, nil, 20, true},
+		{"extended from elsewhere", []Entry{more(11), more(11)}, []int{1}, 15, true},
+		{"extended while a stop stands", []Entry{stop, more(11)}, []int{1}, 10, false},
+		{"extended after the end", []Entry{settled(job.Succeeded, 0), more(11)}, []int{1}, 10, false},
+		{"the second stop", []Entry{stop, fail}, []int{1}, 10, false},
+		{"success after a stop", []Entry{stop, settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"reopened while a stop stands", []Entry{stop, again(0)}, []int{1}, 10, false},
+		{"reopened after the end", []Entry{stop, settled(job.Cancelled, 0), again(2), more(11)}, nil, 15, true},
+		{"reopened for a place it was settled for", []Entry{settled(job.Failed, 0), settled(job.Failed, 2), again(2)}, []int{2}, 10, false},
+		{"settled twice", []Entry{settled(job.Failed, 0), settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"settled in the round before", []Entry{settled(job.Failed, 0), again(2), settled(job.Failed, 0)}, []int{2}, 10, true},
+	} {
+		m := NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
+		for _, e := range c.entries {
+			m.Fold(e)
+		}
+		live := m.Settled == nil && m.Stop == nil
+		if !slices.Equal(m.Ignored, c.ignored) || m.Items() != c.items || live != c.live {
+			t.Errorf("%s: ignored %v, %d items, live %t; want %v, %d, %t", c.name, m.Ignored, m.Items(), live, c.ignored, c.items, c.live)
+		}
+	}
+}
+
+func TestChunksCoverAllItemsOnce(t *testing.T) {
+	t.Parallel()
+	m := NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
+	m.Fold(Entry{Extended: &Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}})
+	next := 1
+	for i := range m.Chunks() {
+		id, s := m.Seed(i)
+		for item := range s.Items.All {
+			if item != next {
+				t.Errorf("chunk %s holds item %d, want %d", id, item, next)
+			}
+			next++
+		}
+	}
+	if next != 16 {
+		t.Errorf("chunks end at item %d", next-1)
+	}
+}
+
+// Who finds an ended job submitted again, and would close it, races with who reopens
+// it: one number of the job's own log decides, for everyone (T2).
+func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
+	t.Parallel()
+	for _, closeFirst := range []bool{true, false} {
+		d := newDesk(t)
+		j := d.mapJob(4, 2, nil)
+		d.write(j, Entry{Settled: &Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+		d.check(d.Close(t.Context(), j.Path(), "cli-1"))
+		d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}}) // and its writer sleeps
+		if closeFirst {
+			d.check(d.Close(t.Context(), j.Path(), "cli-2"))
+		}
+		d.write(j, Entry{Reopened: &Reopened{Place: 2}}) // he wakes up
+		d.check(d.Close(t.Context(), j.Path(), "cli-2"))
+		task, err := d.Task(t.Context(), j.Path())
+		d.check(err)
+		rep, err := d.NewMapView(j).Refresh(t.Context())
+		d.check(err)
+		if live := task.Live == j.ID; live == closeFirst || (rep.Map.Settled == nil) == closeFirst {
+			t.Errorf("close first %t: live by the task's log %t, settled by its own %+v", closeFirst, live, rep.Map.Settled)
+		}
+	}
+}
+
+func TestAnOwnerHandsOverToWhoIsIdle(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(40, 40, func(s *job.Spec) { s.Workers = 2 })
+	busy, idle := d.hand(j, "1-0-a", fine), d.hand(j, "1-1-b", fine)
+	for n := 0; n < 4000 && (busy.status == nil || idle.status == nil); n++ {
+		if n%20 == 0 && busy.status == nil { // twenty times as slow
+			busy.turn()
+		}
+		if n > 0 && idle.status == nil {
+			idle.turn()
+		}
+		d.pass(turnTime)
+	}
+	if s := busy.Map().Settled; s == nil || s.State != job.Succeeded || len(busy.ran)+len(idle.ran) != 40 || len(idle.ran) < 20 {
+		t.Errorf("settled %+v; the slow one ran %d, the fast one %d of 40", s, len(busy.ran), len(idle.ran))
+	}
+}

@@ -1,0 +1,266 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// MapView is a reader's view of a map: for showing, from the store alone. Each
+// Refresh reads only what is new. Not for concurrent use.
+type MapView struct {
+	w World
+	p job.Path
+	j job.Job
+	t *chart
+}
+
+// MapReport is a map as anyone can see it.
+type MapReport struct {
+	Job   job.Job
+	Map   *Map
+	Tally job.Tally // after the end, that of `settled`
+	State job.State
+	// Flight is how many tries run now, by the agents' heartbeats.
+	Flight int
+	// Retried counts failures that were followed, or will be, by another try.
+	Retried int
+	Chunks  int // that are known by now
+	Done    int // of them
+	Beats   []Beat
+	Living  []Beat
+	Log     []Entry
+}
+
+// NewMapView makes a view of map j.
+func (w World) NewMapView(j job.Job) *MapView {
+	return &MapView{w: w, p: j.Path(), j: j, t: w.newChart(j, "")}
+}
+
+// viewProbes is how many chunks that nobody seemed to have touched a Refresh looks
+// at, beside those that heartbeats name.
+const viewProbes = 64
+
+// Refresh reads on. It changes nothing. Counts of a chunk come from its log, or
+// from its snapshot (V1).
+func (v *MapView) Refresh(ctx context.Context) (MapReport, error) {
+	r := MapReport{Job: v.j, Map: v.t.m}
+	if err := v.w.exists(ctx, v.p); err != nil {
+		return r, err
+	}
+	if err := v.t.readLog(ctx); err != nil {
+		return r, err
+	}
+	r.Log = v.t.log.Entries
+	if len(r.Log) == 0 {
+		if err := v.w.submitted(ctx, v.p); err != nil {
+			return r, err
+		}
+	}
+	if err := v.beats(ctx, &r); err != nil {
+		return r, err
+	}
+	probes := viewProbes
+	if v.t.m.Settled != nil || len(r.Living) == 0 {
+		probes = v.t.m.Chunks()
+	}
+	if s := v.t.m.Settled; s != nil && s.Tally != nil {
+		r.Tally = *s.Tally
+	} else {
+		var err error
+		if r.Tally, _, err = v.t.survey(ctx, probes, nil); err != nil {
+			return r, err
+		}
+		v.count(&r)
+	}
+	r.State = r.state()
+	return r, nil
+}
+
+func (v *MapView) beats(ctx context.Context, r *MapReport) error {
+	if v.t.m.Settled != nil {
+		return nil
+	}
+	rep := Report{Path: v.p}
+	if err := v.w.readBeats(ctx, &rep); err != nil {
+		return err
+	}
+	r.Beats, r.Living = rep.Beats, rep.Living
+	for _, b := range r.Living {
+		r.Flight += b.Flight
+		for _, id := range b.Chunks { // read it, though nobody had touched it
+			if c := v.t.manifestChunk(id); c != nil && c.N == 0 {
+				if _, err := v.t.read(ctx, c, nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (v *MapView) count(r *MapReport) {
+	for id := range v.t.all() {
+		r.Chunks++
+		if _, done := v.t.done(id); done {
+			r.Done++
+		}
+		if c := v.t.chunks[id]; c != nil {
+			for item, had := range c.carry {
+				if c.stateOf(item) != itemHandedOn {
+					r.Retried += had.Failures
+				}
+				if c.stateOf(item) == itemFailed && had.Failures > 0 {
+					r.Retried--
+				}
+			}
+		}
+	}
+}
+
+// state derives where the map stands; INTERRUPTED is computed, as for a run.
+func (r MapReport) state() job.State {
+	switch {
+	case r.Map.Settled != nil:
+		return r.Map.Settled.State
+	case len(r.Living) == 0 && len(r.Beats) > 0:
+		return job.Interrupted
+	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "idle" }):
+		return job.Running
+	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase != Queued }):
+		return job.Starting
+	}
+	return job.Pending
+}
+
+// ItemReport is one item as anyone can see it.
+type ItemReport struct {
+	N     int
+	State job.ItemState
+	Carry
+	// Result is the one that counts: of an item that is still open, its last
+	// failure. Nil: there is none.
+	Result *Result
+	Agent  string // that recorded it
+	// Tries are all that were recorded, in order; Each leaves them out.
+	Tries []TryReport
+}
+
+// TryReport is one recorded try.
+type TryReport struct {
+	Agent string
+	Claim int
+	Chunk string
+	Result
+}
+
+// Each gives every item of the job in order, reading one chunk after another.
+func (v *MapView) Each(ctx context.Context, give func(ItemReport) error) error {
+	if err := v.t.readLog(ctx); err != nil {
+		return err
+	}
+	for i := range v.t.m.Chunks() {
+		id, s := v.t.m.Seed(i)
+		items, err := v.itemsOf(ctx, id, s, false)
+		if err != nil {
+			return err
+		}
+		for item := range s.Items.All {
+			r, ok := items[item]
+			if !ok {
+				r = ItemReport{N: item, State: job.ItemPending}
+			}
+			if err := give(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ErrNoItem says that a job has no item of that number.
+var ErrNoItem = errors.New("no such item")
+
+// One is one item, with all its tries.
+func (v *MapView) One(ctx context.Context, n int) (ItemReport, error) {
+	if err := v.t.readLog(ctx); err != nil {
+		return ItemReport{}, err
+	}
+	for i := range v.t.m.Chunks() {
+		id, s := v.t.m.Seed(i)
+		if !s.Items.Has(n) {
+			continue
+		}
+		items, err := v.itemsOf(ctx, id, s, true)
+		if err != nil {
+			return ItemReport{}, err
+		}
+		r, ok := items[n]
+		if !ok {
+			r = ItemReport{N: n, State: job.ItemPending}
+		}
+		return r, nil
+	}
+	return ItemReport{}, fmt.Errorf("item %d of %d: %w", n, v.t.m.Items(), ErrNoItem)
+}
+
+// itemsOf reads a chunk, and those handed over from it, from their logs.
+func (v *MapView) itemsOf(ctx context.Context, id string, s Seed, tries bool) (map[int]ItemReport, error) {
+	items := map[int]ItemReport{}
+	c := NewChunk(id, s)
+	_, err := v.t.read(ctx, c, func(e Entry, counted []Result) {
+		for _, r := range counted {
+			it := items[r.Item]
+			it.Result, it.Agent = &r, e.By
+			if tries {
+				it.Tries = append(it.Tries, TryReport{Agent: e.By, Claim: e.Claim, Chunk: id, Result: r})
+			}
+			items[r.Item] = it
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for item := range s.Items.All {
+		state, had, here := c.Item(item)
+		it, any := items[item]
+		if !here || !any && state == job.ItemPending && had == (Carry{}) {
+			continue
+		}
+		it.N, it.State, it.Carry = item, state, had
+		items[item] = it
+	}
+	for _, child := range c.Children {
+		below, err := v.itemsOf(ctx, child.ID, child.Seed, tries)
+		if err != nil {
+			return nil, err
+		}
+		for item, it := range below {
+			before := items[item]
+			if it.Result == nil {
+				it.Result, it.Agent = before.Result, before.Agent
+			}
+			it.Tries = append(before.Tries, it.Tries...)
+			items[item] = it
+		}
+	}
+	return items, nil
+}
+
+// ReadSnapshot reads the snapshot of a chunk that closed, by the name that a
+// listing of the job's results/ gave; for who checks it against the log.
+func ReadSnapshot(ctx context.Context, s *store.Store, key string) (snap Snapshot, err error) {
+	b, err := s.Get(ctx, key)
+	if err != nil {
+		return snap, err
+	}
+	return snap, decode(b, &snap, &snap.V, key)
+}
+
+// Ended is when the map settled, by its writer's clock; zero while it has not.
+func (r MapReport) Ended() time.Time { return r.Map.Ended }
