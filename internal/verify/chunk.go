@@ -1,0 +1,336 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// The bounds of M13.
+const (
+	carefulFrom      = 2  // silent losses of a chunk, after which its items run one at a time
+	blamesAllowed    = 2  // silent losses that found an item starting; the next one quarantines it
+	interruptionsCap = 20 // of an item; more have failed it
+)
+
+// standing is how an item of a chunk stands.
+type standing uint8
+
+const (
+	open standing = iota
+	succeeded
+	failed
+	quarantined
+	cancelled
+	handedOn
+)
+
+// chunk is the fold of one chunk's log, with what is wrong in it said on the way.
+type chunk struct {
+	w    *walk
+	id   string
+	seed ledger.Seed
+	g    ground
+
+	n        int // entries folded
+	claims   int
+	owner    string
+	risk     int
+	closed   bool
+	mark     int // number in the job's log that the chunk stands at
+	silent   int
+	stands   []standing // by place
+	tally    job.Tally
+	behind   map[int]ledger.Carry
+	starting []int
+	children []child
+
+	// late holds results that do not count, by item, and the numbers of their entries.
+	late map[int]late
+	// rounds is how many of the job's rounds the chunk was counted for.
+	rounds int
+	// ends says how it stood after every entry that left it closed.
+	ends  []ending
+	snaps []*snapshot
+
+	counted   []ledger.Result // of the entry that was just folded
+	cut       bool            // its log could not be read to its end
+	runs      int             // recorded tries that count, and of them
+	breaks    int             // those without a result
+	discarded int             // recorded tries that do not count
+}
+
+type child struct {
+	id   string
+	seed ledger.Seed
+}
+
+type late struct {
+	entry  int
+	failed bool
+}
+
+type ending struct {
+	n, mark, children int
+	tally             job.Tally
+}
+
+func newChunk(w *walk, id string, s ledger.Seed, g ground) *chunk {
+	c := &chunk{w: w, id: id, seed: s, g: g, mark: s.Mark, silent: s.Silent, stands: make([]standing, g.n),
+		tally: job.Tally{Items: g.n}, behind: maps.Clone(s.Carry), late: map[int]late{}}
+	if c.behind == nil {
+		c.behind = map[int]ledger.Carry{}
+	}
+	for c.rounds < len(w.settled) && w.settled[c.rounds].at < s.Mark {
+		c.rounds++ // it came to be later
+	}
+	return c
+}
+
+func (c *chunk) doubt(rule Rule, n int, e ledger.Entry, item int, why string, args ...any) {
+	c.w.v.doubt(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
+}
+
+func (c *chunk) note(n int, e ledger.Entry, why string, args ...any) {
+	c.w.v.note(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+}
+
+// take folds entry n.
+func (c *chunk) take(n int, e ledger.Entry) {
+	c.n, c.counted = n+1, nil
+	rest := e
+	rest.Claim, rest.Claimed, rest.Results, rest.Starting = 0, nil, nil, nil
+	rest.Handed, rest.Released, rest.Ended, rest.Again = nil, nil, nil, nil
+	own := count(len(e.Results) > 0, len(e.Starting) > 0, e.Handed != nil, e.Released != nil, e.Ended != nil)
+	switch {
+	case !bare(rest):
+		c.doubt(RuleEntry, n, e, 0, "it says what the log of a chunk does not hold")
+	case e.Again != nil && own == 0 && e.Claimed == nil && e.Claim == 0:
+		c.again(n, e)
+	case e.Claimed != nil && own == 0 && e.Again == nil && e.Claim == 0:
+		c.claim(n, e)
+	case e.Ended != nil && own == 1 && e.Claimed == nil && e.Again == nil && e.Claim == 0:
+		c.stop(n, e)
+	case own > 0 && e.Claimed == nil && e.Again == nil && e.Claim > 0 && (e.Released == nil || e.Ended == nil):
+		c.own(n, e)
+	default:
+		c.doubt(RuleEntry, n, e, 0, "it says nothing, or what cannot stand in one entry")
+	}
+	if c.closed {
+		c.ends = append(c.ends, ending{n, c.mark, len(c.children), c.tally})
+	}
+}
+
+// claim is M1: who claims says why he may.
+func (c *chunk) claim(n int, e ledger.Entry) {
+	x := *e.Claimed
+	why := map[ledger.Grounds]bool{ledger.Untouched: c.claims == 0, ledger.FreeAgain: c.claims > 0 && c.owner == "",
+		ledger.Silence: c.owner != "", ledger.TakenAway: c.owner != ""}
+	switch {
+	case c.closed:
+		c.note(n, e, "it claims a chunk that had ended")
+		return
+	case x.Agent != e.By || x.N != c.claims+1 || x.Risk < 0:
+		c.doubt(RuleClaim, n, e, 0, "claim %d of agent %s, and it should be claim %d of its writer", x.N, x.Agent, c.claims+1)
+		return
+	case !why[x.Why]:
+		c.doubt(RuleClaim, n, e, 0, "it claims the chunk as %q, which it was not", x.Why)
+		return
+	}
+	if c.owner != "" {
+		c.lose(x.Why == ledger.Silence)
+	}
+	c.claims, c.owner, c.risk, c.starting = x.N, x.Agent, x.Risk, nil
+	c.w.v.r.Claims++
+}
+
+// lose counts what the owner's death means for the items it was starting (M13).
+func (c *chunk) lose(silent bool) {
+	c.w.v.r.Losses++
+	c.w.v.r.Bound += c.risk
+	if silent {
+		c.silent++
+	}
+	for _, item := range c.starting {
+		place, ok := c.g.at(item)
+		if !ok || c.stands[place] != open {
+			continue
+		}
+		had := c.behind[item]
+		if silent {
+			had.Blames++
+		} else {
+			had.Interruptions++
+		}
+		c.broke(item, place, had)
+	}
+}
+
+// broke records a try that came to no result.
+func (c *chunk) broke(item, place int, had ledger.Carry) {
+	c.behind[item] = had
+	c.breaks++
+	c.w.run.add(item)
+	switch {
+	case had.Blames > blamesAllowed:
+		c.set(place, quarantined)
+	case had.Interruptions > interruptionsCap:
+		c.set(place, failed)
+	}
+}
+
+// set moves an item and the counts.
+func (c *chunk) set(place int, to standing) {
+	for _, change := range []struct {
+		s  standing
+		by int
+	}{{c.stands[place], -1}, {to, 1}} {
+		switch change.s {
+		case succeeded:
+			c.tally.Succeeded += change.by
+		case failed:
+			c.tally.Failed += change.by
+		case quarantined:
+			c.tally.Quarantined += change.by
+		case cancelled:
+			c.tally.Cancelled += change.by
+		case handedOn:
+			c.tally.Items -= change.by
+		}
+	}
+	c.stands[place] = to
+}
+
+// openItems are those without a result that were not handed on.
+func (c *chunk) openItems() (items []int) {
+	c.g.each(func(item, place int) {
+		if c.stands[place] == open {
+			items = append(items, item)
+		}
+	})
+	return items
+}
+
+func (c *chunk) close() { c.closed, c.owner, c.starting = true, "", nil }
+
+// stop is `ended(n)` by anyone (E2). It is void in a chunk with a higher mark, and in
+// an ended one it only dismisses a reopen.
+func (c *chunk) stop(n int, e ledger.Entry) {
+	by := e.Ended.By
+	switch {
+	case by == 0:
+		c.note(n, e, "it ends the chunk without a stop, and its writer does not say that it owns it")
+		return
+	case by <= c.mark:
+		c.note(n, e, "it ends the chunk by entry %d of the job's log, and the chunk stands at %d", by, c.mark)
+		return
+	case !c.w.stops[by]:
+		c.doubt(RuleEnded, n, e, 0, "it ends the chunk by entry %d of the job's log, which is no stop that stands", by)
+	}
+	if !c.closed {
+		for _, item := range c.openItems() {
+			place, _ := c.g.at(item)
+			c.set(place, cancelled)
+		}
+		c.close()
+	}
+	c.mark = by
+}
+
+// again is a chunk's `reopened(n)` (M4).
+func (c *chunk) again(n int, e ledger.Entry) {
+	x := *e.Again
+	if !c.closed || x.By <= c.mark {
+		c.note(n, e, "it reopens a chunk that is open, or stands at %d already", c.mark)
+		return
+	}
+	if !c.w.reopened(x.By) {
+		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, which is no reopen that counts", x.By)
+	} else {
+		c.count(x.By)
+	}
+	g, ok := groundOf(x.Items)
+	if !ok || !c.g.holds(g) {
+		c.doubt(RuleReopened, n, e, 0, "it reopens items that are not this chunk's")
+		return
+	}
+	want := c.selected(x.By)
+	var fresh []int
+	said := false
+	g.each(func(item, _ int) {
+		place, _ := c.g.at(item)
+		switch s := c.stands[place]; {
+		case s == failed || s == quarantined || s == cancelled:
+			fresh = append(fresh, item)
+		case !said:
+			said = true
+			c.doubt(RuleReopened, n, e, item, "it reopens an item that %s", s)
+		}
+	})
+	if !said && c.w.reopened(x.By) && !slices.Equal(fresh, want) {
+		c.doubt(RuleReopened, n, e, 0, "it reopens %d items, and %d were selected", len(fresh), len(want))
+	}
+	for _, item := range fresh {
+		place, _ := c.g.at(item)
+		c.set(place, open)
+		delete(c.behind, item)
+	}
+	c.closed, c.mark, c.silent = false, x.By, 0
+}
+
+// String is what a doubt says of an item.
+func (s standing) String() string {
+	return [...]string{"is open", "has succeeded", "has failed", "was quarantined", "was cancelled", "was handed on"}[s]
+}
+
+// selected are the items that the job's reopens above the mark, up to n, select as
+// they stand now.
+func (c *chunk) selected(n int) (items []int) {
+	states := map[standing]job.ItemState{failed: job.ItemFailed, quarantined: job.ItemQuarantined, cancelled: job.ItemCancelled}
+	var asked []reopen
+	for _, r := range c.w.reopens {
+		if r.n > c.mark && r.n <= n && !r.None {
+			asked = append(asked, r)
+		}
+	}
+	if len(asked) == 0 || c.tally.Succeeded == c.tally.Items {
+		return nil
+	}
+	c.g.each(func(item, place int) {
+		state, ended := states[c.stands[place]]
+		if ended && slices.ContainsFunc(asked, func(r reopen) bool {
+			in := func(s [2]int) bool { return s[0] <= item && item <= s[1] }
+			return (len(r.States) == 0 || slices.Contains(r.States, state)) && (len(r.Items) == 0 || slices.ContainsFunc(r.Items, in))
+		}) {
+			items = append(items, item)
+		}
+	})
+	return items
+}
+
+// count adds the chunk, as it stands, to the rounds of the job that settled before
+// entry n of its log: all of them were settled when every chunk had ended (E3).
+func (c *chunk) count(n int) {
+	for c.rounds < len(c.w.settled) && c.w.settled[c.rounds].at < n {
+		r := &c.w.settled[c.rounds]
+		c.rounds++
+		t := c.tally
+		r.tally = job.Tally{Items: r.tally.Items + t.Items, Succeeded: r.tally.Succeeded + t.Succeeded, Failed: r.tally.Failed + t.Failed,
+			Quarantined: r.tally.Quarantined + t.Quarantined, Cancelled: r.tally.Cancelled + t.Cancelled}
+		note := Note{Log: c.id, Entry: -1}
+		switch {
+		case c.cut:
+		case !c.closed:
+			r.early = true
+			note.Why = fmt.Sprintf("it has not ended, and entry %d of the job's log has settled the job", r.at)
+			c.w.v.doubt(RuleSettled, note)
+		case len(c.selected(r.at)) > 0:
+			r.early = true
+			note.Why = fmt.Sprintf("items of it were reopened and did not run, and entry %d of the job's log has settled the job", r.at)
+			c.w.v.doubt(RuleSettled, note)
+		}
+	}
+}

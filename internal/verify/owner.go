@@ -1,0 +1,220 @@
+package verify
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// own folds what a chunk's owner wrote: facts of one entry in the order in which they
+// are decided (L4). What somebody wrote who was not does not count (L3).
+func (c *chunk) own(n int, e ledger.Entry) {
+	if c.closed || e.Claim != c.claims || e.By != c.owner {
+		c.foreign(n, e)
+		return
+	}
+	for _, r := range e.Results {
+		c.result(n, e, r)
+	}
+	c.start(n, e)
+	if e.Handed != nil {
+		c.hand(n, e)
+	}
+	if e.Released != nil {
+		c.release(n, e)
+	}
+	switch {
+	case e.Ended == nil:
+	case e.Ended.By > 0:
+		c.stop(n, e)
+	default:
+		c.end(n, e)
+	}
+}
+
+// foreign is an entry of a claim that is over, or was never its writer's.
+func (c *chunk) foreign(n int, e ledger.Entry) {
+	if c.closed && len(e.Results) > 0 {
+		c.doubt(RuleEnded, n, e, e.Results[0].Item, "it has results, and the chunk had ended")
+		return
+	}
+	c.note(n, e, "it is of claim %d, and claim %d stood, of %s", e.Claim, c.claims, orNobody(c.owner))
+	for _, r := range e.Results {
+		c.discarded++
+		if place, ok := c.g.at(r.Item); ok && c.stands[place] == open && (!r.Failed || r.Final) {
+			c.late[r.Item] = late{n, r.Failed}
+		}
+	}
+}
+
+func orNobody(agent string) string {
+	if agent == "" {
+		return "nobody"
+	}
+	return agent
+}
+
+// result is one try of an item (M1, M13).
+func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
+	place, ok := c.g.at(r.Item)
+	switch {
+	case !ok || c.stands[place] == handedOn:
+		c.doubt(RuleResult, n, e, r.Item, "it has a result of an item that is not this chunk's")
+		return
+	case c.stands[place] != open:
+		c.doubt(RuleTwice, n, e, r.Item, "it has a result of an item that %s", c.stands[place])
+		return
+	}
+	c.well(n, e, r)
+	named := slices.Contains(c.starting, r.Item)
+	if c.silent >= carefulFrom && !named {
+		c.doubt(RuleCareful, n, e, r.Item, "it ran without being named before, after %d silent losses", c.silent)
+	}
+	c.starting = slices.DeleteFunc(c.starting, func(item int) bool { return item == r.Item })
+	c.runs++
+	c.w.run.add(r.Item)
+	c.w.ended.add(r.Item)
+	c.counted = append(c.counted, r)
+	if !r.Failed {
+		c.set(place, succeeded)
+		return
+	}
+	had := c.behind[r.Item]
+	had.Failures++
+	c.behind[r.Item] = had
+	switch {
+	case r.Final && had.Failures <= c.w.fewest:
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed for good after %d tries, and %d retries were allowed", had.Failures, c.w.fewest)
+	case !r.Final && had.Failures > c.w.most:
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times and may be tried again, with %d retries", had.Failures, c.w.most)
+	case had.Failures > c.w.most+1:
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times, with %d retries", had.Failures, c.w.most)
+	}
+	if r.Final {
+		c.set(place, failed)
+	}
+}
+
+// well says what cannot be of one result.
+func (c *chunk) well(n int, e ledger.Entry, r ledger.Result) {
+	switch {
+	case !r.Failed && (r.Code != 0 || r.Signal != "" || r.Final):
+		c.doubt(RuleResult, n, e, r.Item, "it says a success, with exit status %d %s", r.Code, r.Signal)
+	case len(r.Outputs) > 0 && (r.Try == "" || strings.ContainsRune(r.Try, '/')):
+		c.doubt(RuleResult, n, e, r.Item, "it has outputs of a try without a name")
+	}
+}
+
+// start names items before they begin (M13).
+func (c *chunk) start(n int, e ledger.Entry) {
+	for _, item := range e.Starting {
+		place, ok := c.g.at(item)
+		if !ok || c.stands[place] != open {
+			c.doubt(RuleCareful, n, e, item, "it starts an item that is not this chunk's, or has ended")
+			continue
+		}
+		if !slices.Contains(c.starting, item) {
+			c.starting = append(c.starting, item)
+		}
+	}
+	if c.silent >= carefulFrom && len(c.starting) > 1 && len(e.Starting) > 0 {
+		c.doubt(RuleCareful, n, e, c.starting[1], "it starts beside item %d, after %d silent losses", c.starting[0], c.silent)
+	}
+}
+
+// hand makes a chunk of items that do not run (M2), with all they have behind
+// them (M3).
+func (c *chunk) hand(n int, e ledger.Entry) {
+	s := e.Handed.Seed
+	g, ok := groundOf(s.Items)
+	if !ok || g.n == 0 || !c.g.holds(g) {
+		c.doubt(RuleHanded, n, e, 0, "it hands items over that are not this chunk's")
+		return
+	}
+	bad, want := 0, map[int]ledger.Carry{}
+	g.each(func(item, _ int) {
+		place, _ := c.g.at(item)
+		if c.stands[place] != open || slices.Contains(c.starting, item) {
+			bad = item
+		}
+		if had := c.behind[item]; had != (ledger.Carry{}) {
+			want[item] = had
+		}
+	})
+	switch {
+	case bad > 0:
+		c.doubt(RuleHanded, n, e, bad, "it hands an item over that has ended, runs or was handed over before")
+		return
+	case c.silent >= carefulFrom:
+		c.doubt(RuleCareful, n, e, 0, "it hands items over, after %d silent losses", c.silent)
+	}
+	if item := differs(s.Carry, want); item > 0 {
+		c.doubt(RuleHanded, n, e, item, "it takes %+v along, and has %+v behind it", s.Carry[item], want[item])
+	}
+	if s.Silent != c.silent || s.Mark != c.mark || s.Wait < 0 {
+		c.doubt(RuleHanded, n, e, 0, "it takes %d silent losses and mark %d along; the chunk has %d and stands at %d", s.Silent, s.Mark, c.silent, c.mark)
+	}
+	g.each(func(item, _ int) {
+		place, _ := c.g.at(item)
+		c.set(place, handedOn)
+		delete(c.behind, item)
+	})
+	// What follows is told by what the items have, whatever the entry says.
+	s.Carry, s.Silent, s.Mark = want, c.silent, c.mark
+	c.children = append(c.children, child{childOf(c.id, n), s})
+	c.w.v.r.Handed++
+}
+
+// differs finds an item of which two say something else; 0: none.
+func differs(a, b map[int]ledger.Carry) (item int) {
+	for _, m := range []map[int]ledger.Carry{a, b} {
+		for i := range m {
+			if a[i] != b[i] && (item == 0 || i < item) {
+				item = i
+			}
+		}
+	}
+	return item
+}
+
+// release gives the chunk back; what was in flight was interrupted (M13).
+func (c *chunk) release(n int, e ledger.Entry) {
+	for i, item := range e.Released.Flight {
+		place, ok := c.g.at(item)
+		if !ok || c.stands[place] != open || slices.Contains(e.Released.Flight[:i], item) {
+			c.doubt(RuleReleased, n, e, item, "it was in flight, and is not this chunk's, has ended or is named twice")
+			continue
+		}
+		had := c.behind[item]
+		had.Interruptions++
+		c.broke(item, place, had)
+	}
+	c.owner, c.starting = "", nil
+}
+
+// end closes the chunk for its owner. Ended with open items it does not count (L3),
+// but for one case: its owner went by results that do not count.
+func (c *chunk) end(n int, e ledger.Entry) {
+	items := c.openItems()
+	explained := len(items) > 0
+	for _, item := range items {
+		_, ok := c.late[item]
+		explained = explained && ok
+	}
+	switch {
+	case explained:
+		l := c.late[items[0]]
+		c.doubt(RuleForeign, n, e, items[0], "it ends the chunk by the result of entry %d, which is of a claim that was over", l.entry)
+		for _, item := range items {
+			place, _ := c.g.at(item)
+			if c.set(place, succeeded); c.late[item].failed {
+				c.set(place, failed)
+			}
+		}
+	case len(items) > 0:
+		c.note(n, e, "it ends the chunk, and item %d and %d more were open", items[0], len(items)-1)
+		return
+	}
+	c.close()
+}

@@ -1,0 +1,234 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// rounds is the fold of a map's log: what was asked for, and how each round of the
+// job was settled.
+type rounds struct {
+	v *verifier
+
+	lists   []list       // the manifest's items, then those of extensions
+	reopens []reopen     // those that count
+	n       int          // entries folded
+	places  []Note       // entries that began or declined a round, and in Item its place
+	stops   map[int]bool // numbers of the `cancelled` and `failing` that count
+	settled []round      // in order
+	// Retries bind the items started by agents that have read them (J2), so any of
+	// those that ever stood may have bound one: the least and the most.
+	fewest, most int
+
+	// Of the round that is open:
+	place   int // of the task's log; 0 of the first
+	stop    *ledger.Stop
+	failing bool
+	over    bool // it has settled
+	spoken  int  // the highest place that is settled for; -1: none
+}
+
+// list is items that came together, and the chunks they make (M7).
+type list struct {
+	ext         int // number of the `extended`; 0: the manifest
+	first, size int
+	m           job.Manifest
+}
+
+func (l list) chunks() int { return (l.m.Count + l.size - 1) / l.size }
+
+// reopen is a `reopened` that counts.
+type reopen struct {
+	n int
+	ledger.Reopened
+}
+
+// round is one `settled` that ended a round, and what is recomputed for it.
+type round struct {
+	at      int // its number
+	by      string
+	said    ledger.Settled
+	stop    *ledger.Stop
+	failing bool
+	items   int       // of the job by then
+	tally   job.Tally // of all chunks, as they stood then
+	early   bool      // not all of them had ended, which was said
+}
+
+func newRounds(v *verifier) *rounds {
+	r := v.j.Spec.Retries
+	return &rounds{v: v, lists: []list{{first: 1, size: v.j.ChunkSize, m: v.j.Manifest}}, stops: map[int]bool{},
+		fewest: r, most: r, spoken: -1}
+}
+
+func (r *rounds) items() (n int) {
+	for _, l := range r.lists {
+		n += l.m.Count
+	}
+	return n
+}
+
+func (r *rounds) reopened(n int) bool {
+	return slices.ContainsFunc(r.reopens, func(x reopen) bool { return x.n == n })
+}
+
+// take folds an entry: facts of one entry in the order in which they are decided (L4).
+func (r *rounds) take(n int, e ledger.Entry) {
+	r.n = n + 1
+	rest := e
+	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told = nil, nil, nil, nil, nil
+	rest.Cancelled, rest.Failing, rest.Extended, rest.Reopened, rest.Settled = nil, nil, nil, nil, nil
+	one := count(e.Placed != nil, e.Amended != nil, e.Paused != nil, e.Resumed != nil, e.Told != nil,
+		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Extended != nil || e.Reopened != nil)
+	if !bare(rest) || one != 1 {
+		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it says what the log of a map does not hold, or nothing"})
+		return
+	}
+	if n == 0 && (e.Cancelled != nil || e.Failing != nil || e.Extended != nil || e.Reopened != nil) {
+		r.doubt(RuleEntry, n, e, "it begins the log, and chunks must name what follows from it: 0 is no number to name")
+	}
+	if e.Reopened != nil && !r.reopen(n, e) {
+		return
+	}
+	switch {
+	case e.Extended != nil:
+		r.extend(n, e)
+	case e.Placed != nil && r.over:
+		r.note(n, e, "it asks for agents, and the job had settled")
+	case e.Amended != nil && e.Amended.Retries != nil:
+		r.fewest, r.most = min(r.fewest, *e.Amended.Retries), max(r.most, *e.Amended.Retries)
+	case e.Cancelled != nil || e.Failing != nil:
+		r.halt(n, e)
+	case e.Settled != nil:
+		r.settle(n, e)
+	}
+}
+
+func (r *rounds) note(n int, e ledger.Entry, why string, args ...any) {
+	r.v.note(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+}
+
+func (r *rounds) doubt(rule Rule, n int, e ledger.Entry, why string, args ...any) {
+	r.v.doubt(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+}
+
+// checkPlaces sees that the task's log has submitted the job again wherever a round
+// began or was declined (T2). That log was read to its end after the job's.
+func (r *rounds) checkPlaces() {
+	for _, x := range r.places {
+		if place := x.Item; !r.v.task.broken && !r.v.task.again(place) {
+			x.Item, x.Why = 0, fmt.Sprintf("it is for place %d, where the task's log does not submit the job again", place)
+			r.v.doubt(RuleTask, x)
+		}
+	}
+}
+
+// halt is the lower number (E1): a later stop, or one after the end, does not count.
+func (r *rounds) halt(n int, e ledger.Entry) {
+	if r.over || r.stop != nil {
+		r.note(n, e, "it stops the job, which was stopped or had settled")
+		return
+	}
+	r.stops[n] = true
+	r.stop, r.failing = e.Cancelled, false
+	if e.Failing != nil {
+		r.stop, r.failing = e.Failing, true
+	}
+}
+
+// extend is E4. An extension's items follow those that the job has.
+func (r *rounds) extend(n int, e ledger.Entry) {
+	x := *e.Extended
+	switch {
+	case r.over || r.stop != nil:
+		r.note(n, e, "it adds items to a job that was stopped or had settled")
+	case x.First != r.items()+1 || x.Size < 1 || x.Manifest.Count < 1 || x.Manifest.Count > maxItems:
+		r.doubt(RuleManifest, n, e, "it adds items %d to %d in chunks of %d, and the job has %d", x.First, x.First+x.Manifest.Count-1, x.Size, r.items())
+	default:
+		r.lists = append(r.lists, list{ext: n, first: x.First, size: x.Size, m: x.Manifest})
+	}
+}
+
+// reopen begins a new round of a job that has settled, for a place of the task's log
+// that is not settled for (T2); in a live one it selects more. After a stop it
+// would have had to wait (E4).
+func (r *rounds) reopen(n int, e ledger.Entry) bool {
+	x := *e.Reopened
+	switch {
+	case !r.over && r.stop != nil:
+		r.note(n, e, "it reopens items of a job that was stopped and had not settled")
+		return false
+	case r.over && x.Place <= r.spoken:
+		r.note(n, e, "it reopens items for place %d, which was settled for", x.Place)
+		return false
+	case r.over:
+		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: x.Place})
+		r.over, r.stop, r.failing, r.place = false, nil, false, x.Place
+	}
+	r.reopens = append(r.reopens, reopen{n, x})
+	return true
+}
+
+// settle ends a round, or declines a later place for a job that has settled (T2).
+func (r *rounds) settle(n int, e ledger.Entry) {
+	s := *e.Settled
+	switch {
+	case r.over && s.Place <= r.spoken:
+		r.note(n, e, "it settles the job, which had settled")
+		return
+	case r.over:
+		r.spoken = s.Place
+		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: s.Place})
+		last := r.settled[len(r.settled)-1].said
+		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
+			r.doubt(RuleSettled, n, e, "it says again how the job has settled, and says something else")
+		}
+		return
+	case s.Place != r.place:
+		r.note(n, e, "it settles the job for place %d, and this round is for place %d", s.Place, r.place)
+		return
+	}
+	r.over, r.spoken = true, s.Place
+	r.settled = append(r.settled, round{at: n, by: e.By, said: s, stop: r.stop, failing: r.failing, items: r.items()})
+}
+
+// speaks says whether the log has settled the job for a place.
+func (r *rounds) speaks(place int) bool { return r.spoken >= place }
+
+// check compares what a round has settled with what it came to (E1, E3).
+func (x round) check(v *verifier) {
+	doubt := func(rule Rule, why string, args ...any) {
+		v.doubt(rule, Note{Log: "job", Entry: x.at, By: x.by, Why: fmt.Sprintf(why, args...)})
+	}
+	switch {
+	case x.said.Tally == nil:
+		doubt(RuleTally, "it settles a map without counts")
+	case v.blind || x.early:
+	case *x.said.Tally != x.tally:
+		doubt(RuleTally, "it counts %s; the logs say %s", tallied(*x.said.Tally), tallied(x.tally))
+	case x.tally.Items != x.items:
+		doubt(RuleTally, "it counts %d items, and the job had %d", x.tally.Items, x.items)
+	case x.said.State != x.state():
+		doubt(RuleSettled, "it says %s, and by the logs it is %s", x.said.State, x.state())
+	case (x.said.State == job.Succeeded) != (x.said.Code == 0):
+		doubt(RuleSettled, "it says %s with exit status %d", x.said.State, x.said.Code)
+	}
+}
+
+// state is how a round has ended by its counts and stop.
+func (x round) state() job.State {
+	switch {
+	case x.stop != nil && x.failing:
+		return job.Failed
+	case x.stop != nil:
+		return job.Cancelled
+	case x.tally.Failed+x.tally.Quarantined > 0:
+		return job.Failed
+	case x.tally.Cancelled > 0:
+		return job.Cancelled
+	}
+	return job.Succeeded
+}

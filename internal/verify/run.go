@@ -1,0 +1,219 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// attempts is the fold of a run's log.
+type attempts struct {
+	v       *verifier
+	k       int // the current one
+	stop    *ledger.Stop
+	failing bool
+	settled *ledger.Settled
+	at      int    // number of settled
+	by      string // its writer
+}
+
+// run verifies a job that is no map: its log, how the ranks of the attempt that counts
+// ended, and what they left.
+func (v *verifier) run(ctx context.Context) error {
+	last, err := v.lastOf(ctx, "job", v.dir+"/log")
+	if err != nil {
+		return err
+	}
+	a := &attempts{v: v, at: -1}
+	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e ledger.Entry) error {
+		a.take(n, e)
+		return nil
+	})
+	if err != nil || !whole {
+		return err
+	}
+	v.r.Attempts = a.k
+	v.checkTask(func(place int) bool { return a.settled != nil })
+	if a.settled == nil {
+		return nil
+	}
+	v.r.State, v.r.Rounds = a.settled.State, 1
+	want := job.Failed
+	if a.stop != nil && !a.failing {
+		want = job.Cancelled
+	}
+	if s := a.settled.State; a.stop != nil && s != want {
+		v.doubt(RuleSettled, Note{Log: "job", Entry: a.at, By: a.by, Why: fmt.Sprintf("it says %s, and by the log it is %s", s, want)})
+	}
+	for rank := range v.j.Spec.Nodes {
+		if err := v.rank(ctx, a, rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take folds an entry. What L3 says does not count is told.
+func (a *attempts) take(n int, e ledger.Entry) {
+	rest := e
+	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled = nil, nil, nil, nil, nil
+	note := Note{Log: "job", Entry: n, By: e.By}
+	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil) != 1 {
+		note.Why = "it says what the log of a run does not hold, or nothing"
+		a.v.doubt(RuleEntry, note)
+		return
+	}
+	ended := a.stop != nil || a.settled != nil
+	switch {
+	case e.Placed != nil && a.settled != nil:
+		note.Why = "it asks for agents, and the job had settled"
+	case e.Attempt != nil && ended:
+		note.Why = fmt.Sprintf("it opens attempt %d of a job that was stopped or had settled", e.Attempt.K)
+	case e.Attempt != nil && e.Attempt.K <= a.k:
+		note.Why = fmt.Sprintf("it opens attempt %d, and attempt %d was open", e.Attempt.K, a.k)
+	case e.Attempt != nil && e.Attempt.K != a.k+1:
+		note.Why = fmt.Sprintf("it opens attempt %d after attempt %d", e.Attempt.K, a.k)
+		a.v.doubt(RuleAttempt, note)
+		return
+	case e.Attempt != nil:
+		a.k = e.Attempt.K
+	case (e.Cancelled != nil || e.Failing != nil) && ended:
+		note.Why = "it stops the job, which was stopped or had settled"
+	case e.Cancelled != nil:
+		a.stop = e.Cancelled
+	case e.Failing != nil:
+		a.stop, a.failing = e.Failing, true
+	case e.Settled != nil && a.settled != nil:
+		note.Why = "it settles the job, which had settled"
+	case e.Settled != nil && a.stop == nil && e.Settled.Attempt != a.k:
+		note.Why = fmt.Sprintf("it settles the job by attempt %d, and attempt %d was open", e.Settled.Attempt, a.k)
+	case e.Settled != nil && a.stop == nil && e.Settled.State != job.Succeeded && e.Settled.State != job.Failed:
+		note.Why = fmt.Sprintf("it says %s, and nobody stopped the job", e.Settled.State)
+		a.v.doubt(RuleSettled, note)
+		return
+	case e.Settled != nil:
+		a.settled, a.at, a.by = e.Settled, n, e.By
+	}
+	if note.Why != "" {
+		a.v.note(note)
+	}
+}
+
+// rank verifies how one rank of the attempt that settled names has ended.
+func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
+	s := a.settled
+	note := Note{Log: fmt.Sprintf("attempt %d rank %d", s.Attempt, rank), Entry: -1}
+	var join ledger.Join
+	var exit ledger.Exit
+	joined, err := v.record(ctx, fmt.Sprintf("%s/attempts/%d/join/%d", v.dir, s.Attempt, rank), &join, note)
+	if err != nil {
+		return err
+	}
+	ended, err := v.record(ctx, fmt.Sprintf("%s/attempts/%d/exit/%d", v.dir, s.Attempt, rank), &exit, note)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.State == job.Succeeded && !ended:
+		note.Why = "it has not ended, and the job has succeeded"
+		v.doubt(RuleExit, note)
+	case s.State == job.Succeeded && (exit.Verdict != ledger.Done || exit.Code != 0):
+		note.Why = fmt.Sprintf("it ended %s with exit status %d, and the job has succeeded", exit.Verdict, exit.Code)
+		v.doubt(RuleExit, note)
+	case ended && (!joined || join.Agent != exit.Agent):
+		note.Why = fmt.Sprintf("agent %s ended it, who had not joined as it", exit.Agent)
+		v.doubt(RuleExit, note)
+	}
+	if !v.outputs {
+		return nil
+	}
+	for _, name := range sortedKeys(exit.Outputs) {
+		if err := v.tree(ctx, name, exit.Outputs[name], note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record reads a write-once record; ok is false where there is none that can be read.
+func (v *verifier) record(ctx context.Context, key string, into any, note Note) (ok bool, err error) {
+	b, err := v.s.Get(ctx, key)
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("verify job: %w", err)
+	}
+	v.r.Entries++
+	if err := json.Unmarshal(b, into); err != nil {
+		note.Why = fmt.Sprintf("%s cannot be read: %v", key, err)
+		v.doubt(RuleEntry, note)
+		return false, nil
+	}
+	return true, nil
+}
+
+// tree reads a folder that a rank left: a list of files, and each of them, as blobs.
+func (v *verifier) tree(ctx context.Context, name string, d store.Digest, note Note) error {
+	doubt := func(why string, args ...any) {
+		note.Why = name + ": " + fmt.Sprintf(why, args...)
+		v.doubt(RuleOutput, note)
+	}
+	var list []byte
+	if why, _, err := v.blob(ctx, d, &list); err != nil || why != "" {
+		if why != "" {
+			doubt("the list of its files %s", why)
+		}
+		return err
+	}
+	var tree struct {
+		Files []struct {
+			Path   string       `json:"path"`
+			Size   int64        `json:"size"`
+			SHA256 store.Digest `json:"sha256"`
+		} `json:"files"`
+	}
+	if err := json.Unmarshal(list, &tree); err != nil {
+		doubt("the list of its files cannot be read: %v", err)
+		return nil
+	}
+	for _, f := range tree.Files {
+		why, size, err := v.blob(ctx, f.SHA256, nil)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			doubt("file %q %s", f.Path, why)
+		case size != f.Size:
+			doubt("file %q has %d bytes, and %d were recorded", f.Path, size, f.Size)
+		}
+	}
+	return nil
+}
+
+// blob reads a blob, into keep where that is not nil, and says what is wrong with it.
+func (v *verifier) blob(ctx context.Context, d store.Digest, keep *[]byte) (why string, size int64, err error) {
+	if _, err := store.ParseDigest(string(d)); err != nil {
+		return "has no digest", 0, nil
+	}
+	key := "blobs/" + string(d)
+	var sum string
+	size, sum, err = v.digest(ctx, key)
+	if err == nil && sum == string(d) && keep != nil {
+		*keep, err = v.s.Get(ctx, key)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return "is not there", 0, nil
+	case err != nil:
+		return "", 0, fmt.Errorf("read output: %w", err)
+	case sum != string(d):
+		return "has other bytes than were recorded", size, nil
+	}
+	return "", size, nil
+}

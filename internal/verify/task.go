@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// task is what the task's log says of this job.
+type task struct {
+	places  []int // numbers of the `submitted` that count: the job's first place, and later ones (T2)
+	closed  []int // by place: number of the `closed` that ended it; -1: none yet
+	removed bool
+	broken  bool // the log could not be read to its end
+}
+
+// again says whether the job was submitted once more, at this place.
+func (t task) again(place int) bool { return len(t.places) > 1 && slices.Contains(t.places[1:], place) }
+
+// readTask folds the task's log (T1): a second `submitted` of a live task does not
+// count, nor a `closed` of a job that is not the live one.
+func (v *verifier) readTask(ctx context.Context) error {
+	v.task = task{}
+	dir := v.p.Project + "/" + v.p.Task + "/log"
+	last, err := v.lastOf(ctx, "task", dir)
+	if err != nil {
+		return err
+	}
+	live := ""
+	gone := map[string]bool{}
+	whole, err := v.readLog(ctx, "task", dir, last, func(n int, e ledger.Entry) error {
+		rest := e
+		rest.Submitted, rest.Closed, rest.Removed = nil, nil, nil
+		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil)
+		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
+		if !bare(rest) || facts != 1 || nameless {
+			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it says what a task's log does not hold"})
+			return nil
+		}
+		v.takeTask(n, e, &live, gone)
+		return nil
+	})
+	v.task.broken = !whole
+	return err
+}
+
+func (v *verifier) takeTask(n int, e ledger.Entry, live *string, gone map[string]bool) {
+	note := func(why string, args ...any) {
+		v.note(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+	}
+	t, id := &v.task, v.p.Job
+	switch {
+	case e.Submitted != nil && *live != "":
+		note("it submits job %s, and job %s was live", e.Submitted.Job, *live)
+	case e.Submitted != nil && gone[e.Submitted.Job]:
+		note("it submits job %s, which was removed", e.Submitted.Job)
+	case e.Submitted != nil:
+		*live = e.Submitted.Job
+		if *live == id {
+			t.places, t.closed = append(t.places, n), append(t.closed, -1)
+		}
+	case e.Closed != nil && e.Closed.Job != *live:
+		note("it closes job %s, which was not the live one", e.Closed.Job)
+	case e.Closed != nil:
+		if *live == id {
+			t.closed[len(t.closed)-1] = n
+		}
+		*live = ""
+	case e.Removed.Job == *live:
+		note("it removes job %s, which was live", e.Removed.Job)
+	default:
+		gone[e.Removed.Job] = true
+		t.removed = t.removed || e.Removed.Job == id
+	}
+}
+
+// readTaskAgain brings it up to date, after another log was read that speaks of it.
+// What there is to say of it was said.
+func (v *verifier) readTaskAgain(ctx context.Context) error {
+	was := v.r
+	err := v.readTask(ctx)
+	v.r = was
+	return err
+}
+
+// checkTask sees that the task's log closed the job only where the job's own had
+// settled for that (T1), which speaks says. That log was read after the task's.
+func (v *verifier) checkTask(speaks func(place int) bool) {
+	if v.task.broken {
+		return
+	}
+	for i, place := range v.task.places {
+		if v.task.closed[i] < 0 {
+			continue
+		}
+		said := place
+		if i == 0 {
+			said = 0 // the first round is said to be of place 0
+		}
+		if !speaks(said) {
+			v.doubt(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it closes the job, which has not settled for that in its own log"})
+		}
+	}
+}
+
+// count is how many are true.
+func count(facts ...bool) (n int) {
+	for _, f := range facts {
+		if f {
+			n++
+		}
+	}
+	return n
+}
