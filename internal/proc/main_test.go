@@ -152,6 +152,11 @@ func newCrowd(t *testing.T) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return crowdOf(t, r, w)
+}
+
+func crowdOf(t *testing.T, r, w *os.File) *crowd {
+	t.Helper()
 	t.Cleanup(func() { r.Close(); w.Close() })
 	// Not a timing assertion: a broken promise fails here instead of hanging.
 	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {

@@ -77,6 +77,10 @@ func mind(agent *os.File) {
 		_ = m.wire.send(report{Refused: err.Error()})
 		return
 	}
+	if o.Spawner != nil {
+		spawn(m, agent, o)
+		return
+	}
 	pid, step, err := m.pen.start(o)
 	if err != nil {
 		errno, ok := err.(syscall.Errno)

@@ -42,9 +42,13 @@
 // outlived its agent does; and Sweep and SweepGroups do after both. Elsewhere the
 // agent watches the tree.
 //
+// A Spawner is for very many small commands: one minder for all of them, which
+// costs each some dozen microseconds, where Start costs milliseconds.
+//
 // It refuses to know what is run, and why. Its promises are proved by
-// proc_test.go, death_linux_test.go, view_linux_test.go, limits_linux_test.go and
-// groups_linux_test.go, with real processes; those of cgroup v2, which a machine
+// proc_test.go, death_linux_test.go, view_linux_test.go, limits_linux_test.go,
+// groups_linux_test.go and, for spawners, spawner_test.go and
+// spawner_linux_test.go, with real processes; those of cgroup v2, which a machine
 // has or has not, by a fake one in cgroup_linux_test.go.
 package proc
 
@@ -132,21 +136,31 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 
 // begin starts the tree in the first way that the kernel does not refuse.
 func (c Command) begin(ctx context.Context, o order, h *hold) (p *Process, err error) {
+	err = c.eachWay(o, c.Path, func(o order) (err error) {
+		p, err = begin(ctx, c, o, h)
+		return err
+	})
+	return p, err
+}
+
+// eachWay calls begin, for the program of that name, in one way after the other
+// until the kernel does not refuse.
+func (c Command) eachWay(o order, name string, begin func(order) error) (err error) {
 	var refuser *atomic.Bool
 	for _, w := range c.ways(o) {
-		p, err = begin(ctx, c, w.order, h)
+		err = begin(w.order)
 		if !errors.Is(err, errRefused) {
 			if err == nil && refuser != nil {
 				refuser.Store(false) // the other way works, so it was not the view
 			}
-			return p, err
+			return err
 		}
 		refuser = w.tried
 	}
 	if c.View == nil {
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+		return fmt.Errorf("start %s: %w", name, err)
 	}
-	return nil, errNoView(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
+	return errNoView(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
 }
 
 // Pid is the program's process id as the caller sees it.
@@ -213,6 +227,9 @@ type Exit struct {
 	Code   int            // the program's exit code; -1 when a signal ended it, or when Lost
 	Signal syscall.Signal // the signal that ended it, or 0
 	Core   bool           // it left a core file
+
+	// TimedOut is true when a Spawner ended the errand, as its Timeout was over.
+	TimedOut bool
 
 	// Lost is true when the minder vanished before the program's end was known:
 	// somebody killed it, or the kernel did for want of memory.

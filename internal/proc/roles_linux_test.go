@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,11 +71,27 @@ func playMore(role string) bool {
 		playHog(os.Args[1])
 	case "limited":
 		playLimited()
+	case "spawner":
+		playSpawner()
+	case "group":
+		playGroup()
 	default:
 		return false
 	}
-	os.Setenv("PROC_TEST_ROLE", "agent")
+	os.Setenv("PROC_TEST_ROLE", cmp.Or(os.Getenv("PROC_TEST_NEXT"), "agent"))
 	panic(syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// playGroup starts its arguments in a group of their own, of the same session and
+// without an environment, and leaves them.
+func playGroup() {
+	_, err := os.StartProcess("/bin/sh", append([]string{"sh"}, os.Args[1:]...), &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: []string{}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		panic(err)
+	}
+	syscall.Exit(0)
 }
 
 // playHog holds that many MB, says so, and never gives them back.

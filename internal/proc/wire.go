@@ -23,6 +23,8 @@ type order struct {
 	User      bool   // the minder is in a user namespace, where it may mount
 	Scene     *scene // nil: the machine as it is
 	Fence     *fence // nil: no limits
+
+	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
 }
 
 // What a word asks for.
@@ -81,6 +83,17 @@ func newWire(rw io.ReadWriteCloser) *wire {
 
 func (w *wire) send(v any) error { return w.enc.Encode(v) }
 func (w *wire) read(v any) error { return w.dec.Decode(v) }
+
+// bare takes from r, which the wire reads, the newline behind the last message, so
+// that what comes next need not be JSON. The other end must still be silent: else
+// some of it could have been read with the message, and would be lost.
+func (w *wire) bare(r io.Reader) error {
+	if n, _ := w.dec.Buffered().Read(make([]byte, 1)); n > 0 {
+		return nil
+	}
+	_, err := io.ReadFull(r, make([]byte, 1)) // the message just filled the buffer
+	return err
+}
 
 // errRefused: the kernel does not give us a namespace, so do with less.
 var errRefused = errors.New("namespace refused")

@@ -1,0 +1,377 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// family is the children of a spawner: the programs that it runs, and the orphans
+// that these have made. It is known whole by the kernel's own list of our
+// children, which costs one read for all errands that end in a turn: a program's
+// children become ours before its end is told. As long as the list is as long as
+// what is known, nothing has happened.
+type family struct {
+	lists   []*os.File // of children, one for each thread that can have some; none: this kernel has no such lists
+	text    []byte     // reused
+	orphans map[int]*orphan
+
+	looked time.Time // when the list was last read
+	buried time.Time // when orphans were last waited for
+	blind  []*item   // programs whose end epoll cannot tell
+
+	purging bool // nothing runs; what nobody owns is being killed
+	purge   kin
+}
+
+// orphan is a child that we did not start.
+type orphan struct {
+	of    *item     // nil: unknown, or nobody's
+	looks int       // at whose it is that are left
+	next  time.Time // look
+	pause time.Duration
+
+	stale     bool // it belongs to an errand that was settled
+	refused   int  // times that we were not permitted to kill it
+	abandoned bool // so it is left alone
+}
+
+// kin is what must be killed before an errand is settled.
+type kin struct {
+	rounds  int
+	next    time.Time // round
+	pause   time.Duration
+	drained int
+}
+
+const (
+	// In the middle of its exec a process shows no environment, so whose an orphan
+	// is is asked again, with pauses that double: a quarter of a second in all.
+	ownerLooks = 8
+	// After so many rounds of killing what is seen, all of it is stopped first.
+	politeRounds = 3
+	// Orphans of running errands are waited for no more often.
+	buryAfter = 10 * time.Millisecond
+	// An orphan that refused so often is left alone: twice, as it may just be exiting.
+	refusals = 2
+)
+
+func (f *family) open(o order) {
+	f.orphans = map[int]*orphan{}
+	if o.Spawner.Old {
+		return
+	}
+	tids := []int{os.Getpid()}
+	if tid := unix.Gettid(); tid != tids[0] {
+		tids = append(tids, tid)
+	}
+	for _, tid := range tids {
+		list, err := os.Open(fmt.Sprintf("/proc/self/task/%d/children", tid))
+		if err != nil {
+			f.lists = nil
+			return
+		}
+		f.lists = append(f.lists, list)
+	}
+}
+
+// children lists them, dead or alive, unless they are as many as known already.
+func (f *family) children(known int) (pids []int, err error) {
+	if f.lists == nil {
+		return childrenByStat()
+	}
+	f.text = f.text[:0]
+	for _, list := range f.lists {
+		if err := f.readList(int(list.Fd())); err != nil {
+			return nil, err
+		}
+	}
+	if bytes.Count(f.text, []byte(" ")) == known {
+		return nil, nil
+	}
+	for text := range bytes.FieldsSeq(f.text) {
+		pid, err := strconv.Atoi(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("list children: %w", err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
+
+// childrenByStat asks every process for its parent. Unlike a census it lists the
+// dead, who tell that there was somebody, and are to be buried.
+func childrenByStat() (pids []int, err error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list children: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list children: %w", err)
+	}
+	self := os.Getpid()
+	for _, name := range names {
+		if name[0] < '1' || name[0] > '9' {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if p, _, err := parseStat(stat); err == nil && p.parent == self {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids, nil
+}
+
+// readList reads numbers, each with a space behind it. The kernel fills a page,
+// less a part of a number, and then wants to be asked again.
+func (f *family) readList(list int) error {
+	const page, number = 4096, 16
+	for at := int64(0); ; {
+		if cap(f.text)-len(f.text) < page {
+			f.text = append(make([]byte, 0, 2*len(f.text)+2*page), f.text...)
+		}
+		n, err := unix.Pread(list, f.text[len(f.text):cap(f.text)], at)
+		if err != nil {
+			return fmt.Errorf("list children: %w", err)
+		}
+		f.text, at = f.text[:len(f.text)+n], at+int64(n)
+		if n < page-number {
+			return nil
+		}
+	}
+}
+
+// settle brings to their end the errands whose program has ended.
+func (s *spawner) settle() {
+	for _, it := range s.blind {
+		s.feel(it)
+	}
+	if len(s.ended) > 0 || s.purging || !s.now.Before(s.looked.Add(dueAnyway)) {
+		s.look()
+	}
+	kept := s.ended[:0]
+	for _, it := range s.ended {
+		if !it.gone {
+			it.gone = s.clean(it)
+		}
+		if !it.gone || !s.finish(it) {
+			kept = append(kept, it)
+		}
+	}
+	clear(s.ended[len(kept):])
+	s.ended = kept
+	if s.purging = len(s.running) == 0 && s.haunted(); s.purging {
+		s.cleanHouse()
+	} else {
+		s.purge = kin{}
+	}
+}
+
+// haunted says whether there are orphans that can be killed.
+func (s *spawner) haunted() bool {
+	for _, o := range s.orphans {
+		if !o.abandoned {
+			return true
+		}
+	}
+	return false
+}
+
+// look finds new orphans and buries dead ones, until it finds nothing new.
+func (s *spawner) look() {
+	s.looked = s.now
+	for {
+		pids, err := s.children(len(s.running) + len(s.orphans))
+		if err != nil {
+			return // the next turn looks again
+		}
+		fresh := false
+		for _, pid := range pids {
+			if s.running[pid] == nil && s.orphans[pid] == nil {
+				s.orphans[pid] = &orphan{looks: ownerLooks}
+				fresh = true
+			}
+		}
+		if len(s.orphans) == 0 {
+			return
+		}
+		s.own()
+		mourning := len(s.ended) > 0 || s.purging
+		if !fresh && !mourning && s.now.Before(s.buried.Add(buryAfter)) {
+			return
+		}
+		if !s.bury() {
+			return
+		}
+	}
+}
+
+// own finds out whose the orphans are of whom that is not known.
+func (s *spawner) own() {
+	for pid, o := range s.orphans {
+		if o.of != nil || o.looks == 0 || s.now.Before(o.next) {
+			continue
+		}
+		s.ask(pid, o)
+		o.pause = max(firstLook, 2*o.pause)
+		o.next = s.now.Add(o.pause)
+		if o.stale {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// ask finds the errand whose session pid is in, or whose mark it carries. What
+// shows an environment without a mark is nobody's.
+func (s *spawner) ask(pid int, o *orphan) {
+	o.looks--
+	if session, err := unix.Getsid(pid); err == nil {
+		if o.of = s.running[session]; o.of != nil {
+			return
+		}
+	}
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil || len(env) == 0 {
+		return
+	}
+	o.looks = 0
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		v, ok := bytes.CutPrefix(entry, []byte(s.mark))
+		if !ok {
+			continue
+		}
+		v, _, _ = bytes.Cut(v, []byte(":")) // a tree inside the errand has its own mark behind
+		if id, err := strconv.ParseUint(string(v), 10, 64); err == nil {
+			o.of = s.byID[id]
+			o.stale = o.of == nil
+		}
+	}
+}
+
+// bury waits for the orphans that have ended, and says whether there were any.
+// Their children are ours by then, and on the list.
+func (s *spawner) bury() (some bool) {
+	s.buried = s.now
+	for pid, o := range s.orphans {
+		var ru syscall.Rusage
+		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, &ru)
+		if got != pid && err != syscall.ECHILD {
+			continue
+		}
+		if o.of != nil && got == pid {
+			o.of.use(&ru)
+		}
+		delete(s.orphans, pid)
+		some = true
+	}
+	return some
+}
+
+// clean kills what an errand has left, and says whether nothing is left of it.
+func (s *spawner) clean(it *item) bool {
+	own, asking := false, false
+	for _, o := range s.orphans {
+		own = own || o.of == it
+		asking = asking || o.of == nil && o.looks > 0 // so it may be its
+	}
+	switch {
+	case !own && !asking:
+		return true
+	case !s.due(&it.kin) || !own:
+		return false
+	}
+	_ = syscall.Kill(-it.pid, syscall.SIGKILL)
+	if it.rounds > politeRounds {
+		s.cull(it)
+	} else {
+		for pid, o := range s.orphans {
+			if o.of == it && syscall.Kill(pid, syscall.SIGKILL) == syscall.EPERM {
+				o.refused++
+			}
+		}
+	}
+	for _, o := range s.orphans {
+		if o.of == it && o.refused >= refusals {
+			o.of, o.looks, o.abandoned = nil, 0, true
+			it.left++
+		}
+	}
+	return false
+}
+
+// due says whether it is time for the next round.
+func (s *spawner) due(k *kin) bool {
+	if s.now.Before(k.next) {
+		s.by(k.next)
+		return false
+	}
+	k.rounds++
+	k.pause = min(max(firstLook, 2*k.pause), lastLook)
+	k.next = s.now.Add(k.pause)
+	s.by(k.next)
+	return true
+}
+
+// cull stops what an errand has left before it kills it: a bomb, else, forks on.
+func (s *spawner) cull(it *item) {
+	self := os.Getpid()
+	_, refused, _ := cull(func() ([]process, error) {
+		all, err := census()
+		return under(all, func(p process) bool {
+			if p.parent != self || s.running[p.pid] != nil {
+				return false
+			}
+			o := s.orphans[p.pid]
+			if o == nil {
+				o = &orphan{looks: ownerLooks}
+				s.orphans[p.pid] = o
+			}
+			if o.of == nil && o.looks > 0 {
+				s.ask(p.pid, o)
+			}
+			return o.of == it
+		}), err
+	}) // what could not be seen is looked at in the next round
+	for _, o := range s.orphans {
+		if o.of == it && refused > 0 {
+			o.refused++
+		}
+	}
+}
+
+// cleanHouse kills all that is left, as nothing runs.
+func (s *spawner) cleanHouse() {
+	if !s.due(&s.purge) {
+		return
+	}
+	killed, refused := s.minder.pen.cull()
+	if killed == 0 && refused > 0 {
+		for _, o := range s.orphans {
+			o.refused++
+			o.abandoned = o.refused >= refusals
+		}
+	}
+	s.look()
+	s.purging = s.haunted()
+}
+
+// feel asks for the end of a program that epoll cannot tell.
+func (s *spawner) feel(it *item) {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, it.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err == nil && info.Signo == 0 {
+		s.by(s.now.Add(buryAfter))
+		return
+	}
+	s.exited(it)
+}

@@ -1,0 +1,382 @@
+package proc
+
+import (
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// item is an errand that has begun.
+type item struct {
+	errandEnd
+	slot, pid, pidfd int
+
+	streams [2]stream
+	watched bool // its pipes are among outputs
+
+	stage    stage
+	deadline time.Time // of the stage; zero: none
+	over     bool      // its program has ended. It stays a zombie, and its number and session its own, until it is settled
+	gone     bool      // nothing of its tree is left; its last output is to be read
+
+	kin // what it left behind
+}
+
+// stream is our end of a pipe; fd is -1 once the pipe has ended.
+type stream struct {
+	fd        int
+	forwarded int64
+}
+
+type stage uint8
+
+const (
+	free stage = iota
+	asked
+	slain
+)
+
+// fill begins errands while it may.
+func (s *spawner) fill() {
+	for len(s.queue) > 0 && s.mayBegin() {
+		j := s.queue[0]
+		errno := s.begin(j)
+		switch {
+		case errno == syscall.ETXTBSY && j.tries < textBusyTries:
+			j.tries++
+			s.rest = s.now.Add(textBusy)
+			s.by(s.rest)
+			return
+		case errno != 0:
+			s.report1(appendUnfit(s.out, j, errno, time.Now()))
+		}
+		s.queue[0] = nil
+		if s.queue = s.queue[1:]; len(s.queue) == 0 {
+			s.queue = nil // so that what is queued next does not grow a used-up array
+		}
+	}
+}
+
+func (s *spawner) mayBegin() bool {
+	switch {
+	case s.closing, len(s.running) == s.Slots, s.purging, len(s.out) >= fullOut, bootTime() >= s.licence:
+		return false
+	case s.now.Before(s.rest):
+		s.by(s.rest)
+		return false
+	}
+	return true
+}
+
+// begin starts j, and says what the kernel has against it.
+func (s *spawner) begin(j *job) (errno syscall.Errno) {
+	var out, err [2]int
+	if e := unix.Pipe2(out[:], unix.O_CLOEXEC); e != nil {
+		return noDescriptors(e)
+	}
+	defer unix.Close(out[1])
+	if e := unix.Pipe2(err[:], unix.O_CLOEXEC); e != nil {
+		unix.Close(out[0])
+		return noDescriptors(e)
+	}
+	defer unix.Close(err[1])
+	in := s.null
+	if j.stdin != nil {
+		var e error
+		if in, e = inMemory(j.stdin); e != nil {
+			unix.Close(out[0])
+			unix.Close(err[0])
+			return noDescriptors(e)
+		}
+		defer unix.Close(in)
+	}
+	mark := strconv.AppendUint([]byte(s.mark), j.id, 10)
+	pid, pidfd, e := s.exec(j, append(mark, 0), [3]int{in, out[1], err[1]})
+	if e != nil {
+		unix.Close(out[0])
+		unix.Close(err[0])
+		if errno, ok := e.(syscall.Errno); ok {
+			return errno
+		}
+		return syscall.EINVAL
+	}
+	it := s.seat()
+	*it = item{errandEnd: errandEnd{id: j.id, began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
+	for i, fd := range [...]int{out[0], err[0]} {
+		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) // cannot fail for these arguments
+		it.streams[i].fd = fd
+	}
+	if j.timeout > 0 {
+		it.deadline = it.began.Add(j.timeout)
+		s.by(it.deadline)
+	}
+	s.by(it.began.Add(young))
+	s.running[pid], s.byID[it.id] = it, it
+	if s.Old || s.watch(s.poll, pidfd, unix.EPOLLIN|unix.EPOLLONESHOT, onEnd, it.slot) != nil {
+		s.blind = append(s.blind, it) // it is asked for its end at every turn
+	}
+	s.report1(appendBegan(s.out, it.id, pid, it.began))
+	return 0
+}
+
+// noDescriptors is what a program that lacks its pipes is refused for: a limit, as
+// on processes, that goes by when others end.
+func noDescriptors(err error) syscall.Errno {
+	if errno, ok := err.(syscall.Errno); ok && errno != syscall.EMFILE && errno != syscall.ENFILE {
+		return errno
+	}
+	return syscall.EAGAIN
+}
+
+// inMemory makes a file of what an errand is to read.
+func inMemory(b []byte) (fd int, err error) {
+	if fd, err = unix.MemfdCreate("stdin", unix.MFD_CLOEXEC); err != nil {
+		return -1, err
+	}
+	for at := 0; at < len(b); {
+		n, err := unix.Pwrite(fd, b[at:], int64(at))
+		if err != nil && err != unix.EINTR {
+			unix.Close(fd)
+			return -1, err
+		}
+		at += max(n, 0)
+	}
+	return fd, nil
+}
+
+// seat gives a free slot.
+func (s *spawner) seat() *item {
+	if n := len(s.free); n > 0 {
+		it := s.items[s.free[n-1]]
+		s.free = s.free[:n-1]
+		return it
+	}
+	it := &item{slot: len(s.items)}
+	s.items = append(s.items, it)
+	return it
+}
+
+// exited notes that a program has ended.
+func (s *spawner) exited(it *item) {
+	if it.over || it.pid == 0 {
+		return
+	}
+	it.over, it.ended = true, s.now
+	s.ended = append(s.ended, it)
+}
+
+// age sees to what time alone brings about.
+func (s *spawner) age() {
+	for _, it := range s.items {
+		if it.pid == 0 || it.over {
+			continue
+		}
+		if !it.watched {
+			if at := it.began.Add(young); s.now.Before(at) {
+				s.by(at)
+			} else {
+				s.watchOutput(it)
+			}
+		}
+		if it.deadline.IsZero() {
+			continue
+		}
+		if s.now.Before(it.deadline) {
+			s.by(it.deadline)
+			continue
+		}
+		if it.stage == free {
+			it.timedOut = true
+			s.terminate(it)
+		} else {
+			s.slay(it)
+		}
+	}
+}
+
+func (s *spawner) watchOutput(it *item) {
+	it.watched = true
+	for i := range it.streams {
+		if fd := it.streams[i].fd; fd >= 0 {
+			_ = s.watch(s.outputs, fd, unix.EPOLLIN, onStream+i, it.slot) // else it is read at the end
+		}
+	}
+}
+
+// terminate asks an errand to end, and sets the time until it must.
+func (s *spawner) terminate(it *item) {
+	if it.stage != free || it.over {
+		return
+	}
+	it.stage, it.deadline = asked, s.now.Add(s.Grace)
+	s.by(it.deadline)
+	s.signal(it, syscall.SIGTERM)
+	s.signal(it, syscall.SIGCONT) // a stopped process cannot hear the other
+}
+
+// slay kills an errand's program and group; what else it has becomes ours then.
+func (s *spawner) slay(it *item) {
+	if it.stage == slain || it.over {
+		return
+	}
+	it.stage, it.deadline = slain, time.Time{}
+	s.signal(it, syscall.SIGKILL)
+}
+
+// signal reaches the group of an errand, whose number is its own while it is not
+// settled, and the orphans that it has made by now.
+func (s *spawner) signal(it *item, sig syscall.Signal) {
+	_ = syscall.Kill(-it.pid, sig)
+	for pid, o := range s.orphans {
+		if o.of == it {
+			_ = syscall.Kill(pid, sig)
+		}
+	}
+}
+
+// pump reads what errands have written, a piece of each, so that none starves the
+// others, until the agent has enough to take.
+func (s *spawner) pump() {
+	var events [32]unix.EpollEvent
+	n, _ := unix.EpollWait(s.outputs, events[:], 0)
+	for _, e := range events[:max(n, 0)] {
+		if len(s.out) >= fullOut {
+			break
+		}
+		s.read(s.items[e.Pad], int(e.Fd)-onStream)
+	}
+	s.pause(len(s.out) >= fullOut)
+}
+
+// read moves a piece of output into the report and says how much. What is over
+// the limit is counted only. At the end of the pipe it closes it.
+func (s *spawner) read(it *item, i int) (n int) {
+	st := &it.streams[i]
+	if st.fd < 0 {
+		return 0
+	}
+	at := len(s.out)
+	if cap(s.out)-at < outputHead+piece {
+		s.out = append(make([]byte, 0, 2*at+2*(outputHead+piece)), s.out...)
+	}
+	frame := s.out[:at+outputHead+piece]
+	n, err := unix.Read(st.fd, frame[at+outputHead:])
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return 0
+	}
+	if n <= 0 || err != nil {
+		s.shut(it, st)
+		return 0
+	}
+	it.output[i] += int64(n)
+	pass := min(int64(n), s.MaxOutput-st.forwarded)
+	if pass <= 0 {
+		return n
+	}
+	st.forwarded += pass
+	b, _ := openFrame(frame[:at], frameOutput)
+	b = append(little.AppendUint64(b, it.id), byte(i+1))
+	s.report1(closeFrame(frame[:len(b)+int(pass)], at))
+	return n
+}
+
+// lastOutput reads what is left in the pipes of an errand whose tree is gone.
+// It says whether that was all; not, when the agent has to take some first.
+func (s *spawner) lastOutput(it *item) (all bool) {
+	for i := range it.streams {
+		st := &it.streams[i]
+		for st.fd >= 0 {
+			if len(s.out) >= fullOut {
+				return false
+			}
+			// Nobody is left to write, so a piece that is not full was the last. A
+			// stranger who was handed the pipe, and fills it, does not keep us.
+			if n := s.read(it, i); n < piece || it.drained > longestPipe {
+				break
+			}
+			it.drained += piece
+		}
+		s.shut(it, st)
+	}
+	return true
+}
+
+func (s *spawner) shut(it *item, st *stream) {
+	if st.fd < 0 {
+		return
+	}
+	if it.watched {
+		_ = unix.EpollCtl(s.outputs, unix.EPOLL_CTL_DEL, st.fd, nil)
+	}
+	unix.Close(st.fd)
+	st.fd = -1
+}
+
+// longestPipe is above what an errand can make of its pipe's capacity, but for root.
+const longestPipe = 2 << 20
+
+// finish reports the end of an errand of which nothing is left.
+func (s *spawner) finish(it *item) (done bool) {
+	if !s.lastOutput(it) {
+		return false
+	}
+	var ru syscall.Rusage
+	_, err := syscall.Wait4(it.pid, &it.status, 0, &ru)
+	for err == syscall.EINTR {
+		_, err = syscall.Wait4(it.pid, &it.status, 0, &ru)
+	}
+	if err != nil { // somebody else has waited for it: at least it did not succeed
+		it.status = syscall.WaitStatus(syscall.SIGKILL)
+	}
+	it.use(&ru)
+	if it.pidfd >= 0 {
+		unix.Close(it.pidfd)
+	}
+	s.blind = slices.DeleteFunc(s.blind, func(b *item) bool { return b == it })
+	delete(s.running, it.pid)
+	delete(s.byID, it.id)
+	s.report1(it.append(s.out))
+	it.pid = 0
+	s.free = append(s.free, it.slot)
+	return true
+}
+
+// use adds what a process of the tree has used.
+func (e *errandEnd) use(ru *syscall.Rusage) {
+	e.user += time.Duration(ru.Utime.Nano())
+	e.system += time.Duration(ru.Stime.Nano())
+	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*rssUnit)
+}
+
+// exec runs j's program with those files, as a session of its own.
+func (s *spawner) exec(j *job, mark []byte, files [3]int) (pid, pidfd int, err error) {
+	s.envBuf = s.env.with(s.envBuf, j.env, mark)
+	if s.fast != nil {
+		pid, pidfd, err, works := s.fast.exec(j, s.envBuf, files)
+		if works {
+			return pid, pidfd, err
+		}
+		s.fast = nil
+	}
+	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	if s.herd {
+		attr.Pdeathsig = syscall.SIGKILL // what kills us with -9 leaves no program behind
+	}
+	pid, err = syscall.ForkExec(cString(j.path), cStrings(j.args), &syscall.ProcAttr{
+		Env: cStrings(s.envBuf), Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])}, Sys: attr,
+	})
+	return pid, pidfd, err
+}
+
+func cString(b []byte) string { return string(b[:len(b)-1]) }
+
+func cStrings(list [][]byte) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = cString(b)
+	}
+	return out
+}

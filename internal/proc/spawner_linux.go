@@ -1,0 +1,265 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime counts while the machine sleeps and while a process is stopped, and is
+// one for all processes.
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // cannot fail for these arguments
+	return time.Duration(ts.Nano())
+}
+
+// minded is a spawner as its agent knows it.
+type minded struct {
+	post   *post
+	order  order
+	minder *os.Process
+	conn   *net.UnixConn
+	gone   chan struct{} // closed when the tree is gone
+
+	mu    sync.Mutex // guards the writing side of conn
+	frame []byte     // reused
+
+	sessions map[uint64]int // of a herd: by errand, the session of what has begun and not ended. The reader's
+}
+
+var _ crew = (*minded)(nil)
+
+func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+	o, err := c.order()
+	if err != nil {
+		return nil, err
+	}
+	var m *minded
+	err = Command{View: c.View, herded: c.herded}.eachWay(o, spawnerName, func(o order) (err error) {
+		m, err = openMinded(ctx, o, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// openMinded starts a spawner in one way.
+func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
+	}
+	ours, theirs, err := socketpair(false)
+	if err != nil {
+		return nil, fmt.Errorf("start a spawner: connect it: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, fmt.Errorf("start a spawner: %w", err)
+	}
+	m := &minded{post: post, order: o, conn: ours.UnixConn, gone: make(chan struct{})}
+	if !o.Namespace {
+		m.sessions = map[uint64]int{}
+	}
+	started := make(chan error, 1)
+	go func() { // ends with the spawner and the reader of its events; close, and every failing path below, waits for the former
+		p := &Process{token: o.Token, name: spawnerName, wire: newWire(ours)}
+		err := p.launch(o, []*os.File{null, null, null, theirs})
+		defer runtime.UnlockOSThread()
+		theirs.Close()
+		null.Close()
+		if err == nil {
+			err = p.first(o, ours)
+		}
+		if err == nil {
+			if err = p.wire.bare(ours); err != nil {
+				err = fmt.Errorf("start a spawner: hear from it: %w", err)
+			}
+		}
+		m.minder = p.minder
+		started <- err
+		m.attend(err == nil)
+	}()
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		ours.Close() // the spawner sees its agent gone, and ends
+		err = fmt.Errorf("start a spawner: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		<-m.gone
+		return nil, err
+	}
+	return m, nil
+}
+
+// attend reads what the spawner says until it is gone.
+func (m *minded) attend(running bool) {
+	clean := running && m.read()
+	m.conn.Close()
+	if m.minder != nil {
+		if !clean {
+			_ = m.minder.Kill() // it may have lost its wits, not its life
+		}
+		_, _ = m.minder.Wait() // its own end says nothing that its reports did not
+	}
+	if running && !clean {
+		m.sweep()
+	}
+	close(m.gone)
+	switch {
+	case clean:
+		m.post.end(nil)
+	case running:
+		m.post.end(ErrSpawnerLost)
+	}
+}
+
+// chunk is what events share: large, as each is one allocation, and larger than
+// any frame. roomToRead of it is left at least for each read.
+const (
+	chunk      = 256 << 10
+	roomToRead = 96 << 10
+)
+
+// read delivers events. It says whether the spawner took its leave.
+func (m *minded) read() (clean bool) {
+	var buf []byte
+	for {
+		if cap(buf)-len(buf) < roomToRead {
+			buf = append(make([]byte, 0, chunk), buf...)
+		}
+		n, err := m.conn.Read(buf[len(buf):cap(buf)])
+		if err != nil {
+			return false
+		}
+		var batch []Spawned
+		rest := buf[:len(buf)+n]
+		for {
+			kind, body, next, ok := nextFrame(rest)
+			if !ok {
+				break
+			}
+			rest = next
+			if kind == frameGone {
+				m.post.deliver(batch)
+				return true
+			}
+			s, ok := m.order.spawned(kind, body)
+			if !ok {
+				return false
+			}
+			m.note(kind, &s, &body)
+			batch = append(batch, s)
+		}
+		buf = rest
+		m.post.deliver(batch)
+	}
+}
+
+// note remembers the sessions of a herd, for sweep.
+func (m *minded) note(kind byte, s *Spawned, began *cut) {
+	if m.sessions == nil {
+		return
+	}
+	switch kind {
+	case frameBegan:
+		began.take(16)
+		m.sessions[s.ID] = int(began.u32())
+	case frameEnded:
+		delete(m.sessions, s.ID)
+	}
+}
+
+// sweep ends what outlived its spawner. A namespace went with it; the programs of
+// a herd, too; their strays are found by session and by mark.
+func (m *minded) sweep() {
+	in := make(map[int]bool, len(m.sessions))
+	for _, session := range m.sessions {
+		in[session] = true
+	}
+	for pause := firstLook; len(in) > 0; pause = min(2*pause, lastLook) {
+		killed, _, err := cull(func() ([]process, error) {
+			all, err := census()
+			return under(all, func(p process) bool { return in[p.session] }), err
+		})
+		if err != nil || len(killed) == 0 {
+			break
+		}
+		time.Sleep(pause)
+	}
+	_, _, _ = sweep(m.order.Token, 0, nil) // what is left may not be killed, and nobody is there to be told
+}
+
+func (m *minded) tell(frame func([]byte) []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.frame = frame(m.frame[:0])
+	_, err := m.conn.Write(m.frame)
+	if cap(m.frame) > 1<<20 {
+		m.frame = nil
+	}
+	if err != nil {
+		return ErrSpawnerLost
+	}
+	return nil
+}
+
+func (m *minded) send(errands []Errand) error {
+	return m.tell(func(b []byte) []byte {
+		for i := range errands {
+			b = appendErrand(b, &errands[i])
+		}
+		return b
+	})
+}
+
+// until, drop and kill are not told when the spawner is gone: then all is over.
+
+func (m *minded) until(boot time.Duration) {
+	m.wake()
+	_ = m.tell(func(b []byte) []byte { return appendID(b, frameUntil, uint64(boot)) })
+}
+
+func (m *minded) drop() {
+	_ = m.tell(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
+}
+
+func (m *minded) kill(ids []uint64) {
+	m.wake()
+	_ = m.tell(func(b []byte) []byte { return appendKill(b, ids) })
+}
+
+// wake continues a spawner that one of its errands has stopped: a herd is of the
+// same user, so that can be. It comes before the telling, which may wait for it.
+func (m *minded) wake() {
+	if !m.order.Namespace {
+		_ = m.minder.Signal(syscall.SIGCONT)
+	}
+}
+
+func (m *minded) close() {
+	m.post.hurry()
+	_ = m.conn.CloseWrite() // does not wait for a send; where it fails all is over already
+	again := time.NewTicker(lastLook)
+	defer again.Stop()
+	for {
+		m.wake()
+		select {
+		case <-m.gone:
+			return
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,467 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// spawner is the process that runs errands: one thread, one loop, no goroutine
+// for any of them. Its turns are: wait, read the agent's frames and the errands'
+// output, see whose time is over, settle those that ended, begin others, post what
+// there is to report.
+type spawner struct {
+	spawnerOrder
+	minder *minder
+	herd   bool
+	mark   string // what the value of an errand's mark begins with
+	env    *surroundings
+	envBuf [][]byte // reused
+	fast   *fast    // nil: programs are started as package syscall does
+	null   int      // what errands without input read
+
+	agent   int // the socket
+	wants   bool
+	poll    int // epoll of the agent, the programs' ends and, below, their output
+	outputs int // epoll of the pipes, so that all of them can be left alone at once
+	paused  bool
+	events  []unix.EpollEvent
+	in      []byte // from the agent, not understood yet
+	out     []byte // to the agent, not sent yet
+	unsent  time.Time
+
+	queue   []*job
+	items   []*item       // by slot
+	free    []int         // slots
+	running map[int]*item // by process id; also those that ended and are not settled
+	byID    map[uint64]*item
+	ended   []*item // not settled yet
+
+	licence time.Duration // errands may begin until then, by bootTime
+	rest    time.Time     // nothing begins before
+	closing bool
+	deaf    bool // the agent is gone
+
+	family
+	now  time.Time // of this turn
+	wake time.Time // when the next is due at the latest
+}
+
+const (
+	// A pipe is watched only once its program is that old: most end sooner, and
+	// what they wrote is read then. It fits the pipe or waits that long.
+	young = 2 * time.Millisecond
+	// Reports wait that long for company while there is work to do without them.
+	postAfter = 2 * time.Millisecond
+	postSize  = 64 << 10
+	// fullOut is when output is no longer read, until the agent has taken some.
+	// It is larger than postSize and than what one program's last output adds.
+	fullOut = 256 << 10
+	// dueAnyway is how long a turn takes at most while programs run: orphans that
+	// died are buried then.
+	dueAnyway = 500 * time.Millisecond
+	// briefly is how many milliseconds wait waits in its first way. It is less than
+	// the 10 after which the runtime would interrupt us.
+	briefly = 5
+	// textBusy is what Linux gives a program time for that is still being written,
+	// or held by a fork elsewhere. 20 times, as for a minder.
+	textBusy      = 5 * time.Millisecond
+	textBusyTries = 20
+)
+
+// spawn is a minder's life as a spawner.
+func spawn(m *minder, agent *os.File, o order) {
+	// On the main thread, if it may be, since orphans become that thread's children.
+	runtime.LockOSThread()
+	s := &spawner{
+		spawnerOrder: *o.Spawner, minder: m, herd: !o.Namespace, agent: int(agent.Fd()),
+		mark: Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
+		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
+	}
+	if step, err := s.open(o, agent); err != nil {
+		errno, ok := err.(syscall.Errno)
+		if !ok {
+			errno = syscall.EINVAL
+		}
+		_ = m.wire.send(report{Step: step, Errno: int(errno)})
+		return
+	}
+	if m.wire.send(report{Started: os.Getpid()}) == nil {
+		s.run()
+	}
+}
+
+func (s *spawner) open(o order, agent *os.File) (step string, err error) {
+	if err := s.minder.wire.bare(agent); err != nil {
+		return stepExec, err
+	}
+	if err := syscall.Chdir(string(o.Dir)); err != nil {
+		return stepFolder, err
+	}
+	quiet()
+	clearMask()
+	if o.User {
+		if err := shed(); err != nil {
+			return stepExec, err
+		}
+	}
+	raiseOOM() // for good: what is small among the errands is not larger than us
+	if s.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return stepExec, err
+	}
+	if s.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return stepExec, err
+	}
+	if s.outputs, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return stepExec, err
+	}
+	if err = unix.SetNonblock(s.agent, true); err != nil {
+		return stepExec, err
+	}
+	if err := s.watch(s.poll, s.agent, unix.EPOLLIN, onAgent, 0); err != nil {
+		return stepExec, err
+	}
+	if err := s.watch(s.poll, s.outputs, unix.EPOLLIN, onOutputs, 0); err != nil {
+		return stepExec, err
+	}
+	if !s.Old {
+		s.fast = newFast(s.herd)
+	}
+	s.family.open(o)
+	return "", nil
+}
+
+// quiet takes signals that a minder need
+// not mind, as nothing sends them to it. A child's death is seen by its pidfd;
+// for each to interrupt us as well would cost more than all the reports.
+func quiet() {
+	deaf := make(chan os.Signal, 1)
+	signal.Notify(deaf, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV,
+		syscall.SIGSTKFLT, syscall.SIGSYS)
+	defaultSignal(syscall.SIGCHLD)
+}
+
+// What an event of epoll is about; the other half is a slot.
+const (
+	onAgent = iota
+	onOutputs
+	onEnd
+	onStream // and the one after it
+)
+
+// watch has epoll tell of fd. What we close it tells of on, for as long as a child
+// that we forked is on its way into its exec and has it, too: so the end of a
+// program is told once, and a pipe is taken out before it is closed.
+func (s *spawner) watch(poll, fd int, events uint32, about, slot int) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(about), Pad: int32(slot)}
+	return unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &e)
+}
+
+// run ends when the agent has closed, or died, and nothing is left.
+func (s *spawner) run() {
+	for !s.over() {
+		s.turn(s.events[:s.wait()])
+	}
+	s.leave()
+}
+
+func (s *spawner) over() bool {
+	return s.closing && len(s.running) == 0 && !s.haunted()
+}
+
+func (s *spawner) turn(events []unix.EpollEvent) {
+	s.now = time.Now()
+	s.wake = time.Time{}
+	if len(s.running) > 0 {
+		s.by(s.now.Add(dueAnyway))
+	}
+	for i := range events {
+		switch e := &events[i]; e.Fd {
+		case onAgent:
+			if e.Events&unix.EPOLLOUT != 0 {
+				s.send()
+			}
+			if e.Events&^unix.EPOLLOUT != 0 && !s.closing {
+				s.listen()
+			}
+		case onOutputs:
+			s.pump()
+		case onEnd:
+			s.exited(s.items[e.Pad])
+		}
+	}
+	s.age()
+	s.settle()
+	s.fill()
+	s.report()
+}
+
+// by has the next turn begin at t or sooner.
+func (s *spawner) by(t time.Time) {
+	if s.wake.IsZero() || t.Before(s.wake) {
+		s.wake = t
+	}
+}
+
+// wait waits for events. The first few milliseconds it does so without telling the
+// scheduler: to be told costs it two more switches of threads for each errand, and
+// there is nothing else that it could run.
+func (s *spawner) wait() int {
+	timeout := -1
+	if !s.wake.IsZero() {
+		timeout = int(max(0, (time.Until(s.wake)+time.Millisecond-1)/time.Millisecond))
+	}
+	brief := timeout
+	if timeout < 0 || timeout > briefly {
+		brief = briefly
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.poll), uintptr(unsafe.Pointer(&s.events[0])), uintptr(len(s.events)), uintptr(brief), 0, 0)
+	if errno != 0 { // a signal, as nothing else can be wrong with it
+		return 0
+	}
+	if n > 0 || brief == timeout {
+		return int(n)
+	}
+	if timeout > 0 {
+		timeout -= brief
+	}
+	long, err := unix.EpollWait(s.poll, s.events, timeout)
+	if err != nil {
+		return 0
+	}
+	return long
+}
+
+// listen takes what the agent has sent.
+func (s *spawner) listen() {
+	for {
+		if cap(s.in)-len(s.in) < 16<<10 {
+			s.in = append(make([]byte, 0, 2*len(s.in)+64<<10), s.in...)
+		}
+		n, err := unix.Read(s.agent, s.in[len(s.in):cap(s.in)])
+		if err == unix.EAGAIN || err == unix.EINTR {
+			break
+		}
+		if n <= 0 || err != nil {
+			_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_DEL, s.agent, nil)
+			s.wants = false
+			s.obey()
+			s.close()
+			return
+		}
+		s.in = s.in[:len(s.in)+n]
+		if len(s.in) < cap(s.in) {
+			break // there was no more, or epoll tells again
+		}
+	}
+	s.obey()
+}
+
+// obey does what whole frames ask for. An errand keeps its own, so what was read
+// is not written to again.
+func (s *spawner) obey() {
+	for {
+		kind, c, rest, ok := nextFrame(s.in)
+		if !ok {
+			break
+		}
+		s.in = rest
+		switch kind {
+		case frameErrand:
+			if j, ok := newJob(c); ok {
+				s.queue = append(s.queue, j)
+			}
+		case frameUntil:
+			s.licence = time.Duration(c.u64())
+		case frameDrop:
+			s.drop()
+		case frameKill:
+			for !c.bad && len(c.b) > 0 {
+				s.kill(c.u64())
+			}
+		}
+	}
+}
+
+func (s *spawner) drop() {
+	for _, j := range s.queue {
+		s.report1(appendID(s.out, frameUnstarted, j.id))
+	}
+	s.queue = nil
+}
+
+func (s *spawner) kill(id uint64) {
+	if it := s.byID[id]; it != nil {
+		s.terminate(it)
+		return
+	}
+	for i, j := range s.queue {
+		if j.id == id {
+			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
+			s.report1(appendID(s.out, frameUnstarted, id))
+			return
+		}
+	}
+}
+
+// close is for the end of the agent, or of its wish for errands.
+func (s *spawner) close() {
+	s.closing = true
+	s.drop()
+	for _, it := range s.running {
+		s.slay(it)
+	}
+}
+
+// report1 takes out with one report more at its end.
+func (s *spawner) report1(out []byte) {
+	if len(s.out) == 0 {
+		s.unsent = s.now
+	}
+	if s.out = out; s.deaf {
+		s.out = s.out[:0]
+	}
+}
+
+// report posts what is worth it: when somebody waits, when it is much, or late.
+func (s *spawner) report() {
+	if len(s.out) == 0 || s.wants {
+		return
+	}
+	busy := len(s.queue) > 0 && len(s.running) == s.Slots
+	if late := s.unsent.Add(postAfter); busy && !s.closing && len(s.out) < postSize && s.now.Before(late) {
+		s.by(late)
+		return
+	}
+	s.send()
+}
+
+// send sends what the socket takes, and has epoll tell when it takes more.
+func (s *spawner) send() {
+	sent := 0
+	var err error
+	for sent < len(s.out) && err == nil {
+		var n int
+		n, err = unix.SendmsgN(s.agent, s.out[sent:], nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		sent += max(n, 0)
+	}
+	if err != nil && err != unix.EAGAIN && err != unix.EINTR {
+		s.deaf, sent = true, len(s.out)
+	}
+	s.out = s.out[:copy(s.out, s.out[sent:])]
+	s.unsent = s.now
+	s.hear(unix.EPOLLOUT, len(s.out) > 0)
+	s.pause(len(s.out) >= fullOut)
+}
+
+// hear has epoll tell of more than the agent's frames, or no longer. After a close
+// the agent is watched for nothing else.
+func (s *spawner) hear(events uint32, wants bool) {
+	if wants == s.wants {
+		return
+	}
+	s.wants = wants
+	if s.closing {
+		_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_DEL, s.agent, nil)
+		if wants {
+			_ = s.watch(s.poll, s.agent, events, onAgent, 0)
+		}
+		return
+	}
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: onAgent}
+	if wants {
+		e.Events |= events
+	}
+	_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_MOD, s.agent, &e)
+}
+
+// pause leaves the pipes alone, or no longer.
+func (s *spawner) pause(on bool) {
+	if on == s.paused {
+		return
+	}
+	s.paused = on
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: onOutputs}
+	if on {
+		e.Events = 0
+	}
+	_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_MOD, s.outputs, &e)
+}
+
+// leave says the last that there is to say.
+func (s *spawner) leave() {
+	s.out = appendID(s.out, frameGone, 0)
+	if s.deaf {
+		return
+	}
+	_ = unix.SetNonblock(s.agent, false)
+	for len(s.out) > 0 {
+		n, err := unix.SendmsgN(s.agent, s.out, nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		s.out = s.out[max(n, 0):]
+	}
+}
+
+// surroundings is the environment of all errands, laid out so that one's own costs
+// no more than what differs.
+type surroundings struct {
+	base  [][]byte // ends in zero bytes, without the mark
+	place map[string]int
+}
+
+func newSurroundings(env [][]byte) *surroundings {
+	e := &surroundings{place: make(map[string]int, len(env))}
+	for _, kv := range env {
+		if key, _, _ := strings.Cut(string(kv), "="); key != Mark {
+			e.place[key] = len(e.base)
+			e.base = append(e.base, append(bytes.Clone(kv), 0))
+		}
+	}
+	return e
+}
+
+// with gives the environment with more in it, the last of a key winning, and mark.
+func (e *surroundings) with(into, more [][]byte, mark []byte) [][]byte {
+	into = append(into[:0], e.base...)
+	for _, kv := range more {
+		key, _, _ := bytes.Cut(kv[:len(kv)-1], []byte("="))
+		if string(key) == Mark {
+			continue
+		}
+		at, known := e.place[string(key)]
+		if !known {
+			at, known = e.find(into, kv[:len(key)+1])
+		}
+		if known {
+			into[at] = kv
+		} else {
+			into = append(into, kv)
+		}
+	}
+	return append(into, mark)
+}
+
+// find is the place of what begins with prefix among what was added.
+func (e *surroundings) find(in [][]byte, prefix []byte) (int, bool) {
+	for i := len(e.base); i < len(in); i++ {
+		if bytes.HasPrefix(in[i], prefix) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// defaultSignal undoes Go's own catching of a signal that may then be missed.
+func defaultSignal(sig syscall.Signal) {
+	var action [4]uint64 // SIG_DFL, with no flags and an empty mask
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}

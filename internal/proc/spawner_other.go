@@ -1,0 +1,21 @@
+//go:build !linux
+
+package proc
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime goes on while the machine sleeps.
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for these arguments
+	return time.Duration(ts.Nano())
+}
+
+func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+	return openPlain(ctx, c, p)
+}

@@ -1,0 +1,287 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// plain runs errands with a minder for each, as Start does: a hundred times as
+// slow as minded, and for any system.
+type plain struct {
+	config SpawnerConfig
+	order  order // what all have in common
+	post   *post
+
+	mu      sync.Mutex
+	queue   []Errand
+	running map[uint64]*plainItem
+	licence time.Duration
+	closing bool
+	all     sync.WaitGroup // of what is running
+	gone    chan struct{}  // closed once nothing runs after a close
+}
+
+var _ crew = (*plain)(nil)
+
+// plainItem is an errand that was taken from the queue.
+type plainItem struct {
+	process  *Process // nil: it is just being started
+	ask, end bool     // it is to be stopped, or killed, once it is
+	timedOut bool
+}
+
+func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
+	}
+	o, err := c.order()
+	if err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(o.Scene.outside(string(o.Dir))); err != nil || !st.IsDir() {
+		errno := syscall.ENOTDIR
+		if err != nil {
+			errno = syscall.ENOENT
+		}
+		return nil, explain(o, stepFolder, errno)
+	}
+	return &plain{config: c, order: o, post: p, running: map[uint64]*plainItem{}, gone: make(chan struct{})}, nil
+}
+
+func (p *plain) send(errands []Errand) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return ErrSpawnerLost
+	}
+	p.queue = append(p.queue, errands...)
+	p.fill()
+	return nil
+}
+
+// fill begins what may begin. The caller holds mu.
+func (p *plain) fill() {
+	for len(p.queue) > 0 && !p.closing && len(p.running) < p.config.Slots && bootTime() < p.licence {
+		e, it := p.queue[0], &plainItem{}
+		p.queue = p.queue[1:]
+		p.running[e.ID] = it
+		p.all.Go(func() { // ends with the errand; close waits for it
+			p.run(&e, it)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.running, e.ID)
+			p.fill()
+		})
+	}
+}
+
+func (p *plain) run(e *Errand, it *plainItem) {
+	end := Spawned{ID: e.ID, Kind: SpawnedEnded, Began: time.Now()}
+	if end.Err = p.attempt(e, it, &end); end.Err != nil {
+		end.Exit = Exit{Code: -1}
+		end.Ended = time.Now()
+	}
+	p.mu.Lock()
+	end.Exit.TimedOut = it.timedOut
+	p.mu.Unlock()
+	p.post.deliver([]Spawned{end})
+}
+
+// attempt runs e to its end. An error means that it never ran.
+func (p *plain) attempt(e *Errand, it *plainItem, end *Spawned) error {
+	var ours, theirs [2]*os.File
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return noRoom(e.Path, err)
+		}
+		defer r.Close()
+		defer w.Close()
+		ours[i], theirs[i] = r, w
+	}
+	stdin, err := stdinFile(e.Stdin)
+	if err != nil {
+		return noRoom(e.Path, err)
+	}
+	if stdin != nil {
+		defer stdin.Close()
+	}
+	process, err := p.start(e, stdin, theirs)
+	if err != nil {
+		return err
+	}
+	for _, w := range theirs {
+		w.Close()
+	}
+	p.post.deliver([]Spawned{{ID: e.ID, Kind: SpawnedBegan, Began: end.Began}})
+	defer p.launched(e, it, process)()
+	var reading sync.WaitGroup
+	for i, r := range ours {
+		reading.Go(func() { end.Output[i] = p.forward(e.ID, i+1, r) }) // ends with the pipe; waited for below
+	}
+	end.Exit = process.Wait()
+	end.Ended = time.Now()
+	for _, r := range ours {
+		_ = r.SetReadDeadline(end.Ended.Add(lastWords)) // a stranger who was handed the pipe does not keep us
+	}
+	reading.Wait()
+	return nil
+}
+
+// lastWords is the time to read what the pipes of a tree hold that is gone.
+const lastWords = 5 * time.Second
+
+// stdinFile is a file without a name that holds b; nil for none.
+func stdinFile(b []byte) (*os.File, error) {
+	if b == nil {
+		return nil, nil
+	}
+	f, err := os.CreateTemp("", "drover-stdin-")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(f.Name())
+	if _, err = f.Write(b); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// start starts e's tree, with a token of its own behind those of the spawner.
+func (p *plain) start(e *Errand, stdin *os.File, out [2]*os.File) (*Process, error) {
+	env := make([]string, 0, len(p.order.Env)+len(e.Env))
+	for _, kv := range p.order.Env {
+		env = append(env, string(kv))
+	}
+	c := Command{
+		Path: e.Path, Args: e.Args, Dir: string(p.order.Dir), Env: append(env, e.Env...),
+		Stdin: stdin, Stdout: out[0], Stderr: out[1], View: p.config.View, herded: p.config.herded,
+	}
+	o, err := c.order()
+	if err != nil {
+		return nil, err
+	}
+	o.Mark = p.order.Mark + ":" + p.order.Token + "." + strconv.FormatUint(e.ID, 10) + ":" + o.Token
+	o.Env = environ(c.Env, o.Mark)
+	return c.begin(context.Background(), o, nil)
+}
+
+// launched makes it known that an errand has begun, and has its time run. The
+// result undoes the latter.
+func (p *plain) launched(e *Errand, it *plainItem, process *Process) (stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	it.process = process
+	switch {
+	case it.end:
+		process.Kill()
+	case it.ask:
+		process.Stop(p.config.Grace)
+	}
+	if e.Timeout <= 0 {
+		return func() {}
+	}
+	over := time.AfterFunc(e.Timeout, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !it.ask {
+			it.timedOut, it.ask = true, true
+			process.Stop(p.config.Grace)
+		}
+	})
+	return func() { over.Stop() }
+}
+
+// forward brings on what an errand writes, up to the limit, and counts it all.
+func (p *plain) forward(id uint64, stream int, r *os.File) (total int64) {
+	for {
+		b := make([]byte, piece)
+		n, err := r.Read(b)
+		if pass := min(int64(n), p.config.MaxOutput-total); pass > 0 {
+			p.post.deliver([]Spawned{{ID: id, Kind: SpawnedOutput, Stream: stream, Data: b[:pass]}})
+		}
+		total += int64(n)
+		if err != nil {
+			return total
+		}
+	}
+}
+
+func (p *plain) until(boot time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.licence = boot
+	p.fill()
+}
+
+func (p *plain) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var back []Spawned
+	for i := range p.queue {
+		back = append(back, Spawned{ID: p.queue[i].ID, Kind: SpawnedUnstarted})
+	}
+	p.queue = nil
+	p.giveBack(back)
+}
+
+func (p *plain) kill(ids []uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var back []Spawned
+	for _, id := range ids {
+		if it := p.running[id]; it != nil {
+			if !it.ask && it.process != nil {
+				it.process.Stop(p.config.Grace)
+			}
+			it.ask = true
+			continue
+		}
+		at := slices.IndexFunc(p.queue, func(e Errand) bool { return e.ID == id })
+		if at >= 0 {
+			p.queue = slices.Delete(p.queue, at, at+1)
+			back = append(back, Spawned{ID: id, Kind: SpawnedUnstarted})
+		}
+	}
+	p.giveBack(back)
+}
+
+// giveBack does not wait for the reader of the events, who may be its caller. The
+// caller holds mu.
+func (p *plain) giveBack(back []Spawned) {
+	if len(back) > 0 {
+		p.all.Go(func() { p.post.deliver(back) }) // close waits for it
+	}
+}
+
+func (p *plain) close() {
+	p.post.hurry()
+	p.mu.Lock()
+	again := p.closing
+	p.closing = true
+	for _, it := range p.running {
+		it.ask, it.end = true, true
+		if it.process != nil {
+			it.process.Kill()
+		}
+	}
+	p.mu.Unlock()
+	if again {
+		<-p.gone
+		return
+	}
+	p.drop() // of what was sent before; nothing is taken any more
+	p.all.Wait()
+	close(p.gone)
+	go p.post.end(nil) // ends with the reader of the events, whom its caller owes them
+}

@@ -1,0 +1,156 @@
+package proc
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestErrandsAndEventsCrossTheWire(t *testing.T) {
+	t.Parallel()
+	var down []byte
+	sent := []Errand{
+		{ID: 1<<64 - 1, Path: "/bin/caf\xe9", Args: []string{"a", "", "c d"}, Env: []string{"A=1", "B="}, Stdin: []byte("x\x00y"), Timeout: time.Hour},
+		{ID: 0, Path: "./a"},
+		{ID: 2, Path: "/b", Stdin: []byte{}},
+	}
+	for i := range sent {
+		down = appendErrand(down, &sent[i])
+	}
+	for cutAt := range down { // no part of a frame is taken for one
+		rest := down[:cutAt]
+		for n := 0; ; n++ {
+			kind, body, next, ok := nextFrame(rest)
+			if !ok {
+				break
+			}
+			rest = next
+			j, ok := newJob(body)
+			if !ok || kind != frameErrand {
+				t.Fatalf("of %d bytes: frame %d is of kind %d, %+v", cutAt, n, kind, j)
+			}
+		}
+	}
+	var got []Errand
+	for rest := down; len(rest) > 0; {
+		_, body, next, ok := nextFrame(rest)
+		if !ok {
+			t.Fatal("a frame is missing")
+		}
+		rest = next
+		j, ok := newJob(body)
+		if !ok {
+			t.Fatal("no errand")
+		}
+		got = append(got, Errand{ID: j.id, Path: unzero(t, j.path)[0], Args: unzero(t, j.args...), Env: unzero(t, j.env...), Stdin: j.stdin, Timeout: j.timeout})
+	}
+	sent[1].Args, sent[2].Args = []string{"./a"}, []string{"/b"}
+	if diff := cmp.Diff(sent, got); diff != "" {
+		t.Error(diff)
+	}
+
+	at := time.Unix(1_700_000_000, 123)
+	end := errandEnd{id: 7, status: 9 << 8, timedOut: true, left: 2, user: 1, system: 2, maxRSS: 3, began: at, ended: at.Add(time.Second), output: [2]int64{5, 6}}
+	up := appendBegan(nil, 7, 42, at)
+	up = end.append(up)
+	up = appendUnfit(up, &job{id: 8, path: []byte("/no/such\x00")}, syscall.ENOENT, at)
+	up = appendID(up, frameUnstarted, 9)
+	want := []Spawned{
+		{ID: 7, Kind: SpawnedBegan, Began: at},
+		{ID: 7, Kind: SpawnedEnded, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6},
+			Exit: Exit{Code: 9, TimedOut: true, Left: 2, User: 1, System: 2, MaxRSS: 3}},
+		{ID: 8, Kind: SpawnedEnded, Began: at, Ended: at, Exit: Exit{Code: -1}},
+		{ID: 9, Kind: SpawnedUnstarted},
+	}
+	var told []Spawned
+	for len(up) > 0 {
+		kind, body, next, ok := nextFrame(up)
+		s, fine := (&order{}).spawned(kind, body)
+		if !ok || !fine {
+			t.Fatalf("after %d: %d, %v", len(told), kind, body)
+		}
+		if s.ID == 8 {
+			if s.Err == nil || !strings.Contains(s.Err.Error(), "/no/such") {
+				t.Errorf("got %v", s.Err)
+			}
+			s.Err = nil
+		}
+		up, told = next, append(told, s)
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A message of any length leaves nothing of itself to what comes after it.
+func TestAWireIsLeftBareAfterAMessage(t *testing.T) {
+	t.Parallel()
+	for n := range 8000 {
+		var pipe struct {
+			bytes.Buffer
+			io.Closer
+		}
+		w := newWire(&pipe)
+		want := word{Do: strings.Repeat("x", n)}
+		if err := w.send(want); err != nil {
+			t.Fatal(err)
+		}
+		var got word
+		if err := w.read(&got); err != nil || got != want {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if err := w.bare(&pipe); err != nil || pipe.Len() != 0 {
+			t.Fatalf("%d bytes: %v, and %d bytes are left", n, err, pipe.Len())
+		}
+	}
+}
+
+func unzero(t *testing.T, texts ...[]byte) (list []string) {
+	t.Helper()
+	for _, text := range texts {
+		if len(text) == 0 || bytes.IndexByte(text, 0) != len(text)-1 {
+			t.Fatalf("%q does not end in its only zero byte", text)
+		}
+		list = append(list, string(text[:len(text)-1]))
+	}
+	return list
+}
+
+func FuzzFrames(f *testing.F) {
+	e := Errand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
+	f.Add(appendErrand(nil, &e))
+	f.Add((&errandEnd{id: 2}).append(appendBegan(nil, 2, 3, time.Unix(0, 0))))
+	f.Add([]byte{1, 0, 0, 0, frameErrand})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		taken := 0
+		for rest := b; ; {
+			kind, body, next, ok := nextFrame(rest)
+			if !ok {
+				break
+			}
+			taken += frameHead + len(body.b)
+			if len(rest)-len(next) != frameHead+len(body.b) {
+				t.Fatalf("a frame of %d bytes took %d", frameHead+len(body.b), len(rest)-len(next))
+			}
+			rest = next
+			if j, ok := newJob(body); ok {
+				total := len(j.path) + len(j.stdin)
+				for _, text := range append(j.args, j.env...) {
+					total += len(text)
+				}
+				if total > len(body.b) {
+					t.Fatalf("a frame of %d bytes held %d", len(body.b), total)
+				}
+			}
+			_, _ = (&order{}).spawned(kind, body)
+		}
+		if taken > len(b) {
+			t.Fatalf("%d bytes taken of %d", taken, len(b))
+		}
+	})
+}
