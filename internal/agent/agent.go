@@ -1,6 +1,7 @@
 // Package agent is drover's part on every machine: it runs one member of one
 // job, whatever the machine is, in stages, a file each: identify, fetch,
-// prepare, inputs, rendezvous, launch, watch, save, record.
+// prepare, inputs, rendezvous, launch, watch, save, record. In a map, package crew
+// takes the place of the stages after inputs.
 //
 // What follows from what is decided by ledger.Member; the agent carries it out:
 // it owns the program's processes, folders and pipes. What a target's machine
@@ -61,6 +62,7 @@ type Machine struct {
 	Drover  string // this program's file, for what is to run inside a program's tree
 	Region  string
 	CPUs    int
+	Memory  int64    // bytes; 0: not known
 	Work    string   // folder for the job's files, on a disk with room
 	Cache   string   // root of drover's cache, for environments
 	Environ []string // what the program's environment begins with
@@ -147,6 +149,8 @@ type agent struct {
 	view     bool   // the program has a view of its own
 	freePort func() // gives the attempt's port back; nil: none is kept
 
+	slots int // of a map: items at once
+
 	attempt  int // folders and state are set up for this one
 	gens     *ledger.Generations
 	restored [2]kept // checkpoints and state, as the generation we began from says
@@ -181,12 +185,21 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	a.beat.start(ctx)
 	defer a.beat.stop(ctx)
 	defer a.cleanUp()
+	if a.isMap() {
+		if err := a.countSlots(ctx); err != nil {
+			a.ready.failed = err
+		}
+	}
 	idle := make(chan struct{})
 	go func() { // ends with work; the channel has room
 		defer close(idle)
 		a.prepared <- a.prepare(work)
 	}()
-	status, err = a.loop(ctx, drop)
+	if a.isMap() {
+		status, err = a.workItems(ctx, drop)
+	} else {
+		status, err = a.loop(ctx, drop)
+	}
 	drop(errors.New("the agent ends"))
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
 	a.abandon()

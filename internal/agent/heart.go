@@ -30,10 +30,16 @@ func newHeart(w ledger.World, p job.Path, b ledger.Beat, log *slog.Logger) *hear
 }
 
 // set changes what the next heartbeat says, and makes it come now.
-func (h *heart) set(change func(*ledger.Beat)) {
+func (h *heart) set(change func(*ledger.Beat)) { h.change(true, change) }
+
+// change is set for what may wait until the next heartbeat is due, unless now.
+func (h *heart) change(now bool, change func(*ledger.Beat)) {
 	h.mu.Lock()
 	change(&h.beat)
 	h.mu.Unlock()
+	if !now {
+		return
+	}
 	select {
 	case h.changed <- struct{}{}:
 	default: // one is on its way and will read the newest

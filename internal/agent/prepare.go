@@ -77,6 +77,9 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 	spec := a.job.Spec
 	w := Wish{Job: a.job.ID, Label: "job " + a.job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
 		Queue: spec.Queue, Priority: spec.Priority, Now: spec.Now, Share: spec.Share}
+	if a.isMap() {
+		w = a.itemWish(w)
+	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
 		a.note("%s", why)
 		a.beat.set(func(b *ledger.Beat) { b.Phase, b.Queue = ledger.Queued, why })
@@ -299,10 +302,23 @@ func (a *agent) cleanUp() {
 // was and end what it left.
 type mark struct {
 	Host  ledger.Host `json:"host"`
-	Token string      `json:"token"` // of the program's tree; "" before it has started
+	Token string      `json:"token"`           // of the program's tree; "" before it has started
+	Slots int         `json:"slots,omitempty"` // of a map: there are trees of Token-0, Token-1 ... too
 }
 
 const markName = "mark.json"
+
+// tokens are those of all trees that there may be.
+func (m mark) tokens() (all []string) {
+	if m.Token == "" {
+		return nil
+	}
+	all = append(all, m.Token)
+	for slot := range m.Slots {
+		all = append(all, fmt.Sprintf("%s-%d", m.Token, slot))
+	}
+	return all
+}
 
 // sweep ends processes and removes folders of agents, of any job, that died on
 // this machine without a chance to.
@@ -324,8 +340,8 @@ func (a *agent) sweep() {
 			continue
 		}
 		dir := filepath.Dir(file)
-		if m.Token != "" {
-			if n, err := proc.Sweep(m.Token); err != nil || n > 0 {
+		for _, token := range m.tokens() {
+			if n, err := proc.Sweep(token); err != nil || n > 0 {
 				a.Log.Warn("ended processes of a lost agent", "dir", dir, "killed", n, "err", err)
 			}
 		}
@@ -337,7 +353,7 @@ func (a *agent) sweep() {
 }
 
 func (a *agent) leaveMark(token string) error {
-	b, err := json.Marshal(mark{Host: a.Machine.Self, Token: token})
+	b, err := json.Marshal(mark{Host: a.Machine.Self, Token: token, Slots: a.slots})
 	if err != nil {
 		return err
 	}

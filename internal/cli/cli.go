@@ -146,7 +146,8 @@ func (a *app) root() *cobra.Command {
 	root.SetVersionTemplate("")
 	root.SetHelpCommand(a.helpCommand())
 	for _, c := range []*cobra.Command{
-		a.runCommand(), a.shellCommand(), a.processCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
+		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
+		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
 		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {
@@ -199,6 +200,8 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		typed = "-" + typed
 		near, script := job.Nearest(typed, names), cmd.Name() == string(job.Run)
 		switch {
+		case script && slices.Contains([]string{"--from", "--out", "--slots", "--workers", "--item-timeout", "--max-fails"}, typed):
+			hint = "Items are for drover map: drover map --from items.txt -- ./work.sh {}."
 		case near != "" && script:
 			hint = "Did you mean " + near + "? Flags of your script come after it."
 		case near != "":

@@ -22,6 +22,16 @@ import (
 // attached says that its agents live beside us, so that Ctrl-C is for them.
 // What was printed before since (zero: from the beginning) is left out.
 func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
+	switch many, err := isMap(ctx, j); {
+	case err != nil:
+		return err
+	case many:
+		return a.followMap(ctx, j, st.ID, output, attached)
+	}
+	return a.followRun(ctx, j, st, output, attached, since)
+}
+
+func (a *app) followRun(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type end struct {
@@ -81,10 +91,14 @@ func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, outpu
 // interrupt is Ctrl-C where agents live beside us: the first asks them to save
 // and go, the second kills them. It returns when they are gone.
 func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
-	a.note("\nStopping: the program has got SIGTERM, so that it can save (Ctrl-C again: kill it)")
 	spec, err := j.Spec(ctx)
 	if err != nil {
 		return err
+	}
+	if spec.Spec.Verb == job.Map {
+		a.note("\nStopping: items that run have got SIGTERM (Ctrl-C again: kill them)")
+	} else {
+		a.note("\nStopping: the program has got SIGTERM, so that it can save (Ctrl-C again: kill it)")
 	}
 	const margin = 30 * time.Second // for storing what the program saved
 	gone := make(chan error, 1)
@@ -177,6 +191,12 @@ func (a *app) agentNote(o drover.Output, t *telling) {
 // finish says how a job has ended and where its things are, and gives the
 // program's own exit status.
 func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	switch many, err := isMap(ctx, j); {
+	case err != nil:
+		return err
+	case many:
+		return a.finishMap(ctx, j, output)
+	}
 	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(st.State, st.State.Symbol()), st.ID, st.Project, st.Task, strings.ToLower(string(st.State)))
 	if !st.Started.IsZero() && !st.Ended.IsZero() {
 		head += " in " + span(st.Ended.Sub(st.Started))
@@ -237,6 +257,12 @@ func stayedHome(st drover.Status) string {
 
 // bring downloads the outputs when a folder was named, and says where they are.
 func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	switch many, err := isMap(ctx, j); {
+	case err != nil:
+		return err
+	case many:
+		return a.bringItems(ctx, j, output)
+	}
 	if output == "" {
 		if st.State == job.Succeeded || st.State == job.Failed {
 			a.note("  model, output and logs: drover get %s -o out", st.ID)

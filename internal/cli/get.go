@@ -31,6 +31,12 @@ func (a *app) getCommand() *cobra.Command {
 				return err
 			}
 		}
+		switch many, err := isMap(cmd.Context(), j); {
+		case err != nil:
+			return err
+		case many:
+			return a.getItems(cmd.Context(), j, s, output)
+		}
 		got, err := j.Get(cmd.Context(), output)
 		if err != nil {
 			return err

@@ -8,24 +8,29 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// front is the first screen: three examples, then the verbs in groups.
+// front is the first screen: four examples, then the verbs in groups.
 const front = `drover runs the code you already have, here or elsewhere, and brings the results back.
 
   drover run train.py --epochs 3           run a script with its arguments, and follow it
   drover run -t digits -o out train.py     a named task: state survives, complete is skipped
   drover shell 'nvidia-smi -L | wc -l'     one command line
+  drover map --from items.txt ./work.sh {} each line an item; results are recorded once
 
 drover's own flags come before the script; everything after it is the script's.
 
 Run    run      Run a script or program and follow it; again: attach, resume or skip
        shell    Run one shell command line
        process  Run a script as a SageMaker processing job: /opt/ml/processing
+       map      Run a program for each of many items; again: the failed and the new ones
 Watch  status   Jobs and their progress; one job in full with an id
        top      Everything at once, on the whole screen
        logs     Print, follow (-f) or search (--search) what a job printed
        metrics  Plot the numbers it printed, and what it used
+       items    A map's items by state; one item's tries, use and output
+       results  What a map's items came to, in the order of the items
        events   What happened, in order
        why      Explain why a job failed, waits or stopped, and what would change it
+       verify   Recompute all of a job from its store, and say every doubt
 Act    wait     Wait until a job has ended; the exit status is the job's
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
@@ -63,6 +68,22 @@ var examples = map[string]string{
 	"process": `  drover process -i ./raw -o out prep.py      finds /opt/ml/processing/input/data
   drover process -i raw=./raw:/opt/ml/processing/raw --result clean=/opt/ml/processing/clean prep.py
   drover process --entrypoint 'bash -e' prep.sh --fast`,
+	"map": `  drover map --from urls.txt -- ./fetch.sh {}      each line is an argument
+  seq 1000 | drover map --from - -j 8 -- ./work {} standard input; 8 at once
+  drover map --from 'photos/*.jpg' --out 'small/{.stem}.jpg' -o out -- convert {} -resize 200 {out}
+                                                   files in, files out: brought into out/small
+  drover map --from samples.csv -- ./align {name} {file}
+                                                   CSV and JSON lines: fields by name
+  drover map --from 1-100 --retries 2 --item-timeout 5m --max-fails 5% -- ./sim --seed {}
+  drover map --from list.txt --out '{.stem}.count' --shell 'grep -c x {} | tee {out}'
+  drover map --from 1-1000 --memory 2G --workers 3 -- ./big {}
+
+  {} the item   {n} its number   {.stem} {.name} {.dir} {.ext} of it as a path   {field} {field.stem}
+  {out} {out2}  where the first and second --out is written   {{}} writes {}
+  Nothing is pasted into a shell; the item is in $DROVER_ITEM too.`,
+	"items":   "  drover items last\n  drover items last --state failed\n  drover items last 123",
+	"results": "  drover results last\n  drover results last --json | jq -r 'select(.state==\"SUCCEEDED\").stdout'\n  drover results last --csv > results.csv",
+	"verify":  "  drover verify last\n  drover verify last --json",
 	"top":     "  drover top\n  drover top digits",
 	"metrics": "  drover metrics last\n  drover metrics digits loss val_loss\n  drover metrics last --usage\n  drover metrics last --csv > points.csv",
 	"put":     "  drover put digits state ./vocabulary",
@@ -70,7 +91,7 @@ var examples = map[string]string{
 	"queue":   "  drover queue ls\n  drover queue pause night\n  drover config set targets.local.queues.night.cpus 2",
 	"gc":      "  drover gc --dry-run\n  drover gc --keep 3 --older 30d\n  drover gc 7fk2",
 	"status":  "  drover status\n  drover status --tag team=vision\n  drover status last\n  drover status --json | jq -r '.[0].state'",
-	"logs":    "  drover logs last\n  drover logs last --node 1\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
+	"logs":    "  drover logs last\n  drover logs last --node 1\n  drover logs last --item 17\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
 	"events":  "  drover events last\n  drover events -f last --json",
 	"why":     "  drover why last",
 	"get":     "  drover get last -o out\n  drover get digits state -o state",
@@ -88,7 +109,8 @@ var topics = map[string]string{
 
   0            success, or complete already and skipped
   the program's own, of run, shell and wait; 128+N when a signal N ended it
-  1            something was looked for and not there (logs --search, doctor)
+  1            items of a map failed; something was looked for and not there (logs
+               --search, doctor); verify has a doubt
   2            the command line or a file is wrong; nothing was changed
   3            --plan: complete already, nothing to do
   124          the time limit was reached (--timeout)
@@ -112,6 +134,8 @@ DROVER_JOB, DROVER_TASK, DROVER_ATTEMPT, DROVER_RANK, DROVER_NODES, DROVER_CHECK
 DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR, and DROVER_NOTICE: a file that appears
 when it is about to be stopped. With several nodes also MASTER_ADDR,
 MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launcher torch or tf.
+Each item of a map finds DROVER_ITEM, DROVER_ITEM_N (its number), DROVER_ITEM_TRY, DROVER_OUT
+(where the first --out is written), DROVER_SLOT, and DROVER_ITEM_<FIELD> for CSV and JSON lines.
 `,
 	"jobs": `How jobs are named
 
@@ -131,6 +155,10 @@ MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launche
   Succeeded                  it runs again; with -t it is skipped while code, inputs, arguments
                              and environment are the same, and says what changed otherwise
   Failed or cancelled        a new job, from its checkpoints; --force begins with none
+
+  A map goes on as the same job: items that failed or were cancelled run again, items that are
+  new are added, also while it is live, and items no longer given keep their results. When
+  the code or the command changed, it is a new job; --force makes one too.
 
 Ctrl-C asks the program to save (SIGTERM) and leaves the job INTERRUPTED: the same command,
 or drover resume, goes on. A second Ctrl-C kills it.

@@ -19,9 +19,10 @@ import (
 // logFlags are what drover logs takes.
 type logFlags struct {
 	follow, agent, stamps bool
+	prefix                bool
 	search, source        string
 	since, until          string
-	around, tail          int
+	around, tail, item    int
 	nodes                 []int
 }
 
@@ -38,6 +39,8 @@ func (a *app) logsCommand() *cobra.Command {
 	f.StringVar(&l.since, "since", "", "only what was printed from then on: 30m ago, or 2026-11-21T15:04:05")
 	f.StringVar(&l.until, "until", "", "only what was printed before then")
 	f.IntSliceVar(&l.nodes, "node", nil, "only what these nodes printed, such as 0 or 1,2")
+	f.IntVar(&l.item, "item", 0, "of a map: only what this item printed, byte for byte")
+	f.BoolVar(&l.prefix, "prefix", false, "of a map: each line after its item's number")
 	f.StringVar(&l.source, "source", "", "program (default), stdout, stderr, or agent: drover's own notes")
 	f.BoolVar(&l.stamps, "timestamps", false, "say when each line was printed")
 	f.BoolVar(&l.agent, "agent", false, "the same as --source agent")
@@ -57,10 +60,16 @@ func (a *app) logsCommand() *cobra.Command {
 		if l.follow {
 			o.Enough = a.untilIdle(cmd.Context(), j)
 		}
+		many, err := checkItem(cmd.Context(), cmd, j, l)
+		if err != nil {
+			return err
+		}
 		re, err := regexp.Compile(l.search)
 		switch {
 		case err != nil:
 			return fault.Wrap(err, fault.Invalid, "Quote special letters with \\, as in 'loss=0\\.1'.", "read --search %q", l.search)
+		case many:
+			return a.itemLogs(cmd.Context(), j, l, o, re)
 		case l.search != "":
 			return a.printLines(cmd.Context(), j, l, j.Search(cmd.Context(), o, re, l.around, l.around))
 		case a.settings.json || l.tail > 0 || l.stamps:

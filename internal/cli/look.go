@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,7 +28,7 @@ func (a *app) statusCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&tags, "tag", nil, "only jobs with this label: KEY=VALUE or KEY; may be repeated")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return a.statusOf(cmd, args)
+			return a.statusOf(cmd.Context(), args)
 		}
 		return a.statusList(cmd, all, tags)
 	}
@@ -37,7 +38,7 @@ func (a *app) statusCommand() *cobra.Command {
 const newest = 20
 
 func (a *app) statusList(cmd *cobra.Command, all bool, tags []string) error {
-	ctx := cmd.Context()
+	ctx, limit := cmd.Context(), newest
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
@@ -47,26 +48,15 @@ func (a *app) statusList(cmd *cobra.Command, all bool, tags []string) error {
 		return err
 	}
 	slices.Reverse(jobs)
-	left := 0
-	list := []drover.Status{}
-	for i, j := range jobs {
-		if !all && len(list) == newest {
-			left = len(jobs) - i
-			break
-		}
-		s, err := j.Status(ctx)
-		if err != nil && fault.KindOf(err) == fault.Missing {
-			continue // withdrawn or removed
-		}
-		if err != nil {
-			return err
-		}
-		if tagged(s, tags) {
-			list = append(list, s)
-		}
+	if all {
+		limit = len(jobs)
+	}
+	list, full, left, err := statuses(ctx, jobs, tags, limit)
+	if err != nil {
+		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(list)
+		return json.NewEncoder(a.out).Encode(full)
 	}
 	if len(list) == 0 && len(tags) > 0 {
 		a.note("no job with the tag %s", strings.Join(tags, " and "))
@@ -78,7 +68,7 @@ func (a *app) statusList(cmd *cobra.Command, all bool, tags []string) error {
 	}
 	t := newTable(a.out, "JOB", "TASK", "STATE", "ATTEMPT", "AGE", "TIME", "NOTE")
 	for _, s := range list {
-		t.row(s.ID, s.Project+"/"+s.Task, s.State.Symbol()+" "+strings.ToLower(string(s.State)), fmt.Sprint(s.Attempt),
+		t.row(s.ID, s.Project+"/"+s.Task, s.State.Symbol()+" "+strings.ToLower(string(s.State)), number(float64(s.Attempt)),
 			span(time.Since(s.Submitted)), runTime(s), s.Reason)
 	}
 	if err := t.flush(); err != nil {
@@ -88,6 +78,39 @@ func (a *app) statusList(cmd *cobra.Command, all bool, tags []string) error {
 		a.note("%s more: drover status -a", count(left, "job"))
 	}
 	return nil
+}
+
+// statuses looks at jobs until there are as many as limit; left is how many were
+// not looked at. full has the same for programs, and of maps how their items stand.
+func statuses(ctx context.Context, jobs []*drover.Job, tags []string, limit int) (list []drover.Status, full []any, left int, err error) {
+	full = []any{}
+	for i, j := range jobs {
+		if len(list) == limit {
+			return list, full, len(jobs) - i, nil
+		}
+		s, err := j.Status(ctx)
+		if err != nil && fault.KindOf(err) == fault.Missing {
+			continue // withdrawn or removed
+		}
+		if err != nil {
+			return list, full, 0, err
+		}
+		if !tagged(s, tags) {
+			continue
+		}
+		m, many, err := listed(ctx, j)
+		switch {
+		case err != nil:
+			return list, full, 0, err
+		case many:
+			full, s = append(full, m), m.Status
+			s.Reason = strings.Join(counts(m), ", ")
+		default:
+			full = append(full, s)
+		}
+		list = append(list, s)
+	}
+	return list, full, 0, nil
 }
 
 // tagged says whether a job has all of these labels, written KEY=VALUE or KEY.
@@ -111,18 +134,25 @@ func runTime(s drover.Status) string {
 	return span(s.Ended.Sub(s.Started))
 }
 
-func (a *app) statusOf(cmd *cobra.Command, args []string) error {
-	j, s, err := a.look(cmd.Context(), args)
+func (a *app) statusOf(ctx context.Context, args []string) error {
+	j, s, err := a.look(ctx, args)
 	if err != nil {
 		return err
 	}
-	if a.settings.json {
+	rec, err := j.Spec(ctx)
+	switch {
+	case err != nil:
+		return err
+	case rec.Spec.Verb == job.Map:
+		return a.statusOfMap(ctx, j)
+	case a.settings.json:
 		return json.NewEncoder(a.out).Encode(s)
 	}
-	rec, err := j.Spec(cmd.Context())
-	if err != nil {
-		return err
-	}
+	a.printStatus(s, rec.Spec)
+	return nil
+}
+
+func (a *app) printStatus(s drover.Status, spec job.Spec) {
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
 	}
@@ -134,7 +164,7 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 		p("message", "%s", s.Message)
 	}
 	p("command", "%s", strings.Join(s.Command, " "))
-	if line := nodesLine(rec.Spec); line != "" {
+	if line := nodesLine(spec); line != "" {
 		p("nodes", "%s", line)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
@@ -143,7 +173,7 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Lineage)) {
 		p("input", "%s: %s of job %s (%s)", name, s.Lineage[name].What, s.Lineage[name].Short, s.Lineage[name].Job)
 	}
-	if l := limitsLine(rec.Spec); l != "" {
+	if l := limitsLine(spec); l != "" {
 		p("limits", "%s", l)
 	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
@@ -170,7 +200,6 @@ func (a *app) statusOf(cmd *cobra.Command, args []string) error {
 			p("", "note: %s", note)
 		}
 	}
-	return nil
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -223,7 +252,7 @@ func (a *app) whyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		w, err := j.Why(cmd.Context())
+		w, err := whyOf(cmd.Context(), j)
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,7 @@ func planLines(p *drover.Plan) []string {
 		}
 		lines = append(lines, "         "+plainText(n))
 	}
+	lines = append(lines, mapLines(p)...)
 	if line := nodesLine(p.Spec); line != "" {
 		lines = append(lines, "nodes    "+line)
 	}
@@ -55,6 +56,9 @@ func planLines(p *drover.Plan) []string {
 
 // nodesLine is "2, 4 processes on each by mpi, 1 GPU each"; "" for one plain node.
 func nodesLine(s job.Spec) string {
+	if s.Verb == job.Map {
+		return "" // it has workers: slotsLine
+	}
 	line := fmt.Sprint(s.Nodes)
 	if s.Procs > 1 {
 		line += fmt.Sprintf(", %d processes on each", s.Procs)
@@ -74,12 +78,16 @@ func nodesLine(s job.Spec) string {
 // showPlan is --plan: exit status 3 when there is nothing to do.
 func (a *app) showPlan(p *drover.Plan) error {
 	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "goes on with the interrupted job",
-		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing"}[string(p.Action)]
+		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing",
+		"extend": "adds new items to the live job", "reopen": "goes on with the job that has ended"}[string(p.Action)]
 	if a.settings.json {
-		err := json.NewEncoder(a.out).Encode(map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec,
+		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec,
 			"code":        map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote},
-			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}})
-		if err != nil {
+			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
+		if p.Spec.Verb == job.Map {
+			plan["items"] = mapPlanJSON(p)
+		}
+		if err := json.NewEncoder(a.out).Encode(plan); err != nil {
 			return err
 		}
 	} else {

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
@@ -50,8 +48,11 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(spec.Output); spec.Output != "" && err == nil && !info.IsDir() {
-		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", spec.Output)
+	if spec.Verb == job.Map {
+		return a.startMap(cmd, s, spec)
+	}
+	if err := checkFolder(spec.Output); err != nil {
+		return err
 	}
 	c, err := a.client(ctx)
 	if err != nil {

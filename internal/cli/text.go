@@ -58,5 +58,8 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return humanize.Comma(int64(n)) + " " + noun + "s"
+	return comma(n) + " " + noun + "s"
 }
+
+// comma is a whole number for people: 1,000,000.
+func comma(n int) string { return humanize.Comma(int64(n)) }

@@ -146,6 +146,9 @@ func coreWords(n float64) string {
 // limitsLine says what a job may use; "" when nothing is limited.
 func limitsLine(s job.Spec) string {
 	var words []string
+	if s.Verb == job.Map {
+		s.Limits = job.Limits{Disk: s.Disk} // the rest is each item's: slotsLine
+	}
 	if s.CPUs > 0 {
 		words = append(words, coreWords(s.CPUs))
 	}

@@ -223,7 +223,7 @@ func (h *Hold) Due() time.Duration {
 	due := h.fresh + p.licence/2 // renew it while items wait
 	if len(h.queue) == 0 {
 		due = h.fresh + 10*p.licence // only to hear that somebody else has it
-	} else {
+	} else if !h.c.Careful() { // of which nothing is handed over
 		due = min(due, h.balanced+p.balance)
 	}
 	if len(h.buffer) > 0 {
@@ -293,7 +293,10 @@ func (h *Hold) saw(e Entry) {
 
 // recorded brings our side up to date with an entry of ours that is in the log.
 func (h *Hold) recorded(e Entry) {
-	n := min(len(e.Results), len(h.buffer)) // the buffer may have grown since
+	n := 0 // the buffer may have grown since
+	for n < min(len(e.Results), len(h.buffer)) && h.buffer[n].Item == e.Results[n].Item && h.buffer[n].Try == e.Results[n].Try {
+		n++
+	}
 	for _, r := range h.buffer[:n] {
 		h.m.recorded++
 		if r.Failed && r.Final {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"time"
 
@@ -58,8 +59,9 @@ type MapMember struct {
 	mine    []Child // handed over by us, not known to be claimed
 	tell    []Child // of these, those an idle agent is to be told of
 	cursor  finder
-	marked  bool // our name stands among the idle
-	resting int  // looks in a row that found nothing
+	marked  bool          // our name stands among the idle
+	glanced time.Duration // when heartbeats were last looked at
+	resting int           // looks in a row that found nothing
 	roll    roll
 
 	recorded, failed int
@@ -126,12 +128,33 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 			step = m.t.m.Next(job.Tally{}, false, m.t.bad())
 		}
 		if step.Fail == nil {
-			return m.order(), nil
+			return m.order(), m.glance(ctx)
 		}
 		if _, err := m.t.append(ctx, Entry{Failing: step.Fail}); err != nil {
 			return MapOrder{}, err
 		}
 	}
+}
+
+// glance looks at the other agents' heartbeats while we work, so that a lease has
+// run out when we look for more, and does not begin then. Far away, where there may
+// be thousands, the idle ones do that.
+func (m *MapMember) glance(ctx context.Context) error {
+	now := m.t.now()
+	if !m.o.Near || m.glanced > 0 && now-m.glanced < Heartbeat {
+		return nil
+	}
+	m.glanced = max(now, 1)
+	var others []string
+	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
+		if err != nil {
+			return err
+		}
+		if id := path.Base(o.Key); id != m.ID {
+			others = append(others, id)
+		}
+	}
+	return m.watch.look(ctx, others)
 }
 
 func (m *MapMember) order() MapOrder {

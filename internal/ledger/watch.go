@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-run/drover/job"
@@ -68,7 +69,8 @@ type sight struct {
 	beats   bool   // a heartbeat was ever read
 	join    string // nonce of the newest join record that was read
 	host    Host
-	known   bool // host was read
+	known   bool     // host was read
+	chunks  []string // that its last heartbeat names
 	moved   time.Duration
 	looked  time.Duration
 	gone    bool
@@ -119,7 +121,7 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 			s.counter, s.beats, s.moved = b.Counter, true, sent
 		}
 		if ok {
-			s.host, s.known = b.Host, true
+			s.host, s.known, s.chunks = b.Host, true, b.Chunks
 		}
 	}
 	return nil
@@ -141,9 +143,12 @@ func (o *watch) wrote(c *Chunk) {
 	if o.read == nil {
 		o.read = map[string]int{}
 	}
-	if n := o.read[c.ID]; n < c.N {
-		o.read[c.ID], s.moved = c.N, at
+	n, seen := o.read[c.ID]
+	// A chunk that its last heartbeat names was claimed before that one.
+	if n < c.N && (seen || !slices.Contains(s.chunks, c.ID)) {
+		s.moved = at
 	}
+	o.read[c.ID] = c.N
 }
 
 // bury notes whose process on this machine is gone (D1a). It comes before exits

@@ -1,0 +1,221 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A program that leaves a line for each time it runs, in one write: so a test knows
+// what truly ran, whatever the store says.
+const teller = `
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+	char line[64];
+	int fd = open(argv[1], O_WRONLY | O_APPEND | O_CREAT, 0644);
+	int n = snprintf(line, sizeof line, "%s\n", argv[2]);
+	if (fd < 0 || write(fd, line, n) != n) return 9;
+	return 0;
+}
+`
+
+// compiled is the teller's file.
+func (h home) compiled(t *testing.T) string {
+	t.Helper()
+	put(t, filepath.Join(h.work, "teller.c"), []byte(teller))
+	out, err := exec.CommandContext(t.Context(), "cc", "-O2", "-static", "-o", filepath.Join(h.work, "teller"), filepath.Join(h.work, "teller.c")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("apt-get install gcc libc6-dev: %v\n%s", err, out)
+	}
+	return filepath.Join(h.work, "teller")
+}
+
+// runs is a file outside the working folder: one in it would be code that changes.
+func (h home) runs(name string) string { return filepath.Join(filepath.Dir(h.work), name) }
+
+// ran counts how often each item of 1..n was run, by the teller's lines.
+func ran(t *testing.T, file string, n int) (extra int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := make([]int, n+1)
+	for line := range strings.Lines(string(text)) {
+		i, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || i < 1 || i > n {
+			t.Fatalf("%s holds %q", file, line)
+		}
+		times[i]++
+	}
+	for i, k := range times[1:] {
+		if k == 0 {
+			t.Errorf("item %d never ran", i+1)
+		}
+		extra += max(0, k-1)
+	}
+	return extra
+}
+
+// verified is what drover verify says of the newest job, which must be without doubt.
+func (h home) verified(t *testing.T) (v struct {
+	State string
+	Tally struct{ Items, Succeeded, Failed int }
+	Bound int
+}) {
+	t.Helper()
+	out, _ := h.drover(t, 0, "verify", "--json", "last")
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return v
+}
+
+// Everything of a job is killed with -9, ten times, at any moment: command line,
+// agent, spawners, items. The same command goes on each time.
+func TestRealMapKilledTenTimes(t *testing.T) {
+	onlyReal(t)
+	const items = 60_000
+	h := newHome(t)
+	program := h.compiled(t)
+	command := func(runs string) []string {
+		return []string{"map", "-q", "-j", "8", "--from", "1-" + strconv.Itoa(items), "--", program, h.runs(runs), "{}"}
+	}
+	began := time.Now()
+	h.drover(t, 0, command("calm")...)
+	calm := time.Since(began)
+	if extra := ran(t, h.runs("calm"), items); extra != 0 {
+		t.Errorf("nobody was killed, and %d items ran again", extra)
+	}
+	// Each life is a tenth of what the whole takes, give or take.
+	for range 10 {
+		c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), command("wild")...)
+		c.Dir, c.Env = h.work, h.environ
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Duration(float64(calm) * (0.05 + 0.05*rand.Float64()))) // at any moment: there is no event to wait for
+		for range 3 {                                                             // what is starting just now, too
+			for pid := range processesOf(filepath.Dir(h.work)) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		_ = c.Wait()
+	}
+	h.drover(t, 0, command("wild")...)
+	v := h.verified(t)
+	if v.Tally.Succeeded != items || v.State != "SUCCEEDED" {
+		t.Errorf("verify says %+v", v)
+	}
+	extra := ran(t, h.runs("wild"), items)
+	t.Logf("%d items ran again, the bound is %d", extra, v.Bound)
+	if extra > v.Bound {
+		t.Errorf("%d items ran again, the bound is %d", extra, v.Bound)
+	}
+}
+
+// One of two agents is stopped for longer than a lease, and wakes up: it is fenced,
+// goes on as one of two, and nothing is recorded twice.
+func TestRealMapFencesAPausedAgent(t *testing.T) {
+	onlyReal(t)
+	const items = 700
+	h := newHome(t)
+	h.compiled(t)
+	put(t, filepath.Join(h.work, "slow.sh"), []byte("./teller $RUNS $1 && sleep 1\n"))
+	var said bytes.Buffer
+	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "map", "--workers", "2", "-j", "4", "--from", "1-"+strconv.Itoa(items),
+		"--env", "RUNS="+h.runs("runs"), "--", "sh", "slow.sh", "{}")
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := h.agentAtWork(t, &said)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(130 * time.Second) // more than a lease, and what follows from it
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &said)
+	}
+	v := h.verified(t)
+	if v.Tally.Succeeded != items {
+		t.Errorf("verify says %+v", v)
+	}
+	if extra := ran(t, h.runs("runs"), items); extra == 0 || extra > v.Bound {
+		t.Errorf("%d items ran again, want some, and %d at most\n%s", extra, v.Bound, &said)
+	}
+}
+
+// agentAtWork waits for two agents that have recorded something, and gives the
+// process of one.
+func (h home) agentAtWork(t *testing.T, said *bytes.Buffer) (pid int) {
+	t.Helper()
+	pattern := filepath.Join(filepath.Dir(h.work), "home", ".local", "share", "drover", "*", "*", "*", "agents", "*")
+	for deadline := time.After(patience); ; {
+		select {
+		case <-deadline:
+			t.Fatalf("there are no two agents with chunks\n%s", said)
+		case <-time.After(50 * time.Millisecond): // heartbeats are files that appear
+		}
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		working := 0
+		for _, file := range files {
+			var beat struct {
+				Host   struct{ PID int }
+				Chunks []string
+			}
+			text, err := os.ReadFile(file)
+			if err != nil || json.Unmarshal(text, &beat) != nil || len(beat.Chunks) == 0 {
+				continue
+			}
+			working++
+			pid = beat.Host.PID
+		}
+		if working == 2 {
+			return pid
+		}
+	}
+}
+
+// One agent's items take ten times as long as the other's: what it has not begun is
+// handed over, so it ends up with a small share.
+func TestRealMapBalances(t *testing.T) {
+	onlyReal(t)
+	const items = 400
+	h := newHome(t)
+	runs := filepath.Join(h.work, "runs")
+	// Each agent has a working folder of its own; the first item that runs says whose is slow.
+	put(t, filepath.Join(h.work, "uneven.sh"), []byte(`mkdir $1/first 2>/dev/null && pwd >$1/first/new && mv $1/first/new $1/first/slow
+until [ -s $1/first/slow ]; do sleep 0.01; done
+if [ "$(cat $1/first/slow)" = "$(pwd)" ]; then echo slow >>$1/runs; sleep 1; else echo fast >>$1/runs; sleep 0.1; fi
+`))
+	h.drover(t, 0, "map", "-q", "--workers", "2", "-j", "8", "--from", "1-"+strconv.Itoa(items), "--", "sh", "uneven.sh", h.work)
+	text, err := os.ReadFile(runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, all := bytes.Count(text, []byte("slow")), bytes.Count(text, []byte("\n"))
+	if all != items || slow == 0 || slow > items/4 { // one in eleven is fair, and half without any hand-over
+		t.Errorf("%d of %d items ran on the slow agent", slow, all)
+	}
+}

@@ -1,0 +1,294 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+// MapSpec asks for a program to be run for each of many items. Verb need not be
+// set. The items are Values, or else what From names.
+type MapSpec struct {
+	job.Spec
+	// Values are the items themselves. None holds a line break.
+	Values []string
+	// Stdin is read to its end when From is "-".
+	Stdin io.Reader
+}
+
+// Map plans and submits a map. The second-command rule applies: a live job of the
+// same command is attached to and one that was interrupted is gone on with; of one
+// that has ended the items without success run again, and those that are new.
+func (c *Client) Map(ctx context.Context, s MapSpec) (*Job, error) {
+	p, err := c.PlanMap(ctx, s, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Submit(ctx)
+}
+
+// PlanMap finds out what Map would do: it reads the items to their end, and
+// changes nothing in the store. Who is done with the plan closes it.
+func (c *Client) PlanMap(ctx context.Context, s MapSpec, force bool) (*Plan, error) {
+	s.Spec.Verb = job.Map
+	if s.Values != nil {
+		if s.Spec.From != "" && s.Spec.From != "-" {
+			return nil, fault.New(fault.Invalid, "Leave one of them out.", "plan map: there are both Values and From %q", s.Spec.From)
+		}
+		for i, v := range s.Values {
+			if v == "" || strings.ContainsAny(v, "\r\n\x00") {
+				return nil, fault.New(fault.Invalid, "Write such items as JSON lines into a file, and name it as From.", "plan map: value %d is empty, or holds a line break or NUL", i+1)
+			}
+		}
+		s.Spec.From, s.Spec.Format, s.Stdin = "-", "lines", &valueReader{left: s.Values}
+	}
+	e := *c.engine // its caller's input is this map's alone
+	e.Caller.Stdin = s.Stdin
+	p, err := e.Plan(ctx, s.Spec, force)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Plan: p, c: c}, nil
+}
+
+// valueReader reads values as lines.
+type valueReader struct {
+	left []string
+	line string // of the one that is being read
+}
+
+func (r *valueReader) Read(b []byte) (n int, err error) {
+	for n < len(b) {
+		if r.line == "" {
+			if len(r.left) == 0 {
+				break
+			}
+			r.line, r.left = r.left[0]+"\n", r.left[1:]
+		}
+		m := copy(b[n:], r.line)
+		r.line, n = r.line[m:], n+m
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// MapStatus is a map as the store shows it. Its nodes are the agents that live.
+type MapStatus struct {
+	Status
+	Time    time.Time `json:"time"` // of the look
+	Items   job.Tally `json:"items"`
+	Running int       `json:"running"`           // items that run now
+	Retried int       `json:"retried,omitempty"` // failures that were followed by another try, or will be
+	Workers int       `json:"workers"`           // agents that live
+	Slots   int       `json:"slots,omitempty"`   // theirs
+	Chunks  int       `json:"chunks"`
+	Done    int       `json:"chunks_done"`
+	Paused  bool      `json:"paused,omitempty"`
+	// Doing says what workers do that run nothing yet.
+	Doing []string `json:"doing,omitempty"`
+}
+
+// same says whether two looks show the same.
+func (s MapStatus) same(o MapStatus) bool {
+	return s.State == o.State && s.Items == o.Items && s.Running == o.Running && s.Retried == o.Retried &&
+		s.Workers == o.Workers && s.Paused == o.Paused && s.Reason == o.Reason && slices.Equal(s.Doing, o.Doing)
+}
+
+func mapStatus(p job.Path, r ledger.MapReport, now time.Time) MapStatus {
+	rep := ledger.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
+		Run: ledger.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
+	s := MapStatus{Status: status(rep), Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
+		Chunks: r.Chunks, Done: r.Done, Paused: r.Map.Paused && r.Map.Settled == nil}
+	s.Ended, s.Nodes, s.Failures, s.Interruptions, s.Attempt = r.Map.Ended, nil, r.Tally.Failed, 0, 0
+	if r.Map.Settled == nil {
+		s.Ended = time.Time{}
+	}
+	if i := slices.IndexFunc(r.Log, func(e ledger.Entry) bool { return e.Placed != nil }); i >= 0 {
+		s.Started = r.Log[i].At
+	}
+	for i, b := range r.Living {
+		s.Nodes = append(s.Nodes, Node{Rank: i, State: b.Phase, Host: b.Name, PID: b.Host.PID})
+		s.Slots += b.Slots
+		s.Running += min(b.Flight, b.Slots) // the rest waits for a slot
+		what := b.Phase
+		if b.Note != "" {
+			what += ": " + b.Note
+		}
+		if b.Queue != "" {
+			what = b.Queue
+		}
+		if b.Phase != "running" && b.Phase != "idle" && !slices.Contains(s.Doing, what) {
+			s.Doing = append(s.Doing, what)
+		}
+	}
+	return s
+}
+
+// view reads the map, from its job's record on.
+func (j *Job) view(ctx context.Context) (*ledger.MapView, job.Job, error) {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		_, err := j.look(ctx) // it says it in words for people
+		return nil, rec, err
+	}
+	if rec.Spec.Verb != job.Map {
+		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is no map but a %s", rec.Short, rec.Spec.Verb)
+	}
+	return j.c.world.NewMapView(rec), rec, nil
+}
+
+// MapStatus looks at a map. It changes nothing.
+func (j *Job) MapStatus(ctx context.Context) (MapStatus, error) {
+	v, _, err := j.view(ctx)
+	if err != nil {
+		return MapStatus{}, err
+	}
+	r, err := v.Refresh(ctx)
+	if err != nil {
+		return MapStatus{}, fmt.Errorf("read job %s: %w", j.path.Job, err)
+	}
+	return mapStatus(j.path, r, j.c.world.Store.Clock().Now()), nil
+}
+
+// WatchMap gives how a map stands, at once and whenever that has changed, and
+// ends when it has settled, when nobody works on it any more, or when ctx does.
+// Each look reads only what is new.
+func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
+	return func(yield func(MapStatus, error) bool) {
+		v, _, err := j.view(ctx)
+		if err != nil {
+			yield(MapStatus{}, err)
+			return
+		}
+		clock := j.c.world.Store.Clock()
+		var last MapStatus
+		for idle := 0; idle <= idleLooks; {
+			r, err := v.Refresh(ctx)
+			if err != nil {
+				yield(MapStatus{}, fmt.Errorf("read job %s: %w", j.path.Job, err))
+				return
+			}
+			s := mapStatus(j.path, r, clock.Now())
+			if idle++; s.State != job.Interrupted {
+				idle = 0
+			}
+			if (last.V == 0 || !s.same(last)) && !yield(s, nil) || s.State.Settled() {
+				return
+			}
+			last = s
+			if err := clock.Sleep(ctx, 4*j.c.pace()); err != nil {
+				yield(MapStatus{}, err)
+				return
+			}
+		}
+	}
+}
+
+// ItemOutput is what an item printed.
+type ItemOutput struct {
+	Item int
+	Output
+}
+
+// ItemLogs gives what item n printed in all its tries, both streams in the order
+// in which they were read; of every item when n is 0. Nodes are not looked at.
+func (j *Job) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemOutput, error] {
+	return func(yield func(ItemOutput, error) bool) {
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(ItemOutput{}, err)
+			return
+		}
+		f, err := itemFilter(rep, n, o)
+		if err != nil {
+			yield(ItemOutput{}, err)
+			return
+		}
+		for f, err := range j.frames(ctx, rep, f, o.Follow, o.Enough) {
+			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
+			if !yield(ItemOutput{int(f.Item), out}, err) {
+				return
+			}
+		}
+	}
+}
+
+// ItemLine is one line of what an item printed.
+type ItemLine struct {
+	Item int `json:"item"`
+	Line
+}
+
+// ItemLines is ItemLogs put together to lines, each of one item.
+func (j *Job) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemLine, error] {
+	return func(yield func(ItemLine, error) bool) {
+		for l, err := range j.itemLines(ctx, n, o) {
+			if !yield(ItemLine{int(l.Item), plain(l)}, err) {
+				return
+			}
+		}
+	}
+}
+
+// ItemSearch gives those of ItemLines that re matches, with before and after lines
+// of the same item around.
+func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+	return func(yield func(ItemLine, error) bool) {
+		for m, err := range record.Search(j.itemLines(ctx, n, o), re, before, after) {
+			l := ItemLine{int(m.Item), plain(m.Line)}
+			l.Match, l.Apart = m.Match, m.Apart
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[record.Line, error] {
+	return func(yield func(record.Line, error) bool) {
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(record.Line{}, err)
+			return
+		}
+		f, err := itemFilter(rep, n, o)
+		if err != nil {
+			yield(record.Line{}, err)
+			return
+		}
+		lines := record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
+		if o.Tail > 0 {
+			lines = record.Tail(lines, o.Tail)
+		}
+		lines(yield)
+	}
+}
+
+func itemFilter(rep ledger.Report, n int, o LogOptions) (record.Filter, error) {
+	f := o.filter()
+	f.Ranks, f.Item = nil, uint64(max(n, 0))
+	if rep.Map == nil {
+		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is no map", n, rep.Job.Short)
+	}
+	if all := rep.Map.Map.Items(); n < 0 || n > all {
+		return f, noItem(rep.Job.Short, n, all)
+	}
+	return f, nil
+}
+
+func noItem(short string, n, all int) error {
+	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %d.", all), "read item %d of job %s: there is none", n, short)
+}

@@ -1,0 +1,314 @@
+// Package crew is the agent's part in a map: it works through the chunks that its
+// ledger.MapMember holds, a process for each try of an item, many thousands a
+// second where they are small.
+//
+//	MapMember -- loop == gang == spawner == items      gangs are as many as cores;
+//	    store     |        |-- scribe                  where items have limits, one,
+//	              |-- shelf, one for each chunk         with a minder for each item
+//	              `-- porters, where outputs are declared
+//
+// One goroutine, the loop, calls all of the member's and holds' methods and decides
+// everything; it waits for nothing but the store. A gang starts tries and reports
+// what became of them. Its scribe records what they print, before the loop hears of
+// their end. A shelf reads the items of a chunk ahead. Porters store and verify the
+// outputs of a try; then, and only then, its result is handed to its hold.
+//
+// It refuses to know how an agent gets ready, targets and command lines. Proved by
+// its tests: real small programs, hostile ones among them, over the memory store
+// and the real ledger.
+package crew
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Config is what an agent gives its crew.
+type Config struct {
+	World ledger.World
+	Job   job.Job
+	ID    string      // the agent's
+	Self  ledger.Host // its process
+	Slots int         // items at once
+	// Near says that the store answers in microseconds: it is then asked and told
+	// more often.
+	Near bool
+	Root string // the agent's own folder; outputs are staged below it
+	// Token marks all processes of items, beside Token-0, Token-1 ... of those that
+	// have a tree each: see proc.Command.
+	Token string
+
+	Out    *record.Writer
+	Redact *record.Redactor
+	Note   func(text string)
+	// Beat changes what the next heartbeat says; now has it come at once.
+	Beat func(now bool, change func(*ledger.Beat))
+	Log  *slog.Logger
+
+	// Notice says that the agent must go. One value.
+	Notice <-chan Notice
+	// Kit comes once, when all is prepared. Unneeded is called when it need not
+	// come any more.
+	Kit      <-chan Kit
+	Unneeded func()
+	// Hush is called when the job was removed: nobody writes for it any more (E6).
+	Hush func()
+	// Leftovers is called when no item runs any more, if any could have.
+	Leftovers func()
+	// Patience is how long results wait for room in a full store.
+	Patience time.Duration
+
+	open func(context.Context, proc.SpawnerConfig) (runner, error) // tests; nil: proc.OpenSpawner
+}
+
+// Notice is why an agent must leave before its job has ended.
+type Notice struct {
+	Asked bool   // by a person, not by the machine
+	Why   string // one sentence
+}
+
+// Kit is what items are run with.
+type Kit struct {
+	Failed error // why nothing can be run; the rest is empty then
+
+	Path string   // the program, absolute
+	Name string   // its argv[0]; "": Path
+	Args []string // with placeholders
+	Dir  string   // the folder that all items work in
+	// Environ is what each item's environment begins with.
+	Environ []string
+	Cores   []int    // the only cores for items that have limits; nil: all
+	GPUs    []string // CUDA_VISIBLE_DEVICES by slot; nil: as the machine has it
+}
+
+const (
+	// nearPoll is how long a cancel is waited for by a person who sits beside it.
+	nearPoll = 200 * time.Millisecond
+	// farPoll is E5's.
+	farPoll = ledger.Heartbeat
+	// nearBeat is how often a person sees the counts move.
+	nearBeat = time.Second
+	// exitLater is EX_TEMPFAIL: engines that restart on failure start another agent.
+	exitLater = 75
+)
+
+// crew is one run of Run.
+type crew struct {
+	Config
+	member *ledger.MapMember
+	order  ledger.MapOrder
+	kit    *Kit
+	chart  chart // of the items
+	clock  store.Clock
+
+	works    []*work         // by hold
+	gangs    []*gang         // none before the kit has come
+	needs    needs           // what the gangs were opened for
+	tries    map[uint64]*try // sent, or about to be, by errand
+	lone     *try            // it waits until nothing else runs
+	serial   uint32          // of errands
+	pace     pace
+	rest     time.Duration // nothing is sent before
+	licensed time.Duration // what the gangs were told last
+	storing  int           // tries whose outputs are being stored
+
+	reports chan report
+	pages   chan page
+	stored  chan carried
+	cargo   chan *try     // to the porters
+	leaving atomic.Bool   // who must go waits for no room
+	hurry   chan struct{} // closed with it
+	notice  Notice        // valid when hurry is closed
+
+	life  context.Context // of the goroutines, until shut
+	end   context.CancelFunc
+	hands sync.WaitGroup // shelves, porters, and who waits for the notice
+
+	polled, sought, beaten time.Duration // when it is due next
+	said                   ledger.Beat   // what the last heartbeat said of the work
+}
+
+// Run works until the job has ended, nothing is left for this agent, or it must
+// go. It returns the status that the agent should end with; what it started is
+// gone then.
+func Run(ctx context.Context, c Config) (status int, err error) {
+	if c.open == nil {
+		c.open = func(ctx context.Context, s proc.SpawnerConfig) (runner, error) { return proc.OpenSpawner(ctx, s) }
+	}
+	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
+		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), cargo: make(chan *try, cargoRoom(c.Slots))}
+	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near})
+	w.life, w.end = context.WithCancel(ctx)
+	w.hands.Go(w.listen)
+	for range porters(c.Slots) {
+		w.hands.Go(w.carry)
+	}
+	status, err = w.loop(ctx)
+	w.shut(err)
+	return status, err
+}
+
+// listen ends with the notice, or with life. It closes hurry, which also ends a
+// wait for room in the store.
+func (c *crew) listen() {
+	select {
+	case c.notice = <-c.Notice:
+		c.leaving.Store(true)
+		close(c.hurry)
+	case <-c.life.Done():
+	}
+}
+
+// loop is the crew's one decider.
+func (c *crew) loop(ctx context.Context) (status int, err error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.hurry:
+			return c.leave(ctx)
+		case k := <-c.Kit:
+			c.Kit = nil
+			err = c.begin(ctx, k)
+		case r := <-c.reports:
+			err = c.take(ctx, r)
+		case p := <-c.pages:
+			err = c.shelve(p)
+		case s := <-c.stored:
+			err = c.recorded(s)
+		case <-timer.C:
+		case <-ctx.Done():
+			return fault.ExitDrover, context.Cause(ctx)
+		}
+		if err != nil {
+			return fault.ExitDrover, err
+		}
+		gone, err := c.turn(ctx)
+		if err != nil {
+			return fault.ExitDrover, err
+		}
+		if gone {
+			return c.order.Status, nil
+		}
+		timer.Reset(c.wait())
+	}
+}
+
+// turn does what is due: the job's log, the holds' flushes, chunks, tries.
+func (c *crew) turn(ctx context.Context) (gone bool, err error) {
+	if c.now() >= c.polled {
+		if gone, err = c.poll(ctx); gone || err != nil {
+			return gone, err
+		}
+	}
+	switch c.order.Do {
+	case ledger.Drain, ledger.Cease:
+		err = c.wind(ctx)
+	default:
+		err = c.flush(ctx)
+	}
+	if err == nil {
+		err = c.rearm(ctx)
+	}
+	if err == nil {
+		err = c.fill(ctx)
+	}
+	if err == nil && c.idle() && c.now() >= c.sought {
+		err = c.seek(ctx)
+	}
+	c.license()
+	c.beat()
+	return false, err
+}
+
+// now is the boot time, by which all is measured.
+func (c *crew) now() time.Duration { return c.clock.Boot() }
+
+// wait is how long nothing is due.
+func (c *crew) wait() time.Duration {
+	due := min(c.polled, c.beaten)
+	if c.idle() {
+		due = min(due, c.sought)
+	}
+	now := c.now()
+	for _, w := range c.works {
+		if !c.stopped() {
+			due = min(due, now+w.due())
+		}
+	}
+	if c.rest > now {
+		due = min(due, c.rest)
+	}
+	return max(0, due-now)
+}
+
+// stopped says that the job was: no hold is flushed any more, each is wound up.
+func (c *crew) stopped() bool { return c.order.Do == ledger.Drain || c.order.Do == ledger.Cease }
+
+// idle says that slots are free and the holds have nothing for them. While the job
+// is paused or was stopped, others' chunks may want tending.
+func (c *crew) idle() bool {
+	if c.order.Do != ledger.Work {
+		return len(c.tries) == 0 && (len(c.works) == 0 || !c.stopped())
+	}
+	return c.kit != nil && c.lone == nil && c.needs.same(c.order.Limits) && c.roomiest() != nil
+}
+
+// beat tells the heartbeat how far the work is, when that has changed.
+func (c *crew) beat() {
+	if c.now() < c.beaten {
+		return
+	}
+	if c.beaten = math.MaxInt64; c.kit == nil {
+		return // nothing to tell before
+	}
+	c.beaten = c.now() + ledger.Heartbeat
+	if c.Near {
+		c.beaten = c.now() + nearBeat
+	}
+	var b ledger.Beat
+	c.member.Dress(&b)
+	if b.Recorded == c.said.Recorded && b.Failed == c.said.Failed && b.Flight == c.said.Flight && slices.Equal(b.Chunks, c.said.Chunks) {
+		return
+	}
+	c.said = b
+	c.Beat(c.Near, func(to *ledger.Beat) {
+		to.Recorded, to.Failed, to.Flight, to.Chunks = b.Recorded, b.Failed, b.Flight, b.Chunks
+	})
+}
+
+// shutTime bounds the storing of output when the crew ends with an error: a full
+// store would never take it.
+const shutTime = 10 * time.Second
+
+// shut ends all that still runs and all goroutines.
+func (c *crew) shut(err error) {
+	c.end()
+	for _, g := range c.gangs {
+		g.abandon()
+	}
+	if err != nil { // a scribe may wait for a store that takes nothing
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), shutTime)
+		defer cancel()
+		if err := c.Out.Close(ctx); err != nil {
+			c.Log.Warn("log not stored", "err", err)
+		}
+	}
+	for _, g := range c.gangs {
+		g.close()
+	}
+	c.hands.Wait()
+	c.unstage()
+}

@@ -1,0 +1,206 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// chart finds what an item's number stands for: the job's manifest, or one that
+// extended it.
+type chart struct {
+	store   *store.Store
+	job     job.Job
+	args    []string // of the program, with placeholders
+	sources []*source
+}
+
+// source is one manifest, and the command for its items.
+type source struct {
+	*items.Reader
+	command *items.Template
+	vars    []string // by field, the beginning of its variable; "": it has none
+}
+
+// at is the source of item n.
+func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
+	for _, s := range h.sources {
+		if s.First() <= n && n <= s.Last() {
+			return s, nil
+		}
+	}
+	manifest, first := m.Base, 1
+	for _, x := range m.Extensions {
+		if x.Fact.First <= n {
+			manifest, first = x.Fact.Manifest, x.Fact.First
+		}
+	}
+	r, err := items.Open(ctx, h.store, items.Manifest(manifest), first)
+	if err != nil {
+		return nil, err
+	}
+	spec := h.job.Spec
+	t, err := items.Parse(h.args, items.TemplateOptions{Fields: manifest.Fields, Shell: spec.ByShell, Out: spec.Out})
+	if err != nil {
+		return nil, err
+	}
+	s := &source{Reader: r, command: t, vars: variables(manifest.Fields)}
+	h.sources = append(h.sources, s)
+	return s, nil
+}
+
+// variables are what items' fields are called in their environment. A name that no
+// shell can say, or that is taken, has none.
+func variables(fields []string) []string {
+	taken := map[string]bool{"": true, "N": true, "TRY": true}
+	vars := make([]string, len(fields))
+	for i, name := range fields {
+		name = strings.ToUpper(name)
+		plain := !strings.ContainsFunc(name, func(r rune) bool {
+			return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
+		})
+		if plain && !taken[name] {
+			taken[name] = true
+			vars[i] = itemVariable + "_" + name + "="
+		}
+	}
+	return vars
+}
+
+const (
+	itemVariable = "DROVER_ITEM"
+	slotVariable = "DROVER_SLOT"
+	// maxVariable is where a text is left out of the environment: Linux takes
+	// 128 KiB with its name.
+	maxVariable = 100 << 10
+)
+
+// errand is the command of a try. What no program could be given is fault.Invalid.
+func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand, err error) {
+	s, spec := t.work.source, &c.Job.Spec
+	var places []string
+	if len(spec.Out) > 0 {
+		if t.outs, err = s.command.Outputs(it); err != nil {
+			return e, err
+		}
+		if places, err = c.stage(ctx, t); err != nil {
+			return e, err
+		}
+	}
+	args, err := s.command.Fill(it, places)
+	if err != nil {
+		return e, err
+	}
+	tooLong := len(it.Text) > maxVariable && !spec.Stdin
+	if tooLong && !s.command.Uses() {
+		return e, fault.New(fault.Invalid, "", "run item %d: it is too long for a variable: use --stdin", it.N)
+	}
+	t.timeout = c.order.Timeout
+	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, it, places)}
+	e.Args = append(make([]string, 0, 1+len(args)), c.kit.Name)
+	if c.kit.Name == "" {
+		e.Args[0] = c.kit.Path
+	}
+	e.Args = append(e.Args, args...)
+	if spec.Stdin {
+		if len(it.Text) >= proc.MaxStdin {
+			return e, fault.New(fault.Invalid, "", "run item %d: its %d bytes are too long for standard input", it.N, len(it.Text))
+		}
+		e.Stdin = append(append(make([]byte, 0, len(it.Text)+1), it.Text...), '\n')
+	}
+	return e, nil
+}
+
+// environ are a try's own variables.
+func environ(t *try, s *source, it items.Item, places []string) []string {
+	env := make([]string, 0, 4+len(it.Fields))
+	if len(it.Text) <= maxVariable {
+		env = append(env, itemVariable+"="+it.Text)
+	}
+	env = append(env, itemVariable+"_N="+strconv.Itoa(it.N), itemVariable+"_TRY="+strconv.Itoa(t.N))
+	for i, value := range it.Fields {
+		if i < len(s.vars) && s.vars[i] != "" && len(value) <= maxVariable && strings.IndexByte(value, 0) < 0 {
+			env = append(env, s.vars[i]+value)
+		}
+	}
+	if len(places) > 0 {
+		env = append(env, "DROVER_OUT="+places[0])
+	}
+	return env
+}
+
+// stagingName is the folder of all staged outputs, below the agent's.
+const stagingName = "out"
+
+// stage makes a folder for a try's outputs, and the folders that they lie in.
+func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
+	t.staging = filepath.Join(c.Root, stagingName, t.Name)
+	err = c.patient(ctx, func() error {
+		places = places[:0]
+		err := os.MkdirAll(filepath.Dir(t.staging), 0o700)
+		if err == nil {
+			err = os.Mkdir(t.staging, 0o700)
+		}
+		if errors.Is(err, fs.ErrExist) { // it began once, and its runner was lost
+			if err = removeAll(t.staging); err == nil {
+				err = os.Mkdir(t.staging, 0o700)
+			}
+		}
+		for _, name := range t.outs {
+			place := filepath.Join(t.staging, filepath.FromSlash(name))
+			folder := filepath.Dir(place)
+			if strings.HasSuffix(name, "/") {
+				folder = place
+			}
+			if err == nil && folder != t.staging {
+				err = os.MkdirAll(folder, 0o755)
+			}
+			places = append(places, place)
+		}
+		if err != nil {
+			return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "make folder for outputs")
+		}
+		return nil
+	})
+	return slices.Clip(places), err
+}
+
+// unstage removes what is left of staged outputs.
+func (c *crew) unstage() {
+	if err := removeAll(filepath.Join(c.Root, stagingName)); err != nil {
+		c.Log.Warn("folder stays", "err", err)
+	}
+}
+
+// removeAll removes a folder, also one that a plain user's program has locked him
+// out of.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	// Walked from the top: each folder is told of before it is read.
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove folder: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+// runner runs errands; what each method promises is said at proc.Spawner.
+type runner interface {
+	Send(...proc.Errand) error
+	Until(time.Duration)
+	Drop()
+	Kill(ids ...uint64)
+	Events() <-chan []proc.Spawned
+	Close()
+}
+
+var (
+	_ runner = (*proc.Spawner)(nil)
+	_ runner = (*minders)(nil)
+)
+
+// gang is some of the slots, and what runs in them.
+type gang struct {
+	c        *crew
+	slots    int
+	runner   runner
+	quit     chan struct{} // closed by abandon: nobody takes reports any more
+	scribed  chan struct{} // closed when the scribe has ended
+	batch    []proc.Errand // to be sent
+	flight   int           // tries sent, or in batch, and not ended
+	queued   int           // of these, not begun
+	bytes    int           // of their items
+	moved    time.Duration // when one of its tries last began or ended
+	suspects []*try        // one of them has killed the runner: each runs alone now
+	trial    *try          // the one that does
+}
+
+// needs is what of its limits decides how items are run.
+type needs struct {
+	limits job.Limits
+	open   bool // gangs were opened for them
+}
+
+// plain says that items need no tree with limits of its own. Cores alone are kept
+// to by the number of slots.
+func plain(l job.Limits, gpus []string) bool {
+	return l.Memory == 0 && l.Processes == 0 && gpus == nil
+}
+
+func (n needs) same(l job.Limits) bool {
+	return n.open && n.limits.Memory == l.Memory && n.limits.Processes == l.Processes && n.limits.CPUs == l.CPUs
+}
+
+// rearm opens the gangs, and opens them anew when other limits bind (J2): once what
+// runs by the old ones has ended.
+func (c *crew) rearm(ctx context.Context) error {
+	if c.kit == nil || c.order.Do != ledger.Work || c.needs.same(c.order.Limits) || len(c.tries) > 0 {
+		return nil
+	}
+	for _, g := range c.gangs {
+		g.abandon()
+		g.close()
+	}
+	c.gangs, c.needs = nil, needs{c.order.Limits, true}
+	n := min(runtime.GOMAXPROCS(0), c.Slots)
+	if !plain(c.needs.limits, c.kit.GPUs) {
+		n = 1
+	}
+	for i := range n {
+		g := &gang{c: c, slots: (c.Slots + n - 1 - i) / n}
+		if err := g.open(ctx); err != nil {
+			return err
+		}
+		c.gangs = append(c.gangs, g)
+	}
+	return nil
+}
+
+// open starts the runner and its scribe.
+func (g *gang) open(ctx context.Context) (err error) {
+	c, grace := g.c, time.Duration(g.c.Job.Spec.Grace)
+	var r runner
+	if plain(c.needs.limits, c.kit.GPUs) {
+		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token, Grace: grace, MaxOutput: maxOutput})
+	} else {
+		l := c.needs.limits
+		r = newMinders(c.life, minderConfig{slots: g.slots, dir: c.kit.Dir, env: c.kit.Environ, token: c.Token, grace: grace, gpus: c.kit.GPUs,
+			limits: proc.Limits{CPUs: l.CPUs, Cores: c.kit.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
+	}
+	if err != nil {
+		return fmt.Errorf("start items: %w", err)
+	}
+	g.runner, g.quit, g.scribed = r, make(chan struct{}), make(chan struct{})
+	g.flight, g.queued, g.bytes, g.trial, g.batch = 0, 0, 0, nil, nil
+	g.moved, c.licensed = c.now(), 0
+	go newScribe(c.Out, c.Redact).run(g, r.Events(), g.quit, g.scribed) // close waits for it
+	return nil
+}
+
+// abandon has the scribe pass nothing on any more.
+func (g *gang) abandon() {
+	if g.runner != nil {
+		close(g.quit)
+	}
+}
+
+// close ends all that the gang runs, and its scribe.
+func (g *gang) close() {
+	if g.runner != nil {
+		g.runner.Close()
+		<-g.scribed
+	}
+	g.runner = nil
+}
+
+// roomiest is the gang that has most places for tries; nil: none has any.
+func (c *crew) roomiest() (best *gang) {
+	if c.storing >= max(leastStoring, c.Slots) {
+		return nil
+	}
+	most := 0
+	for _, g := range c.gangs {
+		if len(g.suspects) > 0 || g.trial != nil {
+			continue
+		}
+		if places := g.window() - g.flight; places > most {
+			best, most = g, places
+		}
+	}
+	return best
+}
+
+// window is how many tries the gang may have been sent at once.
+func (g *gang) window() int {
+	if g.bytes > manyBytes {
+		return g.slots // a runner keeps what it is sent in memory
+	}
+	return g.c.pace.window(g.slots)
+}
+
+// manyBytes of items are more than short items come to.
+const manyBytes = 8 << 20
+
+// leastStoring tries may wait for their outputs to be stored before no more begin.
+const leastStoring = 64
+
+// license lets queued tries begin for as long as the least licence of their holds
+// (M5): also when this process is stopped, nothing begins later.
+func (c *crew) license() {
+	var least time.Duration
+	for _, w := range c.works {
+		if w.queued > 0 && (least == 0 || w.hold.Licence() < least) {
+			least = w.hold.Licence()
+		}
+	}
+	if least == 0 || least == c.licensed {
+		return
+	}
+	c.licensed = least
+	for _, g := range c.gangs {
+		g.runner.Until(least - c.now())
+	}
+}
+
+// recall takes back what has not begun.
+func (c *crew) recall() {
+	if t := c.lone; t != nil {
+		c.lone = nil
+		c.back(t)
+	}
+	for _, w := range c.works {
+		if t := w.waits; t != nil {
+			w.waits = nil
+			c.back(t)
+		}
+	}
+	for _, g := range c.gangs {
+		for _, t := range g.suspects {
+			c.back(t)
+		}
+		if g.suspects = nil; g.queued > 0 {
+			g.runner.Drop()
+		}
+	}
+}
+
+// unstick takes queued tries back from a gang in which nothing has moved, so that
+// they can be handed over: they are not as short as those before them.
+func (c *crew) unstick() {
+	for _, g := range c.gangs {
+		if g.queued > 0 && g.trial == nil && (c.now()-g.moved > stuckAfter || c.now() > c.licensed) {
+			g.runner.Drop()
+			c.pace.slow()
+		}
+	}
+}
+
+// stuckAfter is longer than a slow store keeps the loop from hearing of an end.
+const stuckAfter = 250 * time.Millisecond
+
+// kill ends those of the tries that are chosen and run; what is only waiting is
+// forgotten. Their holds are over, or will say that they were interrupted.
+func (c *crew) kill(chosen func(*try) bool) {
+	doomed := map[*gang][]uint64{}
+	for id, t := range c.tries {
+		if t.void || t.ended || !chosen(t) {
+			continue
+		}
+		if t.gang == nil || slices.Contains(t.gang.suspects, t) {
+			c.forget(t)
+			continue
+		}
+		t.void = true
+		doomed[t.gang] = append(doomed[t.gang], id)
+	}
+	for g, ids := range doomed {
+		g.runner.Kill(ids...)
+	}
+}
+
+// forget drops a try that is in no runner.
+func (c *crew) forget(t *try) {
+	delete(c.tries, t.id)
+	if c.lone == t {
+		c.lone = nil
+	}
+	if t.work.waits == t {
+		t.work.waits = nil
+	}
+	if g := t.gang; g != nil {
+		g.suspects = slices.DeleteFunc(g.suspects, func(o *try) bool { return o == t })
+	}
+}

@@ -1,0 +1,233 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/store"
+)
+
+// poll asks what to do.
+func (c *crew) poll(ctx context.Context) (gone bool, err error) {
+	before := c.order.Do
+	if err := c.patient(ctx, func() (err error) { c.order, err = c.member.Poll(ctx); return err }); err != nil {
+		return false, err
+	}
+	c.polled = c.now() + farPoll
+	if c.Near {
+		c.polled = c.now() + nearPoll
+	}
+	if c.order.Do != before && c.order.Why != "" {
+		c.Note(c.order.Why)
+	}
+	switch c.order.Do {
+	case ledger.Work:
+		c.unstick()
+	case ledger.Rest, ledger.Drain:
+		c.recall()
+	case ledger.Cease:
+		c.recall()
+		c.kill(func(*try) bool { return true })
+	case ledger.Depart:
+		return true, c.depart(ctx)
+	}
+	if c.stopped() && c.kit == nil { // what was claimed is still to be ended, and the job to be settled
+		c.Unneeded()
+		c.member.Ready()
+	}
+	return false, nil
+}
+
+// depart lets the task's log know of the job's end.
+func (c *crew) depart(ctx context.Context) error {
+	c.Unneeded()
+	if _, err := c.World.Load(ctx, c.Job.Path()); errors.Is(err, store.ErrNotExist) {
+		c.Hush()
+		return nil
+	}
+	if c.kit != nil {
+		c.Leftovers()
+	}
+	if c.order.Settled == nil {
+		return nil
+	}
+	return c.patient(ctx, func() error { return c.member.Leave(ctx) })
+}
+
+// begin takes what items are run with. What makes that impossible ends the job: it
+// would be so for every agent.
+func (c *crew) begin(ctx context.Context, k Kit) error {
+	if k.Failed == nil {
+		k.Failed = c.openItems(ctx, k)
+	}
+	var gone *fault.Fault
+	switch {
+	case c.stopped():
+		return nil // it was ended meanwhile, and that is what the failure is about
+	case k.Failed != nil && errors.As(k.Failed, &gone) && gone.Kind == fault.Lost:
+		return k.Failed
+	case k.Failed != nil:
+		text := c.Redact.String(k.Failed.Error())
+		c.Note("not started: " + text)
+		stop := ledger.Stop{Reason: text, Code: fault.ExitDrover}
+		c.polled = 0
+		return c.patient(ctx, func() error { return c.member.Fail(ctx, stop) })
+	}
+	c.kit, c.beaten = &k, 0
+	c.member.Ready()
+	c.Beat(true, func(b *ledger.Beat) {
+		b.Phase, b.Slots, b.Since = "running", c.Slots, c.clock.Now().UTC()
+	})
+	return nil
+}
+
+// openItems reads the index of the items, and the command.
+func (c *crew) openItems(ctx context.Context, k Kit) error {
+	return c.patient(ctx, func() (err error) {
+		c.chart = chart{store: c.World.Store, job: c.Job, args: k.Args}
+		_, err = c.chart.at(ctx, c.member.Map(), 1)
+		return err
+	})
+}
+
+// seek asks for a chunk of its own.
+func (c *crew) seek(ctx context.Context) error {
+	var h *ledger.Hold
+	err := c.patient(ctx, func() (err error) { h, err = c.member.Seek(ctx); return err })
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		c.sought = c.now() + c.member.Again()
+		if c.stopped() || c.member.Map().Settled != nil {
+			c.polled = 0 // it may have ended
+		}
+		return nil
+	}
+	c.sought = 0
+	w, err := c.newWork(ctx, h)
+	if err != nil {
+		return err
+	}
+	c.works = append(c.works, w)
+	return c.fill(ctx)
+}
+
+// flush has the holds record what is due.
+func (c *crew) flush(ctx context.Context) error {
+	for _, w := range slices.Clone(c.works) {
+		if w.due() > 0 {
+			continue
+		}
+		fate := ledger.Holding
+		err := c.patient(ctx, func() (err error) { fate, err = w.hold.Flush(ctx); return err })
+		if err != nil {
+			return err
+		}
+		if fate != ledger.Holding {
+			c.drop(w)
+		}
+	}
+	return nil
+}
+
+// drop forgets a hold that is over. What runs of it, when it was fenced, is ended.
+func (c *crew) drop(w *work) {
+	w.close()
+	c.works = slices.DeleteFunc(c.works, func(o *work) bool { return o == w })
+	c.kill(func(t *try) bool { return t.work == w })
+}
+
+// wind ends the holds once nothing of them runs: the job was stopped.
+func (c *crew) wind(ctx context.Context) error {
+	if len(c.tries) > 0 {
+		return nil
+	}
+	for _, w := range slices.Clone(c.works) {
+		err := c.patient(ctx, func() error { return w.hold.Wind(ctx) })
+		if err == nil && slices.Contains(c.member.Holds(), w.hold) { // somebody has settled the job first
+			err = c.patient(ctx, func() error { _, err := w.hold.Flush(ctx); return err })
+		}
+		if err != nil {
+			return err
+		}
+		c.drop(w)
+		c.polled = 0
+	}
+	return nil
+}
+
+// leave is the way out before the end: what runs is ended, what was done recorded,
+// and the chunks given back.
+func (c *crew) leave(ctx context.Context) (status int, err error) {
+	n := c.notice
+	if status = exitLater; n.Asked {
+		status = fault.ExitOK
+	}
+	c.Note("leaving: " + n.Why)
+	c.Unneeded()
+	c.Beat(true, func(b *ledger.Beat) { b.Phase, b.Asked = "leaving", n.Asked })
+	c.order.Do = ledger.Rest
+	c.recall()
+	c.kill(func(t *try) bool { return !t.ended })
+	for len(c.tries) > 0 {
+		select {
+		case r := <-c.reports:
+			err = c.take(ctx, r)
+		case s := <-c.stored:
+			err = c.recorded(s)
+		case p := <-c.pages:
+			err = c.shelve(p)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return status, err
+		}
+	}
+	if c.kit != nil {
+		c.Leftovers()
+	}
+	for _, w := range c.works {
+		if err := w.hold.Release(ctx, n.Asked); err != nil {
+			return status, err
+		}
+	}
+	c.beaten = 0
+	c.beat()
+	return status, nil
+}
+
+// patient does what needs room in the store, and waits while there is none: a
+// million items are worth some minutes until somebody has made room. It gives up
+// after Patience, or when the agent must go.
+func (c *crew) patient(ctx context.Context, do func() error) error {
+	begin := c.now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := do()
+		if err == nil || fault.KindOf(err) != fault.Full || c.leaving.Load() || c.now()-begin+pause > c.Patience {
+			return err
+		}
+		if pause == firstPause {
+			c.Note("waiting for room: " + err.Error())
+			c.Beat(true, func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
+			defer c.Beat(true, func(b *ledger.Beat) { b.Note = "" })
+		}
+		select {
+		case <-c.hurry:
+			return err
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
+)

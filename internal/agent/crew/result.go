@@ -1,0 +1,89 @@
+package crew
+
+import (
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+// result says how a try ended. Of a success with declared outputs the porters have
+// the last word.
+func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
+	r := ledger.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
+		CPU: (e.Exit.User + e.Exit.System).Microseconds(), MaxRSS: e.Exit.MaxRSS,
+		Head: said.head, Tail: said.tail, Size: e.Output[0]}
+	if e.Err != nil {
+		r.Failed, r.Code, r.Why = true, fault.Exit(e.Err), c.Redact.String(oneLine(e.Err.Error()))
+		r.Ended, r.Wall = c.clock.Now().UnixMicro(), 0
+		return r
+	}
+	x := e.Exit
+	r.Code = x.Status()
+	if r.Failed = r.Code != 0 || x.TimedOut; !r.Failed {
+		return r
+	}
+	if x.Signal != 0 {
+		r.Signal = signalName(x.Signal)
+	}
+	switch {
+	case x.TimedOut:
+		r.Code, r.Why = fault.ExitTimeLimit, "timed out after "+job.Duration(t.timeout).String()
+	case x.OOM:
+		r.Signal, r.Why = "", fmt.Sprintf("out of memory: %s limit", c.needs.limits.Memory.Words())
+	case x.Crowd:
+		r.Signal, r.Why = "", fmt.Sprintf("too many processes: limit of %d", c.needs.limits.Processes)
+	case x.Lost:
+		r.Code, r.Why = killed, "killed from outside, or out of memory"
+	default:
+		r.Why = said.last
+	}
+	return r
+}
+
+var signalNames = map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSEGV: "SIGSEGV",
+	syscall.SIGINT: "SIGINT", syscall.SIGABRT: "SIGABRT", syscall.SIGHUP: "SIGHUP", syscall.SIGBUS: "SIGBUS",
+	syscall.SIGFPE: "SIGFPE", syscall.SIGILL: "SIGILL", syscall.SIGPIPE: "SIGPIPE", syscall.SIGQUIT: "SIGQUIT"}
+
+func signalName(s syscall.Signal) string {
+	if n, ok := signalNames[s]; ok {
+		return n
+	}
+	return "signal " + strconv.Itoa(int(s))
+}
+
+// pace says how many tries a gang is sent at once: of short ones so many that it
+// never waits for the loop, of others as many as it has slots, for what waits in a
+// runner cannot be handed to another agent.
+type pace struct {
+	wall time.Duration // of a try, lately; 0: none has ended
+}
+
+const (
+	shortTry   = 50 * time.Millisecond
+	fastWindow = 128 // at 8,000 tries a second it lasts longer than a sync of the disk
+)
+
+func (p *pace) note(wall time.Duration) {
+	wall = max(wall, time.Microsecond)
+	if p.wall == 0 {
+		p.wall = wall
+		return
+	}
+	p.wall += (wall - p.wall) / 16
+}
+
+// slow is said when tries turned out not to be short.
+func (p *pace) slow() { p.wall = max(p.wall, shortTry) }
+
+func (p *pace) window(slots int) int {
+	if p.wall > 0 && p.wall < shortTry {
+		return max(fastWindow, 4*slots)
+	}
+	return slots
+}

@@ -1,0 +1,286 @@
+package crew
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+)
+
+// try is one try of an item, from when its hold gave it until its result is known.
+type try struct {
+	ledger.Try
+	id       uint64
+	work     *work
+	gang     *gang       // nil: it was not sent
+	item     *items.Item // what it says, when it had to be fetched apart
+	fetching bool
+	size     int // of its text, while it is sent
+	began    bool
+	ended    bool // its program has ended
+	void     bool // we ended it: its end says nothing of the item
+
+	timeout time.Duration
+	staging string   // folder of its outputs; "": none are declared
+	outs    []string // their names
+	result  ledger.Result
+}
+
+// fill hands as many tries to the gangs as they have places for.
+func (c *crew) fill(ctx context.Context) error {
+	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest {
+		return nil
+	}
+	if err := c.trials(ctx); err != nil {
+		return err
+	}
+	for {
+		g := c.roomiest()
+		if g == nil || c.lone != nil && len(c.tries) > 1 {
+			break
+		}
+		t, it := c.next()
+		if t == nil {
+			break
+		}
+		if t.Alone && len(c.tries) > 1 { // of another hold, that is over, something has yet to end
+			c.lone, t.item = t, &it
+			break
+		}
+		if err := c.put(ctx, g, t, it); err != nil {
+			return err
+		}
+	}
+	return c.send()
+}
+
+// next is a try that can be sent, and its item; nil: there is none now.
+func (c *crew) next() (t *try, it items.Item) {
+	if t = c.lone; t != nil {
+		c.lone = nil
+		return t, *t.item
+	}
+	for _, w := range c.works {
+		if t, it = w.next(); t != nil {
+			return t, it
+		}
+	}
+	return nil, it
+}
+
+// newTry registers a try that a hold has given.
+func (c *crew) newTry(w *work, n ledger.Try) *try {
+	t := &try{Try: n, work: w}
+	c.name(t)
+	return t
+}
+
+// name gives a try an errand's id of its own: the item's number, for the scribe,
+// and what makes it unique.
+func (c *crew) name(t *try) {
+	delete(c.tries, t.id)
+	c.serial++
+	t.id = uint64(t.Item)<<32 | uint64(c.serial)
+	c.tries[t.id] = t
+}
+
+// itemOf is the item that an errand is about.
+func itemOf(id uint64) uint64 { return id >> 32 }
+
+// put gives a try to a gang. One that cannot be run has failed.
+func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
+	e, err := c.errand(ctx, t, it)
+	if fault.KindOf(err) == fault.Invalid {
+		c.unfit(t, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.gang, t.item, t.began, t.size = g, nil, false, len(it.Text)
+	g.bytes += t.size
+	g.flight++
+	g.queued++
+	t.work.queued++
+	g.batch = append(g.batch, e)
+	return nil
+}
+
+// unfit records that an item cannot be run as it is.
+func (c *crew) unfit(t *try, err error) {
+	delete(c.tries, t.id)
+	t.work.hold.Done(ledger.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
+		Ended: c.clock.Now().UnixMicro()})
+}
+
+// notExecutable is what a shell says of what it cannot run.
+const notExecutable = 126
+
+// send sends what was put. A runner that is gone has it reported by its scribe.
+func (c *crew) send() error {
+	for _, g := range c.gangs {
+		if len(g.batch) == 0 {
+			continue
+		}
+		err := g.runner.Send(g.batch...)
+		clear(g.batch) // the items' texts
+		g.batch = g.batch[:0]
+		if err != nil && !errors.Is(err, proc.ErrSpawnerLost) {
+			return fmt.Errorf("start items: %w", err)
+		}
+	}
+	return nil
+}
+
+// trials runs the suspects of each gang, one at a time.
+func (c *crew) trials(ctx context.Context) error {
+	for _, g := range c.gangs {
+		if g.trial != nil || len(g.suspects) == 0 || g.flight > 0 {
+			continue
+		}
+		t := g.suspects[0]
+		if t.item == nil {
+			t.work.fetch(t)
+			continue
+		}
+		g.suspects, g.trial = g.suspects[1:], t
+		if err := c.put(ctx, g, t, *t.item); err != nil {
+			return err
+		}
+		if c.tries[t.id] == nil { // it could not be run
+			g.trial = nil
+		}
+	}
+	return nil
+}
+
+// back gives a try that never began back to its hold.
+func (c *crew) back(t *try) {
+	delete(c.tries, t.id)
+	t.work.hold.Back(t.Item)
+}
+
+// take hears what a gang has to report.
+func (c *crew) take(ctx context.Context, r report) error {
+	g, said := r.gang, r.said
+	for i := range r.batch {
+		e := &r.batch[i]
+		if e.Kind == proc.SpawnedOutput {
+			continue
+		}
+		t := c.tries[e.ID]
+		c.begun(t)
+		switch e.Kind {
+		case proc.SpawnedUnstarted:
+			g.done(t)
+			if t.void {
+				delete(c.tries, t.id)
+			} else {
+				c.back(t)
+			}
+		case proc.SpawnedEnded:
+			g.done(t)
+			c.ended(t, e, &said[0])
+			said = said[1:]
+		}
+	}
+	g.moved = c.now()
+	if r.gone {
+		return c.lost(ctx, g)
+	}
+	return nil
+}
+
+// begun notes that a try waits no longer in its runner.
+func (c *crew) begun(t *try) {
+	if !t.began {
+		t.began = true
+		t.gang.queued--
+		t.work.queued--
+	}
+}
+
+func (g *gang) done(t *try) {
+	g.flight--
+	g.bytes -= t.size
+	if g.trial == t {
+		g.trial = nil
+	}
+}
+
+// ended takes the end of a try, and passes it on: to the porters where outputs are
+// declared.
+func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
+	t.ended = true
+	if e.Err != nil && fault.KindOf(e.Err) == fault.Full && !t.void { // no room for a process: as if it had never been sent
+		c.rest = c.now() + roomPause
+		t.ended = false
+		c.back(t)
+		return
+	}
+	if !t.void {
+		t.result = c.result(t, e, said)
+		if e.Err == nil {
+			c.pace.note(e.Ended.Sub(e.Began))
+		}
+	}
+	if t.staging != "" {
+		c.storing++
+		c.cargo <- t // has room for all that can be on their way
+		return
+	}
+	c.finish(t)
+}
+
+// roomPause is how long nothing is sent when the machine takes no more processes.
+const roomPause = 100 * time.Millisecond
+
+// finish hands a result to its hold.
+func (c *crew) finish(t *try) {
+	delete(c.tries, t.id)
+	if !t.void {
+		t.work.hold.Done(t.result)
+	}
+}
+
+// lost opens a gang anew whose runner was killed, very likely by one of its items.
+// They run again one at a time, and who does it when alone has failed.
+func (c *crew) lost(ctx context.Context, g *gang) error {
+	trial := g.trial
+	var suspects []*try
+	for _, t := range c.tries {
+		if t.gang == g && !t.ended && !slices.Contains(g.suspects, t) {
+			suspects = append(suspects, t)
+		}
+	}
+	slices.SortFunc(suspects, func(a, b *try) int { return cmp.Compare(a.id, b.id) })
+	if trial == nil && len(suspects) > 0 {
+		c.Note(fmt.Sprintf("the process that watched over %d items was killed: they run again, one at a time", len(suspects)))
+	}
+	g.abandon()
+	g.close()
+	for _, t := range suspects {
+		c.begun(t)
+		switch {
+		case t.void:
+			c.finish(t)
+		case t == trial:
+			t.result = ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed the process that watched over it", Ended: c.clock.Now().UnixMicro()}
+			c.finish(t)
+		default:
+			c.name(t) // an end of it that is on its way means nothing any more
+			g.suspects = append(g.suspects, t)
+		}
+	}
+	return c.patient(ctx, func() error { return g.open(ctx) })
+}
+
+// killed is what a shell says of a program that SIGKILL ended.
+const killed = 137

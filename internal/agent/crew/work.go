@@ -1,0 +1,200 @@
+package crew
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// work is a hold and what its items say, read ahead of it.
+type work struct {
+	c      *crew
+	hold   *ledger.Hold
+	source *source
+	queued int  // of its tries, in runners and not begun
+	waits  *try // it waits for what its item says
+
+	read  []items.Item // ahead, by number
+	page  int          // how many of read are of the oldest page
+	size  []int        // of the pages after it
+	upto  int          // all numbers up to it were read
+	whole bool         // and no more will be
+	turns chan struct{}
+	stop  context.CancelFunc
+}
+
+// page is some of the items of a work, read ahead; or what one try waits for.
+type page struct {
+	work  *work
+	items []items.Item
+	last  bool
+	try   *try // nil: read ahead
+	err   error
+}
+
+// How far is read ahead, for each hold: a few pages, which are short when items are
+// long.
+const (
+	pagesAhead = 3
+	pageItems  = 512
+	pageBytes  = 1 << 20
+)
+
+// newWork begins to read the items of a hold.
+func (c *crew) newWork(ctx context.Context, h *ledger.Hold) (*work, error) {
+	w := &work{c: c, hold: h, turns: make(chan struct{}, pagesAhead)}
+	spans := h.Items()
+	err := c.patient(ctx, func() (err error) {
+		w.source, err = c.chart.at(ctx, c.member.Map(), spans[0][0])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, w.stop = context.WithCancel(c.life)
+	c.hands.Go(func() { w.readAhead(ctx, spans) })
+	return w, nil
+}
+
+// due is how long until the hold should be flushed: also when tries that were sent
+// wait for a licence, which no hold knows of.
+func (w *work) due() time.Duration {
+	due := w.hold.Due()
+	if w.queued > 0 {
+		due = min(due, max(0, w.hold.Licence()-w.c.now()))
+	}
+	return due
+}
+
+// close ends the reading.
+func (w *work) close() { w.stop() }
+
+// readAhead ends when all is read, or with ctx.
+func (w *work) readAhead(ctx context.Context, spans ledger.Spans) {
+	p, bytes := page{work: w}, 0
+	pass := func() bool {
+		select {
+		case w.turns <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		select {
+		case w.c.pages <- p:
+		case <-ctx.Done():
+			return false
+		}
+		p.items, bytes = nil, 0
+		return true
+	}
+	for _, span := range spans {
+		for it, err := range w.source.Range(ctx, span[0], span[1]) {
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				p.err = err
+				pass()
+				return
+			}
+			p.items, bytes = append(p.items, it), bytes+len(it.Text)
+			if (len(p.items) == pageItems || bytes >= pageBytes) && !pass() {
+				return
+			}
+		}
+	}
+	p.last = true
+	pass()
+}
+
+// fetch reads the item of one try: it was read ahead before, and is not kept.
+func (w *work) fetch(t *try) {
+	if t.fetching {
+		return
+	}
+	t.fetching = true
+	w.c.hands.Go(func() {
+		p := page{work: w, try: t}
+		it, err := w.source.One(w.c.life, t.Item)
+		p.items, p.err = []items.Item{it}, err
+		select {
+		case w.c.pages <- p:
+		case <-w.c.life.Done():
+		}
+	})
+}
+
+// shelve takes what was read.
+func (c *crew) shelve(p page) error {
+	w := p.work
+	if p.err != nil {
+		return p.err
+	}
+	if p.try != nil {
+		p.try.item, p.try.fetching = &p.items[0], false
+		return nil
+	}
+	if w.whole = p.last; len(p.items) > 0 {
+		w.upto = p.items[len(p.items)-1].N
+	}
+	w.read = append(w.read, p.items...)
+	w.size = append(w.size, len(p.items))
+	w.turn()
+	return nil
+}
+
+// turn lets the next page be read for each that is used up.
+func (w *work) turn() {
+	for len(w.size) > 0 && w.page == 0 {
+		w.page, w.size = w.size[0], w.size[1:]
+		if w.page == 0 { // the last may be empty
+			<-w.turns
+		}
+	}
+}
+
+// take is what item n says; wait is true while that is still to be read ahead.
+func (w *work) take(n int) (it items.Item, found, wait bool) {
+	for len(w.read) > 0 && w.read[0].N <= n {
+		it = w.read[0]
+		w.read[0] = items.Item{}
+		w.read = w.read[1:]
+		if w.page--; w.page == 0 {
+			<-w.turns
+			w.turn()
+		}
+		if it.N == n {
+			return it, true, false
+		}
+	}
+	return items.Item{}, false, len(w.read) == 0 && !w.whole && n > w.upto
+}
+
+// next is a try that can be sent; nil: there is none now.
+func (w *work) next() (t *try, it items.Item) {
+	if w.waits == nil {
+		n, ok := w.hold.Next()
+		if !ok {
+			return nil, it
+		}
+		w.waits = w.c.newTry(w, n)
+	}
+	t = w.waits
+	if t.item != nil {
+		it, t.item, w.waits = *t.item, nil, nil
+		return t, it
+	}
+	if t.fetching {
+		return nil, it
+	}
+	it, found, wait := w.take(t.Item)
+	switch {
+	case found:
+		w.waits = nil
+		return t, it
+	case !wait:
+		w.fetch(t)
+	}
+	return nil, it
+}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew"
+	"github.com/drover-run/drover/internal/contract"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/job"
+)
+
+// A map differs in the middle: there is no rendezvous and no view, and package crew
+// takes the place of the stages from launch on.
+
+// workItems does the agent's part of a map. The stages before run beside it, and
+// drop ends them early.
+func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
+	token := strings.ReplaceAll(a.id, ":", "-")
+	if err := a.leaveMark(token); err != nil {
+		return fault.ExitDrover, err
+	}
+	var hands sync.WaitGroup
+	defer hands.Wait()
+	defer drop(errors.New("the agent ends"))
+	notice, kit, done := make(chan crew.Notice, 1), make(chan crew.Kit, 1), make(chan struct{})
+	defer close(done)
+	hands.Go(func() { // ends with done
+		select {
+		case n := <-a.Machine.Notice:
+			notice <- crew.Notice(n)
+		case <-done:
+		}
+	})
+	hands.Go(func() { kit <- a.kit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
+	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
+		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.change, Log: a.Log,
+		Notice: notice, Kit: kit, Patience: a.Machine.Patience, Hush: a.beat.hush, Leftovers: a.leftovers,
+		Unneeded: func() { drop(errors.New("no item runs any more")) }})
+}
+
+// countSlots says how many items run here at once: as was asked for, else as many
+// as the cores and GPUs allow for what each of them asks for.
+func (a *agent) countSlots(ctx context.Context) error {
+	spec := a.job.Spec
+	if a.slots = spec.Slots; a.slots > 0 {
+		return nil
+	}
+	a.slots = max(1, a.Machine.CPUs)
+	if spec.CPUs > 0 {
+		a.slots = max(1, int(float64(a.Machine.CPUs)/spec.CPUs))
+	}
+	if m := int64(spec.Memory); m > 0 && a.Machine.Memory > 0 {
+		a.slots = max(1, min(a.slots, int(a.Machine.Memory/m)))
+	}
+	if spec.GPUs > 0 && a.Machine.Room != nil {
+		here, err := a.Machine.Room(ctx, Wish{}, func(string) {})
+		if err != nil {
+			return fmt.Errorf("count GPUs: %w", err)
+		}
+		if here.Release != nil {
+			here.Release()
+		}
+		a.slots = max(1, min(a.slots, here.GPUs/spec.GPUs))
+	}
+	return nil
+}
+
+// kit is what items are run with, once the stages before have ended with err.
+func (a *agent) kit(ctx context.Context, err error) crew.Kit {
+	if err != nil {
+		return crew.Kit{Failed: err}
+	}
+	spec := a.job.Spec
+	k := crew.Kit{Dir: a.paths().Code, Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs()}
+	r := env.ProgramRequest{Dir: k.Dir, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
+	switch {
+	case spec.ByShell:
+		r.Script, r.Line, r.Args = "", spec.Program, nil
+	case r.Script == "":
+		r.Name = spec.Program
+	}
+	found, err := env.Program(ctx, r)
+	if err != nil {
+		return crew.Kit{Failed: err}
+	}
+	k.Path, k.Name, k.Args = found.Path, found.Name, found.Args
+	return k
+}
+
+// itemEnviron is what each item's environment begins with: the caller's, and what
+// of the contract has a meaning for one item of many.
+func (a *agent) itemEnviron() []string {
+	spec := a.job.Spec
+	f := a.shape(a.root)
+	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
+	f.Program, f.Env = orElse(a.job.Code.Script, spec.Program), spec.Env
+	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.Machine, a.Machine.Region
+	f.CPUs, f.GPUs, f.Inputs = max(1, a.Machine.CPUs/a.slots), a.ready.room.GPUs, a.ready.inputs
+	if spec.CPUs > 0 {
+		f.CPUs = int(math.Ceil(spec.CPUs))
+	}
+	if spec.GPUs > 0 {
+		f.GPUs = spec.GPUs
+	}
+	environ := append(a.environ(), a.ready.env.Environ...)
+	for _, kv := range f.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, own := spec.Env[name]; own || ofItems(name) {
+			environ = append(environ, kv)
+		}
+	}
+	return a.withSecrets(environ)
+}
+
+// ofItems says whether a variable of the contract is for items: the others tell
+// of ranks, and of folders that are a run's.
+func ofItems(name string) bool {
+	return slices.Contains([]string{"DROVER_JOB", "DROVER_PROJECT", "DROVER_TASK", contract.CodeVariable, "AWS_REGION", "PYTHONUNBUFFERED",
+		"SM_CHANNELS", "SM_INPUT_DIR", "SM_NUM_CPUS", "SM_NUM_GPUS", "TRAINING_JOB_NAME"}, name) ||
+		strings.HasPrefix(name, "DROVER_INPUT_") || strings.HasPrefix(name, "SM_CHANNEL_")
+}
+
+// itemGPUs shares the GPUs that were set apart among the slots.
+func (a *agent) itemGPUs() (by []string) {
+	each, pinned := a.job.Spec.GPUs, a.ready.room.Pinned
+	if each == 0 || pinned == "" {
+		return nil
+	}
+	ids := strings.Split(pinned, ",")
+	for slot := range a.slots {
+		from := min(slot*each, len(ids))
+		by = append(by, strings.Join(ids[from:min(from+each, len(ids))], ","))
+	}
+	return by
+}
+
+// itemWish is what the slots want of the machine together.
+func (a *agent) itemWish(w Wish) Wish {
+	w.Nodes = 1
+	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(a.slots), w.Memory*int64(a.slots), w.GPUs*a.slots
+	return w
+}
+
+// leftovers tells of files that items have left in their working folder, which
+// nobody will see: with it, they are thrown away.
+func (a *agent) leftovers() {
+	dir, n, first := a.paths().Code, 0, ""
+	unchanged := a.pristine.unchanged(dir)
+	// What cannot be read is not told of.
+	_ = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		rel, err := filepath.Rel(dir, file)
+		if err != nil || unchanged(filepath.ToSlash(rel)) {
+			return nil
+		}
+		if n++; n == 1 {
+			first = rel
+		}
+		return nil
+	})
+	if n > 0 {
+		a.note("items left %d %s in their working folder, such as %s: these do not come back. Declare what should with --out, and write it to {out}", n, plural(n, "file"), first)
+	}
+}
+
+// isMap says whether the job is one.
+func (a *agent) isMap() bool { return a.job.Spec.Verb == job.Map }

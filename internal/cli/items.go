@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) itemsCommand() *cobra.Command {
+	var states []string
+	c := &cobra.Command{Use: "items [JOB [NUMBER]]", Short: "A map's items by state; one item's tries, use and output", ValidArgsFunction: a.completeJobs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return fault.New(fault.Invalid, "Name a job, and one item: drover items "+args[0]+" "+args[1]+".", "read command line: drover items takes a job and a number, not %d words", len(args))
+			}
+			return nil
+		}}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased, succeeded, failed, quarantined or cancelled; may be repeated")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		chosen, err := parseStates(states)
+		if err != nil {
+			return err
+		}
+		j, err := a.find(cmd.Context(), args[:min(len(args), 1)])
+		if err != nil {
+			return err
+		}
+		if len(args) < 2 {
+			return a.itemList(cmd.Context(), j, chosen)
+		}
+		n, err := strconv.Atoi(args[1])
+		if err != nil || n < 1 {
+			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is no number of an item", args[1])
+		}
+		return a.oneItem(cmd.Context(), j, n)
+	}
+	return c
+}
+
+func (a *app) itemList(ctx context.Context, j *drover.Job, states []job.ItemState) error {
+	out := bufio.NewWriterSize(a.out, 64<<10)
+	items := j.Results(ctx, drover.ResultOptions{States: states})
+	if a.settings.json {
+		return ended(jsonResults(out, items), out)
+	}
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	t := a.newItemTable(out, s.Items.Items)
+	shown := 0
+	for r, err := range items {
+		if err == nil && shown == 0 {
+			err = t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", "WHY")
+		}
+		if err == nil {
+			err = t.row(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, itemWhy(r))
+		}
+		if err != nil {
+			return ended(err, out)
+		}
+		shown++
+	}
+	if shown == 0 {
+		a.note("no item is %s   %s", strings.ToLower(joinStates(states)), strings.Join(counts(s), ", "))
+	}
+	return ended(nil, out)
+}
+
+func joinStates(states []job.ItemState) string {
+	var words []string
+	for _, s := range states {
+		words = append(words, string(s))
+	}
+	return strings.Join(words, " or ")
+}
+
+// outputTail is how many lines of what an item printed are shown with it.
+const outputTail = 20
+
+func (a *app) oneItem(ctx context.Context, j *drover.Job, n int) error {
+	r, err := j.Item(ctx, n)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(r)
+	}
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	p := func(key, format string, args ...any) {
+		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintf(a.out, "%s item %d %s\n", rec.Short, r.Item, itemState(r.State))
+	p("value", "%s", r.Value)
+	for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
+		p("field", "%s = %s", name, r.Fields[name])
+	}
+	if w := r.FailedWhy(); r.State != job.ItemSucceeded && w != "" {
+		p("why", "%s", w)
+	}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{r.Failures, "failure"}, {r.Interruptions, "interruption"}, {r.Blames, "agent death that found it starting"}} {
+		if c.n > 0 {
+			p("behind it", "%s", count(c.n, c.what))
+		}
+	}
+	for i, t := range r.Tries {
+		p(fmt.Sprintf("try %d", i+1), "%s", tryLine(t))
+	}
+	for _, f := range r.Outputs {
+		p("output", "%s (%s)", f.Name, size(f.Bytes))
+	}
+	return a.itemTail(ctx, j, rec.Short, n)
+}
+
+func tryLine(t drover.Try) string {
+	words := []string{t.Why()}
+	if !t.Ended.IsZero() {
+		words = append(words, "ended "+t.Ended.Local().Format(time.DateTime))
+	}
+	words = append(words, tookWord(t), fmt.Sprintf("%.2fs of processor time", t.CPU))
+	if t.MaxRSS > 0 {
+		words = append(words, size(t.MaxRSS)+" of memory")
+	}
+	return strings.Join(words, ", ") + ", by " + orElse(t.Agent, "-")
+}
+
+// itemTail prints the end of what an item printed.
+func (a *app) itemTail(ctx context.Context, j *drover.Job, short string, n int) error {
+	head := fmt.Sprintf("  printed    (all of it: drover logs %s --item %d)\n", short, n)
+	for l, err := range j.ItemLines(ctx, n, drover.LogOptions{Tail: outputTail}) {
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(a.out, head)
+		head = ""
+		sign := " "
+		if l.Stream == "stderr" {
+			sign = "!"
+		}
+		fmt.Fprintf(a.out, "  %s %s\n", sign, record.Escape(record.Fold([]byte(l.Text)), false))
+	}
+	return nil
+}
+
+// itemWhy says of an item without success why that is so, beside its status.
+func itemWhy(r drover.ItemResult) string {
+	switch {
+	case r.State == job.ItemSucceeded || r.Code == nil && r.State == job.ItemPending:
+		return ""
+	case r.State == job.ItemFailed && r.Reason != "":
+		return r.Reason
+	}
+	return r.FailedWhy()
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// mapFlags are what only drover map takes.
+type mapFlags struct {
+	from, format, itemTimeout, maxFails string
+	slots, workers                      int
+	out                                 []string
+	stdin, shell                        bool
+}
+
+// notOfMaps are flags of run that mean nothing for items, and what to do instead.
+var notOfMaps = map[string]string{
+	"nodes":       "Use --workers for more agents.",
+	"timeout":     "Use --item-timeout: it is the limit of each item.",
+	"no-mounts":   "Leave it out: items see the machine as it is.",
+	"clean-state": "Leave it out: items have no /state.",
+	"keep-state":  "Leave it out: items have no /state.",
+	"metric":      "Leave it out: drover results shows what items printed.",
+}
+
+// ofEachItem are flags of run whose words differ for items.
+var ofEachItem = map[string]string{
+	"task":    "name of the task: it is skipped when all items have succeeded",
+	"output":  "folder that receives what --out names, of items that have succeeded",
+	"source":  "folder shipped as code (default: the program's folder, or the current one)",
+	"input":   "data that every item reads: PATH or NAME=URI[:sharded][:subfolder]; may be repeated",
+	"gpus":    "GPUs for each item",
+	"cpus":    "cores for each item: what fits runs at once",
+	"memory":  "memory for each item, such as 512M or 16G: what fits runs at once, and no more is used",
+	"procs":   "processes and threads of each item at once",
+	"retries": "how often an item may fail and be tried again; interruptions are free",
+	"grace":   "time between SIGTERM and SIGKILL of each item (default 30s)",
+	"force":   "run all items again, in a new job",
+}
+
+func (a *app) mapCommand() *cobra.Command {
+	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}]",
+		Short: "Run a program for each of many items; again: the failed and the new ones", Args: cobra.ArbitraryArgs}
+	s, m := a.mapFlags(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		spec, err := a.mapSpec(cmd, s, m, args)
+		if err != nil {
+			return err
+		}
+		return a.startMap(cmd, s, spec)
+	}
+	return c
+}
+
+// mapFlags adds the flags of drover map: those of run that mean something for
+// items, and its own.
+func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
+	s, m := a.startFlags(c), &mapFlags{}
+	f := c.Flags()
+	f.StringVar(&m.from, "from", "", "items: a file, - for standard input, a folder, a glob, or a range such as 1-1000")
+	f.StringVar(&m.format, "format", "", "of the items: lines, csv or jsonl (default: by the file's ending, else lines)")
+	f.IntVarP(&m.slots, "slots", "j", 0, "items that each worker runs at once (default: what fits, or one for each core)")
+	f.IntVar(&m.workers, "workers", 1, "agents that work on the items")
+	f.StringVar(&m.itemTimeout, "item-timeout", "", "time limit of one try of an item, such as 90s or 2h")
+	f.StringVar(&m.maxFails, "max-fails", "", "stop when more items have failed: a number, or percent such as 5%")
+	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
+	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
+	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
+	for name := range notOfMaps {
+		f.Lookup(name).Hidden = true
+	}
+	for name, usage := range ofEachItem {
+		f.Lookup(name).Usage = usage
+	}
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"lines", "csv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	return s, m
+}
+
+// mapSpec makes the spec of what was typed.
+func (a *app) mapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []string) (job.Spec, error) {
+	for name, hint := range notOfMaps {
+		if cmd.Flags().Changed(name) {
+			return job.Spec{}, fault.New(fault.Invalid, hint, "read command line: drover map has no --%s", name)
+		}
+	}
+	file := len(args) > 0 && isJobFile(args[0]) && !m.shell
+	if m.shell && len(args) > 1 {
+		return job.Spec{}, fault.New(fault.Invalid, "Quote the whole line: drover map --from x --shell 'convert {} {out} | wc'.", "read command line: --shell takes one command line, got %d words", len(args))
+	}
+	verb := job.Map
+	if m.shell {
+		verb = job.Shell // its line is no job file, whatever its name
+	}
+	spec, err := a.spec(cmd, s, verb, args)
+	if err != nil {
+		return spec, err
+	}
+	if file && spec.Verb != job.Map && spec.Verb != "" {
+		return spec, fault.New(fault.Invalid, "Use drover run "+args[0]+", or write verb: map in it.", "read job file %s: it says verb: %s", args[0], spec.Verb)
+	}
+	spec.Verb = job.Map
+	if err := m.apply(cmd, &spec); err != nil {
+		return spec, err
+	}
+	if strings.TrimSpace(spec.Program) == "" {
+		return spec, fault.New(fault.Invalid, "Try drover map --from items.txt -- ./work.sh {}.", "read command line: no program given")
+	}
+	return spec, nil
+}
+
+// apply takes over what was typed: 0 slots is a slip of the pen, not a default.
+func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
+	set(&spec.From, m.from, spec.From)
+	set(&spec.Format, m.format, spec.Format)
+	set(&spec.MaxFails, m.maxFails, spec.MaxFails)
+	for _, n := range []struct {
+		flag         string
+		value, least int
+		field        *int
+	}{{"slots", m.slots, 1, &spec.Slots}, {"workers", m.workers, 1, &spec.Workers}} {
+		if !cmd.Flags().Changed(n.flag) {
+			continue
+		}
+		if n.value < n.least {
+			return fault.New(fault.Invalid, "Use 1 or more.", "read --%s: %d", n.flag, n.value)
+		}
+		*n.field = n.value
+	}
+	if m.itemTimeout != "" {
+		if spec.ItemTimeout, err = job.ParseDuration(m.itemTimeout); err != nil {
+			return err
+		}
+	}
+	spec.Out = append(spec.Out, m.out...)
+	spec.Stdin = spec.Stdin || m.stdin
+	spec.ByShell = spec.ByShell || m.shell
+	return nil
+}
+
+// startMap is drover map, and drover run of a job file that says verb: map.
+func (a *app) startMap(cmd *cobra.Command, s *startFlags, spec job.Spec) error {
+	ctx := cmd.Context()
+	if err := checkFolder(spec.Output); err != nil {
+		return err
+	}
+	if spec.From == "-" && a.in != nil && term.IsTerminal(int(a.in.Fd())) {
+		return fault.New(fault.Invalid, "Pipe them in: seq 100 | drover map --from - ...; or name a file.", "read items from standard input: it is a terminal")
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: a.in}, s.force)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	a.tailNote(cmd, spec)
+	if i, ok := job.SuspiciousArg(spec.Args); ok {
+		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it; --secret NAME keeps one out", i+1)
+	}
+	if s.plan {
+		return a.showPlan(p)
+	}
+	a.printPlan(p)
+	j, err := p.Submit(ctx)
+	if err != nil {
+		return err
+	}
+	return a.carryOn(ctx, p, j, spec.Output, s.detach)
+}
+
+// checkFolder refuses a folder for outputs that is something else.
+func checkFolder(output string) error {
+	if info, err := os.Stat(output); output != "" && err == nil && !info.IsDir() {
+		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", output)
+	}
+	return nil
+}
+
+// isMap says whether a job runs a program for each of many items.
+func isMap(ctx context.Context, j *drover.Job) (bool, error) {
+	rec, err := j.Spec(ctx)
+	return rec.Spec.Verb == job.Map, err
+}

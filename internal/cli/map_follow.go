@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// followMap shows a live map's progress until it has settled, then what came of
+// it. attached says that its agents live beside us, so that Ctrl-C is for them.
+func (a *app) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := j.Wait(ctx)
+		ended <- err
+	}()
+	w := a.watchMap(ctx, j)
+	defer w.end()
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT)
+	defer signal.Stop(signals)
+	show := a.newProgress()
+	again := time.NewTicker(time.Second) // rate and ETA change though no item ends
+	defer again.Stop()
+	var newest lookAt
+	for {
+		select {
+		case newest = <-w.looks:
+			show.show(newest.MapStatus, newest.last)
+		case now := <-again.C:
+			if newest.V > 0 {
+				newest.Time = now
+				show.show(newest.MapStatus, newest.last)
+			}
+		case err := <-ended:
+			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
+			w.end()
+			show.clear()
+			if err != nil {
+				return err
+			}
+			return a.finishMap(context.WithoutCancel(ctx), j, output)
+		case <-signals:
+			stop(errors.New("Ctrl-C"))
+			<-ended
+			w.end()
+			show.clear()
+			return a.leaveMap(context.WithoutCancel(ctx), j, id, output, attached, signals)
+		}
+	}
+}
+
+// leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
+func (a *app) leaveMap(ctx context.Context, j *drover.Job, id, output string, attached bool, signals chan os.Signal) error {
+	if !attached {
+		a.note("Detached; %s goes on.   follow: drover wait %s   stop: drover cancel %s", id, id, id)
+		return status(fault.ExitInterrupted)
+	}
+	if err := a.interrupt(ctx, j, signals); err != nil {
+		return err
+	}
+	signal.Stop(signals)
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	if s.State.Settled() { // it had just ended
+		return a.finishMap(ctx, j, output)
+	}
+	a.note("%s %s interrupted: %s   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
+	return status(fault.ExitInterrupted)
+}
+
+// lookAt is a look at a map, and what the newest item that failed said.
+type lookAt struct {
+	drover.MapStatus
+	last string
+}
+
+// mapWatch looks at a map beside who waits for it.
+type mapWatch struct {
+	looks chan lookAt
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+func (w *mapWatch) end() {
+	w.stop()
+	<-w.done
+}
+
+func (a *app) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
+	ctx, stop := context.WithCancel(ctx)
+	w := &mapWatch{looks: make(chan lookAt), stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		if a.quiet {
+			return
+		}
+		f := failures{j: j}
+		for s, err := range j.WatchMap(ctx) {
+			if err != nil {
+				if ctx.Err() == nil {
+					a.note("note: progress cannot be read just now: %s", err)
+				}
+				return
+			}
+			select {
+			case w.looks <- lookAt{s, f.newest(ctx, s)}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// failures finds what the newest failed item said. That reads the results, so it
+// is done of small maps, and seldom.
+type failures struct {
+	j    *drover.Job
+	seen int // how many had failed at the last look
+	at   time.Time
+	line string
+}
+
+const (
+	failuresOf    = 20_000 // items
+	failuresEvery = 5 * time.Second
+)
+
+func (f *failures) newest(ctx context.Context, s drover.MapStatus) string {
+	if s.Items.Failed == f.seen || s.Items.Items > failuresOf || s.Time.Sub(f.at) < failuresEvery {
+		return f.line
+	}
+	f.seen, f.at = s.Items.Failed, s.Time
+	var newest drover.ItemResult
+	for r, err := range f.j.Results(ctx, drover.ResultOptions{States: []job.ItemState{job.ItemFailed}}) {
+		if err != nil {
+			return f.line // the next look may read it
+		}
+		if r.Ended.After(newest.Ended) || newest.Item == 0 {
+			newest = r
+		}
+	}
+	if newest.Item == 0 {
+		return f.line
+	}
+	f.line = failedLine(newest)
+	return f.line
+}
+
+// failedLine is "item 17: cannot identify image file (exit status 3)".
+func failedLine(r drover.ItemResult) string {
+	return fmt.Sprintf("item %d: %s", r.Item, r.FailedWhy())
+}
+
+// firstFailed is how many failed items the end of a map names.
+const firstFailed = 5
+
+// finishMap says how a map has ended, which items failed and where the rest is,
+// and gives its exit status.
+func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error {
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(s.State, s.State.Symbol()), s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+	if !s.Started.IsZero() && s.Ended.After(s.Started) {
+		head += " in " + span(s.Ended.Sub(s.Started))
+	}
+	head += fmt.Sprintf(": %s, %s", count(s.Items.Items, "item"), strings.Join(counts(s), ", "))
+	a.note("%s", head)
+	bad := s.Items.Failed + s.Items.Quarantined
+	if s.Reason != "" && (s.State == job.Cancelled || s.Items.Cancelled > 0) {
+		a.note("  %s", plainText(s.Reason))
+	}
+	first := 0
+	if bad > 0 && !a.quiet {
+		if first, err = a.noteFailed(ctx, j, bad); err != nil {
+			return err
+		}
+		a.note("  failed:  drover items %s --state failed", s.ID)
+		if first > 0 {
+			a.note("  output:  drover logs %s --item %d", s.ID, first)
+		}
+		a.note("  again:   the same command runs them again")
+	}
+	if err := a.bringItems(ctx, j, output); err != nil {
+		if s.Code == nil || *s.Code == 0 {
+			return err
+		}
+		a.printError(err) // the map's own status says more
+	}
+	if s.Code != nil && *s.Code != 0 {
+		return status(*s.Code)
+	}
+	return nil
+}
+
+// noteFailed names the first failed items, and gives the number of the first.
+func (a *app) noteFailed(ctx context.Context, j *drover.Job, bad int) (first int, err error) {
+	named := 0
+	for r, err := range j.Results(ctx, drover.ResultOptions{States: []job.ItemState{job.ItemFailed, job.ItemQuarantined}}) {
+		if err != nil {
+			return first, err
+		}
+		if named++; named == 1 {
+			first = r.Item
+		}
+		a.note("  %s", plainText(failedLine(r)))
+		if named == firstFailed {
+			break
+		}
+	}
+	if bad > named {
+		a.note("  and %s more", comma(bad-named))
+	}
+	return first, nil
+}
+
+// bringItems downloads the outputs of items when a folder was named, and says
+// where they are.
+func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if output == "" {
+		a.note("  results: drover results %s", rec.Short)
+		if len(rec.Spec.Out) > 0 {
+			a.note("  outputs: drover get %s -o out", rec.Short)
+		}
+		return nil
+	}
+	if len(rec.Spec.Out) == 0 {
+		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
+		return nil
+	}
+	got, err := j.GetItems(ctx, output, nil)
+	if err != nil {
+		return err
+	}
+	a.printGotItems(got, output)
+	return nil
+}
+
+func (a *app) printGotItems(got drover.GotItems, typed string) {
+	text := fmt.Sprintf("%s of %s, %s", count(got.Files, "file"), count(got.Items, "item"), size(got.Bytes))
+	if got.There > 0 {
+		text += fmt.Sprintf("; %s there before", comma(got.There))
+	}
+	a.note("  outputs  %s (%s)", typed, text)
+	for _, n := range got.Notes {
+		a.note("  note: %s", plainText(n))
+	}
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record"
+)
+
+// listed is a map as a list of jobs shows it; many is false of other jobs.
+func listed(ctx context.Context, j *drover.Job) (s drover.MapStatus, many bool, err error) {
+	if many, err = isMap(ctx, j); err != nil || !many {
+		return s, many, err
+	}
+	s, err = j.MapStatus(ctx)
+	return s, true, err
+}
+
+func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(s)
+	}
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	p := func(key, format string, args ...any) {
+		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
+	}
+	spec := rec.Spec
+	fmt.Fprintf(a.out, "%s %s/%s %s %s\n", s.ID, s.Project, s.Task, s.State.Symbol(), s.State)
+	if s.Reason != "" {
+		p("reason", "%s", s.Reason)
+	}
+	p("items", "%.1f%% of %s: %s", percent(s.Items), comma(s.Items.Items), strings.Join(counts(s), ", "))
+	if s.Retried > 0 {
+		p("", "%s tried again", comma(s.Retried))
+	}
+	if s.Paused {
+		p("", "paused")
+	}
+	p("command", "%s", strings.Join(s.Command, " "))
+	p("from", "%s", from(spec.From))
+	p("runs", "%s", slotsLine(spec))
+	for _, out := range spec.Out {
+		p("output", "%s", out)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
+		p("tag", "%s=%s", k, s.Tags[k])
+	}
+	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
+	if !s.Started.IsZero() {
+		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s.Status))
+	}
+	if !s.State.Settled() {
+		p("workers", "%s of %s, %s", comma(s.Workers), comma(spec.Workers), count(s.Slots, "slot"))
+		for _, what := range s.Doing {
+			p("", "%s", what)
+		}
+	}
+	if s.Code != nil {
+		p("exit", "%d", *s.Code)
+	}
+	return nil
+}
+
+// getItems is drover get of a map.
+func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if len(rec.Spec.Out) == 0 {
+		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
+	}
+	got, err := j.GetItems(ctx, output, nil)
+	if err != nil {
+		return err
+	}
+	a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+	a.printGotItems(got, output)
+	return nil
+}
+
+// itemLogs is drover logs of a map: what one item printed, byte for byte, or the
+// lines of all, with prefix each after its item's number.
+func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
+	switch {
+	case l.search != "":
+		return a.itemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
+	case l.item == 0 || l.prefix || a.settings.json || o.Tail > 0 || l.stamps:
+		return a.itemLines(l, j.ItemLines(ctx, l.item, o))
+	}
+	p := &printer{out: a.out, err: a.err}
+	for out, err := range j.ItemLogs(ctx, l.item, o) {
+		if err != nil {
+			return err
+		}
+		if err := p.print(out.Output); closed(err) {
+			return nil
+		} else if err != nil {
+			return fault.Wrap(err, fault.Full, "", "print output")
+		}
+	}
+	return nil
+}
+
+// itemLines prints lines of items. Who looked for some and finds none has exit
+// status 1.
+func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
+	enc := json.NewEncoder(a.out)
+	found, printed := false, false
+	for line, err := range lines {
+		if err != nil {
+			return err
+		}
+		found = found || line.Match
+		if a.settings.json {
+			err = enc.Encode(line)
+		} else {
+			head := ""
+			if line.Apart && l.around > 0 && printed {
+				head = "--\n"
+			}
+			_, err = fmt.Fprintf(a.out, "%s%s%s\n", head, l.head(line), shown(line.Text, l.search != ""))
+		}
+		printed = true
+		if closed(err) {
+			return nil
+		}
+		if err != nil {
+			return fault.Wrap(err, fault.Full, "", "print output")
+		}
+	}
+	if l.search != "" && !found {
+		return status(fault.ExitItems) // as grep
+	}
+	return nil
+}
+
+// head is what stands before a line of an item.
+func (l logFlags) head(line drover.ItemLine) string {
+	head := ""
+	if l.stamps {
+		head = line.Time.Local().Format("2006-01-02T15:04:05.000 ")
+	}
+	if l.prefix {
+		head += fmt.Sprintf("[%d] ", line.Item)
+	}
+	return head
+}
+
+// shown is a line as it was, but of one that was looked for what it may do to a
+// terminal.
+func shown(text string, escape bool) []byte {
+	line := record.Fold([]byte(text))
+	if escape {
+		line = record.Escape(line, true)
+	}
+	return line
+}
+
+// checkItem refuses flags that mean nothing for a job, and gives whether the
+// output is that of items.
+func checkItem(ctx context.Context, cmd *cobra.Command, j *drover.Job, l logFlags) (many bool, err error) {
+	if many, err = isMap(ctx, j); err != nil {
+		return many, err
+	}
+	asked := cmd.Flags().Changed("item")
+	switch {
+	case !many && (asked || l.prefix):
+		return many, fault.New(fault.Invalid, "Leave --item and --prefix out.", "read output of one item: job %s is no map", j.Path().Job)
+	case asked && l.item < 1:
+		return many, fault.New(fault.Invalid, "Items are numbered from 1.", "read --item: %d", l.item)
+	case many && len(l.nodes) > 0:
+		return many, fault.New(fault.Invalid, "Use --item.", "read --node: job %s is a map, which has items and no nodes", j.Path().Job)
+	}
+	return many && l.source != "agent" && !l.agent, nil
+}
+
+// whyOf explains a job of either kind.
+func whyOf(ctx context.Context, j *drover.Job) (drover.Reason, error) {
+	many, err := isMap(ctx, j)
+	switch {
+	case err != nil:
+		return drover.Reason{}, err
+	case many:
+		return j.WhyMap(ctx)
+	}
+	return j.Why(ctx)
+}

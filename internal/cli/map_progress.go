@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/job"
+)
+
+// pace is how fast items end: from the marks of the last minute.
+type pace struct{ marks []mark }
+
+type mark struct {
+	at    time.Time
+	ended int
+}
+
+const (
+	paceSpan  = time.Minute
+	paceLeast = time.Second // of a shorter time the figure would jump about
+)
+
+// note takes in how many had ended at a time.
+func (p *pace) note(at time.Time, ended int) {
+	if n := len(p.marks); n > 0 && ended < p.marks[n-1].ended {
+		p.marks = nil // items were reopened
+	}
+	p.marks = append(p.marks, mark{at, ended})
+	old := 0
+	for old < len(p.marks)-2 && at.Sub(p.marks[old+1].at) >= paceSpan {
+		old++
+	}
+	p.marks = p.marks[old:]
+}
+
+// rate is items in a second; 0 while it is not known.
+func (p *pace) rate() float64 {
+	if len(p.marks) == 0 {
+		return 0
+	}
+	first, last := p.marks[0], p.marks[len(p.marks)-1]
+	took := last.at.Sub(first.at)
+	if took < paceLeast {
+		return 0
+	}
+	return float64(last.ended-first.ended) / took.Seconds()
+}
+
+// progressView is what a progress block shows.
+type progressView struct {
+	s     drover.MapStatus
+	rate  float64
+	last  string // of the items that failed, the newest: what it said last
+	width int
+	paint func(job.State, string) string
+}
+
+// maxLeft is how long a map may seem to take before that is not said.
+const maxLeft = 100 * 24 * time.Hour
+
+// left is how long it takes at that rate; 0 while that is not known.
+func (v progressView) left() time.Duration {
+	if v.rate <= 0 {
+		return 0
+	}
+	seconds := float64(v.s.Items.Open()) / v.rate
+	if seconds > maxLeft.Seconds() {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+func rateWords(rate float64) string {
+	switch {
+	case rate >= 100:
+		return comma(int(rate+0.5)) + " items/s"
+	case rate >= 0.5:
+		return fmt.Sprintf("%.1f items/s", rate)
+	case rate >= 0.01:
+		return fmt.Sprintf("%.1f items/min", rate*60)
+	case rate > 0:
+		return fmt.Sprintf("%.1f items/h", rate*3600)
+	}
+	return ""
+}
+
+// percent is how many of the items have ended, in tenths that never round up.
+func percent(t job.Tally) float64 {
+	if t.Items == 0 {
+		return 0
+	}
+	return float64((t.Items-t.Open())*1000/t.Items) / 10
+}
+
+// counts are the items by how they stand; those that are none are left out.
+func counts(s drover.MapStatus) []string {
+	t := s.Items
+	running := min(s.Running, t.Open())
+	var words []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{t.Succeeded, "succeeded"}, {t.Failed, "failed"}, {t.Quarantined, "quarantined"}, {t.Cancelled, "cancelled"},
+		{running, "running"}, {t.Open() - running, "left"}} {
+		if part.n > 0 {
+			words = append(words, comma(part.n)+" "+part.what)
+		}
+	}
+	return words
+}
+
+// block is at most four lines, none wider than the terminal.
+func (v progressView) block() []string {
+	s := v.s
+	head := fmt.Sprintf("%s %s", v.paint(s.State, s.State.Symbol()), s.ID)
+	tail := fmt.Sprintf("%5.1f%%   %s", percent(s.Items), strings.Join(counts(s), " · "))
+	if room := v.width - ansi.StringWidth(head) - ansi.StringWidth(tail) - 5; room >= 8 {
+		head += "  " + bar(percent(s.Items), min(room, 32))
+	}
+	lines := []string{head + "  " + tail}
+	if facts := v.facts(); len(facts) > 0 {
+		lines = append(lines, "       "+strings.Join(facts, "   "))
+	}
+	if v.last != "" {
+		lines = append(lines, "       "+plainText(v.last))
+	}
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], max(v.width-1, 1), "…")
+	}
+	return lines
+}
+
+func (v progressView) facts() []string {
+	s := v.s
+	var facts []string
+	switch {
+	case s.Paused:
+		facts = append(facts, "paused")
+	case len(s.Doing) > 0 && s.Running == 0:
+		facts = append(facts, plainText(s.Doing[0]))
+	case s.Workers == 0:
+		facts = append(facts, "no worker yet")
+	}
+	if r := rateWords(v.rate); r != "" && s.Items.Open() > 0 {
+		facts = append(facts, r)
+	}
+	if left := v.left(); left > 0 && !s.Paused {
+		facts = append(facts, "ETA "+span(left)+" ("+v.clock(left)+")")
+	}
+	if s.Workers > 1 {
+		facts = append(facts, count(s.Workers, "worker"))
+	}
+	if s.Retried > 0 {
+		facts = append(facts, comma(s.Retried)+" tried again")
+	}
+	return facts
+}
+
+// clock is when it will be so far.
+func (v progressView) clock(left time.Duration) string {
+	at := v.s.Time.Add(left).Local()
+	if left > 20*time.Hour {
+		return at.Format("Mon 15:04")
+	}
+	return at.Format("15:04")
+}
+
+// line is the same for who has no terminal.
+func (v progressView) line() string {
+	words := append([]string{fmt.Sprintf("%s  %.1f%%  %s", v.s.ID, percent(v.s.Items), strings.Join(counts(v.s), ", "))}, v.facts()...)
+	return strings.Join(words, "  ")
+}
+
+func bar(percent float64, width int) string {
+	full := int(percent / 100 * float64(width))
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}
+
+// progress shows a map while it runs: on a terminal a block that is rewritten in
+// place, elsewhere a line from time to time, and nothing at all when quiet.
+type progress struct {
+	out   io.Writer
+	quiet bool
+	size  func() (width int, terminal bool)
+	paint func(job.State, string) string
+
+	pace  pace
+	drawn int // lines of the block that are on the screen
+	told  struct {
+		at      time.Time
+		percent float64
+		text    string
+	}
+}
+
+func (a *app) newProgress() *progress {
+	return &progress{out: a.err, quiet: a.quiet, paint: a.paint, size: func() (int, bool) {
+		f, ok := a.err.(*os.File)
+		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+			return 0, false
+		}
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w, true
+		}
+		return 80, true
+	}}
+}
+
+// A line for who has no terminal comes after tellEvery, or after so many percent,
+// but never twice within tellLeast.
+const (
+	tellEvery   = 10 * time.Second
+	tellPercent = 10
+	tellLeast   = time.Second
+)
+
+// show takes a look in and shows it; last is what a failed item said.
+func (p *progress) show(s drover.MapStatus, last string) {
+	p.pace.note(s.Time, s.Items.Items-s.Items.Open())
+	if p.quiet {
+		return
+	}
+	width, terminal := p.size()
+	v := progressView{s: s, rate: p.pace.rate(), last: last, width: width, paint: p.paint}
+	if !terminal {
+		p.tell(v)
+		return
+	}
+	lines := v.block()
+	text := p.back()
+	for _, l := range lines {
+		text += l + "\x1b[K\n"
+	}
+	p.drawn = len(lines)
+	fmt.Fprint(p.out, text+"\x1b[J")
+}
+
+func (p *progress) tell(v progressView) {
+	t := &p.told
+	if t.at.IsZero() {
+		t.at = v.s.Time // what is over at once needs no line
+		return
+	}
+	since, more := v.s.Time.Sub(t.at), percent(v.s.Items)-t.percent
+	if since < tellEvery && (more < tellPercent || since < tellLeast) {
+		return
+	}
+	text := v.line()
+	if text != t.text {
+		fmt.Fprintln(p.out, text)
+	}
+	t.at, t.percent, t.text = v.s.Time, percent(v.s.Items), text
+}
+
+// back goes to where the block begins.
+func (p *progress) back() string {
+	if p.drawn == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA\r", p.drawn)
+}
+
+// clear takes the block away, for what is printed next.
+func (p *progress) clear() {
+	if p.drawn > 0 {
+		fmt.Fprint(p.out, p.back()+"\x1b[J")
+		p.drawn = 0
+	}
+}

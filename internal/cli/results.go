@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) resultsCommand() *cobra.Command {
+	asCSV := false
+	c := &cobra.Command{Use: "results [JOB]", Short: "What a map's items came to, in the order of the items", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV")
+	c.Flags().Lookup("json").Usage = "print a JSON object a line"
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if asCSV && a.settings.json {
+			return fault.New(fault.Invalid, "Leave one of them out.", "read command line: --csv and --json")
+		}
+		j, err := a.find(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		results := j.Results(cmd.Context(), drover.ResultOptions{})
+		out := bufio.NewWriterSize(a.out, 64<<10)
+		switch {
+		case a.settings.json:
+			return ended(jsonResults(out, results), out)
+		case asCSV:
+			names, err := j.Fields(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return ended(csvResults(out, names, results), out)
+		}
+		return a.resultTable(cmd.Context(), j, out)
+	}
+	return c
+}
+
+// ended flushes what was printed; that nobody reads on is no error.
+func ended(err error, out *bufio.Writer) error {
+	if e := out.Flush(); err == nil {
+		err = e
+	}
+	if closed(err) {
+		return nil
+	}
+	return err
+}
+
+type resultSeq = func(yield func(drover.ItemResult, error) bool)
+
+func jsonResults(out io.Writer, results resultSeq) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for r, err := range results {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// csvResults prints a header, then a record an item: its fields by name, or its
+// value where it has none.
+func csvResults(out io.Writer, names []string, results resultSeq) error {
+	w := csv.NewWriter(out)
+	head := []string{"item", "value"}
+	if len(names) > 0 {
+		head = append([]string{"item"}, names...)
+	}
+	if err := w.Write(append(head, "state", "status", "seconds", "stdout", "outputs")); err != nil {
+		return err
+	}
+	for r, err := range results {
+		if err != nil {
+			return err
+		}
+		row := []string{strconv.Itoa(r.Item)}
+		for _, name := range names {
+			row = append(row, r.Fields[name])
+		}
+		if len(names) == 0 {
+			row = append(row, r.Value)
+		}
+		row = append(row, string(r.State), codeWord(r.Code, ""), secondsWord(r.Try, ""), r.Stdout, strings.Join(outputNames(r.Try), " "))
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func codeWord(code *int, none string) string {
+	if code == nil {
+		return none
+	}
+	return strconv.Itoa(*code)
+}
+
+func secondsWord(t drover.Try, none string) string {
+	if t.Code == nil {
+		return none
+	}
+	return strconv.FormatFloat(t.Seconds, 'f', 3, 64)
+}
+
+func outputNames(t drover.Try) (names []string) {
+	for _, f := range t.Outputs {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// itemTable prints items for people, each as it comes: its columns are wide enough
+// for the last number, and the last column is cut where the terminal ends.
+type itemTable struct {
+	out          io.Writer
+	number, cell int // widths
+	width        int // of the terminal; 0: there is none, nothing is cut
+}
+
+func (a *app) newItemTable(out io.Writer, items int) itemTable {
+	t := itemTable{out: out, number: max(4, len(strconv.Itoa(items))), cell: 40}
+	if f, ok := a.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		t.width = 80
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			t.width = w
+		}
+		t.cell = min(max((t.width-t.number-30)/2, 8), 40)
+	}
+	return t
+}
+
+// row prints one; value is cut to its column.
+func (t itemTable) row(number, state, code, took, value, rest string) error {
+	line := fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took)
+	value = ansi.Truncate(plainText(value), t.cell, "…")
+	if rest != "" {
+		value += strings.Repeat(" ", max(t.cell-ansi.StringWidth(value), 0)) + "  " + plainText(rest)
+	}
+	line += value
+	if t.width > 0 {
+		line = ansi.Truncate(line, t.width, "…")
+	}
+	_, err := fmt.Fprintln(t.out, strings.TrimRight(line, " "))
+	return err
+}
+
+func (a *app) resultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	t := a.newItemTable(out, s.Items.Items)
+	if err := t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", "RESULT"); err != nil {
+		return ended(err, out)
+	}
+	for r, err := range j.Results(ctx, drover.ResultOptions{}) {
+		if err == nil {
+			err = t.row(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, resultWord(r))
+		}
+		if err != nil {
+			return ended(err, out)
+		}
+	}
+	return ended(nil, out)
+}
+
+func tookWord(t drover.Try) string {
+	if t.Code == nil {
+		return "-"
+	}
+	return span(time.Duration(t.Seconds * float64(time.Second)))
+}
+
+// resultWord is what an item came to, in a few words: its outputs, else the first
+// line that it printed, else why it failed.
+func resultWord(r drover.ItemResult) string {
+	switch {
+	case r.State != job.ItemSucceeded && r.State != job.ItemPending && r.State != job.ItemLeased:
+		return itemWhy(r)
+	case len(r.Outputs) > 0:
+		return strings.Join(outputNames(r.Try), " ")
+	}
+	text := strings.TrimRight(r.Stdout, "\r\n")
+	line, more, _ := strings.Cut(text, "\n")
+	if more != "" || r.Tail != "" {
+		line += " …"
+	}
+	return line
+}
+
+// itemState is a state as sign and word.
+func itemState(s job.ItemState) string {
+	sign := map[job.ItemState]string{job.ItemSucceeded: "✓", job.ItemFailed: "✗", job.ItemQuarantined: "✗", job.ItemCancelled: "–", job.ItemLeased: "●"}[s]
+	if sign == "" {
+		sign = "◌"
+	}
+	return sign + " " + strings.ToLower(string(s))
+}
+
+// parseStates reads --state.
+func parseStates(typed []string) (states []job.ItemState, err error) {
+	var names []string
+	for _, s := range job.ItemStates {
+		names = append(names, strings.ToLower(string(s)))
+	}
+	for _, word := range typed {
+		s := job.ItemState(strings.ToUpper(word))
+		if !slices.Contains(job.ItemStates, s) {
+			hint := "Use " + strings.Join(names, ", ") + "."
+			if near := job.Nearest(strings.ToLower(word), names); near != "" {
+				hint = "Did you mean " + near + "?"
+			}
+			return nil, fault.New(fault.Invalid, hint, "read --state: %q is no state of an item", word)
+		}
+		states = append(states, s)
+	}
+	return states, nil
+}
