@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -39,10 +40,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	rounds := flags.Int("rounds", 15, "how often each command runs, after one warm-up")
 	drover := flags.String("drover", "bin/drover", "the program to measure")
 	python := flags.String("python", "python3", "the interpreter to measure it beside")
+	var maps mapOptions
+	flags.IntVar(&maps.rounds, "map-rounds", 3, "how often each command of a map section runs, in turn with its peers, after a short warm-up")
+	flags.IntVar(&maps.items, "items", 0, "at most so many items for a command of a map section, to see that it works (0: as many as the claims are meant for)")
+	flags.IntVar(&maps.most, "most", 1_000_000, "the items of map-cost's longest job")
+	flags.StringVar(&maps.peers, "peers", "bin/.peers", "the Python environment with the peers from a package index: make bench-peers")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	chosen, err := choose(*pattern, *rounds, flags.Args())
+	chosen, err := choose(*pattern, min(*rounds, maps.rounds), flags.Args())
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
@@ -52,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
 	}
+	p.maps = maps
 	broken, err := measureAll(ctx, p, chosen, *rounds, stdout)
 	if err := errors.Join(err, os.RemoveAll(p.dir)); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
@@ -69,7 +76,7 @@ func choose(pattern string, rounds int, rest []string) ([]section, error) {
 		return nil, fmt.Errorf("read the command line: %q: bench takes flags only", rest[0])
 	}
 	if rounds < 1 {
-		return nil, fmt.Errorf("read the command line: -rounds %d: at least one", rounds)
+		return nil, fmt.Errorf("read the command line: -rounds, -map-rounds: %d: at least one", rounds)
 	}
 	want, err := regexp.Compile(pattern)
 	if err != nil {
@@ -98,6 +105,14 @@ func measureAll(ctx context.Context, p *place, chosen []section, rounds int, out
 			fmt.Fprintf(out, "\n%s: not measured: %s is not on PATH\n", s.name, s.needs)
 			continue
 		}
+		if s.trial != nil {
+			found, err := tryOut(ctx, p, s, out)
+			if err != nil {
+				return broken, fmt.Errorf("measure %s: %w", s.name, err)
+			}
+			broken = append(broken, found...)
+			continue
+		}
 		ours, peer, err := measure(ctx, p, s, rounds)
 		if err != nil {
 			return broken, fmt.Errorf("measure %s: %w", s.name, err)
@@ -111,12 +126,37 @@ func measureAll(ctx context.Context, p *place, chosen []section, rounds int, out
 	return broken, nil
 }
 
+// tryOut runs a section that measures by itself, in the hall, and gives the claims
+// that do not hold.
+func tryOut(ctx context.Context, p *place, s section, out io.Writer) (broken []string, err error) {
+	if p.hall == nil {
+		if p.hall, err = newHall(ctx, p); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(out, "\nmaps: below %s, on %s; %d rounds in turn; peers=%s\n", p.hall.dir, fileSystem(p.hall.dir), p.maps.rounds, p.hall.peers)
+		if busy(load(), runtime.NumCPU()) {
+			fmt.Fprintln(out, "others use this machine too: the ratios below say little, for a scheduler that shares it out by sessions gives drover, which has more of them, more than its peers")
+		}
+	}
+	report, found, err := s.trial(ctx, p.hall)
+	if err := errors.Join(err, p.hall.sweep(ctx)); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "\n%s: %s", s.name, report)
+	for _, claim := range found {
+		broken = append(broken, s.name+": "+claim)
+	}
+	return broken, nil
+}
+
 // place is where the commands run: a folder of their own, with a home and a store
 // in it, so that nothing of the person's is read or left behind.
 type place struct {
 	dir, work      string
 	drover, python string // absolute
 	env            []string
+	maps           mapOptions
+	hall           *hall // nil until a map section wants it
 }
 
 // furnish makes a place. The interpreter is asked for its own path first: what
@@ -163,6 +203,12 @@ func environ(caller []string, dir string) []string {
 		at("XDG_CACHE_HOME", "home/cache"), at("XDG_CONFIG_HOME", "home/config"), at("DROVER_STORE", "store"),
 		// or Open MPI refuses root, and more processes than cores
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1")
+}
+
+// busy says whether more than half of the cores have something else to do.
+func busy(load string, cores int) bool {
+	figure, err := strconv.ParseFloat(strings.TrimPrefix(load, "load "), 64)
+	return err == nil && figure > float64(cores)/2
 }
 
 // load is the machine's own word for how busy it is, where it has one.

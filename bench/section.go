@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,9 @@ type section struct {
 	needs string // a program on PATH; without it the section is passed over
 	// prepare makes what the commands find in their place; nil: nothing.
 	prepare func(*place) error
+	// trial measures in a way of its own, and all above but name and needs is empty. It
+	// gives its report, from "to ..." on, and the claims that do not hold.
+	trial func(context.Context, *hall) (report string, broken []string, err error)
 }
 
 // command is a program and its arguments, and how it is shown: paths are long.
@@ -74,7 +78,7 @@ var sections = slices.Concat([]section{
 		claim: "four processes on two nodes take at most 1.5 s more than mpiexec on one",
 		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxMPI },
 	},
-}, inputSections)
+}, inputSections, mapSections)
 
 func twoNodes(p *place) command {
 	return command{[]string{p.drover, "run", "-q", "--nodes", "2", p.python, "hello.py"}, "drover run --nodes 2"}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// resident asks the kernel for the peaks of all processes that run the hall's copy
+// of drover: the command line, agents, and whatever they start of themselves. A
+// process that goes in the middle is left out.
+func (h *hall) resident() memory {
+	peaks := memory{}
+	for _, pid := range h.processes() {
+		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+		if err != nil {
+			continue
+		}
+		_, rest, found := strings.Cut(string(status), "VmHWM:")
+		fields := strings.Fields(rest)
+		if !found || len(fields) == 0 {
+			continue
+		}
+		who := words(pid)
+		// asked again: one that is about to become an item was drover a moment ago
+		if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil && h.runs(pid) {
+			peaks[who] = max(peaks[who], kib<<10)
+		}
+	}
+	return peaks
+}
+
+// alive names drover's processes that are there now.
+func (h *hall) alive() []string {
+	var live []string
+	for _, pid := range h.processes() {
+		live = append(live, fmt.Sprintf("%s (%s)", pid, words(pid)))
+	}
+	return live
+}
+
+func (h *hall) processes() []string {
+	folders, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, f := range folders {
+		if f.Name()[0] < '0' || f.Name()[0] > '9' {
+			continue
+		}
+		if h.runs(f.Name()) {
+			found = append(found, f.Name())
+		}
+	}
+	return found
+}
+
+// runs says whether a process runs the hall's copy of drover.
+func (h *hall) runs(pid string) bool {
+	is, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
+	return err == nil && is == filepath.Join(h.dir, "bin", "drover")
+}
+
+// words are a process's program and its verb.
+func words(pid string) string {
+	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	if err != nil || len(line) == 0 || line[0] == 0 {
+		return "drover"
+	}
+	args := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+	args[0] = filepath.Base(args[0])
+	return strings.Join(args[:min(2, len(args))], " ")
+}
+
+// fileSystem is the kind that a folder lies on: what is durable costs nothing on tmpfs.
+func fileSystem(dir string) string {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "an unknown file system"
+	}
+	kind, longest := "an unknown file system", 0
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		at := strings.TrimSuffix(fields[1], "/")
+		if (dir == at || strings.HasPrefix(dir, at+"/")) && len(at) >= longest {
+			kind, longest = fields[2], len(at)
+		}
+	}
+	return kind
+}
