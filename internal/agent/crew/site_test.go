@@ -66,12 +66,6 @@ func (b *bucket) write(key string, do func() error) error {
 	return err
 }
 
-func (b *bucket) set(change func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	change()
-}
-
 // errFull is what a full disk says.
 func errFull(key string) error {
 	return fault.New(fault.Full, "Free some space.", "create %s: no space left", key)

@@ -15,7 +15,7 @@ mount --rbind /opt "$folder/opt"
 mount -t tmpfs tmpfs /opt
 for entry in "$folder"/opt/*; do
     name=${entry##*/}
-    [ -d "$entry" ] && [ "$name" != ml ] || continue
+    if [ ! -d "$entry" ] || [ "$name" = ml ]; then continue; fi
     mkdir "/opt/$name"
     mount --rbind "$entry" "/opt/$name"
 done
