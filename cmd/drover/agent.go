@@ -88,6 +88,7 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
+	m.Memory = claims(d).Memory
 	m.Room = room(d, m.Environ)
 	m.Traffic = host.Traffic
 	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
