@@ -51,6 +51,9 @@ type runner struct {
 type ratio struct {
 	over        string
 	least, goal float64 // goal: 0, or what we would like
+	// limit is a runner that nobody can be faster than: to reach it is enough, where
+	// the machine leaves no such ratio.
+	limit string
 }
 
 // mapSections are about `drover map`, each beside programs that start a process
@@ -65,7 +68,7 @@ var mapSections = []section{
 	dispatch("map-true", contest{
 		to:      "run /bin/true",
 		runners: []runner{drover(20_000, "/bin/true {}"), xargs("/bin/true", 0), vfork("/bin/true", 0)},
-		claims:  []ratio{{over: "xargs", least: 1.4}, {over: "vfork", least: 0.75}},
+		claims:  []ratio{{over: "xargs", least: 1.4, limit: "vfork"}, {over: "vfork", least: 0.75}},
 		after:   theStoreAgrees,
 	}),
 	dispatch("map-parallel", overTrue(parallel, 8)),
@@ -180,7 +183,7 @@ func (c contest) judge(b *strings.Builder, lacks map[string]string, took map[str
 			continue
 		}
 		claim, verdict := c.claims[claimed], "holds"
-		if times < claim.least {
+		if reached := claim.limit != "" && lacks[claim.limit] == "" && ours.median() >= took[claim.limit].median(); times < claim.least && !reached {
 			verdict = "DOES NOT HOLD"
 			broken = append(broken, fmt.Sprintf("the claim %q does not hold: %.2f times (medians)", claim, times))
 		}
@@ -193,6 +196,9 @@ func (r ratio) String() string {
 	text := fmt.Sprintf("at least %g times the speed of %s", r.least, r.over)
 	if r.goal > 0 {
 		text += fmt.Sprintf(" (goal %g)", r.goal)
+	}
+	if r.limit != "" {
+		text += ", or " + r.limit + "'s own"
 	}
 	return text
 }
