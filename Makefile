@@ -100,6 +100,7 @@ test: ## every test under the race detector; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "the tests run real Python programs: install python3 with venv, or say PYTHON=..."; exit 1; }
 	$(GO) test -race -timeout 15m ./...
 	$(GO) test -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
+	$(GO) test -timeout 15m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 30000
 
 # A skip is a failure here: it would be a real part that is missing.
 test-real: export DROVER_TEST_REAL := 1

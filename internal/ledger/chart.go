@@ -147,10 +147,19 @@ func (t *chart) take(c *Chunk, b []byte, key string, visit func(Entry, []Result)
 // write appends e to a chunk's log as the entry after what was read. Either way
 // the entry that holds the number was folded when it returns.
 func (t *chart) write(ctx context.Context, c *Chunk, by string, e Entry) (mine bool, sent time.Duration, err error) {
+	return t.send(ctx, c, t.seal(by, e))
+}
+
+// seal makes e an entry of its own: nobody else's has these bytes.
+func (t *chart) seal(by string, e Entry) []byte {
 	e.V, e.By, e.Nonce, e.At = format, by, t.w.nonce(), t.w.clock().Now().UTC()
+	return encode(e)
+}
+
+func (t *chart) send(ctx context.Context, c *Chunk, body []byte) (mine bool, sent time.Duration, err error) {
 	key := t.entryKey(c, c.N)
 	sent = t.now()
-	held, mine, err := t.w.Store.CreateOnce(ctx, key, encode(e))
+	held, mine, err := t.w.Store.CreateOnce(ctx, key, body)
 	if err != nil {
 		return false, 0, fmt.Errorf("append to chunk %s: %w", c.ID, err)
 	}
@@ -179,7 +188,7 @@ func (t *chart) mixed(b brief) bool {
 // asked for again.
 func (t *chart) bad() (n int) {
 	for _, c := range t.chunks {
-		if again, _ := t.m.pending(c); len(again) == 0 && c.Mark >= t.m.Round {
+		if again, _ := t.m.asked(c); len(again) == 0 && c.Mark >= t.m.Round {
 			n += c.Tally.Failed + c.Tally.Quarantined - c.Old
 		}
 	}

@@ -2,11 +2,13 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Fate is what has become of a chunk that an agent holds.
@@ -49,6 +51,7 @@ type Hold struct {
 	naming int           // item that the next entry names (M13); 0: none
 	named  int           // item that was named and may begin
 
+	unsure   []byte        // an entry that may have landed, or may yet: it may hand over what waits here
 	fresh    time.Duration // when the request left that last read the log to its end, or appended to it
 	balanced time.Duration // when idle agents were last looked for
 	over     bool
@@ -110,7 +113,7 @@ func (h *Hold) Next() (t Try, ok bool) {
 	now := h.m.t.now()
 	h.ripen(now)
 	switch {
-	case h.over || !h.m.live() || len(h.queue) == 0 || now >= h.Licence():
+	case h.over || h.unsure != nil || !h.m.live() || len(h.queue) == 0 || now >= h.Licence():
 		return t, false
 	case len(h.flight)+len(h.buffer) >= h.m.risk:
 		return t, false
@@ -211,7 +214,7 @@ func (h *Hold) Due() time.Duration {
 	h.ripen(now)
 	idle := len(h.flight) == 0 && len(h.queue) == 0 && (len(h.later) == 0 || !h.c.Careful())
 	switch {
-	case h.over, h.bytes >= flushBytes:
+	case h.over, h.unsure != nil, h.bytes >= flushBytes:
 		return 0
 	case h.m.t.m.Stop != nil && len(h.buffer) > 0:
 		return max(0, h.oldest+p.flush-now)
@@ -242,13 +245,16 @@ func (h *Hold) Flush(ctx context.Context) (Fate, error) {
 		if err != nil {
 			return h.fate, err
 		}
-		if e == nil {
+		if e == nil && h.unsure == nil {
 			sent, err := h.m.t.read(ctx, h.c, nil)
 			if err != nil {
 				return h.fate, err
 			}
 			h.fresh = sent
 			break
+		}
+		if e == nil {
+			e = &Entry{}
 		}
 		mine, err := h.append(ctx, *e)
 		if err != nil {
@@ -258,20 +264,30 @@ func (h *Hold) Flush(ctx context.Context) (Fate, error) {
 			break
 		}
 	}
-	return h.fate, h.close(ctx)
+	h.close(ctx)
+	return h.fate, nil
 }
 
-// append writes an entry of ours, as what comes after all that was read.
+// append writes an entry of ours, as what comes after all that was read. One whose
+// outcome stayed unknown comes first, with its own bytes (L1), and the caller
+// decides again.
 func (h *Hold) append(ctx context.Context, e Entry) (mine bool, err error) {
-	e.Claim = h.claim
-	mine, sent, err := h.m.t.write(ctx, h.c, h.m.ID, e)
+	body, again := h.unsure, h.unsure != nil
+	if !again {
+		e.Claim = h.claim
+		body = h.m.t.seal(h.m.ID, e)
+	}
+	mine, sent, err := h.m.t.send(ctx, h.c, body)
 	if err != nil {
+		if errors.Is(err, store.ErrUnclear) {
+			h.unsure = body
+		}
 		return false, err
 	}
 	if mine { // else there may be more to read
 		h.fresh = sent
 	}
-	return mine, h.m.telling(ctx)
+	return mine && !again, h.m.telling(ctx)
 }
 
 // saw takes in an entry that the chunk's log is found to hold, whoever read it and
@@ -280,6 +296,7 @@ func (h *Hold) saw(e Entry) {
 	if h.over {
 		return
 	}
+	h.unsure = nil // its number is taken
 	if e.By == h.m.ID && e.Claim == h.claim {
 		h.recorded(e)
 	}
@@ -424,7 +441,8 @@ func (h *Hold) Wind(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.close(ctx)
+	h.close(ctx)
+	return nil
 }
 
 // Release gives the chunk back. Its tries in flight were ended: they count as
@@ -443,18 +461,19 @@ func (h *Hold) Release(ctx context.Context, asked bool) error {
 			return err
 		}
 	}
-	return h.close(ctx)
+	h.close(ctx)
+	return nil
 }
 
 // close takes a hold that is over from its member, and leaves the chunk's snapshot.
-func (h *Hold) close(ctx context.Context) error {
+func (h *Hold) close(ctx context.Context) {
 	if !h.over {
-		return nil
+		return
 	}
 	before := len(h.m.holds)
 	h.m.holds = slices.DeleteFunc(h.m.holds, func(o *Hold) bool { return o == h })
 	if len(h.m.holds) == before || !h.c.Closed || h.c.Tally == (job.Tally{Items: h.c.Tally.Items, Cancelled: h.c.Tally.Items}) {
-		return nil // of one that was cancelled whole its log is as short
+		return // of one that was cancelled whole its log is as short
 	}
 	// Results of claims before ours are in the log alone.
 	cut := h.cut || h.c.Claim > 1
@@ -462,5 +481,5 @@ func (h *Hold) close(ctx context.Context) error {
 	if cut {
 		results = nil
 	}
-	return h.m.t.snapshot(ctx, h.c, results, cut)
+	_ = h.m.t.snapshot(ctx, h.c, results, cut) // an index: a store that is full loses nothing by it
 }

@@ -236,6 +236,11 @@ func (m *Map) pending(c *Chunk) (items []int, by int) {
 	if !c.Closed {
 		return nil, 0
 	}
+	return m.asked(c)
+}
+
+// asked are the items of a chunk, closed or not, that reopens select as they stand.
+func (m *Map) asked(c *Chunk) (items []int, by int) {
 	for _, r := range m.Reopened {
 		if r.N > c.Mark {
 			by = r.N

@@ -17,25 +17,42 @@ import (
 	"testing"
 )
 
+// campaign is a table of mutants and the simulation that must find them.
+type campaign struct {
+	mutants []mutant
+	test    string // its name
+	seeds   string // its flag for how many worlds
+	normal  int    // worlds of a normal run
+}
+
 // TestMutants plants the mutants into a copy of the source and demands that the
 // simulator finds each of them within the worlds of a normal run.
 func TestMutants(t *testing.T) {
+	campaign{mutants, "TestSimulation", "-seeds", normalSeeds}.run(t)
+}
+
+// TestMapMutants is the same for maps.
+func TestMapMutants(t *testing.T) {
+	campaign{mapMutants, "TestMapSimulation", "-mapseeds", normalMapSeeds}.run(t)
+}
+
+func (c campaign) run(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the simulator once more")
 	}
-	bin := build(t, plant(t))
-	if out, err := play(bin, 0, 100); err != nil {
+	bin := build(t, c.plant(t))
+	if out, err := c.play(bin, 0, 100); err != nil {
 		t.Fatalf("without a mutant: %v\n%.2000s", err, out)
 	}
 	found := regexp.MustCompile(`seed (\d+): (\w+)`)
-	for i, m := range mutants {
+	for i, m := range c.mutants {
 		t.Run(fmt.Sprintf("%s %s", m.rule, m.what), func(t *testing.T) {
-			out, err := play(bin, i+1, normalSeeds)
+			out, err := c.play(bin, i+1, c.normal)
 			hits := found.FindAllSubmatch(out, -1)
 			if err == nil || len(hits) == 0 {
-				t.Fatalf("not noticed in %d worlds (%v):\n%.2000s", normalSeeds, err, out)
+				t.Fatalf("not noticed in %d worlds (%v):\n%.2000s", c.normal, err, out)
 			}
-			first, as := normalSeeds+1, ""
+			first, as := c.normal+1, ""
 			for _, hit := range hits { // several worlds are played at once
 				if n, err := strconv.Atoi(string(hit[1])); err == nil && n < first {
 					first, as = n, string(hit[2])
@@ -47,8 +64,8 @@ func TestMutants(t *testing.T) {
 }
 
 // play runs the simulator with mutant n; 0 is the sound source.
-func play(bin string, n, seeds int) ([]byte, error) {
-	cmd := exec.Command(bin, "-test.run", "^TestSimulation$", "-seeds", fmt.Sprint(seeds))
+func (c campaign) play(bin string, n, seeds int) ([]byte, error) {
+	cmd := exec.Command(bin, "-test.run", "^"+c.test+"$", c.seeds, fmt.Sprint(seeds))
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantVariable, n))
 	return cmd.CombinedOutput()
 }
@@ -79,14 +96,14 @@ func build(t *testing.T, overlay map[string]string) string {
 // plant makes an overlay of the source with all mutants in it. Each function that
 // is changed is there once sound and once for every mutant, behind a switch. So
 // the simulator is compiled once, and the real source holds no switch.
-func plant(t *testing.T) map[string]string {
+func (c campaign) plant(t *testing.T) map[string]string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	byFile := map[string][]int{}
-	for i, m := range mutants {
+	for i, m := range c.mutants {
 		byFile[m.file] = append(byFile[m.file], i)
 	}
 	dir, overlay := t.TempDir(), map[string]string{}
@@ -103,7 +120,7 @@ func plant(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, pkg := plantIn(t, name, string(src), byFile[name])
+		text, pkg := c.plantIn(t, name, string(src), byFile[name])
 		lay(path, text)
 		lay(filepath.Join(filepath.Dir(path), "planted.go"), fmt.Sprintf(`package %s
 import ("os"; "strconv")
@@ -114,7 +131,7 @@ var mutantNow, _ = strconv.Atoi(os.Getenv(%q))
 }
 
 // plantIn plants the mutants of one file.
-func plantIn(t *testing.T, name, src string, which []int) (text, pkg string) {
+func (c campaign) plantIn(t *testing.T, name, src string, which []int) (text, pkg string) {
 	t.Helper()
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
@@ -124,16 +141,16 @@ func plantIn(t *testing.T, name, src string, which []int) (text, pkg string) {
 	offset := func(p token.Pos) int { return set.Position(p).Offset }
 	in := map[*ast.FuncDecl][]int{}
 	for _, i := range which {
-		if n := strings.Count(src, mutants[i].old); n != 1 {
-			t.Fatalf("%s holds the text of mutant %q %d times, want once: %s", name, mutants[i].what, n, mutants[i].old)
+		if n := strings.Count(src, c.mutants[i].old); n != 1 {
+			t.Fatalf("%s holds the text of mutant %q %d times, want once: %s", name, c.mutants[i].what, n, c.mutants[i].old)
 		}
-		at := strings.Index(src, mutants[i].old)
+		at := strings.Index(src, c.mutants[i].old)
 		d := slices.IndexFunc(file.Decls, func(d ast.Decl) bool {
 			_, ok := d.(*ast.FuncDecl)
 			return ok && offset(d.Pos()) <= at && at < offset(d.End())
 		})
 		if d < 0 {
-			t.Fatalf("%s: mutant %q changes no function", name, mutants[i].what)
+			t.Fatalf("%s: mutant %q changes no function", name, c.mutants[i].what)
 		}
 		f := file.Decls[d].(*ast.FuncDecl)
 		in[f] = append(in[f], i)
@@ -144,14 +161,14 @@ func plantIn(t *testing.T, name, src string, which []int) (text, pkg string) {
 			continue
 		}
 		begin, end := offset(f.Pos()), offset(f.End())
-		src = src[:begin] + switched(f, src[begin:end], offset(f.Name.Pos())-begin, offset(f.Body.Pos())-begin, in[f]) + src[end:]
+		src = src[:begin] + c.switched(f, src[begin:end], offset(f.Name.Pos())-begin, offset(f.Body.Pos())-begin, in[f]) + src[end:]
 	}
 	return src, file.Name.Name
 }
 
 // switched is a function's text, once sound and once for each mutant, and one of
 // its name that chooses.
-func switched(f *ast.FuncDecl, text string, name, body int, which []int) string {
+func (c campaign) switched(f *ast.FuncDecl, text string, name, body int, which []int) string {
 	called := func(suffix, text string) string {
 		at := name + len(f.Name.Name)
 		return text[:at] + suffix + text[at:]
@@ -169,7 +186,7 @@ func switched(f *ast.FuncDecl, text string, name, body int, which []int) string 
 	chooser := text[:body] + "{\nswitch mutantNow {\n"
 	for _, i := range which {
 		suffix := fmt.Sprintf("Mutant%d", i+1)
-		all += "\n" + called(suffix, strings.Replace(text, mutants[i].old, mutants[i].new, 1))
+		all += "\n" + called(suffix, strings.Replace(text, c.mutants[i].old, c.mutants[i].new, 1))
 		chooser += fmt.Sprintf("case %d: "+call+"\n", i+1, suffix)
 	}
 	return all + "\n" + chooser + "}\n" + fmt.Sprintf(call, "Sound") + "\n}"

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type world struct {
 	queue wakes
 	order int
 	steps int
+	most  int           // steps that it may take
+	trip  time.Duration // a request takes at most so long each way
 
 	bucket  *flaky.Bucket
 	under   store.Bucket             // the same, past the faults
@@ -40,6 +43,8 @@ type world struct {
 	// watch is told of each create: before it leaves, when it has arrived, and
 	// when its answer is back. It may do anything to anyone.
 	watch func(*process, request)
+	// refuse may answer a create in the store's place; nil: it does not.
+	refuse func(p *process, r request) error
 	// landed is told of each object that came to be, whatever its writer heard.
 	landed func(key string)
 }
@@ -123,11 +128,11 @@ var errCrashed = errors.New("crashed")
 var errDied = errors.New("died of an error")
 
 func newWorld(seed uint64, plan flaky.Plan) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{},
-		watch: func(*process, request) {}, landed: func(string) {}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{}, most: endless, trip: 60 * time.Millisecond,
+		watch: func(*process, request) {}, refuse: func(*process, request) error { return nil }, landed: func(string) {}}
 	plan.Rand = w.rng.IntN
 	plan.Clock = worldClock{w}
-	w.under = spy{mem.New(), w}
+	w.under = spy{mem.At(worldClock{w}), w}
 	w.bucket = flaky.New(w.under, plan)
 	return w
 }
@@ -186,6 +191,7 @@ func (p *process) spawn(body func(p *process)) *coro {
 				p.die(c)
 			default:
 				p.w.violate("ERROR: %s ended by %v", p.name, r)
+				p.w.logf("%s", debug.Stack())
 				p.die(c)
 			}
 		}()
@@ -213,7 +219,7 @@ func (w *world) run(deadline time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= deadline && len(w.broken) == 0 {
 		e := heap.Pop(&w.queue).(wake)
 		w.now = e.at
-		if w.steps++; w.steps == endless {
+		if w.steps++; w.steps == w.most {
 			w.violate("I6: no end in sight after %d steps", w.steps)
 		}
 		switch {
@@ -278,8 +284,8 @@ func (p *process) hold(d time.Duration, held ...int) bool {
 	if p.dead || p.until > p.w.now || len(p.coros) < parts {
 		return false
 	}
-	for _, part := range held {
-		p.coros[part].until = p.w.now + d
+	for _, part := range held { // one that hangs already does so for as long as it will
+		p.coros[part].until = max(p.coros[part].until, p.w.now+d)
 		if part == mainLoop {
 			p.away = append(p.away, span{p.w.now, p.w.now + d})
 		}
@@ -372,14 +378,16 @@ type simBucket struct {
 	b store.Bucket
 }
 
-func (s simBucket) trip() { s.p.sleep(s.p.w.between(time.Millisecond, 60*time.Millisecond)) }
+func (s simBucket) trip() { s.p.sleep(s.p.w.between(s.p.w.trip/60, s.p.w.trip)) }
 
 func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	r := request{key: key, stage: leaving}
 	r.kind, r.text = kindOf(key, body)
 	s.p.w.watch(s.p, r)
 	s.trip()
-	r.err = s.b.Create(ctx, key, body)
+	if r.err = s.p.w.refuse(s.p, r); r.err == nil {
+		r.err = s.b.Create(ctx, key, body)
+	}
 	if s.p.w.tracing {
 		s.p.w.logf("%s create %s (%s): %v", s.p.name, key, r.kind, r.err)
 	}
@@ -392,7 +400,9 @@ func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) e
 }
 
 // facts are the names of what an entry may say.
-var facts = []string{"submitted", "closed", "placed", "attempt", "cancelled", "failing", "settled", "restored", "saved"}
+var facts = []string{"submitted", "closed", "placed", "attempt", "cancelled", "failing", "settled", "restored", "saved",
+	"extended", "reopened", "amended", "paused", "resumed", "told",
+	"claimed", "again", "handed", "ended", "released", "starting", "results"}
 
 // kindOf says what a create is about, and an entry's text.
 func kindOf(key string, body io.ReadSeeker) (string, []byte) {
@@ -403,7 +413,7 @@ func kindOf(key string, body io.ReadSeeker) (string, []byte) {
 		return "join", nil
 	case strings.Contains(key, "/exit/"):
 		return "exit", nil
-	case strings.Contains(key, "/log/"), strings.Contains(key, "/state/"):
+	case strings.Contains(key, "/log/"), strings.Contains(key, "/state/"), strings.Contains(key, "/chunks/"):
 		text, err := io.ReadAll(body)
 		must(err)
 		return factOf(text), text
@@ -413,7 +423,7 @@ func kindOf(key string, body io.ReadSeeker) (string, []byte) {
 
 func factOf(text []byte) string {
 	for _, f := range facts {
-		if bytes.Contains(text, []byte(`"`+f+`":{`)) {
+		if i := bytes.Index(text, []byte(`"`+f+`":`)); i >= 0 && bytes.IndexByte([]byte("{["), text[i+len(f)+3]) >= 0 {
 			return f
 		}
 	}

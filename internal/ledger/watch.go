@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/job"
@@ -186,8 +188,11 @@ func (w World) AgentID(placement, index int) string {
 
 // machineOf takes the placement and index out of an agent's id.
 func machineOf(agent string) (placement, index int, ok bool) {
-	n, err := fmt.Sscanf(agent, "%d-%d-", &placement, &index)
-	return placement, index, err == nil && n == 2
+	first, rest, _ := strings.Cut(agent, "-")
+	second, _, whole := strings.Cut(rest, "-")
+	placement, err := strconv.Atoi(first)
+	index, err2 := strconv.Atoi(second)
+	return placement, index, whole && err == nil && err2 == nil
 }
 
 // ErrRemoved says that the job's job.json is gone: whoever works on it writes

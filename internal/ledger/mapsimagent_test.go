@@ -1,0 +1,451 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// mapAgent is a machine that the driver was asked for, and package agent's loop
+// over simulated items: one that uses MapMember and Hold as crew does.
+type mapAgent struct {
+	s      *yard
+	p      *process
+	w      World
+	agent  string
+	job    string
+	placed int
+	index  int
+
+	member *MapMember
+	order  MapOrder
+	pollAt time.Duration
+	seekAt time.Duration
+
+	// The spawner is a process of its own: it goes on while the agent stands still.
+	running []*mapTry
+	waiting []*waitingTry
+	backs   []*waitingTry // their licence ran out before a slot was free
+	ended   []*mapTry     // not seen by the agent yet
+	frozen  time.Duration // the whole machine stands still until
+
+	told            Verdict // Interrupted: notice. AskedToStop: Ctrl-C
+	toldAt, died    time.Duration
+	killedBy        int // the item that killed it
+	taken, broke    bool
+	disowned        bool
+	departed        time.Duration
+	departedSettled bool
+	counter         int64
+	beats           []time.Duration // when its counter moved, in the store
+	joined          time.Duration
+	left            bool
+	leftAt          time.Duration // when its last heartbeat was written
+	wasFull         []span        // when it waited for room
+	holds           map[*Hold]int // number of the claim that each is of
+}
+
+// waitingTry is one that was handed to the spawner and has not begun.
+type waitingTry struct {
+	hold  *Hold
+	try   Try
+	until time.Duration // boot time
+}
+
+func (a *mapAgent) run(p *process) {
+	s := a.s
+	a.w = s.ledgerOf(p)
+	p.sleep(s.between(10*time.Millisecond, s.boot))
+	if a.placed <= s.stillborn {
+		a.broke = true
+		s.seen["died before it began"]++
+		p.end()
+	}
+	path := pathOf(a.job)
+	j, err := a.w.Load(ctx, path)
+	if errors.Is(err, store.ErrNotExist) {
+		p.end()
+	}
+	must(err)
+	a.agent = a.w.AgentID(a.placed, a.index)
+	for _, o := range s.built {
+		if o != a && o.agent == a.agent {
+			s.violate("L2: two agents are called %s", a.agent)
+		}
+	}
+	host := Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
+	a.member = a.w.NewMapMember(j, a.agent, host, MapOptions{Slots: s.slots, Near: s.near})
+	a.member.risk = s.risk
+	a.joined = s.now
+	p.spawn(func(p *process) { a.heart(p, s.ledgerOf(p), path, host) })
+	ready := s.now
+	if s.chance(30) {
+		ready += s.between(0, 10*time.Second)
+	}
+	for prepared := false; ; {
+		if !prepared && s.now >= ready {
+			a.member.Ready()
+			prepared = true
+		}
+		if !a.turn(p) {
+			break
+		}
+		p.idle(a.rest())
+	}
+	p.end()
+}
+
+func (a *mapAgent) heart(p *process, w World, path job.Path, host Host) {
+	for n := int64(1); !a.left; n++ {
+		b := Beat{Agent: a.agent, Counter: n, Host: host, Phase: "running", Slots: a.s.slots}
+		a.member.Dress(&b)
+		if err := w.Beat(ctx, path, b); err != nil && !full(err) {
+			panic(err)
+		}
+		p.sleep(Heartbeat)
+	}
+}
+
+// stuck waits a little when the store has no room; anything else is the agent's end.
+func (a *mapAgent) stuck(err error) bool {
+	if err == nil {
+		return false
+	}
+	if !full(err) {
+		panic(err)
+	}
+	a.s.seen["waited for room"]++
+	from := a.s.now
+	a.p.sleep(a.s.between(time.Second, 4*time.Second))
+	a.wasFull = append(a.wasFull, span{from, a.s.now})
+	return true
+}
+
+// turn is one turn of the loop; false when the agent is to go.
+func (a *mapAgent) turn(p *process) bool {
+	s := a.s
+	if a.told != "" {
+		a.leave()
+		return false
+	}
+	a.reap()
+	if s.now >= a.pollAt {
+		o, err := a.member.Poll(ctx)
+		if a.stuck(err) {
+			return true
+		}
+		s.seen[fmt.Sprintf("order %d", o.Do)]++
+		a.order, a.pollAt = o, s.now+s.pollEvery()
+	}
+	switch a.order.Do {
+	case Depart:
+		a.depart()
+		return false
+	case Cease:
+		a.killAll(nil)
+		a.wind()
+	case Drain:
+		a.takeBack()
+		if len(a.running)+len(a.ended) == 0 {
+			a.wind()
+		}
+	case Rest:
+		a.takeBack()
+	case Work:
+		a.fill()
+	}
+	a.flush()
+	if a.order.Do == Work && a.index%2 == 0 { // some do it in this order, some look further first
+		a.fill()
+	}
+	a.seek()
+	return true
+}
+
+// pollEvery is within what E5 allows.
+func (s *yard) pollEvery() time.Duration {
+	if s.near {
+		return s.between(200*time.Millisecond, 2*time.Second)
+	}
+	return s.between(5*time.Second, 13*time.Second)
+}
+
+// rest is how long the loop may sleep.
+func (a *mapAgent) rest() time.Duration {
+	s := a.s
+	if len(a.ended)+len(a.backs) > 0 {
+		return time.Millisecond
+	}
+	d := min(a.pollAt-s.now, 5*time.Second)
+	for _, h := range a.member.Holds() {
+		d = min(d, h.Due())
+	}
+	if len(a.waiting) == 0 && len(a.running) < s.slots {
+		d = min(d, a.seekAt-s.now)
+	}
+	least := 20 * time.Millisecond
+	if s.near {
+		least = 5 * time.Millisecond
+	}
+	return max(d, least)
+}
+
+// fill gives the spawner what may begin.
+func (a *mapAgent) fill() {
+	s := a.s
+	for _, h := range a.member.Holds() {
+		for len(a.running)+len(a.waiting) < s.slots+s.window {
+			try, ok := h.Next()
+			if !ok {
+				break
+			}
+			a.waiting = append(a.waiting, &waitingTry{h, try, h.Licence()})
+			if slow := 2; s.chance(slow) || try.Alone && s.chance(10*slow) { // so slow that the licence may run out
+				s.at(s.now+s.between(0, 20*time.Second), a.pump)
+				break
+			}
+			a.pump()
+		}
+	}
+}
+
+func (a *mapAgent) boot() time.Duration { return simClock{a.p}.Boot() }
+
+// pump is the spawner: it starts what waits while slots are free.
+func (a *mapAgent) pump() {
+	for len(a.waiting) > 0 && len(a.running) < a.s.slots && !a.p.dead && a.frozen <= a.s.now {
+		w := a.waiting[0]
+		a.waiting = a.waiting[1:]
+		if a.boot() >= w.until {
+			a.backs = append(a.backs, w)
+			a.s.seen["licence ran out"]++
+			a.wake()
+			continue
+		}
+		a.begin(w)
+	}
+}
+
+func (a *mapAgent) wake() {
+	if len(a.p.coros) > 0 {
+		a.p.coros[mainLoop].poke()
+	}
+}
+
+// begin starts a try; it ends by itself in time, if nothing ends it before.
+func (a *mapAgent) begin(w *waitingTry) {
+	s := a.s
+	try := &mapTry{agent: a, hold: w.hold, job: a.job, item: w.try.Item, name: w.try.Name, nth: w.try.N, alone: w.try.Alone,
+		chunk: w.hold.ID(), begun: s.now}
+	s.checkBegin(try)
+	a.running = append(a.running, try)
+	s.tries = append(s.tries, try)
+	s.names[a.job+"/"+try.name] = try
+	s.logf("%s begins item %d as %s", a.p.name, try.item, try.name)
+	nature := s.nature[a.job][try.item-1]
+	how, takes := "ok", nature.takes/2+s.between(0, nature.takes+1)
+	switch k := nature.kind; {
+	case k == badItem, k == onceItem && s.failures(try) < nature.fails:
+		how = "failed"
+	case k == hanging:
+		how, takes = "timed out", a.order.Timeout
+	case k == killer, k == loneWolf && try.alone, k == crowdItem && !try.alone:
+		how = "kills"
+		takes = s.between(0, 2*time.Second)
+	}
+	s.seen["item "+nature.kind]++
+	a.ends(try, how, takes)
+}
+
+// failures counts how often an item has failed so far.
+func (s *yard) failures(try *mapTry) (n int) {
+	for _, o := range s.tries {
+		if o.job == try.job && o.item == try.item && o.how == "failed" {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *mapAgent) ends(try *mapTry, how string, in time.Duration) {
+	s := a.s
+	s.at(s.now+in, func() {
+		switch {
+		case try.how != "":
+		case a.frozen > s.now:
+			a.ends(try, how, a.frozen-s.now+time.Millisecond)
+		case how == "kills":
+			s.logf("item %d kills %s", try.item, a.p.name)
+			a.killedBy = try.item
+			s.checkDeed(try)
+			a.p.kill()
+		default:
+			a.over(try, how)
+			a.ended = append(a.ended, try)
+			a.pump()
+			a.wake()
+		}
+	})
+}
+
+func (a *mapAgent) over(try *mapTry, how string) {
+	try.how, try.ended = how, a.s.now
+	a.running = slices.DeleteFunc(a.running, func(o *mapTry) bool { return o == try })
+}
+
+// onDeath ends all that runs: a process tree dies whole.
+func (a *mapAgent) onDeath() {
+	a.died = a.s.now
+	for _, try := range slices.Clone(a.running) {
+		a.over(try, "killed")
+	}
+	a.waiting = nil
+}
+
+// killAll ends what runs of a hold, of all when it is nil.
+func (a *mapAgent) killAll(h *Hold) {
+	for _, try := range slices.Clone(a.running) {
+		if h == nil || try.hold == h {
+			try.dropped = true
+			a.over(try, "killed")
+		}
+	}
+	a.waiting = slices.DeleteFunc(a.waiting, func(w *waitingTry) bool { return h == nil || w.hold == h })
+	a.pump()
+}
+
+// takeBack empties the spawner's queue: nothing is to begin.
+func (a *mapAgent) takeBack() {
+	a.backs = append(a.backs, a.waiting...)
+	a.waiting = nil
+}
+
+// reap takes what has ended to the ledger: outputs first, then the result.
+func (a *mapAgent) reap() {
+	for len(a.backs) > 0 {
+		w := a.backs[0]
+		a.backs = a.backs[1:]
+		if slices.Contains(a.member.Holds(), w.hold) {
+			w.hold.Back(w.try.Item)
+		}
+	}
+	for len(a.ended) > 0 {
+		try := a.ended[0]
+		if a.s.outputs && try.how == "ok" {
+			key := fmt.Sprintf("%s/%s", OutPrefix(pathOf(a.job), try.item, try.name), "o")
+			if _, _, err := a.w.Store.CreateOnce(ctx, key, []byte(try.name)); a.stuck(err) {
+				continue
+			}
+		}
+		a.ended = a.ended[1:]
+		if !slices.Contains(a.member.Holds(), try.hold) {
+			try.dropped = true
+			continue
+		}
+		r := Result{Item: try.item, Try: try.name, Ended: a.s.now.Microseconds(), Wall: (try.ended - try.begun).Microseconds()}
+		if try.how != "ok" {
+			r.Failed, r.Code = true, 1
+		}
+		try.hold.Done(r)
+	}
+}
+
+// flush does what is due of the holds.
+func (a *mapAgent) flush() {
+	for _, h := range a.member.Holds() {
+		if h.Due() > 0 {
+			continue
+		}
+		fate, err := h.Flush(ctx)
+		if a.stuck(err) {
+			continue
+		}
+		a.s.seen[fmt.Sprintf("fate %d", fate)]++
+		if fate != Holding {
+			a.killAll(h)
+		}
+	}
+}
+
+// wind ends the holds of a job that was stopped.
+func (a *mapAgent) wind() {
+	for _, h := range a.member.Holds() {
+		if a.stuck(h.Wind(ctx)) {
+			continue
+		}
+		a.killAll(h)
+	}
+}
+
+// seek looks for more when slots are idle.
+func (a *mapAgent) seek() {
+	s := a.s
+	if a.order.Do == Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
+		return
+	}
+	h, err := a.member.Seek(ctx)
+	if a.stuck(err) {
+		return
+	}
+	if h == nil {
+		a.seekAt = s.now + max(a.member.Again(), s.lazy())
+	}
+}
+
+// lazy keeps a near agent from looking more often than the world can afford.
+func (s *yard) lazy() time.Duration {
+	if s.near {
+		return 400 * time.Millisecond
+	}
+	return 0
+}
+
+// leave is the way out of one that was told to go.
+func (a *mapAgent) leave() {
+	s, asked := a.s, a.told == AskedToStop
+	a.takeBack()
+	if s.chance(40) {
+		a.p.sleep(s.between(0, 5*time.Second)) // what runs may end meanwhile
+	}
+	for _, try := range slices.Clone(a.running) {
+		a.over(try, "killed")
+	}
+	a.reap()
+	for len(a.member.Holds()) > 0 {
+		for _, h := range a.member.Holds() {
+			a.stuck(h.Release(ctx, asked))
+		}
+	}
+	a.goodbye()
+}
+
+// depart is the way out of one that may go.
+func (a *mapAgent) depart() {
+	s, t := a.s, a.s.tales[a.job]
+	if len(a.running) > 0 {
+		s.violate("M12: %s may go and runs item %d", a.agent, a.running[0].item)
+	}
+	if a.order.Settled == nil {
+		s.checkLeft(a)
+	} else {
+		s.checkTold(a.p.name, a.job, *a.order.Settled)
+		for a.stuck(a.member.Leave(ctx)) {
+		}
+	}
+	a.departed, a.departedSettled = s.now, t.settled != nil
+	a.goodbye()
+}
+
+// goodbye is an agent's last heartbeat.
+func (a *mapAgent) goodbye() {
+	a.left = true
+	b := Beat{Agent: a.agent, Counter: a.s.now.Microseconds(), Phase: Left, Asked: a.told == AskedToStop}
+	if err := a.w.Beat(ctx, pathOf(a.job), b); err != nil && !full(err) {
+		panic(err)
+	}
+	a.leftAt = a.s.now
+}

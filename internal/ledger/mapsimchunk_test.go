@@ -1,0 +1,356 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// fold takes in an entry of a chunk's log, by our own reading of the rules, and
+// compares with the real fold.
+func (c *chunkTale) fold(e Entry) {
+	s := c.t.s
+	s.logf("%s chunk %s/%d by %s: %s", c.t.id, c.id, c.n-1, e.By, brief60(e))
+	counts := !vandals(e) && c.counts(e)
+	if !counts {
+		s.void(e, "in chunk "+c.id)
+	}
+	if counts && c.t.settled != nil {
+		s.violate("E5: %s wrote into chunk %s after %s had settled: %s", e.By, c.id, c.t.id, encode(e))
+	}
+	c.real.Fold(e)
+	c.compare(e)
+	if counts {
+		c.wrote[e.By] = s.now
+	}
+	for i, st := range c.state {
+		if try, won := c.t.won[i]; won && c.t.home[i] == c && st != job.ItemSucceeded {
+			s.violate("M1: item %d had succeeded by %s and is %s after %s", i, try, st, encode(e))
+		}
+	}
+}
+
+func (c *chunkTale) counts(e Entry) bool {
+	s := c.t.s
+	switch {
+	case e.Again != nil:
+		return c.again(e)
+	case e.Ended != nil && e.Claim == 0:
+		return c.stopped(e)
+	case e.Claimed != nil:
+		return c.claimed(e)
+	case e.Claim != len(c.claims) || e.By != c.owner || c.closed:
+		return false
+	}
+	claim := &c.claims[len(c.claims)-1]
+	for _, r := range e.Results {
+		if !c.result(e, r) {
+			return false
+		}
+	}
+	for _, i := range e.Starting {
+		c.starting[i] = true
+		claim.starting[i] = s.now
+		s.seen["entry starting"]++
+	}
+	if e.Handed != nil && !c.handed(e) {
+		return false
+	}
+	if e.Released != nil {
+		c.released(e)
+	}
+	if e.Ended != nil {
+		if e.Ended.By > 0 {
+			return c.stopped(e)
+		}
+		if left := c.open(); len(left) > 0 {
+			return false
+		}
+		s.seen["entry ended"]++
+		c.over("own")
+		c.close()
+	}
+	return true
+}
+
+// open are the items that have no result and were not handed on.
+func (c *chunkTale) open() (items []int) {
+	for _, i := range c.items {
+		if c.state[i] == job.ItemPending {
+			items = append(items, i)
+		}
+	}
+	return items
+}
+
+func (c *chunkTale) close() { c.closed, c.owner, c.starting = true, "", map[int]bool{} }
+
+// over ends the claim that stands.
+func (c *chunkTale) over(by string) {
+	if c.owner != "" {
+		claim := &c.claims[len(c.claims)-1]
+		claim.to, claim.by = c.t.s.now, by
+	}
+	c.owner = ""
+}
+
+func (c *chunkTale) claimed(e Entry) bool {
+	s, k := c.t.s, *e.Claimed
+	if c.closed || k.N != len(c.claims)+1 || k.Agent != e.By {
+		return false
+	}
+	lost := k.Why == Silence || k.Why == TakenAway
+	if lost != (c.owner != "") || k.Why == Untouched && k.N != 1 || k.Why == FreeAgain && k.N == 1 {
+		return false
+	}
+	s.seen["claimed "+string(k.Why)]++
+	if c.t.paused > 0 && s.now-c.t.paused > s.prompt() {
+		s.checkAwake(e.By, c.t.paused, "J3: %s claimed chunk %s while the job was paused", e.By, c.id)
+	}
+	if lost {
+		s.checkDead(c, e.By, k.Why)
+	}
+	if wait := c.seed.Wait; k.N == 1 && s.now-c.born < wait {
+		s.violate("M8: %s claimed chunk %s after %s, which is to wait for %s", e.By, c.id, s.now-c.born, wait)
+	}
+	switch k.Why {
+	case Silence:
+		c.silent++
+		for i := range c.starting {
+			c.blame(i, c.owner)
+		}
+	case TakenAway:
+		for i := range c.starting {
+			c.interrupt(i)
+		}
+	}
+	c.over("foreign")
+	c.starting = map[int]bool{}
+	c.owner = k.Agent
+	c.claims = append(c.claims, claimTale{agent: k.Agent, risk: k.Risk, silent: c.silent, from: s.now, starting: map[int]time.Duration{}})
+	return true
+}
+
+func (c *chunkTale) blame(i int, owner string) {
+	if c.state[i] != job.ItemPending {
+		return
+	}
+	had := c.had[i]
+	had.Blames++
+	c.had[i] = had
+	c.t.s.checkBlame(c, i, owner)
+	if had.Blames == 3 {
+		c.state[i], c.failed[i] = job.ItemQuarantined, c.t.s.now
+		c.t.s.seen["quarantined"]++
+	}
+}
+
+func (c *chunkTale) interrupt(i int) {
+	if c.state[i] != job.ItemPending {
+		return
+	}
+	had := c.had[i]
+	had.Interruptions++
+	c.had[i] = had
+	if had.Interruptions > 20 {
+		c.state[i], c.failed[i] = job.ItemFailed, c.t.s.now
+		c.t.s.seen["interrupted too often"]++
+	}
+}
+
+// result takes in one of an owner's.
+func (c *chunkTale) result(e Entry, r Result) bool {
+	s := c.t.s
+	if c.state[r.Item] != job.ItemPending {
+		return false
+	}
+	s.seen["entry results"]++
+	delete(c.starting, r.Item)
+	s.checkResult(c, e, r)
+	if !r.Failed {
+		c.state[r.Item], c.t.won[r.Item] = job.ItemSucceeded, r.Try
+		return true
+	}
+	had := c.had[r.Item]
+	had.Failures++
+	c.had[r.Item] = had
+	if r.Final {
+		c.state[r.Item], c.failed[r.Item] = job.ItemFailed, s.now
+	}
+	switch least, most := c.t.retries[0]+1, c.t.retries[1]+1; {
+	case had.Failures > most:
+		s.violate("M13: item %d has failed %d times and may %d times", r.Item, had.Failures, most)
+	case r.Final && had.Failures < least:
+		s.violate("M13: item %d was failed after %d failures of %d", r.Item, had.Failures, least)
+	case !r.Final && had.Failures == most:
+		s.violate("M13: item %d is to be tried after %d failures of %d", r.Item, had.Failures, most)
+	}
+	return true
+}
+
+// handed is M2, M3 and M8.
+func (c *chunkTale) handed(e Entry) bool {
+	s, h := c.t.s, *e.Handed
+	var items []int
+	for i := range h.Items.All {
+		if c.state[i] != job.ItemPending || c.starting[i] {
+			return false
+		}
+		if try := s.running(c.t.id, i); try != nil && try.agent.agent == e.By {
+			s.violate("M2: item %d was handed over and runs as %s", i, try.name)
+		}
+		if h.Carry[i] != c.had[i] {
+			s.violate("M3: item %d was handed over with %+v and has %+v behind it", i, h.Carry[i], c.had[i])
+		}
+		items = append(items, i)
+	}
+	if h.Silent != c.silent || h.Mark != c.mark {
+		s.violate("M3: chunk %s was handed over with %d losses and mark %d, and has %d and %d", c.id, h.Silent, h.Mark, c.silent, c.mark)
+	}
+	if c.silent >= 2 {
+		s.violate("M13: chunk %s was lost %d times in silence and is handed over", c.id, c.silent)
+	}
+	for _, i := range items {
+		c.state[i] = itemHanded
+	}
+	child := c.t.newChunk(fmt.Sprintf("%s.%d", c.id, c.n-1), items, h.Seed)
+	c.children = append(c.children, child)
+	if s.seen["entry handed"]++; h.Wait > 0 {
+		s.seen["handed for a back-off"]++
+	}
+	return true
+}
+
+func (c *chunkTale) released(e Entry) {
+	s := c.t.s
+	a := s.agentNamed(e.By)
+	for _, i := range e.Released.Flight {
+		if try := s.lastTry(c.t.id, i, e.By); try == nil || try.recorded {
+			s.violate("M13: %s interrupted item %d, which did not run there", e.By, i)
+		}
+		c.interrupt(i)
+	}
+	for _, try := range s.tries {
+		if try.job == c.t.id && try.chunk == c.id && try.claim == len(c.claims) {
+			try.released = true
+		}
+	}
+	switch {
+	case a.told == "":
+		s.violate("M12: %s gave chunk %s back, and nobody had told it to go", e.By, c.id)
+	case a.told == AskedToStop && len(e.Released.Flight) > 0:
+		s.violate("M13: %s was stopped by a person, and %v are counted as interrupted", e.By, e.Released.Flight)
+	}
+	s.seen["entry released"]++
+	c.over("own")
+	c.starting = map[int]bool{}
+}
+
+// stopped is E2: the job was stopped by an entry of its log.
+func (c *chunkTale) stopped(e Entry) bool {
+	s, by := c.t.s, e.Ended.By
+	if by <= c.mark {
+		return false
+	}
+	stop := c.t.stops[by]
+	switch {
+	case stop == nil || c.t.stop == nil || c.t.stopN != by:
+		s.violate("L5: %s ended chunk %s because of entry %d, which is no stop that stands", e.By, c.id, by)
+	case c.owner == "" || c.owner == e.By:
+	case stop.Drain:
+		s.checkDead(c, e.By, "drain")
+	case s.now-c.t.stopAt < 30*time.Second:
+		s.checkDead(c, e.By, "stop")
+	default:
+		s.seen["ended for a slow owner"]++
+	}
+	if s.seen["entry ended by a stop"]++; c.closed {
+		s.seen["a reopen was dismissed"]++
+	}
+	if !c.closed {
+		for _, i := range c.open() {
+			c.state[i] = job.ItemCancelled
+		}
+		way := "stop"
+		if e.By == c.owner {
+			way = "own"
+		}
+		c.over(way)
+		c.close()
+	}
+	c.mark = by
+	return true
+}
+
+// again is M4.
+func (c *chunkTale) again(e Entry) bool {
+	s, a := c.t.s, *e.Again
+	if !c.closed || a.By <= c.mark {
+		return false
+	}
+	want := c.selected(a.By)
+	if got := slices.Collect(a.Items.All); !slices.Equal(got, want) {
+		s.violate("M4: %s opened chunk %s by entry %d for %v, which selects %v", e.By, c.id, a.By, got, want)
+	}
+	if _, ok := c.t.reopens[a.By]; !ok {
+		s.violate("L5: %s opened chunk %s by entry %d, which is no reopen", e.By, c.id, a.By)
+	}
+	if since := c.t.stopSince(); since > 0 && s.now-since > s.prompt() {
+		s.checkAwake(e.By, since, "E2: %s opened chunk %s, and the job was stopped %s ago", e.By, c.id, s.now-since)
+	}
+	if len(want) == 0 {
+		s.violate("M4: %s opened chunk %s for nothing", e.By, c.id)
+	}
+	for i := range a.Items.All {
+		c.state[i] = job.ItemPending
+		delete(c.had, i)
+	}
+	s.seen["entry again"]++
+	c.closed, c.mark, c.silent = false, a.By, 0
+	return true
+}
+
+// compare sees that the real fold says the same.
+func (c *chunkTale) compare(e Entry) {
+	s, r := c.t.s, c.real
+	if r.Closed != c.closed || r.Owner != c.owner || r.Mark != c.mark || r.Silent != c.silent || r.Claim != len(c.claims) || r.Tally != c.tally() {
+		s.violate("L3: after %s chunk %s is %v %q mark %d silent %d claim %d tally %+v by the fold, and %v %q mark %d silent %d claim %d tally %+v",
+			encode(e), c.id, r.Closed, r.Owner, r.Mark, r.Silent, r.Claim, r.Tally, c.closed, c.owner, c.mark, c.silent, len(c.claims), c.tally())
+	}
+	for _, i := range c.items {
+		st, had, here := r.Item(i)
+		want := c.state[i]
+		if here != (want != itemHanded) {
+			s.violate("L3: after %s item %d is in chunk %s: %v, by the fold; it is %s", encode(e), i, c.id, here, want)
+			continue
+		}
+		if want == job.ItemPending && c.owner != "" {
+			want = job.ItemLeased
+		}
+		if here && (st != want || had != c.had[i]) {
+			s.violate("L3: after %s item %d is %s %+v by the fold, and %s %+v", encode(e), i, st, had, want, c.had[i])
+		}
+	}
+}
+
+// claimsOf yields every claim of the job: its chunk and its number.
+func (t *mapTale) claimsOf(yield func(*chunkTale, int) bool) {
+	for _, id := range t.order {
+		for k := range t.chunks[id].claims {
+			if !yield(t.chunks[id], k+1) {
+				return
+			}
+		}
+	}
+}
+
+// chunksInOrder are all chunks, by their ids.
+func (t *mapTale) chunksInOrder() (all []*chunkTale) {
+	for _, id := range slices.Sorted(maps.Keys(t.chunks)) {
+		all = append(all, t.chunks[id])
+	}
+	return all
+}

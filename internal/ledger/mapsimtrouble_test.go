@@ -1,0 +1,428 @@
+package ledger
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// mapTrouble is something that happens to one process; it says whether it could.
+type mapTrouble struct {
+	name   string
+	weight int
+	to     func(s *yard, p *process) bool
+}
+
+var mapTroubles = []mapTrouble{
+	{"killed", 8, func(_ *yard, p *process) bool { return p.kill() }},
+	{"paused", 4, func(s *yard, p *process) bool { return p.pause(s.between(5*time.Second, 50*time.Second)) }},
+	{"paused beyond a lease", 8, func(s *yard, p *process) bool { return p.pause(s.between(80*time.Second, 5*time.Minute)) }},
+	{"paused with work in hand", 8, (*yard).catch},
+	{"paused for hours", 3, func(s *yard, p *process) bool {
+		return s.agentOf(p) != nil && p.pause(s.between(time.Hour, 2*time.Hour))
+	}},
+	{"lid closed", 5, (*yard).lid},
+	{"stuck", 4, func(s *yard, p *process) bool {
+		return p.hold(s.between(time.Minute, 4*time.Minute), mainLoop, heartbeat)
+	}},
+	{"mute", 4, func(s *yard, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), heartbeat) }},
+	{"deaf", 4, func(s *yard, p *process) bool { return p.hold(s.between(5*time.Second, 4*time.Minute), mainLoop) }},
+	{"noticed", 6, func(s *yard, p *process) bool { return s.toAgent(p, Interrupted, 2*time.Minute) }},
+	{"asked to stop", 3, func(s *yard, p *process) bool { return s.toAgent(p, AskedToStop, time.Minute) }},
+	{"taken", 4, (*yard).take},
+	{"broken", 1, (*yard).fall},
+	{"disowned", 2, (*yard).disown},
+	{"cancelled", 3, func(s *yard, _ *process) bool { return s.somebody("canceller", s.canceller) }},
+	{"drained", 3, func(s *yard, _ *process) bool { return s.somebody("drainer", s.drainer) }},
+	{"paused by a person", 4, func(s *yard, _ *process) bool { return s.somebody("pauser", s.pauser) }},
+	{"amended", 2, (*yard).amend},
+	{"run again", 6, func(s *yard, _ *process) bool { s.commandLine(s.newName("again"), submit); return true }},
+	{"run anew", 3, func(s *yard, _ *process) bool { s.commandLine(s.newName("anew"), force); return true }},
+	{"resumed", 2, func(s *yard, _ *process) bool { s.commandLine(s.newName("resume"), resume); return true }},
+	{"room made", 1, func(s *yard, _ *process) bool { s.bucket.Free(); return true }},
+}
+
+func mapTroubleOf(name string) mapTrouble {
+	return mapTroubles[slices.IndexFunc(mapTroubles, func(t mapTrouble) bool { return t.name == name })]
+}
+
+func (s *yard) toAgent(p *process, why Verdict, within time.Duration) bool {
+	a := s.agentOf(p)
+	if a == nil || p.dead || a.told != "" || a.agent == "" {
+		return false
+	}
+	a.told, a.toldAt = why, s.now
+	s.logf("%s is told: %s", p.name, why)
+	a.wake()
+	s.at(s.now+s.between(within/2, within), func() {
+		if !p.dead {
+			a.taken = why == Interrupted
+			p.kill()
+		}
+	})
+	return true
+}
+
+// catch pauses an agent that has items which wait for a slot, for so long that
+// another takes its chunk: it wakes with something to begin.
+func (s *yard) catch(*process) bool {
+	for _, a := range s.built {
+		if !a.p.dead && a.member != nil && slices.ContainsFunc(a.member.holds, func(h *Hold) bool { return len(h.queue) > 0 && !h.over }) {
+			if a.p.pause(s.between(100*time.Second, 5*time.Minute)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lid is a laptop that sleeps: the agent's items stand still with it.
+func (s *yard) lid(p *process) bool {
+	a := s.agentOf(p)
+	d := s.between(20*time.Second, 5*time.Minute)
+	if a == nil || !p.pause(d) {
+		return false
+	}
+	a.frozen = s.now + d
+	s.at(a.frozen+time.Millisecond, a.pump)
+	return true
+}
+
+func (s *yard) take(p *process) bool {
+	a := s.agentOf(p)
+	if a == nil || p.dead {
+		return false
+	}
+	a.taken = true
+	return p.kill()
+}
+
+func (s *yard) fall(p *process) bool {
+	a := s.agentOf(p)
+	if a == nil || p.dead {
+		return false
+	}
+	a.broke = true
+	return p.kill()
+}
+
+// disown is an engine that has lost a machine, on which the agent lives on.
+func (s *yard) disown(p *process) bool {
+	a := s.agentOf(p)
+	if a == nil || p.dead || a.disowned || !s.keeper {
+		return false
+	}
+	a.disowned = true
+	return true
+}
+
+func (s *yard) say(p *process, what string, f func(w World, id string) (bool, error)) {
+	id := s.newest()
+	if id == "" {
+		p.end()
+	}
+	stands, err := f(s.ledgerOf(p), id)
+	must(err)
+	s.logf("%s: %s %s: %v", p.name, what, id, stands)
+	s.stands = append(s.stands, &stand{id, what, stands, s.now})
+}
+
+func (s *yard) canceller(p *process) {
+	s.say(p, "cancel", func(w World, id string) (bool, error) { return w.Cancel(ctx, pathOf(id), p.name, "enough") })
+	p.end()
+}
+
+// drainer cancels and lets run what runs.
+func (s *yard) drainer(p *process) {
+	s.say(p, "cancel", func(w World, id string) (bool, error) {
+		return w.tell(ctx, pathOf(id), p.name, func(*Map) (Entry, bool) { return Entry{Cancelled: &Stop{Drain: true}}, false })
+	})
+	p.end()
+}
+
+// pauser pauses a job, and lets it go on some time later; if he dies meanwhile
+// somebody else does in the end.
+func (s *yard) pauser(p *process) {
+	s.say(p, "pause", func(w World, id string) (bool, error) { return w.Pause(ctx, pathOf(id), p.name, "wait") })
+	p.sleep(s.between(20*time.Second, 3*time.Minute))
+	s.goOn(p)
+	p.end()
+}
+
+func (s *yard) goOn(p *process) {
+	s.say(p, "go on", func(w World, id string) (bool, error) { return w.Continue(ctx, pathOf(id), p.name) })
+}
+
+func (s *yard) amend(*process) bool {
+	n := s.rng.IntN(4)
+	return s.somebody("amender", func(p *process) {
+		s.say(p, "amend", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, Amended{Retries: &n}) })
+		p.end()
+	})
+}
+
+func (s *yard) drawTrouble() mapTrouble {
+	sum := 0
+	for _, t := range mapTroubles {
+		sum += t.weight
+	}
+	n := s.rng.IntN(sum)
+	for _, t := range mapTroubles {
+		if n -= t.weight; n < 0 {
+			return t
+		}
+	}
+	panic("unreachable")
+}
+
+// strike lets something happen to a process; what cannot happen to that one gives
+// way to something else.
+func (s *yard) strike(t mapTrouble, p *process) {
+	s.troubled = true
+	for range 4 {
+		s.logf("trouble: %s for %s", t.name, p.name)
+		s.seen["fault "+t.name]++ // before: who strikes himself down does not come back
+		if t.to(s, p) {
+			return
+		}
+		s.seen["fault "+t.name]--
+		t = s.drawTrouble()
+	}
+}
+
+// victim draws somebody who lives: agents that hold a chunk more often than others.
+func (s *yard) victim() *process {
+	var who []*process
+	for _, p := range s.procs {
+		if !p.dead {
+			who = append(who, p)
+		}
+	}
+	for _, a := range s.built {
+		if !a.p.dead && a.member != nil && len(a.member.holds) > 0 {
+			who = append(who, a.p, a.p, a.p)
+		}
+	}
+	if len(who) == 0 {
+		return nil
+	}
+	return who[s.rng.IntN(len(who))]
+}
+
+// mapSnare is a trouble that waits for a moment, as a snare does.
+type mapSnare struct {
+	kind, stage string
+	nth         int
+	other       bool
+	trouble     mapTrouble
+}
+
+var mapMoments = []string{"claimed", "claimed", "claimed", "results", "results", "results", "starting", "handed", "handed", "released", "released",
+	"ended", "ended", "ended", "again", "settled", "settled", "placed", "submitted", "closed", "cancelled", "reopened", "reopened", "extended", "told", "paused"}
+
+func (s *yard) setSnares() {
+	if s.chance(15) { // an entry stands long before its writer hears of it
+		s.snares = append(s.snares, mapSnare{[]string{"claimed", "results", "handed"}[s.rng.IntN(3)], arrived,
+			1 + s.rng.IntN(4), false, mapTroubleOf("paused beyond a lease")})
+	}
+	for range s.rng.IntN(5) {
+		s.snares = append(s.snares, mapSnare{mapMoments[s.rng.IntN(len(mapMoments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
+			1 + s.rng.IntN(6), s.chance(30), s.drawTrouble()})
+	}
+}
+
+// onCreate springs the snares that wait for r.
+func (s *yard) onCreate(p *process, r request) {
+	if s.calm {
+		return
+	}
+	if v := s.vandals; v != nil && r.stage == arrived && p != v.p && r.text != nil && s.chance(10) {
+		v.poke()
+	}
+	for i := range s.snares {
+		n := &s.snares[i]
+		if n.kind != r.kind || n.stage != r.stage || n.nth == 0 {
+			continue
+		}
+		if n.nth--; n.nth > 0 {
+			continue
+		}
+		who := p
+		if other := s.victim(); n.other && other != nil {
+			who = other
+		}
+		s.seen["snare "+n.kind]++
+		s.strike(n.trouble, who)
+	}
+}
+
+// giveUp has an agent give up an append whose outcome it does not know: there is no
+// room, says the store, and all the same it lands some time later.
+func (s *yard) giveUp(p *process, r request) error {
+	key := p.name + " " + r.key
+	switch {
+	case s.hasty[key]:
+		delete(s.hasty, key)
+		return fault.New(fault.Full, "", "write: no space left on device")
+	case s.calm || s.quiet || s.agentOf(p) == nil || !strings.Contains(r.key, "/chunks/"):
+		return nil
+	case r.kind == "handed" && s.chance(25), s.chance(2):
+	default:
+		return nil
+	}
+	s.hasty[key] = true
+	s.seen["given up"]++
+	s.at(s.now+s.between(0, 4*time.Second), func() {
+		if err := s.under.Create(ctx, r.key, bytes.NewReader(r.text)); err == nil {
+			s.seen["given up, and landed"]++
+		}
+	})
+	return store.ErrUnclear
+}
+
+// reader looks at a map again and again, as status and results do: a success that
+// he has seen stays as it is, and no success is shown that is in no log (V1).
+func (s *yard) reader(p *process) {
+	w := s.ledgerOf(p)
+	seen := map[string]string{}
+	for {
+		p.sleep(s.between(2*time.Second, time.Minute))
+		id := s.newest()
+		if id == "" {
+			continue
+		}
+		t := s.tales[id]
+		v := w.NewMapView(t.j)
+		must(v.Each(ctx, func(r ItemReport) error {
+			key := fmt.Sprintf("%s/%d", id, r.N)
+			won := ""
+			if r.State == job.ItemSucceeded {
+				won = r.Result.Try
+			}
+			if before := seen[key]; before != "" && won != before {
+				s.violate("M1: item %d was shown as succeeded by %q, and now as %s by %q", r.N, before, r.State, won)
+			}
+			if won != "" && t.won[r.N] != won {
+				s.violate("V1: item %d is shown as succeeded by %q, and the log says %q", r.N, won, t.won[r.N])
+			}
+			seen[key] = won
+			return nil
+		}))
+		s.look(v, t)
+	}
+}
+
+// look is one look at the counts.
+func (s *yard) look(v *MapView, t *mapTale) {
+	before := len(t.said)
+	r, err := v.Refresh(ctx)
+	must(err)
+	switch sum := t.tally(); {
+	case r.Tally.Succeeded > sum.Succeeded:
+		s.violate("V1: %d items are shown as succeeded, and %d have", r.Tally.Succeeded, sum.Succeeded)
+	case r.Map.Settled != nil && len(t.said) == 0:
+		s.violate("V1: %s is shown as settled", t.id)
+	case r.Map.Settled == nil && t.settled != nil && before == len(t.said) && t.settledAt < s.now-time.Minute:
+		s.violate("V1: %s has settled and is not shown so", t.id)
+	}
+	s.seers++
+}
+
+// vandal writes into the logs what nobody may write there: an older drover, or a
+// bug. Who reads is to ignore it (L3).
+func (s *yard) vandal(p *process) {
+	w := s.ledgerOf(p)
+	s.vandals = s.current
+	for range 24 {
+		p.idle(s.between(time.Second, time.Minute))
+		id := s.newest()
+		if id == "" {
+			continue
+		}
+		t := s.tales[id]
+		ch := w.newChart(t.j, "vandal")
+		must(ch.readLog(ctx))
+		key := ch.log.key(ch.m.N)
+		wrong := s.wrongInMap(ch.m)
+		if s.chance(75) {
+			c := t.chunks[t.order[s.rng.IntN(len(t.order))]]
+			real := NewChunk(c.id, c.seed)
+			_, err := ch.read(ctx, real, nil)
+			must(err)
+			key, wrong = ch.entryKey(real, real.N), s.wrongInChunk(real)
+		}
+		if len(wrong) == 0 {
+			continue
+		}
+		e := wrong[s.rng.IntN(len(wrong))]
+		e.V, e.Nonce = format, "vandal"
+		_, mine, err := w.Store.CreateOnce(ctx, key, encode(e))
+		must(err)
+		if mine {
+			s.seen["wrong entry"]++
+		}
+	}
+	p.end()
+}
+
+func (s *yard) wrongInMap(m *Map) []Entry {
+	settled := func(st job.State, place int) Entry {
+		return Entry{Settled: &Settled{State: st, Place: place, Tally: &job.Tally{}}}
+	}
+	switch {
+	case m.Settled != nil:
+		return []Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &Stop{}}, {Failing: &Stop{}},
+			{Reopened: &Reopened{Place: m.Settled.Place}}, {Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+	case m.Stop != nil:
+		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{}}, {Reopened: &Reopened{Place: 1 << 20}},
+			{Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+	}
+	return []Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+}
+
+func (s *yard) wrongInChunk(c *Chunk) []Entry {
+	item := c.Items[0][0]
+	result := []Result{{Item: item, Try: "v"}}
+	over := []Result{{Item: item, Try: "v", Failed: true, Final: true}}
+	wrong := []Entry{
+		{By: "vandal", Claim: c.Claim + 1, Results: result},
+		{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 2, Why: Silence}},
+		{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim, Why: FreeAgain}},
+		{By: "vandal", Ended: &Ended{}},
+	}
+	if c.Claim > 1 {
+		wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim - 1, Results: over})
+	}
+	if c.Claim > 0 {
+		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: Untouched}},
+			Entry{By: "vandal", Claim: c.Claim, Results: result},
+			Entry{By: "vandal", Claim: c.Claim, Released: &Released{Flight: []int{item}}},
+			Entry{By: "vandal", Claim: c.Claim, Starting: []int{item}},
+			Entry{By: "vandal", Claim: c.Claim, Handed: &Handed{Seed: Seed{Items: Spans{{item, item}}}}})
+	}
+	for i := range c.Items.All {
+		if c.stateOf(i) == itemSucceeded && c.Claim > 0 {
+			wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim, Results: []Result{{Item: i, Try: "v", Failed: true, Final: true}}})
+		}
+	}
+	if c.Owner != "" {
+		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}},
+			Entry{By: c.Owner, Claim: c.Claim, Ended: &Ended{}})
+	}
+	if c.Mark > 0 {
+		wrong = append(wrong, Entry{By: "vandal", Ended: &Ended{By: c.Mark}}, Entry{By: "vandal", Again: &Again{By: c.Mark, Items: c.Items}})
+	}
+	if !c.Closed {
+		wrong = append(wrong, Entry{By: "vandal", Again: &Again{By: 1 << 20, Items: c.Items}})
+	}
+	if c.Closed && c.By == 0 && c.Claim > 0 {
+		wrong = append(wrong, Entry{By: "vandal", Claim: c.Claim, Ended: &Ended{}}, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}})
+	}
+	return slices.DeleteFunc(wrong, func(e Entry) bool { return e.By == "" })
+}
