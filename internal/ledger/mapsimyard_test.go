@@ -60,7 +60,6 @@ type mapPlot struct {
 	keeper        bool // a command line attends; else a small keeper of our own
 	outputs       bool // tries leave outputs
 	stillborn     int  // so many placements die before their agents begin
-	room          bool // the store is full for a while
 }
 
 // itemNature is what an item does to who runs it.
