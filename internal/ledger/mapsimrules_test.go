@@ -216,14 +216,16 @@ func (s *yard) checkDead(c *chunkTale, by string, why Grounds) {
 // woke is how long ago an agent, or a command line, last came back from having
 // stood still for so long that it knows of nobody's silence since.
 func (s *yard) woke(name string) time.Duration {
-	last := -forever / 2
+	last := forever
 	for _, p := range s.procs {
 		if a := s.agentOf(p); p.name == name || a != nil && a.agent == name {
+			came := -forever / 2
 			for _, gap := range p.away {
 				if gap.to <= s.now && gap.to-gap.from > readGap+2*time.Second {
-					last = max(last, gap.to)
+					came = max(came, gap.to)
 				}
 			}
+			last = min(last, came) // of two command lines that share a name, the one that has watched for longer
 		}
 	}
 	return s.now - last
