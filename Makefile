@@ -96,11 +96,14 @@ shell:
 	@if command -v shellcheck >/dev/null; then echo "shellcheck"; \
 		shellcheck .ci/run $$(find . -name '.?*' -prune -o -name '*.sh' -print); fi
 
+# every failure again at the end, whole, where it is looked for
+RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
+
 test: ## every test under the race detector; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "the tests run real Python programs: install python3 with venv, or say PYTHON=..."; exit 1; }
-	$(GO) test -race -timeout 15m ./...
-	$(GO) test -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
-	$(GO) test -timeout 15m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 30000
+	$(RUNNER) --format pkgname -- -race -timeout 15m ./...
+	$(RUNNER) --format pkgname -- -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
+	$(RUNNER) --format pkgname -- -timeout 15m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 30000
 
 # A skip is a failure here: it would be a real part that is missing.
 test-real: export DROVER_TEST_REAL := 1
@@ -108,10 +111,9 @@ test-real: ## the TestReal... tests, against real servers and registries; fails 
 	@mkdir -p bin
 	@packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
-	echo "$(GO) test -count=1 -timeout 30m -v -run ^TestReal" $$packages; \
-	$(GO) test -count=1 -timeout 30m -v -run '^TestReal' $$packages >bin/.real 2>&1; status=$$?; \
-	cat bin/.real; \
-	if grep -e '--- SKIP' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
+	echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
+	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
+	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
 	exit $$status
 
 bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BENCHFLAGS='-items 200'

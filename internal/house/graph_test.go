@@ -213,7 +213,7 @@ func (h *house) direct() map[string]bool {
 			modules[r.Path] = true
 		}
 		for _, tool := range h.tools {
-			if strings.HasPrefix(tool, r.Path+"/") {
+			if tool == r.Path || strings.HasPrefix(tool, r.Path+"/") {
 				modules[r.Path] = true
 			}
 		}
