@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +136,29 @@ func killAgent(ts *testscript.TestScript, neg bool, args []string) {
 	pid, err := strconv.Atoi(value(ts, "stdout", "nodes."+node+".agent_pid"))
 	ts.Check(err)
 	ts.Check(syscall.Kill(pid, unix.SignalNum("SIG"+sig)))
+	if sig == "KILL" {
+		vanished(ts, pid)
+	}
+}
+
+// vanished waits until a process that is not ours to wait for has ended: its locks and
+// files are free a little before.
+func vanished(ts *testscript.TestScript, pid int) {
+	for deadline := time.After(patience); ; {
+		if syscall.Kill(pid, 0) == syscall.ESRCH {
+			return
+		}
+		// A zombie lasts as long as its new parent pleases.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); err == nil && len(f) > 17 && f[0] == "Z" && f[17] == "1" {
+			return
+		}
+		select {
+		case <-deadline:
+			ts.Fatalf("process %d has not ended", pid)
+		case <-time.After(time.Millisecond): // what it was is not ours to be told of
+		}
+	}
 }
 
 func open(ts *testscript.TestScript, neg bool, args []string) {

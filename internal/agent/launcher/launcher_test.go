@@ -258,7 +258,7 @@ func TestMPIIsToldInItsOwnWay(t *testing.T) {
 		want string
 	}{
 		"mpich alone":      {alone, env.MPI{Path: "mpiexec", Family: env.MPICH}, "drover launch mpi --family MPICH --hosts algo-1 -- mpiexec -n 4" + rank1},
-		"open mpi 4 alone": {alone, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"}, "drover launch mpi --family Open MPI --hosts algo-1 -- mpiexec -n 4" + open4 + rank1},
+		"open mpi 4 alone": {alone, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"}, "drover launch mpi --family Open MPI --hosts algo-1 -- mpiexec -n 4" + open4 + " --mca plm_rsh_agent @rsh" + rank1},
 		"mpich": {two, env.MPI{Path: "mpiexec", Family: env.MPICH},
 			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -localhost 10.0.0.1 -genv UCX_TLS ^sm" + rank2},
 		"mpich on one machine": {together, env.MPI{Path: "mpiexec", Family: env.MPICH},

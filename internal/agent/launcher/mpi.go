@@ -60,13 +60,17 @@ func (o MPIOptions) procs() int { return max(1, o.Procs) }
 
 func (o MPIOptions) count() string { return strconv.Itoa(len(o.Hosts) * o.procs()) }
 
-// local is mpiexec for one node.
+// local is mpiexec for one node. Open MPI wants a remote shell for that too, and
+// gives up on a machine without ssh.
 func (o MPIOptions) local() []string {
 	line := []string{o.Tool.Path, "-n", o.count()}
-	if o.Tool.Family == env.OpenMPI {
-		line = append(line, o.open()...)
+	switch {
+	case o.Tool.Family != env.OpenMPI:
+		return line
+	case o.Tool.Major() >= 5:
+		return append(append(line, o.open()...), "--prtemca", "plm_ssh_agent", rshFile)
 	}
-	return line
+	return append(append(line, o.open()...), "--mca", "plm_rsh_agent", rshFile)
 }
 
 // open are Open MPI's own refusals lifted: root, and more processes than cores.
