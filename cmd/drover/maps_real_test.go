@@ -182,7 +182,7 @@ func (h home) agentAtWork(t *testing.T, said *bytes.Buffer) (pid int) {
 		for _, file := range files {
 			var beat struct {
 				Host   struct{ PID int }
-				Chunks []string
+				Chunks map[string]int
 			}
 			text, err := os.ReadFile(file)
 			if err != nil || json.Unmarshal(text, &beat) != nil || len(beat.Chunks) == 0 {

@@ -49,7 +49,8 @@ func mapLines(p *drover.Plan) []string {
 		lines = append(lines, "results  what each prints to stdout, and its exit status")
 	}
 	if it.Chunks > 0 {
-		lines = append(lines, fmt.Sprintf("store    %s; about %s and %s", count(it.Chunks, "chunk"), count(it.Writes, "write"), count(it.Reads, "read")))
+		lines = append(lines, fmt.Sprintf("store    %s; an object store gets about %s and %s, and %d and %d more in each minute of work",
+			count(it.Chunks, "chunk"), count(it.Requests.Writes, "write"), count(it.Requests.Reads, "read"), it.Minute.Writes, it.Minute.Reads))
 	}
 	return lines
 }
@@ -137,5 +138,6 @@ func mapPlanJSON(p *drover.Plan) map[string]any {
 		it.New = it.Count
 	}
 	return map[string]any{"count": it.Count, "format": it.Format, "fields": it.Fields, "notes": it.Notes, "new": it.New, "again": it.Again,
-		"gone": it.Gone, "chunks": it.Chunks, "store_writes": it.Writes, "store_reads": it.Reads}
+		"gone": it.Gone, "chunks": it.Chunks, "store_writes": it.Requests.Writes, "store_reads": it.Requests.Reads,
+		"store_writes_a_minute": it.Minute.Writes, "store_reads_a_minute": it.Minute.Reads}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
 
@@ -263,9 +264,9 @@ func TestThePlanOfAMap(t *testing.T) {
 	}
 	var lines []string
 	for _, p := range []*drover.Plan{
-		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245, Writes: 12_000, Reads: 30_000}, nil),
+		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245, Requests: ledger.Requests{Writes: 12_000, Reads: 30_000}, Minute: ledger.Requests{Writes: 10, Reads: 20}}, nil),
 		plan(engine.ItemsPlan{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
-			New: 3, Again: 1234, Gone: 7, Chunks: 1, Writes: 1, Reads: 1}, whole),
+			New: 3, Again: 1234, Gone: 7, Chunks: 1, Requests: ledger.Requests{Writes: 1, Reads: 1}}, whole),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
 	} {

@@ -24,9 +24,9 @@ type ItemsPlan struct {
 	Gone   int      // items that it has and are not given any more: their results stay
 	Again  int      // items of it that ended without success and run again
 	Chunks int
-	// Writes and Reads are about how many requests to an object store the items
-	// cost beside those of agents that wait (PROTOCOL section 8).
-	Writes, Reads int
+	// Requests to an object store are about what the items cost, and Minute what is
+	// added in each minute that the agents work (PROTOCOL section 8).
+	Requests, Minute ledger.Requests
 
 	list  *items.List
 	fresh *items.List
@@ -71,7 +71,7 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	}
 	size := ledger.ChunkSize(l.Count(), s.Workers)
 	p.Items.Chunks = (l.Count() + size - 1) / size
-	p.Items.Writes, p.Items.Reads = ledger.Estimate(p.Items.Chunks, s.Workers)
+	p.Items.Requests, p.Items.Minute = ledger.Estimate(p.Items.Chunks, s.Workers)
 	return nil
 }
 

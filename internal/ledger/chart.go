@@ -23,11 +23,13 @@ type chart struct {
 	m   *Map
 	log *Log
 	// chunks are those that were read, brief those known by a snapshot's name.
-	chunks map[string]*Chunk
-	brief  map[string]brief
-	first  map[string]time.Duration // when a chunk was first seen: what its Wait counts from
-	stopAt time.Duration            // when the stop that stands was first read
-	listed time.Duration            // when snapshots were last listed; 0: never
+	chunks  map[string]*Chunk
+	brief   map[string]brief
+	parts   map[string][]string      // ids below a chunk's, of those in brief
+	unnamed map[string]time.Duration // since when a chunk was seen to be done without a name
+	first   map[string]time.Duration // when a chunk was first seen: what its Wait counts from
+	stopAt  time.Duration            // when the stop that stands was first read
+	listed  time.Duration            // when snapshots were last listed; 0: never
 	// saw is told of each entry of a chunk's log that was folded.
 	saw func(*Chunk, Entry)
 }
@@ -35,7 +37,7 @@ type chart struct {
 func (w World) newChart(j job.Job, by string) *chart {
 	p := j.Path()
 	return &chart{w: w, p: p, m: NewMap(j), log: w.openLog(jobDir(p)+"/log", by),
-		chunks: map[string]*Chunk{}, brief: map[string]brief{}, first: map[string]time.Duration{}}
+		chunks: map[string]*Chunk{}, brief: map[string]brief{}, parts: map[string][]string{}, unnamed: map[string]time.Duration{}, first: map[string]time.Duration{}}
 }
 
 func (t *chart) now() time.Duration { return t.w.clock().Boot() }
@@ -166,16 +168,54 @@ func (t *chart) send(ctx context.Context, c *Chunk, body []byte) (mine bool, sen
 	return mine, sent, t.take(c, held, key, nil)
 }
 
-// done says whether nothing more can come of a chunk, as far as is known.
+// done says whether nothing more can come of a chunk, as far as is known. Its tally
+// counts the parts it handed over, too, when it is named.
 func (t *chart) done(id string) (tally job.Tally, done bool) {
+	if sum, ok := t.named(id); ok {
+		return sum, true
+	}
 	if c := t.chunks[id]; c != nil && c.N > 0 {
 		return c.Tally, t.m.Done(c)
 	}
+	return job.Tally{}, false
+}
+
+// named says whether a chunk that was not read to its end is done by the name of
+// its snapshot, with every part that it handed over.
+func (t *chart) named(id string) (tally job.Tally, ok bool) {
 	b, ok := t.brief[id]
-	if !ok || b.children > 0 || t.asked(b) || t.mixed(b) {
+	if c := t.chunks[id]; !ok || c != nil && c.N > b.n || len(t.parts[id]) != b.children || t.asked(b) || t.mixed(b) {
 		return job.Tally{}, false
 	}
-	return b.tally, true
+	tally = b.tally
+	for _, part := range t.parts[id] {
+		sum, ok := t.whole(part)
+		if !ok {
+			return job.Tally{}, false
+		}
+		tally = tally.Add(sum)
+	}
+	return tally, true
+}
+
+// whole says whether a chunk is done with all that it handed over, and counts both.
+func (t *chart) whole(id string) (tally job.Tally, ok bool) {
+	if sum, ok := t.named(id); ok {
+		return sum, true
+	}
+	c := t.chunks[id]
+	if c == nil || c.N == 0 || !t.m.Done(c) {
+		return job.Tally{}, false
+	}
+	tally = c.Tally
+	for _, part := range c.Children {
+		sum, ok := t.whole(part.ID)
+		if !ok {
+			return job.Tally{}, false
+		}
+		tally = tally.Add(sum)
+	}
+	return tally, true
 }
 
 // mixed says whether failures that a snapshot's name counts may be of this round
@@ -209,13 +249,18 @@ func (t *chart) asked(b brief) bool {
 }
 
 // all yields the chunks that are known to be there, children after their parents
-// (M2). Those that were never read are not made.
+// (M2), but for those below one that is named. Those that were never read are not
+// made.
 func (t *chart) all() iter.Seq2[string, Seed] {
 	return func(yield func(string, Seed) bool) {
 		var below func(id string, s Seed) bool
 		below = func(id string, s Seed) bool {
+			_, named := t.named(id) // before anything more is read of it
 			if !yield(id, s) {
 				return false
+			}
+			if named {
+				return true
 			}
 			if c := t.chunks[id]; c != nil {
 				for _, child := range c.Children {
@@ -234,17 +279,36 @@ func (t *chart) all() iter.Seq2[string, Seed] {
 	}
 }
 
-// survey reads on in every chunk that is not done, but of those nobody seems to
-// have touched at most probes. whole is true when all chunks were read to their
-// ends and are done, and tally counts the whole job then.
-func (t *chart) survey(ctx context.Context, probes int, each func(*Chunk) error) (tally job.Tally, whole bool, err error) {
+// share is one of several equal shares of a job's chunks, each with all that was
+// handed over from it; the zero value is all of them.
+type share struct{ at, of int }
+
+func (s share) has(id string) bool {
+	root, _, _ := strings.Cut(id, ".")
+	return s.of <= 1 || int(hash(root)%uint32(s.of)) == s.at
+}
+
+// survey reads on in every chunk of its share that is not done by name, but of
+// those nobody seems to have touched at most probes. each gets all that were read,
+// now or before, the done ones too. whole is true when all chunks of the job are done, and tally counts it then.
+func (t *chart) survey(ctx context.Context, mine share, probes int, each func(*Chunk) error) (tally job.Tally, whole bool, err error) {
 	if err := t.list(ctx); err != nil {
 		return tally, false, err
 	}
 	whole = true
 	for id, s := range t.all() {
-		if sum, done := t.done(id); done {
+		sum, done := t.done(id)
+		switch c := t.chunks[id]; {
+		case done && each != nil && mine.has(id) && c != nil && c.N > 0 && t.m.Done(c):
+			if err := each(c); err != nil {
+				return tally, false, err
+			}
+			fallthrough
+		case done:
 			tally = tally.Add(sum)
+			continue
+		case !mine.has(id):
+			whole = false
 			continue
 		}
 		if c := t.chunks[id]; c == nil || c.N == 0 {
@@ -258,7 +322,7 @@ func (t *chart) survey(ctx context.Context, probes int, each func(*Chunk) error)
 		if _, err := t.read(ctx, c, nil); err != nil {
 			return tally, false, err
 		}
-		if each != nil && !t.m.Done(c) {
+		if each != nil {
 			if err := each(c); err != nil {
 				return tally, false, err
 			}
@@ -267,6 +331,25 @@ func (t *chart) survey(ctx context.Context, probes int, each func(*Chunk) error)
 		whole = whole && t.m.Done(c)
 	}
 	return tally, whole, nil
+}
+
+// rename names a chunk that is done again, when whoever closed it has not for a
+// while: others go by names.
+func (t *chart) rename(ctx context.Context, c *Chunk) error {
+	if b, named := t.brief[c.ID]; named && b.n == c.N-1 || c.N == 0 {
+		delete(t.unnamed, c.ID)
+		return nil
+	}
+	now := t.now()
+	since, seen := t.unnamed[c.ID]
+	if !seen {
+		t.unnamed[c.ID] = now
+	}
+	if !seen || now-since < Heartbeat {
+		return nil
+	}
+	t.unnamed[c.ID] = now
+	return t.snapshot(ctx, c, nil, c.Claim > 0)
 }
 
 // relist is how old a listing of snapshots may be.
@@ -285,8 +368,16 @@ func (t *chart) list(ctx context.Context) error {
 			return fmt.Errorf("list results: %w", err)
 		}
 		id, b, ok := parseBrief(path.Base(o.Key))
-		if ok && b.n >= t.brief[id].n {
-			t.brief[id] = b
+		if !ok {
+			continue
+		}
+		had, known := t.brief[id]
+		if known && b.n < had.n {
+			continue
+		}
+		t.brief[id] = b
+		if dot := strings.LastIndexByte(id, '.'); dot >= 0 && !known {
+			t.parts[id[:dot]] = append(t.parts[id[:dot]], id)
 		}
 	}
 	return nil

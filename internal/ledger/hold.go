@@ -407,13 +407,29 @@ func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
 	if err != nil || len(idle) == 0 {
 		return nil, err
 	}
-	share := (len(h.queue) + len(idle)) / (len(idle) + 1)
+	// An equal share, but no less than keeps another's slots busy.
+	share := max((len(h.queue)+len(idle))/(len(idle)+1), min(len(h.queue), h.m.o.Slots))
 	if len(idle) > 1 {
 		h.balanced = 0 // the next one at the next flush
 	}
 	part := slices.Clone(h.queue[len(h.queue)-share:])
 	slices.Sort(part)
 	return &Handed{Seed: h.seed(part, 0), To: idle[0]}, nil
+}
+
+// pass hands all that is open to another agent: nothing of it has begun here.
+func (h *Hold) pass(ctx context.Context, to string) error {
+	for !h.over {
+		e := Entry{Ended: &Ended{}}
+		if len(h.queue) > 0 {
+			e.Handed = &Handed{Seed: h.seed(slices.Sorted(slices.Values(h.queue)), 0), To: to}
+		}
+		if _, err := h.append(ctx, e); err != nil {
+			return err
+		}
+	}
+	h.close(ctx)
+	return nil
 }
 
 // seed is childSeed with the failures that the next entry records (M3).
@@ -472,7 +488,7 @@ func (h *Hold) close(ctx context.Context) {
 	}
 	before := len(h.m.holds)
 	h.m.holds = slices.DeleteFunc(h.m.holds, func(o *Hold) bool { return o == h })
-	if len(h.m.holds) == before || !h.c.Closed || h.c.Tally == (job.Tally{Items: h.c.Tally.Items, Cancelled: h.c.Tally.Items}) {
+	if len(h.m.holds) == before || !h.c.Closed || h.m.o.Near && h.c.Tally == (job.Tally{Items: h.c.Tally.Items, Cancelled: h.c.Tally.Items}) {
 		return // of one that was cancelled whole its log is as short
 	}
 	// Results of claims before ours are in the log alone.

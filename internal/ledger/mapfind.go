@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/drover-run/drover/store"
 )
@@ -45,26 +43,40 @@ func (m *MapMember) ownChildren(ctx context.Context) (*Hold, error) {
 // finder goes through the manifest's chunks for one that nobody has touched (M11).
 type finder struct {
 	at, tried int
+	chunks    int          // that there were
 	known     map[int]bool // touched, by a listing
 	pages     map[int]bool // of chunks' folders, listed
+	empty     int          // of these in a row, without one that is free
 }
 
-func (f *finder) done(chunks int) bool { return f.tried >= chunks || len(f.pages) >= min(256, chunks) }
+// What a search costs at most. Where thousands look for the last chunks, each has to
+// give up soon: who stays finds what is left.
+const (
+	missesBefore = 2 // tries to claim that fail before a listing is asked
+	emptyPages   = 3 // far away: listings without a free chunk before it gives up
+)
 
-// missesBefore is how many tries to claim may fail before a listing is asked.
-const missesBefore = 2
+func (m *MapMember) searched() bool {
+	f := &m.cursor
+	return f.tried >= f.chunks || len(f.pages) >= min(256, f.chunks) || !m.o.Near && f.empty >= emptyPages
+}
 
 // untouched claims a chunk that nobody has touched: it begins at a hash of our id,
-// and after two misses a page of a listing says where to look on.
+// and after two misses a page of a listing says where to look on; far away, one page
+// at a time.
 func (m *MapMember) untouched(ctx context.Context) (*Hold, error) {
 	f, n := &m.cursor, m.t.m.Chunks()
 	if f.known == nil {
 		f.known, f.pages, f.at = map[int]bool{}, map[int]bool{}, int(hash(m.ID)%uint32(max(1, n)))
 	}
+	if f.chunks != n {
+		f.chunks, f.empty = n, 0
+	}
 	if m.greedy() {
 		return nil, nil
 	}
-	for misses := 0; !f.done(n); f.at, f.tried = (f.at+1)%n, f.tried+1 {
+	listed := false
+	for misses := 0; !m.searched(); f.at, f.tried = (f.at+1)%n, f.tried+1 {
 		id, seed := m.t.m.Seed(f.at)
 		if _, closed := m.t.brief[id]; closed || f.known[f.at] {
 			continue
@@ -80,7 +92,10 @@ func (m *MapMember) untouched(ctx context.Context) (*Hold, error) {
 		if misses++; misses < missesBefore {
 			continue
 		}
-		misses = 0
+		if listed && !m.o.Near {
+			break
+		}
+		misses, listed = 0, true
 		if err := m.page(ctx, n); err != nil {
 			return nil, err
 		}
@@ -88,11 +103,12 @@ func (m *MapMember) untouched(ctx context.Context) (*Hold, error) {
 	return nil, nil
 }
 
-// page lists one of the folders that chunks are spread over, and moves to the
-// first of its chunks that is not there.
+// page lists one of the folders that chunks are spread over, and moves to one of its
+// chunks that is not there.
 func (m *MapMember) page(ctx context.Context, n int) error {
 	f := &m.cursor
-	hh := f.at & 0xff
+	dice := int(hash(fmt.Sprintf("%s %d", m.ID, len(f.pages))) >> 1)
+	hh := dice % min(256, n)
 	for f.pages[hh] {
 		hh = (hh + 1) % min(256, n)
 	}
@@ -106,25 +122,26 @@ func (m *MapMember) page(ctx context.Context, n int) error {
 		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
 		there[id] = true
 	}
-	moved := false
+	var free []int
 	for i := hh; i < n; i += 256 {
-		id, _ := m.t.m.Seed(i)
-		if there[id] {
+		if id, _ := m.t.m.Seed(i); there[id] {
 			f.known[i] = true
-		} else if !moved {
-			f.at, moved = i, true
+		} else {
+			free = append(free, i)
 		}
 	}
-	if moved {
-		f.at = (f.at + n - 1) % n // the loop goes one on
+	if f.empty++; len(free) > 0 {
+		f.at, f.empty = (free[dice%len(free)]+n-1)%n, 0 // the loop goes one on
 	}
 	return nil
 }
 
 func hash(text string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(text))
-	return h.Sum32()
+	h := uint32(2166136261) // FNV-1a, without what hash/fnv allocates: a roll has thousands
+	for i := range len(text) {
+		h = (h ^ uint32(text[i])) * 16777619
+	}
+	return h
 }
 
 // Idle agents put their name below idle/; an owner who has items to give writes the
@@ -229,91 +246,4 @@ func ignoreAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// roll is what is known of the other agents of the job, for M12.
-type roll struct {
-	at    time.Duration        // of the last listing
-	seen  map[string]time.Time // heartbeats' times by the store's clock
-	known bool                 // two listings were compared
-	spare int                  // our place among the spares, from 0; -1: none of them
-}
-
-// The spares of M12: who stays although nothing is to be claimed.
-const (
-	rollEvery   = 30 * time.Second
-	sparesLeast = 2
-	sparesEach  = 50 // one for so many agents: 2 %
-)
-
-// callRoll finds out whether we are a spare: one of the first, by a hash of their
-// ids, among the agents whose heartbeats moved since the last roll.
-func (m *MapMember) callRoll(ctx context.Context) error {
-	now := m.t.now()
-	if m.roll.seen != nil && now-m.roll.at < rollEvery {
-		return nil
-	}
-	seen, moved := map[string]time.Time{}, []string{m.ID}
-	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
-		if err != nil {
-			return fmt.Errorf("call the roll: %w", err)
-		}
-		id := path.Base(o.Key)
-		seen[id] = o.Time
-		// One that was not in the last listing may only have been left out of it (L6).
-		if before, ok := m.roll.seen[id]; id != m.ID && ok && !before.Equal(o.Time) {
-			moved = append(moved, id)
-		}
-	}
-	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap
-	m.roll = roll{at: now, seen: seen, known: known}
-	if !known { // or so long ago that who moved since may be gone (D2)
-		return nil
-	}
-	slices.SortFunc(moved, func(a, b string) int {
-		if d := int64(hash(a)) - int64(hash(b)); d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
-	})
-	err := m.findSpares(ctx, moved, max(sparesLeast, len(moved)/sparesEach))
-	m.roll.known = err == nil
-	return err
-}
-
-// findSpares takes the first n of these agents that have not left.
-func (m *MapMember) findSpares(ctx context.Context, agents []string, n int) error {
-	place := 0
-	m.roll.spare = -1
-	for _, id := range agents {
-		if id == m.ID {
-			m.roll.spare = place
-			return nil
-		}
-		b, ok, err := m.t.w.readBeat(ctx, m.t.p, id)
-		if err != nil {
-			return err
-		}
-		if !ok || b.Phase == Left {
-			continue
-		}
-		if place++; place == n {
-			return nil
-		}
-	}
-	return nil
-}
-
-// mayLeave says that nothing is claimable, and that others stay for what may
-// become so (M12): they moved within the last roll. A chunk in back-off counts.
-func (m *MapMember) mayLeave() bool {
-	if !m.roll.known || m.roll.spare >= 0 || len(m.holds) > 0 || m.resting == 0 || m.t.now()-m.roll.at > rollEvery {
-		return false
-	}
-	for _, c := range m.t.chunks {
-		if _, free := c.Free(m.death); free && c.Wait > 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -214,7 +214,10 @@ func (k *MapKeeper) survey(ctx context.Context, machines []Machine) (v surveyed,
 	if !alive {
 		probes = k.t.m.Chunks()
 	}
-	v.tally, v.whole, err = k.t.survey(ctx, probes, func(c *Chunk) error {
+	v.tally, v.whole, err = k.t.survey(ctx, share{}, probes, func(c *Chunk) error {
+		if k.t.m.Done(c) {
+			return nil
+		}
 		if err := k.mind(ctx, c, machines, &v); err != nil {
 			return err
 		}
@@ -228,6 +231,9 @@ func (k *MapKeeper) survey(ctx context.Context, machines []Machine) (v surveyed,
 			}
 			if _, _, err := k.t.write(ctx, c, k.by, e); err != nil {
 				return err
+			}
+			if c.Owner != "" { // somebody wrote first: he lives
+				k.watch.wrote(c)
 			}
 		}
 	})

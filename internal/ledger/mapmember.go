@@ -3,11 +3,13 @@ package ledger
 import (
 	"context"
 	"errors"
+	"math"
 	"path"
 	"slices"
 	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // MapDo is what a MapMember asks its agent to do.
@@ -52,25 +54,32 @@ type MapMember struct {
 	pace  pace
 	risk  int
 
-	holds   []*Hold
-	ready   bool
-	claims  int // chunks claimed so far
-	began   time.Duration
-	mine    []Child // handed over by us, not known to be claimed
-	tell    []Child // of these, those an idle agent is to be told of
-	cursor  finder
-	marked  bool          // our name stands among the idle
-	glanced time.Duration // when heartbeats were last looked at
-	resting int           // looks in a row that found nothing
-	roll    roll
+	holds     []*Hold
+	ready     bool
+	claims    int // chunks claimed so far
+	began     time.Duration
+	mine      []Child  // handed over by us, not known to be claimed
+	tell      []Child  // of these, those an idle agent is to be told of
+	unsure    []*Chunk // claims of them may have landed, or may yet
+	cursor    finder
+	marked    bool          // our name stands among the idle
+	glanced   time.Duration // when heartbeats were last looked at
+	resting   int           // looks in a row that found nothing
+	since     time.Duration // when the first of them was
+	roll      roll
+	shared    int  // the stop for which our share of chunks was ended
+	few       int  // fewAgents
+	scout     bool // one of those that are likely to be spares
+	patrolled int  // chunks that the patrol under way has passed
 
 	recorded, failed int
 }
 
 // NewMapMember makes an agent's part in map j. id is its AgentID, self its process.
 func (w World) NewMapMember(j job.Job, id string, self Host, o MapOptions) *MapMember {
-	m := &MapMember{ID: id, t: w.newChart(j, id), watch: newWatch(w, j.Path()), o: o, self: self, pace: farPace,
-		risk: max(riskLeast, riskEach*o.Slots)}
+	m := &MapMember{ID: id, t: w.newChart(j, id), watch: newWatch(w, j.Path()), o: o, self: self, pace: farPace, roll: roll{spare: -1},
+		risk: max(riskLeast, riskEach*o.Slots), few: fewAgents,
+		scout: hash(id) < math.MaxUint32/sparesEach}
 	if o.Near {
 		m.pace = nearPace
 	}
@@ -96,10 +105,10 @@ func (m *MapMember) Map() *Map { return m.t.m }
 
 // Dress fills in what a heartbeat says of the work.
 func (m *MapMember) Dress(b *Beat) {
-	b.Recorded, b.Failed, b.Flight, b.Chunks = m.recorded, m.failed, 0, nil
+	b.Recorded, b.Failed, b.Flight, b.Chunks = m.recorded, m.failed, 0, map[string]int{}
 	for _, h := range m.holds {
 		b.Flight += len(h.flight)
-		b.Chunks = append(b.Chunks, h.c.ID)
+		b.Chunks[h.c.ID] = h.c.N
 	}
 }
 
@@ -123,12 +132,17 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 		if err := m.t.readLog(ctx); err != nil {
 			return MapOrder{}, err
 		}
+		m.watch.awake(m.t.now())
 		var step MapStep
 		if m.t.m.Spec.MaxFails != "" { // to count is work
 			step = m.t.m.Next(job.Tally{}, false, m.t.bad())
 		}
 		if step.Fail == nil {
-			return m.order(), m.glance(ctx)
+			o := m.order()
+			if o.Do == Depart {
+				return o, m.lowerHand(ctx)
+			}
+			return o, m.glance(ctx)
 		}
 		if _, err := m.t.append(ctx, Entry{Failing: step.Fail}); err != nil {
 			return MapOrder{}, err
@@ -136,15 +150,17 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 	}
 }
 
-// glance looks at the other agents' heartbeats while we work, so that a lease has
-// run out when we look for more, and does not begin then. Far away, where there may
-// be thousands, the idle ones do that.
+// glance looks at the other agents while we work, so that a lease has run out when
+// we look for more, and does not begin then. Where there may be thousands, the
+// spares do that, each for its share.
 func (m *MapMember) glance(ctx context.Context) error {
-	now := m.t.now()
-	if !m.o.Near || m.glanced > 0 && now-m.glanced < Heartbeat {
+	switch {
+	case !m.alone():
+		return m.patrol(ctx)
+	case m.glanced > 0 && m.t.now()-m.glanced < Heartbeat:
 		return nil
 	}
-	m.glanced = max(now, 1)
+	m.glanced = max(m.t.now(), 1)
 	var others []string
 	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
 		if err != nil {
@@ -197,6 +213,9 @@ func (m *MapMember) Seek(ctx context.Context) (*Hold, error) {
 	if m.t.m.Settled != nil || !m.ready || m.full() {
 		return nil, nil
 	}
+	if h, err := m.resolve(ctx); h != nil || err != nil {
+		return h, err
+	}
 	if m.live() {
 		for _, find := range []func(context.Context) (*Hold, error){m.mail, m.ownChildren, m.untouched} {
 			if h, err := find(ctx); h != nil || err != nil {
@@ -208,11 +227,16 @@ func (m *MapMember) Seek(ctx context.Context) (*Hold, error) {
 	if h != nil || err != nil {
 		return h, err
 	}
-	m.resting++
-	if m.live() && len(m.holds) == 0 {
-		err = errors.Join(m.raiseHand(ctx), m.callRoll(ctx))
+	if m.resting++; m.resting == 1 {
+		m.since = m.t.now()
 	}
-	return nil, err
+	if len(m.holds) > 0 {
+		return nil, err
+	}
+	if m.live() {
+		err = m.raiseHand(ctx)
+	}
+	return nil, errors.Join(err, m.callRoll(ctx))
 }
 
 // full says that it must not take more: items of one hold run alone, or the
@@ -236,6 +260,9 @@ func (m *MapMember) greedy() bool {
 // claim takes a chunk that was read to its end, if nobody was quicker.
 func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 	for {
+		if h := m.adopt(c); h != nil {
+			return h, nil
+		}
 		if c.Owner != "" {
 			m.watch.wrote(c)
 		}
@@ -245,6 +272,9 @@ func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 		}
 		e := Entry{Claimed: &Claimed{Agent: m.ID, Host: m.self, N: c.Claim + 1, Why: why, Risk: m.risk}}
 		mine, sent, err := m.t.write(ctx, c, m.ID, e)
+		if errors.Is(err, store.ErrUnclear) {
+			m.unsure = append(m.unsure, c)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -259,6 +289,38 @@ func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 	}
 }
 
+// adopt takes on a chunk that is ours and that we do not hold: a claim that we had
+// given up has landed.
+func (m *MapMember) adopt(c *Chunk) *Hold {
+	if c.Owner != m.ID || m.holding(c) {
+		return nil
+	}
+	h := m.newHold(c, 0) // its first Flush gives the licence
+	m.holds = append(m.holds, h)
+	return h
+}
+
+// resolve looks after claims whose outcome stayed unknown: they may land whenever
+// their number is still free, and then nobody else works on that chunk (L1).
+func (m *MapMember) resolve(ctx context.Context) (*Hold, error) {
+	for len(m.unsure) > 0 {
+		c := m.unsure[0]
+		n := c.N
+		if _, err := m.t.read(ctx, c, nil); err != nil {
+			return nil, err
+		}
+		h, err := m.claim(ctx, c)
+		if err != nil || c.N == n {
+			return nil, err // the number is still free: later
+		}
+		m.unsure = m.unsure[1:]
+		if h != nil {
+			return h, nil
+		}
+	}
+	return nil, nil
+}
+
 // death is the evidence against an agent, the engine's word in the job's log
 // before our own.
 func (m *MapMember) death(agent string) Death {
@@ -269,75 +331,6 @@ func (m *MapMember) death(agent string) Death {
 		return Alive
 	}
 	return m.watch.death(agent)
-}
-
-// tend surveys the job: it claims what is free, does what anyone owes a chunk, and
-// settles when all are done. Far away, one of the idle does that for all.
-func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
-	if !m.o.Near && m.roll.spare > 0 && m.live() && m.resting < 4*(m.roll.spare+1) {
-		return nil, nil
-	}
-	m.watch.bury()
-	var got *Hold
-	probes := 0
-	if m.cursor.done(m.t.m.Chunks()) || m.t.m.Stop != nil || len(m.t.m.Reopened)+len(m.t.m.Extensions) > 0 {
-		probes = m.t.m.Chunks()
-	}
-	tally, whole, err := m.t.survey(ctx, probes, func(c *Chunk) error {
-		if got != nil {
-			return nil
-		}
-		h, err := m.look(ctx, c)
-		got = h
-		return err
-	})
-	if err != nil || got != nil {
-		return got, err
-	}
-	if !whole {
-		return nil, nil
-	}
-	return nil, m.settle(ctx, tally)
-}
-
-// settle ends the job, which it found whole: no entry of its log came since.
-func (m *MapMember) settle(ctx context.Context, tally job.Tally) error {
-	step := m.t.m.Next(tally, true, 0)
-	if step.Settle == nil {
-		return nil
-	}
-	_, err := m.t.append(ctx, Entry{Settled: step.Settle})
-	return err
-}
-
-// look does with one chunk what is to be done.
-func (m *MapMember) look(ctx context.Context, c *Chunk) (*Hold, error) {
-	if m.holding(c) {
-		return nil, nil // its Flush does what is to be done
-	}
-	if c.Owner == m.ID { // a claim that we had given up has landed
-		h := m.newHold(c, 0)
-		m.holds = append(m.holds, h)
-		return h, nil
-	}
-	if c.Owner != "" {
-		if err := m.watch.owner(ctx, c); err != nil {
-			return nil, err
-		}
-	}
-	for {
-		e, ok := m.t.m.Owes(c, m.death, m.t.stopAge())
-		if !ok {
-			break
-		}
-		if _, _, err := m.t.write(ctx, c, m.ID, e); err != nil {
-			return nil, err
-		}
-	}
-	if m.greedy() {
-		return nil, nil
-	}
-	return m.claim(ctx, c)
 }
 
 func (m *MapMember) holding(c *Chunk) bool {

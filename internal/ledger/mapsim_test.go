@@ -19,11 +19,12 @@ import (
 
 var (
 	mapSeeds = flag.Int("mapseeds", defaultMapSeeds(), "how many worlds TestMapSimulation plays")
+	mapFrom  = flag.Uint64("mapfrom", 1, "the first of these worlds")
 	mapSeed  = flag.Uint64("mapseed", 0, "play this world of a map alone and print its history")
 )
 
 // normalMapSeeds are enough for every kind of event to occur, and for every mutant
-// to be caught.
+// to be caught but a few.
 const normalMapSeeds = 3000
 
 func defaultMapSeeds() int {
@@ -56,7 +57,7 @@ func TestMapSimulation(t *testing.T) {
 				if n > uint64(*mapSeeds) || t.Failed() {
 					return
 				}
-				s := simulateMap(n, false)
+				s := simulateMap(*mapFrom+n-1, false)
 				mu.Lock()
 				reportMap(t, s)
 				seen.add(s.seen)
@@ -159,6 +160,7 @@ func (s *yard) setScene() {
 	s.slots = 1 + s.rng.IntN(3)
 	s.window = s.rng.IntN(3)
 	s.risk = s.slots + s.window + s.rng.IntN(8)
+	s.few, s.scouts = []int{0, fewAgents}[s.rng.IntN(2)], s.rng.IntN(2) == 0
 	s.items = 1 + s.rng.IntN(40)
 	s.size = 1 + s.rng.IntN(8)
 	if s.seed > normalMapSeeds && s.seed%16 != 0 { // most of a long run is small, and so are most bugs

@@ -79,7 +79,7 @@ func (a *mapAgent) run(p *process) {
 	}
 	host := Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
 	a.member = a.w.NewMapMember(j, a.agent, host, MapOptions{Slots: s.slots, Near: s.near})
-	a.member.risk = s.risk
+	a.member.risk, a.member.few, a.member.scout = s.risk, s.few, s.scouts
 	a.joined = s.now
 	p.spawn(func(p *process) { a.heart(p, s.ledgerOf(p), path, host) })
 	ready := s.now
@@ -436,6 +436,7 @@ func (a *mapAgent) depart() {
 		for a.stuck(a.member.Leave(ctx)) {
 		}
 	}
+	s.logf("%s departs, spare %d", a.p.name, a.member.roll.spare)
 	a.departed, a.departedSettled = s.now, t.settled != nil
 	a.goodbye()
 }

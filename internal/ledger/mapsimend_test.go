@@ -8,6 +8,9 @@ func (s *yard) checkEnd() {
 		t := s.tales[id]
 		if t.settled == nil {
 			s.violate("I6: job %s was accepted and has not settled", id)
+			for _, c := range t.chunksInOrder() {
+				s.logf("chunk %s: closed %v, owner %q, %d claims", c.id, c.closed, c.owner, len(c.claims))
+			}
 			continue
 		}
 		s.checkExtra(t)

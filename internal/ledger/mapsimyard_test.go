@@ -45,6 +45,8 @@ type mapPlot struct {
 	agents, slots int
 	window        int // tries that wait in an agent's spawner
 	risk          int
+	few           int // agents that may all tend a job
+	scouts        bool
 	items, size   int
 	retries       int
 	maxFails      string

@@ -169,7 +169,7 @@ var mutants = []mutant{
 	{"D1*", "a heartbeat is read once", watchFile,
 		"if ok && (!s.beats || b.Counter != s.counter) {", "if ok && !s.beats {"},
 	{"D2*", "a lease runs on while the observer sleeps", watchFile,
-		"if sent-s.looked > readGap {", "if sent-s.looked > 1000*readGap {"},
+		"if o.read != 0 && now-o.read > readGap {", "if o.read != 0 && now-o.read > 1000*readGap {"},
 	{"D2*", "a new join is no sign of life", watchFile,
 		"s.join, s.moved, s.looked = j.Nonce, at, at", "s.join = j.Nonce"},
 	{"D2*", "the engine's word stands whoever joins again", watchFile,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,13 +33,13 @@ type Beat struct {
 	SavedAt time.Time `json:"saved_at,omitzero"`
 
 	// Of a map's agent: results it recorded, final failures among them, tries that
-	// run now, and the chunks it holds.
-	Recorded int      `json:"recorded,omitempty"`
-	Failed   int      `json:"failed,omitempty"`
-	Flight   int      `json:"flight,omitempty"`
-	Slots    int      `json:"slots,omitempty"`
-	Chunks   []string `json:"chunks,omitempty"`
-	Asked    bool     `json:"asked,omitempty"` // it left because a person stopped it
+	// run now, and the chunks it holds, each with how many entries its log had.
+	Recorded int            `json:"recorded,omitempty"`
+	Failed   int            `json:"failed,omitempty"`
+	Flight   int            `json:"flight,omitempty"`
+	Slots    int            `json:"slots,omitempty"`
+	Chunks   map[string]int `json:"chunks,omitempty"`
+	Asked    bool           `json:"asked,omitempty"` // it left because a person stopped it
 }
 
 // Beat writes an agent's heartbeat. The caller counts, and calls it every
@@ -59,8 +58,9 @@ type watch struct {
 	w    World
 	p    job.Path
 	seen map[string]*sight
-	// read is how far chunks' logs were read when their owners were looked after.
-	read map[string]int
+	// folded is how far chunks' logs were read when their owners were looked after.
+	folded map[string]int
+	read   time.Duration // when we last read anything; 0: never
 	// engine holds what the engine says of agents (D1b).
 	engine map[string]Death
 }
@@ -71,8 +71,8 @@ type sight struct {
 	beats   bool   // a heartbeat was ever read
 	join    string // nonce of the newest join record that was read
 	host    Host
-	known   bool     // host was read
-	chunks  []string // that its last heartbeat names
+	known   bool           // host was read
+	chunks  map[string]int // of its last heartbeat
 	moved   time.Duration
 	looked  time.Duration
 	gone    bool
@@ -107,6 +107,7 @@ func (o *watch) sight(agent string, at time.Duration) *sight {
 func (o *watch) look(ctx context.Context, agents []string) error {
 	for _, id := range agents {
 		sent := o.w.clock().Boot() // a lease counts from when the request was sent
+		o.awake(sent)
 		s := o.sight(id, sent)
 		if s.gone || sent-s.looked < Heartbeat {
 			continue
@@ -114,9 +115,6 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 		b, ok, err := o.w.readBeat(ctx, o.p, id)
 		if err != nil {
 			return err
-		}
-		if sent-s.looked > readGap {
-			s.moved = sent // we were away: start the lease again (D2)
 		}
 		s.looked = sent
 		if ok && (!s.beats || b.Counter != s.counter) {
@@ -129,6 +127,18 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 	return nil
 }
 
+// awake says that we are reading. After a time in which we did not, all leases start
+// again (D2): whoever has slept knows of nobody's silence. Of an agent that was not
+// looked at for long while we read other things, the counter tells.
+func (o *watch) awake(now time.Duration) {
+	if o.read != 0 && now-o.read > readGap {
+		for _, s := range o.seen {
+			s.moved = max(s.moved, now)
+		}
+	}
+	o.read = now
+}
+
 // owner looks after the owner of a chunk that was just read.
 func (o *watch) owner(ctx context.Context, c *Chunk) error {
 	o.wrote(c)
@@ -138,19 +148,29 @@ func (o *watch) owner(ctx context.Context, c *Chunk) error {
 // wrote takes a new entry in a chunk's log for a sign of life of its owner (D2).
 func (o *watch) wrote(c *Chunk) {
 	at := o.w.clock().Boot()
+	o.awake(at)
 	s := o.sight(c.Owner, at)
 	if c.Host != (Host{}) {
 		s.host, s.known = c.Host, true
 	}
-	if o.read == nil {
-		o.read = map[string]int{}
+	if o.folded == nil {
+		o.folded = map[string]int{}
 	}
-	n, seen := o.read[c.ID]
-	// A chunk that its last heartbeat names was claimed before that one.
-	if n < c.N && (seen || !slices.Contains(s.chunks, c.ID)) {
+	n, seen := o.folded[c.ID]
+	if !seen { // what was there before its last heartbeat is no news
+		n = s.chunks[c.ID]
+	}
+	if n < c.N {
 		s.moved = at
 	}
-	o.read[c.ID] = c.N
+	o.folded[c.ID] = c.N
+}
+
+// heard notes that an agent's heartbeat was seen to have moved by the time at.
+func (o *watch) heard(agent string, at time.Duration) {
+	o.awake(o.w.clock().Boot())
+	s := o.sight(agent, at)
+	s.moved = max(s.moved, at)
 }
 
 // bury notes whose process on this machine is gone (D1a). It comes before exits

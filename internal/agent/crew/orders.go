@@ -94,27 +94,33 @@ func (c *crew) openItems(ctx context.Context, k Kit) error {
 	})
 }
 
-// seek asks for a chunk of its own.
+// seek asks for a chunk of its own. An error may leave one too, so it is the
+// member's word that counts, what it holds.
 func (c *crew) seek(ctx context.Context) error {
-	var h *ledger.Hold
-	err := c.patient(ctx, func() (err error) { h, err = c.member.Seek(ctx); return err })
+	err := c.patient(ctx, func() error { _, err := c.member.Seek(ctx); return err })
 	if err != nil {
 		return err
 	}
-	if h == nil {
-		c.sought = c.now() + c.member.Again()
-		if c.stopped() || c.member.Map().Settled != nil {
-			c.polled = 0 // it may have ended
+	found := false
+	for _, h := range c.member.Holds() {
+		if slices.ContainsFunc(c.works, func(w *work) bool { return w.hold == h }) {
+			continue
 		}
-		return nil
+		w, err := c.newWork(ctx, h)
+		if err != nil {
+			return err
+		}
+		c.works, found = append(c.works, w), true
 	}
-	c.sought = 0
-	w, err := c.newWork(ctx, h)
-	if err != nil {
-		return err
+	if found {
+		c.sought = 0
+		return c.fill(ctx)
 	}
-	c.works = append(c.works, w)
-	return c.fill(ctx)
+	c.sought = c.now() + c.member.Again()
+	if c.stopped() || c.member.Map().Settled != nil {
+		c.polled = 0 // it may have ended
+	}
+	return nil
 }
 
 // flush has the holds record what is due.

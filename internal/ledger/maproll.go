@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"time"
+)
+
+// roll is what is known of the other agents of the job, for M12.
+type roll struct {
+	at     time.Duration // of the last listing
+	round  int           // of the job, that it was called in
+	seen   []seen        // in the order of a listing
+	known  bool          // two listings were compared
+	moved  []string      // between those, in order
+	spare  int           // our place among the spares, from 0; -1: none of them
+	spares int           // how many there are
+}
+
+// seen is an agent's heartbeat and its time by the store's clock.
+type seen struct {
+	agent string
+	at    time.Time
+}
+
+// The spares of M12: who stays although nothing is to be claimed.
+const (
+	rollEvery   = 30 * time.Second
+	sparesLeast = 2
+	sparesEach  = 50 // one for so many agents: 2 %
+)
+
+// callRoll finds out whether we are a spare: one of the first, by a hash of their
+// ids, among the agents whose heartbeats moved since the last roll.
+func (m *MapMember) callRoll(ctx context.Context) error {
+	now := m.t.now()
+	if m.roll.seen != nil && now-m.roll.at < rollEvery {
+		return nil
+	}
+	here, moved := []seen{}, []string(nil)
+	before := m.roll.seen
+	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
+		if err != nil {
+			return fmt.Errorf("call the roll: %w", err)
+		}
+		id := path.Base(o.Key)
+		here = append(here, seen{id, o.Time})
+		for len(before) > 0 && before[0].agent < id {
+			before = before[1:]
+		}
+		// One that was not in the last listing may only have been left out of it (L6).
+		if len(before) > 0 && before[0].agent == id && !before[0].at.Equal(o.Time) {
+			moved = append(moved, id)
+		}
+	}
+	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap && m.roll.round == m.t.m.Round
+	m.roll = roll{at: now, round: m.t.m.Round, seen: here, spare: -1}
+	if !known { // or so long ago that who moved since may be gone (D2), as who left after a round
+		return nil
+	}
+	m.roll.moved = moved
+	err := m.findPlace(ctx)
+	m.roll.known = err == nil
+	return err
+}
+
+// findPlace finds our place among the spares: how many of those that moved come
+// before us and have not left. Who is among the first anyway, or far behind, need
+// not read who has left.
+func (m *MapMember) findPlace(ctx context.Context) error {
+	const far = 16
+	spares := max(sparesLeast, len(m.roll.moved)/sparesEach)
+	var before []string
+	m.roll.spares = max(1, min(spares, len(m.roll.moved)))
+	for _, id := range m.roll.moved {
+		if d := cmp.Or(cmp.Compare(hash(id), hash(m.ID)), cmp.Compare(id, m.ID)); d < 0 {
+			before = append(before, id)
+		}
+	}
+	m.roll.spare = -1
+	if len(before) < spares {
+		m.roll.spare = len(before)
+		return nil
+	}
+	if len(before) >= spares+far {
+		return nil
+	}
+	place := 0
+	for _, id := range before {
+		b, ok, err := m.t.w.readBeat(ctx, m.t.p, id)
+		if err != nil {
+			return err
+		}
+		if ok && b.Phase != Left {
+			place++
+		}
+		if place == spares {
+			return nil
+		}
+	}
+	m.roll.spare = place
+	return nil
+}
+
+// leaveAfter is how long an agent waits for what the dead have left: who stays has
+// seen by then who they are, and hands it over.
+const leaveAfter = Lease + 2*rollEvery
+
+// mayLeave says that nothing is claimable, nor was for a while, and that others
+// stay for what may become so (M12): they moved within the last roll. A chunk in
+// back-off counts.
+func (m *MapMember) mayLeave() bool {
+	now := m.t.now()
+	if !m.roll.known || m.roll.round != m.t.m.Round || m.roll.spare >= 0 || len(m.holds) > 0 || now-m.roll.at > rollEvery {
+		return false
+	}
+	if m.resting == 0 || now-m.since < leaveAfter {
+		return false
+	}
+	for _, c := range m.t.chunks {
+		if _, free := c.Free(m.death); free && c.Wait > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,456 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+var mapCosts = flag.Int("mapcosts", 0, "how many worlds of 10,000 agents and a million items TestWhatAMapCosts plays; 0: small ones")
+
+// TestWhatAMapCosts plays maps as large as they may be, by the pace of an object
+// store, over the real ledger code, and counts what they ask of it: left alone,
+// with agents that die, and cancelled halfway.
+func TestWhatAMapCosts(t *testing.T) {
+	worlds, agents, items := *mapCosts, 10_000, 1_000_000
+	switch {
+	case worlds == 0 && raceOn:
+		worlds, agents, items = 3, 50, 5000
+	case worlds == 0:
+		worlds, agents, items = 3, 300, 30_000
+	}
+	for seed := range worlds {
+		f := newField(uint64(seed), agents, items)
+		f.play()
+		t.Logf("seed %d\n%s", seed, f.report())
+		for _, text := range f.broken {
+			t.Errorf("seed %d: %s", seed, text)
+		}
+	}
+}
+
+// The limits of PROTOCOL section 8, per second and prefix of the store.
+const (
+	mostWrites = 3500
+	mostReads  = 5500
+)
+
+// fieldPlot is what befalls a field.
+type fieldPlot int
+
+const (
+	leftAlone   fieldPlot = iota
+	agentsDie             // a tenth of them, at any time
+	isCancelled           // halfway
+	fieldPlots
+)
+
+// field is one large map in a world: agents whose items only take their time.
+type field struct {
+	*world
+	plot          fieldPlot
+	agents, items int
+	j             job.Job
+	store         *fieldBucket
+	left          int // agents that have not departed
+	died          int
+	minutes       float64       // that agents lived, all together
+	ran           int           // tries
+	workedUntil   time.Duration // the last item ended
+	flushes       int
+	settled       *Settled
+	memory        uint64
+}
+
+func newField(seed uint64, agents, items int) *field {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 17)), made: map[string]time.Duration{}, most: 1 << 60,
+		watch: func(*process, request) {}, landed: func(string) {}}
+	f := &field{world: w, plot: fieldPlot(seed % uint64(fieldPlots)), agents: agents, items: items, left: agents}
+	f.store = &fieldBucket{w: w, objects: map[string][]byte{}, folders: map[string][]store.Object{},
+		total: map[string]int{}, second: map[string]int{}, peak: map[string]int{}}
+	f.j = job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: ChunkSize(items, agents),
+		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 8}}}
+	return f
+}
+
+// play has all agents come within a minute, and the job go to its end.
+func (f *field) play() {
+	boss := f.start("boss", func(p *process) {
+		live, mine, err := f.world0(p).Submit(ctx, f.j, "boss")
+		must(err)
+		if live != f.j.ID || !mine {
+			f.violate("T1: %s is live", live)
+		}
+		p.end()
+	})
+	for !boss.dead {
+		f.run(f.now + time.Second)
+	}
+	for i := range f.agents {
+		f.at(f.now+f.between(0, time.Minute), func() {
+			began := f.now
+			p := f.start(fmt.Sprintf("agent%d", i), func(p *process) { (&fieldAgent{f: f, p: p, n: i}).run() })
+			p.atExit = append(p.atExit, func() {
+				f.left--
+				f.minutes += (f.now - began).Minutes()
+			})
+			if f.plot == agentsDie && f.chance(10) {
+				f.at(f.now+f.between(0, 10*time.Minute), func() {
+					if p.kill() {
+						f.died++
+					}
+				})
+			}
+		})
+	}
+	if f.plot == isCancelled {
+		f.at(f.now+6*time.Minute, func() {
+			f.start("person", func(p *process) {
+				if stands, err := f.world0(p).Cancel(ctx, f.j.Path(), "person", "enough"); err != nil || !stands {
+					f.violate("E1: to cancel gave %v, %v", stands, err)
+				}
+				p.end()
+			})
+		})
+	}
+	for f.left > 0 && f.now < 24*time.Hour && len(f.broken) == 0 {
+		f.run(f.now + time.Minute)
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		f.memory = max(f.memory, m.HeapAlloc)
+	}
+	f.check()
+}
+
+// world0 is what a process has of the code under test.
+func (f *field) world0(p *process) World {
+	s := store.New(fieldWay{f.store, p}, store.Options{Clock: simClock{p}, Rand: randReader{p.w}})
+	return World{Store: s, Rand: randReader{p.w}, Gone: func(Host) (bool, bool) { return false, false }}
+}
+
+// check holds what the map has asked for against what it may.
+func (f *field) check() {
+	s := f.settled
+	if s == nil {
+		f.violate("I6: the map has not settled in a day")
+		return
+	}
+	switch got := s.Tally; f.plot {
+	case isCancelled:
+		if s.State != job.Cancelled || got.Succeeded == 0 || got.Succeeded+got.Cancelled != f.items {
+			f.violate("E2: a map that was cancelled ended as %v", s)
+		}
+	default:
+		// Who dies takes with him what runs, and what ended since his last flush.
+		if most := f.items + 4*f.died*f.j.Spec.Slots; s.State != job.Succeeded || got.Succeeded != f.items || f.ran > most {
+			f.violate("M10: %d items were run %d times, %d at most, and ended as %v", f.items, f.ran, most, s)
+		}
+	}
+	chunks := (f.items + f.j.ChunkSize - 1) / f.j.ChunkSize
+	if writes := f.store.total["create chunks"]; writes > 3*chunks+f.flushes+2*f.died {
+		f.violate("E8: %d writes for %d chunks with %d flushes", writes, chunks, f.flushes)
+	}
+	writes, reads := f.asked()
+	if wantWrites, wantReads := f.estimate(); f.plot != isCancelled && (!roughly(writes, wantWrites) || !roughly(reads, wantReads)) {
+		f.violate("--plan says %d writes and %d reads, and they were %d and %d", wantWrites, wantReads, writes, reads)
+	}
+	for prefix, n := range f.store.peak {
+		if kind, _, _ := strings.Cut(prefix, " "); kind == "writes" && n > mostWrites || kind == "reads" && n > mostReads {
+			f.violate("E8: %d %s in one second", n, prefix)
+		}
+	}
+}
+
+// asked is what the store was asked for.
+func (f *field) asked() (writes, reads int) {
+	for k, n := range f.store.total {
+		if what, _, _ := strings.Cut(k, " "); what == "get" || what == "list" {
+			reads += n
+		} else {
+			writes += n
+		}
+	}
+	return writes, reads
+}
+
+// estimate is what Estimate says of it.
+func (f *field) estimate() (writes, reads int) {
+	whole, minute := Estimate((f.items+f.j.ChunkSize-1)/f.j.ChunkSize, f.agents)
+	minutes := f.minutes / float64(f.agents)
+	return whole.Writes + int(minutes*float64(minute.Writes)), whole.Reads + int(minutes*float64(minute.Reads))
+}
+
+// roughly says that an estimate was no more than a third off.
+func roughly(got, want int) bool { return 3*got > 2*want && 2*got < 3*want }
+
+func (f *field) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d agents, %d of which died, %d items in chunks of %d: work ended after %s, settled after %s, all gone after %s; %d MB\n", f.agents, f.died, f.items, f.j.ChunkSize,
+		f.workedUntil.Round(time.Second), f.store.settled.Round(time.Second), f.now.Round(time.Second), f.memory>>20)
+	chunks := (f.items + f.j.ChunkSize - 1) / f.j.ChunkSize
+	fmt.Fprintf(&b, "%d chunks: %.1f writes each, %.1f flushes each\n", chunks, float64(f.store.total["create chunks"])/float64(chunks), float64(f.flushes)/float64(chunks))
+	sum := 0
+	for _, k := range sortedKeys(f.store.total) {
+		sum += f.store.total[k]
+		fmt.Fprintf(&b, "%-20s %9d  %.3f an item\n", k, f.store.total[k], float64(f.store.total[k])/float64(f.items))
+	}
+	fmt.Fprintf(&b, "%-20s %9d  %.3f an item\n", "all requests", sum, float64(sum)/float64(f.items))
+	writes, reads := f.asked()
+	wantWrites, wantReads := f.estimate()
+	fmt.Fprintf(&b, "%d writes, and --plan says %d; %d reads, and it says %d\n", writes, wantWrites, reads, wantReads)
+	var peaks []string
+	for k, n := range f.store.peak {
+		peaks = append(peaks, fmt.Sprintf("%9d %s", n, k))
+	}
+	slices.SortFunc(peaks, func(a, b string) int { return strings.Compare(b, a) })
+	fmt.Fprintf(&b, "most in one second:\n%s", strings.Join(peaks[:min(8, len(peaks))], "\n"))
+	return b.String()
+}
+
+func sortedKeys(m map[string]int) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// fieldAgent is crew's loop, as lean as it can be.
+type fieldAgent struct {
+	f       *field
+	p       *process
+	n       int
+	m       *MapMember
+	running []fieldTry
+}
+
+type fieldTry struct {
+	h    *Hold
+	try  Try
+	ends time.Duration
+}
+
+func (a *fieldAgent) run() {
+	f, w := a.f, a.f.world0(a.p)
+	id := w.AgentID(1, a.n)
+	a.m = w.NewMapMember(f.j, id, Host{}, MapOptions{Slots: f.j.Spec.Slots})
+	a.p.spawn(func(p *process) {
+		for n := int64(1); ; n++ {
+			b := Beat{Agent: id, Counter: n, Phase: "running"}
+			a.m.Dress(&b)
+			must(w.Beat(ctx, f.j.Path(), b))
+			p.sleep(Heartbeat)
+		}
+	})
+	a.m.Ready()
+	var order MapOrder
+	pollAt, seekAt := f.now, f.now
+	for {
+		a.reap()
+		if f.now >= pollAt {
+			var err error
+			order, err = a.m.Poll(ctx)
+			must(err)
+			pollAt = f.now + Heartbeat
+		}
+		if order.Do == Depart {
+			break
+		}
+		if order.Do == Cease {
+			a.running = nil
+			for _, h := range a.m.Holds() {
+				must(h.Wind(ctx))
+			}
+		}
+		a.fill()
+		for _, h := range a.m.Holds() {
+			if h.Due() <= 0 {
+				fate, err := h.Flush(ctx)
+				must(err)
+				if f.flushes++; fate == Fenced && f.plot != isCancelled {
+					f.violate("M1: %s was fenced, and nobody has died", id)
+				}
+			}
+		}
+		a.fill()
+		if len(a.running) < f.j.Spec.Slots && f.now >= seekAt {
+			h, err := a.m.Seek(ctx)
+			must(err)
+			if a.fill(); h == nil {
+				seekAt = f.now + a.m.Again()
+			}
+		}
+		a.p.sleep(a.rest(pollAt, seekAt))
+	}
+	if s := order.Settled; s != nil {
+		f.settled = s
+		must(a.m.Leave(ctx))
+	}
+	a.p.end()
+}
+
+func (a *fieldAgent) rest(pollAt, seekAt time.Duration) time.Duration {
+	d := pollAt - a.f.now
+	if len(a.running) < a.f.j.Spec.Slots {
+		d = min(d, seekAt-a.f.now)
+	}
+	for _, h := range a.m.Holds() {
+		d = min(d, h.Due())
+	}
+	for _, r := range a.running {
+		d = min(d, r.ends-a.f.now)
+	}
+	return max(d, time.Millisecond)
+}
+
+func (a *fieldAgent) reap() {
+	f := a.f
+	a.running = slices.DeleteFunc(a.running, func(r fieldTry) bool {
+		if r.ends > f.now {
+			return false
+		}
+		r.h.Done(Result{Item: r.try.Item, Ended: f.now.Microseconds()})
+		f.workedUntil = f.now
+		return true
+	})
+}
+
+func (a *fieldAgent) fill() {
+	for _, h := range a.m.Holds() {
+		for len(a.running) < a.f.j.Spec.Slots {
+			try, ok := h.Next()
+			if !ok {
+				break
+			}
+			a.f.ran++
+			a.running = append(a.running, fieldTry{h, try, a.f.now + a.f.between(5*time.Second, 85*time.Second)})
+		}
+	}
+}
+
+// fieldBucket is a large store that counts what is asked of it. Its folders are
+// those that the protocol lists.
+type fieldBucket struct {
+	w       *world
+	objects map[string][]byte
+	folders map[string][]store.Object // in order of keys
+	total   map[string]int            // requests by kind
+	second  map[string]int            // in this second, by prefix
+	now     time.Duration
+	peak    map[string]int
+	settled time.Duration // when the job had
+}
+
+// fieldWay is a process's way there.
+type fieldWay struct {
+	b *fieldBucket
+	p *process
+}
+
+// group is the folder that a key is listed in, and its kind: of a chunk's log with
+// the two digits that spread them.
+func group(key string) (folder, kind string) {
+	part := strings.SplitN(key, "/", 6)
+	switch {
+	case len(part) < 4:
+		return key, part[len(part)-1]
+	case part[2] == "log":
+		return "p/t/log/", "task"
+	case part[3] == "chunks" && len(part) > 4:
+		return strings.Join(part[:5], "/") + "/", "chunks"
+	}
+	return strings.Join(part[:4], "/") + "/", part[3]
+}
+
+func (s fieldWay) count(what, way, key string) (folder string) {
+	b := s.b
+	s.p.sleep(s.p.w.between(10*time.Millisecond, 40*time.Millisecond))
+	folder, kind := group(key)
+	b.total[what+" "+kind]++
+	if second := s.p.w.now / time.Second; second != b.now {
+		b.now = second
+		clear(b.second)
+	}
+	prefix := way + " of " + folder
+	b.second[prefix]++
+	name := way + " of " + kind
+	b.peak[name] = max(b.peak[name], b.second[prefix])
+	return folder
+}
+
+func (s fieldWay) Create(_ context.Context, key string, body io.ReadSeeker) error {
+	folder := s.count("create", "writes", key)
+	if _, held := s.b.objects[key]; held {
+		return store.ErrExists
+	}
+	err := s.b.hold(folder, key, body)
+	if bytes.Contains(s.b.objects[key], []byte(`"settled":{`)) {
+		s.b.settled = s.p.w.now
+	}
+	return err
+}
+
+func (s fieldWay) Put(_ context.Context, key string, body io.ReadSeeker) error {
+	return s.b.hold(s.count("put", "writes", key), key, body)
+}
+
+func (b *fieldBucket) hold(folder, key string, body io.ReadSeeker) error {
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	o := store.Object{Key: key, Size: int64(len(text)), Time: epoch.Add(b.w.now)}
+	i, held := b.find(folder, key)
+	if !held {
+		b.folders[folder] = slices.Insert(b.folders[folder], i, o)
+	}
+	b.folders[folder][i], b.objects[key] = o, text
+	return nil
+}
+
+func (b *fieldBucket) find(folder, key string) (int, bool) {
+	return slices.BinarySearchFunc(b.folders[folder], key, func(o store.Object, key string) int { return strings.Compare(o.Key, key) })
+}
+
+func (s fieldWay) Get(_ context.Context, key string, _, _ int64) (io.ReadCloser, error) {
+	s.count("get", "reads", key)
+	text, held := s.b.objects[key]
+	if !held {
+		return nil, store.ErrNotExist
+	}
+	return io.NopCloser(strings.NewReader(string(text))), nil
+}
+
+func (s fieldWay) List(_ context.Context, prefix, after string, _ int) (page []store.Object, more bool, err error) {
+	const most = 1000 // as S3 does
+	folder := s.count("list", "reads", prefix)
+	i, found := s.b.find(folder, max(prefix, after))
+	all := s.b.folders[folder]
+	if found && all[i].Key == after {
+		i++
+	}
+	all = all[i:]
+	return slices.Clone(all[:min(most, len(all))]), len(all) > most, nil
+}
+
+func (s fieldWay) Delete(_ context.Context, key string) error {
+	folder := s.count("delete", "writes", key)
+	if i, held := s.b.find(folder, key); held {
+		s.b.folders[folder] = slices.Delete(s.b.folders[folder], i, i+1)
+		delete(s.b.objects, key)
+	}
+	return nil
+}
+
+func (s fieldWay) String() string { return "field" }
