@@ -132,7 +132,7 @@ func TestRealMapKilledTenTimes(t *testing.T) {
 // goes on as one of two, and nothing is recorded twice.
 func TestRealMapFencesAPausedAgent(t *testing.T) {
 	onlyReal(t)
-	const items = 700
+	const items = 900
 	h := newHome(t)
 	h.compiled(t)
 	put(t, filepath.Join(h.work, "slow.sh"), []byte("./teller $RUNS $1 && sleep 1\n"))
@@ -163,8 +163,8 @@ func TestRealMapFencesAPausedAgent(t *testing.T) {
 	}
 }
 
-// agentAtWork waits for two agents that have recorded something, and gives the
-// process of one.
+// agentAtWork waits for two agents that have recorded something, so that their slots
+// are full, and gives the process of one.
 func (h home) agentAtWork(t *testing.T, said *bytes.Buffer) (pid int) {
 	t.Helper()
 	pattern := filepath.Join(filepath.Dir(h.work), "home", ".local", "share", "drover", "*", "*", "*", "agents", "*")
@@ -181,11 +181,12 @@ func (h home) agentAtWork(t *testing.T, said *bytes.Buffer) (pid int) {
 		working := 0
 		for _, file := range files {
 			var beat struct {
-				Host   struct{ PID int }
-				Chunks map[string]int
+				Host     struct{ PID int }
+				Chunks   map[string]int
+				Recorded int
 			}
 			text, err := os.ReadFile(file)
-			if err != nil || json.Unmarshal(text, &beat) != nil || len(beat.Chunks) == 0 {
+			if err != nil || json.Unmarshal(text, &beat) != nil || len(beat.Chunks) == 0 || beat.Recorded == 0 {
 				continue
 			}
 			working++

@@ -248,10 +248,10 @@ func (t *chart) asked(b brief) bool {
 	return n > 0 && t.m.Reopened[n-1].N > b.mark && b.tally.Succeeded < b.tally.Items
 }
 
-// all yields the chunks that are known to be there, children after their parents
-// (M2), but for those below one that is named. Those that were never read are not
-// made.
-func (t *chart) all() iter.Seq2[string, Seed] {
+// all yields the chunks of a share that are known to be there, children after their
+// parents (M2), but for those below one that is named. Those that were never read
+// are not made.
+func (t *chart) all(mine share) iter.Seq2[string, Seed] {
 	return func(yield func(string, Seed) bool) {
 		var below func(id string, s Seed) bool
 		below = func(id string, s Seed) bool {
@@ -271,7 +271,7 @@ func (t *chart) all() iter.Seq2[string, Seed] {
 			}
 			return true
 		}
-		for i := range t.m.Chunks() {
+		for i := mine.at; i < t.m.Chunks(); i += max(1, mine.of) {
 			if id, s := t.m.Seed(i); !below(id, s) {
 				return
 			}
@@ -279,36 +279,31 @@ func (t *chart) all() iter.Seq2[string, Seed] {
 	}
 }
 
-// share is one of several equal shares of a job's chunks, each with all that was
-// handed over from it; the zero value is all of them.
-type share struct{ at, of int }
-
-func (s share) has(id string) bool {
-	root, _, _ := strings.Cut(id, ".")
-	return s.of <= 1 || int(hash(root)%uint32(s.of)) == s.at
+// share is the at-th of several equal shares of a job's chunks, each with all that
+// was handed over from it; the zero value is all of them.
+type share struct {
+	at, of int
+	blind  bool // without asking for names: it is small
 }
 
 // survey reads on in every chunk of its share that is not done by name, but of
 // those nobody seems to have touched at most probes. each gets all that were read,
 // now or before, the done ones too. whole is true when all chunks of the job are done, and tally counts it then.
 func (t *chart) survey(ctx context.Context, mine share, probes int, each func(*Chunk) error) (tally job.Tally, whole bool, err error) {
-	if err := t.list(ctx); err != nil {
-		return tally, false, err
+	if !mine.blind {
+		if err := t.list(ctx); err != nil {
+			return tally, false, err
+		}
 	}
 	whole = true
-	for id, s := range t.all() {
-		sum, done := t.done(id)
-		switch c := t.chunks[id]; {
-		case done && each != nil && mine.has(id) && c != nil && c.N > 0 && t.m.Done(c):
-			if err := each(c); err != nil {
-				return tally, false, err
+	for id, s := range t.all(mine) {
+		if sum, done := t.done(id); done {
+			if c := t.chunks[id]; each != nil && c != nil && c.N > 0 && t.m.Done(c) {
+				if err := each(c); err != nil {
+					return tally, false, err
+				}
 			}
-			fallthrough
-		case done:
 			tally = tally.Add(sum)
-			continue
-		case !mine.has(id):
-			whole = false
 			continue
 		}
 		if c := t.chunks[id]; c == nil || c.N == 0 {
@@ -329,6 +324,14 @@ func (t *chart) survey(ctx context.Context, mine share, probes int, each func(*C
 		}
 		tally = tally.Add(c.Tally)
 		whole = whole && t.m.Done(c)
+	}
+	for i := 0; whole && mine.of > 1 && i < t.m.Chunks(); i++ {
+		if i%mine.of == mine.at {
+			continue
+		}
+		id, _ := t.m.Seed(i)
+		sum, done := t.whole(id)
+		tally, whole = tally.Add(sum), done
 	}
 	return tally, whole, nil
 }

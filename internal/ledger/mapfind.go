@@ -164,9 +164,9 @@ func (m *MapMember) lowerHand(ctx context.Context) error {
 	return m.t.w.Store.Delete(ctx, m.idleKey(m.ID))
 }
 
-// idle lists agents that wait for work; a page is enough.
+// idle lists agents that wait for work: some of a page of them, each owner others.
 func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
-	const enough = 16
+	const page, enough = 1000, 16
 	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/idle/") {
 		if err != nil {
 			return nil, fmt.Errorf("find idle agents: %w", err)
@@ -174,15 +174,16 @@ func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
 		if agent := path.Base(o.Key); o.Size == 0 && agent != m.ID {
 			agents = append(agents, agent)
 		}
-		if len(agents) == enough {
+		if len(agents) == page {
 			break
 		}
 	}
-	if n := len(agents); n > 1 { // not all owners to the same one
-		at := int(hash(m.ID)) % n
+	if n := len(agents); n > 1 {
+		m.asked++
+		at := int(hash(fmt.Sprintf("%s %d", m.ID, m.asked)) % uint32(n))
 		agents = append(agents[at:], agents[:at]...)
 	}
-	return agents, nil
+	return agents[:min(enough, len(agents))], nil
 }
 
 // mail claims what somebody handed over for us.

@@ -62,6 +62,7 @@ type MapMember struct {
 	tell      []Child  // of these, those an idle agent is to be told of
 	unsure    []*Chunk // claims of them may have landed, or may yet
 	cursor    finder
+	asked     int           // how often for idle agents
 	marked    bool          // our name stands among the idle
 	glanced   time.Duration // when heartbeats were last looked at
 	resting   int           // looks in a row that found nothing

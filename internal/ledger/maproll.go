@@ -17,6 +17,7 @@ type roll struct {
 	moved  []string      // between those, in order
 	spare  int           // our place among the spares, from 0; -1: none of them
 	spares int           // how many there are
+	most   int           // agents that moved at once, in this round
 }
 
 // seen is an agent's heartbeat and its time by the store's clock.
@@ -56,7 +57,11 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 		}
 	}
 	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap && m.roll.round == m.t.m.Round
-	m.roll = roll{at: now, round: m.t.m.Round, seen: here, spare: -1}
+	most := 0
+	if m.roll.round == m.t.m.Round {
+		most = m.roll.most
+	}
+	m.roll = roll{at: now, round: m.t.m.Round, seen: here, spare: -1, most: max(most, len(moved))}
 	if !known { // or so long ago that who moved since may be gone (D2), as who left after a round
 		return nil
 	}
@@ -71,15 +76,15 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 // not read who has left.
 func (m *MapMember) findPlace(ctx context.Context) error {
 	const far = 16
-	spares := max(sparesLeast, len(m.roll.moved)/sparesEach)
+	spares := max(sparesLeast, m.roll.most/sparesEach) // who was a spare stays one while others leave
 	var before []string
-	m.roll.spares = max(1, min(spares, len(m.roll.moved)))
 	for _, id := range m.roll.moved {
 		if d := cmp.Or(cmp.Compare(hash(id), hash(m.ID)), cmp.Compare(id, m.ID)); d < 0 {
 			before = append(before, id)
 		}
 	}
 	m.roll.spare = -1
+	m.roll.spares = min(spares, max(len(m.roll.moved), len(before)+1))
 	if len(before) < spares {
 		m.roll.spare = len(before)
 		return nil

@@ -39,9 +39,9 @@ func (m *MapMember) patrol(ctx context.Context) error {
 			return err
 		}
 	}
-	mine, at, left := share{m.roll.spare, m.roll.spares}, 0, patrolEach
-	for id, s := range m.t.all() {
-		if at++; at <= m.patrolled || !mine.has(id) {
+	mine, at, left := share{at: m.roll.spare, of: m.roll.spares}, 0, patrolEach
+	for id, s := range m.t.all(mine) {
+		if at++; at <= m.patrolled {
 			continue
 		}
 		if _, done := m.t.done(id); done {
@@ -88,13 +88,13 @@ func (m *MapMember) turn() (mine share, ok bool) {
 	case f.Stop != nil && m.shared != f.StopAt:
 		m.shared = f.StopAt
 		_, index, _ := machineOf(m.ID)
-		return share{index % f.Spec.Workers, f.Spec.Workers}, true
+		return share{index % f.Spec.Workers, f.Spec.Workers, true}, true
 	case len(m.holds) > 0 || !r.known || r.spare < 0:
 		return mine, false
 	case m.resting%16 == 15: // whoever was to look may have gone
 		return mine, true
 	}
-	return share{r.spare, r.spares}, true
+	return share{at: r.spare, of: r.spares}, true
 }
 
 // tend surveys its share of the job: it claims what is free, does what anyone owes a

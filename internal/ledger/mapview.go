@@ -105,7 +105,7 @@ func (v *MapView) beats(ctx context.Context, r *MapReport) error {
 }
 
 func (v *MapView) count(r *MapReport) {
-	for id := range v.t.all() {
+	for id := range v.t.all(share{}) {
 		r.Chunks++
 		if _, done := v.t.done(id); done {
 			r.Done++
