@@ -250,6 +250,12 @@ func (m *MapMember) full() bool {
 // them, who may still be preparing.
 const maxPolite = 5 * time.Second
 
+// lost says that a hold is over and its items may still run: what another has handed
+// on of it must not begin beside them.
+func (m *MapMember) lost() bool {
+	return slices.ContainsFunc(m.holds, func(h *Hold) bool { return h.over })
+}
+
 // greedy says that a further chunk may be another agent's share.
 func (m *MapMember) greedy() bool {
 	f := m.t.m
@@ -268,7 +274,7 @@ func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 			m.watch.wrote(c)
 		}
 		why, free := c.Free(m.death)
-		if !free || !m.live() || !m.t.ripe(c) || c.Careful() && len(m.holds) > 0 || m.holding(c) {
+		if !free || !m.live() || !m.t.ripe(c) || c.Careful() && len(m.holds) > 0 || m.holding(c) || m.lost() {
 			return nil, nil
 		}
 		e := Entry{Claimed: &Claimed{Agent: m.ID, Host: m.self, N: c.Claim + 1, Why: why, Risk: m.risk}}

@@ -200,6 +200,8 @@ var mapMutants = []mutant{
 		"case t.Live == j.ID:", "case t.Live != \"\":"},
 	{"M2", "a chunk that handed parts over is done without them", chartFile,
 		"len(t.parts[id]) != b.children || t.asked(b)", "t.asked(b)"},
+	{"M1*", "who was fenced claims what is left of it beside what it runs: as it was", mapmemberFile,
+		"m.holding(c) || m.lost() {", "m.holding(c) {"},
 	{"E2", "a share is taken for the whole", chartFile,
 		"for i := 0; whole && mine.of > 1 &&", "for i := 0; whole && mine.of > 8 &&"},
 	{"M13", "what may kill agents is claimed to be passed on: as it was", maptendFile,
@@ -216,12 +218,14 @@ var mapMutants = []mutant{
 		"if working > 0 { //", "if false { //"},
 }
 
-// rareMapMutants need what happens in one world of thousands. When the simulator
-// draws its worlds otherwise, a run of 60,000 finds others.
+// rareMapMutants need what happens in one world of thousands: they are played with
+// -rare only, in so many worlds.
 var rareMapMutants = map[string]int{
-	"a claim that was given up is not looked after: as it was": 23762,
-	"the licence is twice as long":                             5282,
-	"who has left is a spare":                                  12063,
-	"who was quicker is dead all the same: as it was":          23762,
-	"a job is opened again beside a live one":                  4303,
+	"a claim that was given up is not looked after: as it was":                60_000,
+	"the licence is twice as long":                                            60_000,
+	"who has left is a spare":                                                 60_000,
+	"who was quicker is dead all the same: as it was":                         60_000,
+	"a job is opened again beside a live one":                                 60_000,
+	"an agent does not heed a stop that it has read":                          60_000,
+	"who was fenced claims what is left of it beside what it runs: as it was": 60_000,
 }
