@@ -111,7 +111,7 @@ func (c *chunkTale) claimed(e Entry) bool {
 		s.checkAwake(e.By, c.t.paused, "J3: %s claimed chunk %s while the job was paused", e.By, c.id)
 	}
 	if lost {
-		s.checkDead(c, e.By, k.Why)
+		s.checkDead(c, e, k.Why)
 	}
 	if wait := c.seed.Wait; k.N == 1 && s.now-c.born < wait {
 		s.violate("M8: %s claimed chunk %s after %s, which is to wait for %s", e.By, c.id, s.now-c.born, wait)
@@ -261,9 +261,9 @@ func (c *chunkTale) stopped(e Entry) bool {
 		s.violate("L5: %s ended chunk %s because of entry %d, which is no stop that stands", e.By, c.id, by)
 	case c.owner == "" || c.owner == e.By:
 	case stop.Drain:
-		s.checkDead(c, e.By, "drain")
+		s.checkDead(c, e, "drain")
 	case s.now-c.t.stopAt < 30*time.Second:
-		s.checkDead(c, e.By, "stop")
+		s.checkDead(c, e, "stop")
 	default:
 		s.seen["ended for a slow owner"]++
 	}

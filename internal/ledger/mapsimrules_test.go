@@ -185,7 +185,8 @@ func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
 
 // checkDead is D1 and D2: whoever takes over, or ends, what another owns has
 // evidence against him.
-func (s *yard) checkDead(c *chunkTale, by string, why Grounds) {
+func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
+	by, woke := e.By, s.woke(e)
 	a := s.agentNamed(c.owner)
 	told := c.t.told[c.owner]
 	// Who reads a heartbeat late believes it to be as old as his question, and one
@@ -202,8 +203,8 @@ func (s *yard) checkDead(c *chunkTale, by string, why Grounds) {
 		s.seen["evidence: told"]++
 	case s.sameHost && a.p.dead:
 		s.seen["evidence: gone"]++
-	case s.woke(by) < leaseTime-slack-time.Second && s.woke(by) > 3*s.trip: // else it slept between deciding and writing
-		s.violate("D2: %s took chunk %s (%s) from %s, and had woken up %s ago", by, c.id, why, c.owner, s.woke(by))
+	case woke < leaseTime-slack-time.Second && woke > 3*s.trip: // else it slept between looking and deciding
+		s.violate("D2: %s took chunk %s (%s) from %s, and had woken up %s before", by, c.id, why, c.owner, woke)
 	case silent < leaseTime-slack:
 		s.violate("D1: %s took chunk %s (%s) from %s, which was heard of %s ago", by, c.id, why, c.owner, silent)
 	case !a.p.dead:
@@ -213,22 +214,23 @@ func (s *yard) checkDead(c *chunkTale, by string, why Grounds) {
 	}
 }
 
-// woke is how long ago an agent, or a command line, last came back from having
-// stood still for so long that it knows of nobody's silence since.
-func (s *yard) woke(name string) time.Duration {
-	last := forever
+// woke is how long before it decided on an entry an agent, or a command line, last
+// came back from having stood still for so long that it knew of nobody's silence
+// since. The entry may land much later: it is sent again.
+func (s *yard) woke(e Entry) time.Duration {
+	longest := time.Duration(0)
 	for _, p := range s.procs {
-		if a := s.agentOf(p); p.name == name || a != nil && a.agent == name {
-			came := -forever / 2
+		if a := s.agentOf(p); p.name == e.By || a != nil && a.agent == e.By {
+			decided, came := min(s.now, e.At.Sub(epoch)-p.skew), -forever/2
 			for _, gap := range p.away {
-				if gap.to <= s.now && gap.to-gap.from > readGap+2*time.Second {
+				if gap.to <= decided && gap.to-gap.from > readGap+2*time.Second {
 					came = max(came, gap.to)
 				}
 			}
-			last = min(last, came) // of two command lines that share a name, the one that has watched for longer
+			longest = max(longest, decided-came) // of two command lines that share a name, the one that has watched for longer
 		}
 	}
-	return s.now - last
+	return longest
 }
 
 // saidGoodbye says whether an agent's last heartbeat stands: an older one may have
