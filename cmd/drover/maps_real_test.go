@@ -128,8 +128,8 @@ func TestRealMapKilledTenTimes(t *testing.T) {
 	}
 }
 
-// One of two agents is stopped for longer than a lease, and wakes up: it is fenced,
-// goes on as one of two, and nothing is recorded twice.
+// One of two agents is stopped for longer than a lease, and wakes up: whether or not
+// the others took its chunk meanwhile, every item is recorded once.
 func TestRealMapFencesAPausedAgent(t *testing.T) {
 	onlyReal(t)
 	const items = 700

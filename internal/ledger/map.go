@@ -63,8 +63,8 @@ type Requests struct{ Writes, Reads int }
 // read to its end twice, a listing says which are there, and agents come and go
 // (PROTOCOL section 8). In a minute an agent writes its heartbeats and flushes what
 // has ended, looks at the job as often as it is alive, and twice for each flush:
-// is the chunk still its own, and is anybody idle. It is measured against whole
-// jobs of 10,000 agents by TestWhatAMapCosts.
+// is the chunk still its own, and is anybody idle. TestWhatAMapCosts holds it against
+// whole jobs.
 func Estimate(chunks, agents int) (whole, minute Requests) {
 	beats, flushes := int(time.Minute/Heartbeat), int(time.Minute/farPace.flush)
 	return Requests{3*chunks + 4*agents + 8, 4*chunks + 8*agents + 3*(chunks+999)/1000 + 8},
