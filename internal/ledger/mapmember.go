@@ -246,15 +246,15 @@ func (m *MapMember) full() bool {
 	return slices.ContainsFunc(m.holds, (*Hold).Careful)
 }
 
-// maxPolite is how long a fast agent leaves the others' share of a small job to
-// them, who may still be preparing.
-const maxPolite = 5 * time.Second
-
 // lost says that a hold is over and its items may still run: what another has handed
 // on of it must not begin beside them.
 func (m *MapMember) lost() bool {
 	return slices.ContainsFunc(m.holds, func(h *Hold) bool { return h.over })
 }
+
+// maxPolite is how long a fast agent leaves the others' share of a small job to
+// them, who may still be preparing.
+const maxPolite = 5 * time.Second
 
 // greedy says that a further chunk may be another agent's share.
 func (m *MapMember) greedy() bool {
