@@ -370,12 +370,14 @@ func (t *chart) list(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list results: %w", err)
 		}
-		id, b, ok := parseBrief(path.Base(o.Key))
-		if !ok {
+		name := path.Base(o.Key)
+		id, _, _ := strings.Cut(name, "_")
+		had, known := t.brief[id]
+		if known && had.text == name { // as most are, of tens of thousands
 			continue
 		}
-		had, known := t.brief[id]
-		if known && b.n < had.n {
+		b, ok := parseBrief(name)
+		if !ok || known && b.n < had.n {
 			continue
 		}
 		t.brief[id] = b
@@ -389,7 +391,8 @@ func (t *chart) list(ctx context.Context) error {
 // brief is what the name of a snapshot says of a closed chunk: results/<c>-<n> of
 // the protocol, with the counts in the name, so that a listing counts a job.
 type brief struct {
-	n        int // the chunk's entry that closed it
+	text     string // the name
+	n        int    // the chunk's entry that closed it
 	mark     int
 	children int
 	tally    job.Tally
@@ -400,19 +403,19 @@ func (b brief) name(id string) string {
 		b.tally.Items, b.tally.Succeeded, b.tally.Failed, b.tally.Quarantined, b.tally.Cancelled)
 }
 
-func parseBrief(name string) (id string, b brief, ok bool) {
-	parts := strings.Split(name, "_")
-	if len(parts) != 9 {
-		return "", b, false
-	}
-	for i, into := range []*int{&b.n, &b.mark, &b.children, &b.tally.Items, &b.tally.Succeeded, &b.tally.Failed, &b.tally.Quarantined, &b.tally.Cancelled} {
-		n, err := strconv.Atoi(parts[i+1])
+func parseBrief(name string) (b brief, ok bool) {
+	b.text = name
+	_, rest, _ := strings.Cut(name, "_")
+	for _, into := range []*int{&b.n, &b.mark, &b.children, &b.tally.Items, &b.tally.Succeeded, &b.tally.Failed, &b.tally.Quarantined, &b.tally.Cancelled} {
+		var field string
+		field, rest, _ = strings.Cut(rest, "_")
+		n, err := strconv.Atoi(field)
 		if err != nil || n < 0 {
-			return "", b, false
+			return b, false
 		}
 		*into = n
 	}
-	return parts[0], b, true
+	return b, rest == ""
 }
 
 // Snapshot is a closed chunk in one object: an index that anyone can make again

@@ -24,13 +24,14 @@ const (
 type Chunk struct {
 	ID string
 	Seed
-	N      int    // entries folded: the next one's number
-	Claim  int    // number of the last claim
-	Owner  string // "": nobody's
-	Host   Host   // of the owner
-	Risk   int    // of the owner
-	Closed bool   // ended, and not opened again since
-	By     int    // what it was closed by: a number in the job's log, or 0
+	N      int       // entries folded: the next one's number
+	Claim  int       // number of the last claim
+	Owner  string    // "": nobody's
+	Host   Host      // of the owner
+	Risk   int       // of the owner
+	Wrote  time.Time // when the owner sealed its newest entry, by its own clock
+	Closed bool      // ended, and not opened again since
+	By     int       // what it was closed by: a number in the job's log, or 0
 	Tally  job.Tally
 	Old    int // of Tally: had failed before it was last opened again, and was not asked for
 	// Children are the chunks that `handed` made.
@@ -120,6 +121,9 @@ func (c *Chunk) Fold(e Entry) (counted []Result) {
 	}
 	if !ok {
 		c.Ignored = append(c.Ignored, n)
+	}
+	if e.By == c.Owner {
+		c.Wrote = e.At
 	}
 	return counted
 }

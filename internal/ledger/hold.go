@@ -449,11 +449,17 @@ func (h *Hold) seed(items []int, wait time.Duration) Seed {
 }
 
 // Wind records what there is and ends the chunk, because the job was stopped: its
-// items have been ended. Results that came before count (E2).
+// items have been ended. Results that came before count (E2). Of a job that has
+// settled it finds out that somebody else ended the chunk.
 func (h *Hold) Wind(ctx context.Context) error {
 	for !h.over && h.m.t.m.Stop != nil {
 		e := Entry{Results: h.buffer, Ended: &Ended{By: h.m.t.m.StopAt}}
 		if _, err := h.append(ctx, e); err != nil {
+			return err
+		}
+	}
+	if !h.over && h.m.t.m.Settled != nil {
+		if _, err := h.m.t.read(ctx, h.c, nil); err != nil {
 			return err
 		}
 	}

@@ -106,10 +106,10 @@ func (m *MapMember) Map() *Map { return m.t.m }
 
 // Dress fills in what a heartbeat says of the work.
 func (m *MapMember) Dress(b *Beat) {
-	b.Recorded, b.Failed, b.Flight, b.Chunks = m.recorded, m.failed, 0, map[string]int{}
+	b.Recorded, b.Failed, b.Flight, b.Chunks = m.recorded, m.failed, 0, nil
 	for _, h := range m.holds {
 		b.Flight += len(h.flight)
-		b.Chunks[h.c.ID] = h.c.N
+		b.Chunks = append(b.Chunks, h.c.ID)
 	}
 }
 

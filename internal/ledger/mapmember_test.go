@@ -140,5 +140,32 @@ func TestOneAgentDoesAMap(t *testing.T) {
 	}
 }
 
+// An agent that falls silent just after it wrote an entry, which nobody reads before
+// its lease is over, is not believed to have written it now.
+func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(20, 10, nil)
+	lost, other := d.hand(j, "1-0-a", fine), d.hand(j, "1-1-bb", fine)
+	beat := Beat{Agent: lost.ID, Counter: 1, Host: Host{Boot: "elsewhere"}, Phase: "running"}
+	lost.turn()
+	lost.Dress(&beat)
+	d.check(d.Beat(t.Context(), j.Path(), beat))
+	for recorded := lost.Holds()[0].c.N; lost.Holds()[0].c.N == recorded; d.pass(turnTime) {
+		lost.turn()
+	}
+	other.turn()
+	for range 80 { // it is at work, and looks at others' heartbeats as it goes
+		d.pass(time.Second)
+		_, err := other.Poll(t.Context())
+		d.check(err)
+	}
+	had := len(other.Holds())
+	h, err := other.Seek(t.Context())
+	if d.check(err); h == nil || h.c.Claim != 2 || len(other.Holds()) != had+1 {
+		t.Fatalf("it holds %d chunks, and found %+v", had, h)
+	}
+}
+
 // turnTime is how long a turn of an agent's loop takes in these tests.
 const turnTime = 20 * time.Millisecond

@@ -93,7 +93,7 @@ func (v *MapView) beats(ctx context.Context, r *MapReport) error {
 	r.Beats, r.Living = rep.Beats, rep.Living
 	for _, b := range r.Living {
 		r.Flight += b.Flight
-		for id := range b.Chunks { // read it, though nobody had touched it
+		for _, id := range b.Chunks { // read it, though nobody had touched it
 			if c := v.t.manifestChunk(id); c != nil && c.N == 0 {
 				if _, err := v.t.read(ctx, c, nil); err != nil {
 					return err

@@ -33,13 +33,13 @@ type Beat struct {
 	SavedAt time.Time `json:"saved_at,omitzero"`
 
 	// Of a map's agent: results it recorded, final failures among them, tries that
-	// run now, and the chunks it holds, each with how many entries its log had.
-	Recorded int            `json:"recorded,omitempty"`
-	Failed   int            `json:"failed,omitempty"`
-	Flight   int            `json:"flight,omitempty"`
-	Slots    int            `json:"slots,omitempty"`
-	Chunks   map[string]int `json:"chunks,omitempty"`
-	Asked    bool           `json:"asked,omitempty"` // it left because a person stopped it
+	// run now, and the chunks it holds.
+	Recorded int      `json:"recorded,omitempty"`
+	Failed   int      `json:"failed,omitempty"`
+	Flight   int      `json:"flight,omitempty"`
+	Slots    int      `json:"slots,omitempty"`
+	Chunks   []string `json:"chunks,omitempty"`
+	Asked    bool     `json:"asked,omitempty"` // it left because a person stopped it
 }
 
 // Beat writes an agent's heartbeat. The caller counts, and calls it every
@@ -71,8 +71,8 @@ type sight struct {
 	beats   bool   // a heartbeat was ever read
 	join    string // nonce of the newest join record that was read
 	host    Host
-	known   bool           // host was read
-	chunks  map[string]int // of its last heartbeat
+	known   bool      // host was read
+	at      time.Time // of its last heartbeat, by its own clock
 	moved   time.Duration
 	looked  time.Duration
 	gone    bool
@@ -121,7 +121,7 @@ func (o *watch) look(ctx context.Context, agents []string) error {
 			s.counter, s.beats, s.moved = b.Counter, true, sent
 		}
 		if ok {
-			s.host, s.known, s.chunks = b.Host, true, b.Chunks
+			s.host, s.known, s.at = b.Host, true, b.At
 		}
 	}
 	return nil
@@ -145,7 +145,9 @@ func (o *watch) owner(ctx context.Context, c *Chunk) error {
 	return o.look(ctx, []string{c.Owner})
 }
 
-// wrote takes a new entry in a chunk's log for a sign of life of its owner (D2).
+// wrote takes a new entry in a chunk's log for a sign of life of its owner (D2). How
+// long ago it was written its owner's clock tells, which set the time of his
+// heartbeats too.
 func (o *watch) wrote(c *Chunk) {
 	at := o.w.clock().Boot()
 	o.awake(at)
@@ -156,12 +158,8 @@ func (o *watch) wrote(c *Chunk) {
 	if o.folded == nil {
 		o.folded = map[string]int{}
 	}
-	n, seen := o.folded[c.ID]
-	if !seen { // what was there before its last heartbeat is no news
-		n = s.chunks[c.ID]
-	}
-	if n < c.N {
-		s.moved = at
+	if o.folded[c.ID] < c.N {
+		s.moved += min(at-s.moved, max(0, c.Wrote.Sub(s.at)))
 	}
 	o.folded[c.ID] = c.N
 }

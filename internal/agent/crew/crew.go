@@ -21,8 +21,8 @@ package crew
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -280,7 +280,7 @@ func (c *crew) beat() {
 	}
 	var b ledger.Beat
 	c.member.Dress(&b)
-	if b.Recorded == c.said.Recorded && b.Failed == c.said.Failed && b.Flight == c.said.Flight && maps.Equal(b.Chunks, c.said.Chunks) {
+	if b.Recorded == c.said.Recorded && b.Failed == c.said.Failed && b.Flight == c.said.Flight && slices.Equal(b.Chunks, c.said.Chunks) {
 		return
 	}
 	c.said = b

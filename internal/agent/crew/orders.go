@@ -154,11 +154,7 @@ func (c *crew) wind(ctx context.Context) error {
 		return nil
 	}
 	for _, w := range slices.Clone(c.works) {
-		err := c.patient(ctx, func() error { return w.hold.Wind(ctx) })
-		if err == nil && slices.Contains(c.member.Holds(), w.hold) { // somebody has settled the job first
-			err = c.patient(ctx, func() error { _, err := w.hold.Flush(ctx); return err })
-		}
-		if err != nil {
+		if err := c.patient(ctx, func() error { return w.hold.Wind(ctx) }); err != nil {
 			return err
 		}
 		c.drop(w)
