@@ -95,8 +95,8 @@ func dispatch(name string, c contest) section {
 func overTrue(peer runner, least float64) contest {
 	return contest{
 		to:      "run /bin/true",
-		runners: []runner{drover(20_000, "/bin/true {}"), peer},
-		claims:  []ratio{{over: peer.who, least: least}},
+		runners: []runner{drover(20_000, "/bin/true {}"), peer, vfork("/bin/true", 0)},
+		claims:  []ratio{{over: peer.who, least: least, limit: "vfork"}},
 	}
 }
 

@@ -75,7 +75,7 @@ func TestADispatcherIsMeasuredBesideRealPeers(t *testing.T) {
 			"claim: at least 1.5 times the speed of xargs (goal 2): ", " times vfork\n", "exactly item K's bytes for 100 random K\n",
 		}},
 		{"map-true", []string{"claim: at least 0.75 times the speed of vfork: ", "drover verify last agrees\n"}},
-		{"map-ray", []string{"ray        not measured: there is no ", "make bench-peers\n", "claim: at least 3 times the speed of ray: not judged\n"}},
+		{"map-ray", []string{"ray        not measured: there is no ", "make bench-peers\n", "claim: at least 3 times the speed of ray, or vfork's own: not judged\n"}},
 		{"map-enqueue", []string{"drover map -q --detach ", "sqlite     not measured: ", " has no sqlite3\n"}},
 	} {
 		report, _, err := trialOf(t, want.section)(t.Context(), h)
