@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -196,6 +197,9 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 		slack, looked = 20*time.Second, 45*time.Second
 	}
 	silent := min(s.now-c.wrote[c.owner], a.silence(s.now-looked, s.now))
+	for _, decided := range s.decided(e) { // it may have slept since, and the owner be awake again
+		silent = max(silent, min(decided-c.wrote[c.owner], a.silence(decided-looked, decided)))
+	}
 	switch {
 	case why == TakenAway && !told:
 		s.violate("D1: %s says that %s was taken, and the engine does not", by, c.owner)
@@ -219,18 +223,29 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 // since. The entry may land much later: it is sent again.
 func (s *yard) woke(e Entry) time.Duration {
 	longest := time.Duration(0)
-	for _, p := range s.procs {
-		if a := s.agentOf(p); p.name == e.By || a != nil && a.agent == e.By {
-			decided, came := min(s.now, e.At.Sub(epoch)-p.skew), -forever/2
-			for _, gap := range p.away {
-				if gap.to <= decided && gap.to-gap.from > readGap+2*time.Second {
-					came = max(came, gap.to)
-				}
+	for p, decided := range s.decided(e) {
+		came := -forever / 2
+		for _, gap := range p.away {
+			if gap.to <= decided && gap.to-gap.from > readGap+2*time.Second {
+				came = max(came, gap.to)
 			}
-			longest = max(longest, decided-came) // of two command lines that share a name, the one that has watched for longer
 		}
+		longest = max(longest, decided-came)
 	}
 	return longest
+}
+
+// decided is when whoever signed an entry made up his mind. Two command lines may share
+// a name: it was one of them.
+func (s *yard) decided(e Entry) iter.Seq2[*process, time.Duration] {
+	return func(yield func(*process, time.Duration) bool) {
+		for _, p := range s.procs {
+			a := s.agentOf(p)
+			if (p.name == e.By || a != nil && a.agent == e.By) && !yield(p, min(s.now, e.At.Sub(epoch)-p.skew)) {
+				return
+			}
+		}
+	}
 }
 
 // saidGoodbye says whether an agent's last heartbeat stands: an older one may have
