@@ -67,8 +67,13 @@ type Requests struct{ Writes, Reads int }
 // whole jobs.
 func Estimate(chunks, agents int) (whole, minute Requests) {
 	beats, flushes := int(time.Minute/Heartbeat), int(time.Minute/farPace.flush)
+	// Of many, scouts and spares list who is there, a thousand in a request.
+	rolls := 0
+	if agents > fewAgents {
+		rolls = int(time.Minute/rollEvery) * 2 * (agents / sparesEach) * ((agents + 999) / 1000)
+	}
 	return Requests{3*chunks + 4*agents + 8, 4*chunks + 8*agents + 3*(chunks+999)/1000 + 8},
-		Requests{agents * (beats + flushes), agents * (2*beats + 2*flushes)}
+		Requests{agents * (beats + flushes), agents*(2*beats+2*flushes) + rolls}
 }
 
 // Items is how many items the job has by now.

@@ -237,6 +237,9 @@ func (m *MapMember) Seek(ctx context.Context) (*Hold, error) {
 	if m.live() {
 		err = m.raiseHand(ctx)
 	}
+	if m.t.m.Stop != nil && !m.alone() && !m.scout && m.t.stopAge() < 2*stopGrace {
+		return nil, err // thousands fall idle at once: the scouts do what there is to do
+	}
 	return nil, errors.Join(err, m.callRoll(ctx))
 }
 

@@ -165,7 +165,7 @@ func (m *MapMember) look(ctx context.Context, c *Chunk) (*Hold, error) {
 	if h := m.adopt(c); h != nil {
 		return h, nil
 	}
-	if err := m.mind(ctx, c); err != nil {
+	if err := m.ask(ctx, c); err != nil {
 		return nil, err
 	}
 	for {
@@ -188,6 +188,19 @@ func (m *MapMember) look(ctx context.Context, c *Chunk) (*Hold, error) {
 		return nil, nil
 	}
 	return m.claim(ctx, c)
+}
+
+// ask looks after a chunk's owner, for its death would let us act. Right after a stop
+// thousands would ask for thousands at once, and living owners end their own: who is
+// dead then is found by the spares, once the owners have had their time.
+func (m *MapMember) ask(ctx context.Context, c *Chunk) error {
+	if m.t.m.Stop != nil && !m.alone() && m.t.stopAge() < stopGrace {
+		if c.Owner != "" {
+			m.watch.wrote(c)
+		}
+		return nil
+	}
+	return m.mind(ctx, c)
 }
 
 // heard says that an agent's heartbeat moved by the last roll, which is one listing
