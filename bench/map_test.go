@@ -171,13 +171,14 @@ func TestAnInterruptionIsToldFromAnEnd(t *testing.T) {
 	t.Parallel()
 	h := standInHall(t, "maps")
 	for line, want := range map[string]string{
-		"true":              "ended",
+		"true":              "missed",
+		"kill -INT $$":      "missed",
 		"sh -c 'exit 130'":  "interrupted",
 		"sh -c 'exit 7'":    "exit status 7",
 		"sh -c 'kill -9 0'": "signal: killed",
 	} {
-		_, ended, err := h.interrupted(t.Context(), line, time.Hour)
-		got := map[bool]string{true: "ended", false: "interrupted"}[ended]
+		_, missed, err := h.interrupted(t.Context(), line, time.Hour)
+		got := map[bool]string{true: "missed", false: "interrupted"}[missed]
 		if err != nil {
 			got = err.Error()
 		}

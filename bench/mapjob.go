@@ -117,19 +117,19 @@ func resumeAMillion(ctx context.Context, h *hall) (string, []string, error) {
 		return "", nil, err
 	}
 	h.newStore()
-	first, ended, err := h.interrupted(ctx, line, whole/2)
+	first, missed, err := h.interrupted(ctx, line, whole/2)
 	if err != nil {
 		return "", nil, err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to finish %s items, interrupted at half: %s\n  undisturbed %s\n", grouped(items), line, whole.Round(time.Millisecond))
-	if ended {
-		b.WriteString("  claim: an interruption: not judged: the job had ended before it came\n")
-		return b.String(), nil, nil
-	}
 	_, second, err := h.clock(ctx, line, items)
 	if err != nil {
 		return "", nil, err
+	}
+	if missed {
+		b.WriteString("  claim: an interruption: not judged: it came before the job had begun, or after it had ended\n")
+		return b.String(), nil, nil
 	}
 	agrees, err := theStoreAgrees(ctx, h, items)
 	if err != nil {
@@ -172,6 +172,8 @@ func (h *hall) interrupted(ctx context.Context, line string, after time.Duration
 		return took, true, nil
 	case errors.As(err, &exit) && exit.ExitCode() == 130:
 		return took, false, nil
+	case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGINT:
+		return took, true, nil
 	}
 	return took, false, fmt.Errorf("interrupt %s: %w", line, err)
 }
