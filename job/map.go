@@ -42,6 +42,8 @@ type Items struct {
 	ByShell bool `json:"shell,omitempty" yaml:"shell,omitempty" jsonschema:"description=The command is a line for the shell\\, with the item's values quoted"`
 	// Stdin gives the item's text to the program as its standard input.
 	Stdin bool `json:"stdin,omitempty" yaml:"stdin,omitempty" jsonschema:"description=The item comes by standard input too"`
+	// Stream has the program stay and ask for items, instead of one process for each.
+	Stream bool `json:"stream,omitempty" yaml:"stream,omitempty" jsonschema:"description=The program stays\\, and asks for items over DROVER_SOCK: it loads once what is slow to load"`
 	// Out are the names of files and folders that each item must leave, with
 	// placeholders; {out} in an argument is where it writes the first.
 	Out []string `json:"out,omitempty" yaml:"out,omitempty" jsonschema:"description=Outputs that each item must leave\\, such as thumbs/{.stem}.png\\, written to {out}"`
@@ -87,7 +89,7 @@ func (i Items) FailLimit(n int) (limit int, limited bool) {
 
 func checkItems(s Spec) error {
 	if s.Verb != Map {
-		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 {
+		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 || s.Stream {
 			return fault.New(fault.Invalid, "Use verb: map.", "check job: items are for maps, not for %s", s.Verb)
 		}
 		return nil
@@ -107,6 +109,9 @@ func checkItems(s Spec) error {
 		return fault.New(fault.Invalid, "Use --workers for more agents.", "check job: a map has workers, not nodes")
 	case s.Launcher != Alone:
 		return fault.New(fault.Invalid, "Use drover run --launcher "+string(s.Launcher)+" with a script or program.", "check job: a map takes no launcher")
+	}
+	if s.Stream && (s.Stdin || s.ByShell) {
+		return fault.New(fault.Invalid, "Leave out --stdin and --shell.", "check job: a program that stays asks for its items over a socket")
 	}
 	if err := checkMaxFails(s.MaxFails); err != nil {
 		return err

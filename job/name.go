@@ -110,6 +110,9 @@ func TaskName(s Spec, user, host, folder string) string {
 	}
 	if verb == Map {
 		parts = append(parts, "items", s.From, s.Format, strconv.FormatBool(s.ByShell), strconv.FormatBool(s.Stdin), strings.Join(s.Out, "\x00"))
+		if s.Stream {
+			parts = append(parts, "stream")
+		}
 	}
 	h := sha256.New()
 	for _, p := range parts {

@@ -18,7 +18,7 @@ type mapFlags struct {
 	from, format, itemTimeout, maxFails string
 	slots, workers                      int
 	out                                 []string
-	stdin, shell                        bool
+	stdin, shell, stream                bool
 }
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
@@ -73,6 +73,7 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.StringVar(&m.maxFails, "max-fails", "", "stop when more items have failed: a number, or percent such as 5%")
 	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
 	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
+	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
 	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
@@ -142,6 +143,7 @@ func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
 	spec.Out = append(spec.Out, m.out...)
 	spec.Stdin = spec.Stdin || m.stdin
 	spec.ByShell = spec.ByShell || m.shell
+	spec.Stream = spec.Stream || m.stream
 	return nil
 }
 

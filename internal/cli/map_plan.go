@@ -35,7 +35,10 @@ func mapLines(p *drover.Plan) []string {
 		lines = append(lines, "         "+line)
 	}
 	lines = append(lines, "runs     "+slotsLine(s))
-	if !usesItem(s) {
+	switch {
+	case s.Stream:
+		lines = append(lines, "         each asks for items over $DROVER_SOCK: for item in drover.items()")
+	case !usesItem(s):
 		lines = append(lines, "         no {} in the command: each item is in $DROVER_ITEM")
 	}
 	for i, out := range s.Out {
@@ -45,7 +48,10 @@ func mapLines(p *drover.Plan) []string {
 		}
 		lines = append(lines, key+plainText(out))
 	}
-	if len(s.Out) == 0 {
+	switch {
+	case s.Stream:
+		lines = append(lines, "results  what each item is answered with")
+	case len(s.Out) == 0:
 		lines = append(lines, "results  what each prints to stdout, and its exit status")
 	}
 	if it.Chunks > 0 {
@@ -82,9 +88,15 @@ func changeLine(p *drover.Plan) string {
 // slotsLine is "8 at once on each of 2 workers, each with 2 cores, tried up to 3 times".
 func slotsLine(s job.Spec) string {
 	line := "one at once for each core"
+	if s.Stream {
+		line = "one program that stays for each core"
+	}
 	switch {
 	case s.Slots > 0:
 		line = comma(s.Slots) + " at once"
+		if s.Stream {
+			line = count(s.Slots, "program") + " that " + map[bool]string{true: "stays", false: "stay"}[s.Slots == 1]
+		}
 	case s.CPUs > 0 || s.Memory > 0 || s.GPUs > 0:
 		line = "as many at once as fit"
 	}

@@ -112,9 +112,12 @@ func (e *Engine) itemFiles(ctx context.Context, from string, l *items.List) (fun
 
 // checkTemplate refuses a command that items of these fields cannot fill.
 func checkTemplate(s job.Spec, fields []string) error {
-	_, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: fields, Shell: s.ByShell, Out: s.Out})
+	t, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: fields, Shell: s.ByShell, Out: s.Out})
 	if err != nil {
 		return err
+	}
+	if s.Stream && t.Uses() {
+		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out --stream.", "check command: a program that stays is started before there is an item to put into its arguments")
 	}
 	for _, out := range s.Out {
 		if !strings.ContainsAny(out, "{") {
@@ -269,7 +272,7 @@ func itemDifferences(s, o job.Spec) (diff []string) {
 	if s.From != o.From || s.Format != o.Format {
 		diff = append(diff, "where items come from")
 	}
-	if s.ByShell != o.ByShell || s.Stdin != o.Stdin {
+	if s.ByShell != o.ByShell || s.Stdin != o.Stdin || s.Stream != o.Stream {
 		diff = append(diff, "how items are given")
 	}
 	if !slices.Equal(s.Out, o.Out) {

@@ -166,7 +166,7 @@ func sortedItems[V any](m map[int]V) (items []int) {
 }
 
 // Done takes the result of a try; its outputs are stored and verified. It says
-// itself whether a failure is final.
+// itself whether a failure is final, unless the result does.
 func (h *Hold) Done(r Result) {
 	if h.over || !h.flight[r.Item] {
 		return
@@ -174,7 +174,7 @@ func (h *Hold) Done(r Result) {
 	delete(h.flight, r.Item)
 	if r.Failed {
 		had := h.failures(r.Item) + 1
-		if r.Final = had > h.m.t.m.Retries(); !r.Final {
+		if r.Final = r.Final || had > h.m.t.m.Retries(); !r.Final {
 			h.later[r.Item] = h.m.t.now() + backOff(had)
 		}
 		h.fails[r.Item]++

@@ -37,6 +37,9 @@ type MapOrder struct {
 // MapOptions say what an agent has.
 type MapOptions struct {
 	Slots int
+	// Risk is how many tries may begin, or have ended, without being recorded: 0 for
+	// what processes need. It bounds what an agent's death costs (M10).
+	Risk int
 	// Near says that the store answers in microseconds: it is then asked more often.
 	Near bool
 }
@@ -79,7 +82,7 @@ type MapMember struct {
 // NewMapMember makes an agent's part in map j. id is its AgentID, self its process.
 func (w World) NewMapMember(j job.Job, id string, self Host, o MapOptions) *MapMember {
 	m := &MapMember{ID: id, t: w.newChart(j, id), watch: newWatch(w, j.Path()), o: o, self: self, pace: farPace, roll: roll{spare: -1},
-		risk: max(riskLeast, riskEach*o.Slots), few: fewAgents,
+		risk: max(riskLeast, riskEach*o.Slots, o.Risk), few: fewAgents,
 		scout: hash(id) < math.MaxUint32/sparesEach}
 	if o.Near {
 		m.pace = nearPace

@@ -135,7 +135,7 @@ var mapMutants = []mutant{
 	{"M13", "interruptions spend retries", holdFile,
 		"had := h.failures(r.Item) + 1\n", "had := h.failures(r.Item) + h.c.carry[r.Item].Interruptions + 1\n"},
 	{"M13", "one more retry than there are", holdFile,
-		"r.Final = had > h.m.t.m.Retries()", "r.Final = had > h.m.t.m.Retries()+1"},
+		"had > h.m.t.m.Retries(); !r.Final", "had > h.m.t.m.Retries()+1; !r.Final"},
 	{"M13", "failures that are not recorded yet are not counted", holdFile,
 		"return h.c.carry[item].Failures + h.fails[item]", "return h.c.carry[item].Failures"},
 	{"M13", "a person's stop is an interruption", holdFile,

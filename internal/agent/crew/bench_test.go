@@ -40,6 +40,20 @@ func BenchmarkItems(b *testing.B) {
 	s.wants(job.Succeeded, job.Tally{Items: b.N, Succeeded: b.N})
 }
 
+// BenchmarkStream runs a map of b.N items of a Python program that stays.
+func BenchmarkStream(b *testing.B) {
+	bucket, err := dir.Open(b.TempDir(), dir.OS)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &site{t: b, other: bucket}
+	s.submit(python("for item in drover.items(): item.done(int(item.value)**2)"), fmt.Sprintf("1-%d", b.N), 0)
+	b.ResetTimer()
+	s.start(2, module(b)).leave(0)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+	s.wants(job.Succeeded, job.Tally{Items: b.N, Succeeded: b.N})
+}
+
 // BenchmarkCrew is what the crew itself costs for each item: its runner only says
 // that all has begun, printed 64 bytes and ended.
 func BenchmarkCrew(b *testing.B) {
@@ -47,7 +61,7 @@ func BenchmarkCrew(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	s.start(8, func(c *Config, _ *Kit) {
-		c.open = func(context.Context, proc.SpawnerConfig) (runner, error) { return newIdler(), nil }
+		c.open = func(context.Context, proc.SpawnerConfig) (starter, error) { return newIdler(), nil }
 	}).leave(0)
 	s.wants(job.Succeeded, job.Tally{Items: b.N, Succeeded: b.N})
 }

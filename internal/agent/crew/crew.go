@@ -70,7 +70,7 @@ type Config struct {
 	// Patience is how long results wait for room in a full store.
 	Patience time.Duration
 
-	open func(context.Context, proc.SpawnerConfig) (runner, error) // tests; nil: proc.OpenSpawner
+	open func(context.Context, proc.SpawnerConfig) (starter, error) // tests; nil: proc.OpenSpawner
 }
 
 // Notice is why an agent must leave before its job has ended.
@@ -145,11 +145,11 @@ type crew struct {
 // gone then.
 func Run(ctx context.Context, c Config) (status int, err error) {
 	if c.open == nil {
-		c.open = func(ctx context.Context, s proc.SpawnerConfig) (runner, error) { return proc.OpenSpawner(ctx, s) }
+		c.open = func(ctx context.Context, s proc.SpawnerConfig) (starter, error) { return proc.OpenSpawner(ctx, s) }
 	}
 	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
 		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), cargo: make(chan *try, cargoRoom(c.Slots))}
-	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near})
+	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec)})
 	w.life, w.end = context.WithCancel(ctx)
 	w.hands.Go(w.listen)
 	for range porters(c.Slots) {

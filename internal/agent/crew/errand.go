@@ -32,6 +32,8 @@ type chart struct {
 type source struct {
 	*items.Reader
 	command *items.Template
+	format  string // lines, csv or jsonl
+	fields  []string
 	vars    []string // by field, the beginning of its variable; "": it has none
 }
 
@@ -57,7 +59,7 @@ func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{Reader: r, command: t, vars: variables(manifest.Fields)}
+	s := &source{Reader: r, command: t, format: manifest.Format, fields: manifest.Fields, vars: variables(manifest.Fields)}
 	h.sources = append(h.sources, s)
 	return s, nil
 }
@@ -99,6 +101,11 @@ func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand
 		if places, err = c.stage(ctx, t); err != nil {
 			return e, err
 		}
+	}
+	if spec.Stream {
+		line, err := message(t, it, s.format, s.fields, places)
+		t.timeout = c.order.Timeout
+		return proc.Errand{ID: t.id, Stdin: line, Timeout: t.timeout}, err
 	}
 	args, err := s.command.Fill(it, places)
 	if err != nil {

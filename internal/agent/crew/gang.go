@@ -1,12 +1,14 @@
 package crew
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
@@ -18,13 +20,19 @@ type runner interface {
 	Until(time.Duration)
 	Drop()
 	Kill(ids ...uint64)
-	Events() <-chan []proc.Spawned
 	Close()
 }
 
+// starter is a runner that starts a process for each errand.
+type starter interface {
+	runner
+	Events() <-chan []proc.Spawned
+}
+
 var (
-	_ runner = (*proc.Spawner)(nil)
-	_ runner = (*minders)(nil)
+	_ starter = (*proc.Spawner)(nil)
+	_ starter = (*minders)(nil)
+	_ runner  = streams{}
 )
 
 // gang is some of the slots, and what runs in them.
@@ -41,6 +49,7 @@ type gang struct {
 	moved    time.Duration // when one of its tries last began or ended
 	suspects []*try        // one of them has killed the runner: each runs alone now
 	trial    *try          // the one that does
+	useless  bool          // nothing can be run: the job fails
 }
 
 // needs is what of its limits decides how items are run.
@@ -71,7 +80,7 @@ func (c *crew) rearm(ctx context.Context) error {
 	}
 	c.gangs, c.needs = nil, needs{c.order.Limits, true}
 	n := min(runtime.GOMAXPROCS(0), c.Slots)
-	if !plain(c.needs.limits, c.kit.GPUs) {
+	if !plain(c.needs.limits, c.kit.GPUs) || c.Job.Spec.Stream {
 		n = 1
 	}
 	for i := range n {
@@ -87,7 +96,13 @@ func (c *crew) rearm(ctx context.Context) error {
 // open starts the runner and its scribe.
 func (g *gang) open(ctx context.Context) (err error) {
 	c, grace := g.c, time.Duration(g.c.Job.Spec.Grace)
-	var r runner
+	g.quit, g.scribed = make(chan struct{}), make(chan struct{})
+	g.flight, g.queued, g.bytes, g.trial, g.batch = 0, 0, 0, nil, nil
+	g.moved, c.licensed = c.now(), 0
+	if c.Job.Spec.Stream {
+		return g.openStreams(ctx)
+	}
+	var r starter
 	if plain(c.needs.limits, c.kit.GPUs) {
 		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token, Grace: grace, MaxOutput: maxOutput})
 	} else {
@@ -98,11 +113,34 @@ func (g *gang) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("start items: %w", err)
 	}
-	g.runner, g.quit, g.scribed = r, make(chan struct{}), make(chan struct{})
-	g.flight, g.queued, g.bytes, g.trial, g.batch = 0, 0, 0, nil, nil
-	g.moved, c.licensed = c.now(), 0
+	g.runner = r
 	go newScribe(c.Out, c.Redact).run(g, r.Events(), g.quit, g.scribed) // close waits for it
 	return nil
+}
+
+// openStreams starts the programs that stay.
+func (g *gang) openStreams(ctx context.Context) error {
+	c, l := g.c, g.c.needs.limits
+	p := &printer{c: c, streams: map[[2]int]*voice{}}
+	r, err := stream.Open(ctx, stream.Config{Seats: g.slots, Dir: c.Root, Grace: time.Duration(c.Job.Spec.Grace), Print: p.print, Environ: c.seat, Recycle: int64(l.Memory) / 10 * 9,
+		Command: proc.Command{Path: c.kit.Path, Args: append([]string{cmp.Or(c.kit.Name, c.kit.Path)}, c.kit.Args...), Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token,
+			Limits: proc.Limits{CPUs: l.CPUs, Cores: c.kit.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
+	if err != nil {
+		return fmt.Errorf("start programs: %w", err)
+	}
+	s := streams{r, c}
+	g.runner = s
+	go s.report(g, g.quit, g.scribed) // close waits for it
+	return nil
+}
+
+// seat is what a program that stays is told of its slot.
+func (c *crew) seat(n int) []string {
+	env := []string{fmt.Sprintf("%s=%d", slotVariable, n)}
+	if c.kit.GPUs != nil {
+		env = append(env, "CUDA_VISIBLE_DEVICES="+c.kit.GPUs[n])
+	}
+	return env
 }
 
 // abandon has the scribe pass nothing on any more.
@@ -128,7 +166,7 @@ func (c *crew) roomiest() (best *gang) {
 	}
 	most := 0
 	for _, g := range c.gangs {
-		if len(g.suspects) > 0 || g.trial != nil {
+		if len(g.suspects) > 0 || g.trial != nil || g.useless {
 			continue
 		}
 		if places := g.window() - g.flight; places > most {
@@ -142,6 +180,9 @@ func (c *crew) roomiest() (best *gang) {
 func (g *gang) window() int {
 	if g.bytes > manyBytes {
 		return g.slots // a runner keeps what it is sent in memory
+	}
+	if g.c.Job.Spec.Stream {
+		return g.c.pace.ahead(g.slots)
 	}
 	return g.c.pace.window(g.slots)
 }

@@ -85,7 +85,7 @@ type mortal struct {
 }
 
 // openMortal opens one that is gone once a deadly item has begun.
-func openMortal(ctx context.Context, c proc.SpawnerConfig) (runner, error) {
+func openMortal(ctx context.Context, c proc.SpawnerConfig) (starter, error) {
 	s, err := proc.OpenSpawner(ctx, c)
 	if err != nil {
 		return nil, err

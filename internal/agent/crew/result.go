@@ -41,7 +41,7 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
 	case x.Lost:
 		r.Code, r.Why = killed, "killed from outside, or out of memory"
 	default:
-		r.Why = said.last
+		r.Why, r.Final = said.last, said.final
 	}
 	return r
 }
@@ -80,6 +80,30 @@ func (p *pace) note(wall time.Duration) {
 
 // slow is said when tries turned out not to be short.
 func (p *pace) slow() { p.wall = max(p.wall, shortTry) }
+
+// ahead is window for programs that stay: what waits for them is given to them many
+// at a time.
+func (p *pace) ahead(slots int) int {
+	if p.wall > 0 && p.wall < shortTry {
+		return max(aheadLeast, min(aheadMost, int(time.Duration(slots)*aheadTime/p.wall)))
+	}
+	return 2 * slots
+}
+
+const (
+	aheadTime  = 60 * time.Millisecond
+	aheadLeast = 128
+	aheadMost  = 8192
+)
+
+// risk is how many tries of programs that stay may be unrecorded: as many as end
+// while the store is written to.
+func risk(s job.Spec) int {
+	if s.Stream {
+		return 2 * aheadMost
+	}
+	return 0
+}
 
 func (p *pace) window(slots int) int {
 	if p.wall > 0 && p.wall < shortTry {

@@ -29,12 +29,14 @@ type report struct {
 	batch []proc.Spawned
 	said  []said // by SpawnedEnded in batch
 	gone  bool   // the runner is; nothing follows
+	why   error  // of programs that stay: nothing can be run; nil: it was lost, or closed
 }
 
 // said is what a try printed, without secrets.
 type said struct {
 	head, tail string // of stdout; tail is what does not stand in head, and "" when some was not kept
 	last       string // line of stderr
+	final      bool   // of a failure: it is not worth another try
 }
 
 // scribe records what the tries of a gang print: each frame names its item. It

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
@@ -167,6 +168,15 @@ func (c *crew) back(t *try) {
 	t.work.hold.Back(t.Item)
 }
 
+// unsent takes a try out that its runner did not begin.
+func (c *crew) unsent(t *try) {
+	if t.void {
+		delete(c.tries, t.id)
+		return
+	}
+	c.back(t)
+}
+
 // take hears what a gang has to report.
 func (c *crew) take(ctx context.Context, r report) error {
 	g, said := r.gang, r.said
@@ -178,13 +188,13 @@ func (c *crew) take(ctx context.Context, r report) error {
 		t := c.tries[e.ID]
 		c.begun(t)
 		switch e.Kind {
+		case spawnedWaits:
+			t.began = false
+			t.gang.queued++
+			t.work.queued++
 		case proc.SpawnedUnstarted:
 			g.done(t)
-			if t.void {
-				delete(c.tries, t.id)
-			} else {
-				c.back(t)
-			}
+			c.unsent(t)
 		case proc.SpawnedEnded:
 			g.done(t)
 			c.ended(t, e, &said[0])
@@ -192,7 +202,10 @@ func (c *crew) take(ctx context.Context, r report) error {
 		}
 	}
 	g.moved = c.now()
-	if r.gone {
+	switch {
+	case r.why != nil:
+		return c.useless(ctx, g, r.why)
+	case r.gone:
 		return c.lost(ctx, g)
 	}
 	return nil
@@ -248,6 +261,32 @@ func (c *crew) finish(t *try) {
 	if !t.void {
 		t.work.hold.Done(t.result)
 	}
+}
+
+// useless ends the job: programs that stay do not get as far as to ask for an item,
+// and would not with any other agent.
+func (c *crew) useless(ctx context.Context, g *gang, why error) error {
+	g.useless = true
+	for _, t := range c.tries {
+		if t.gang == g && !t.ended { // sent after the last report
+			c.begun(t)
+			g.done(t)
+			c.unsent(t)
+		}
+	}
+	reason, code := why.Error(), fault.Exit(why)
+	var none *stream.ErrUseless
+	if errors.As(why, &none) {
+		code = none.Exit.Status()
+		reason = fmt.Sprintf("%s (exit status %d)", cmp.Or(none.Last, none.Error()), code)
+		if code == 0 {
+			code, reason = fault.ExitItems, none.Error()+": does it use drover.items()?"
+		}
+	}
+	c.polled = 0
+	return c.patient(ctx, func() error {
+		return c.member.Fail(ctx, ledger.Stop{Reason: oneLine(c.Redact.String(reason)), Code: code})
+	})
 }
 
 // lost opens a gang anew whose runner was killed, very likely by one of its items.

@@ -1,0 +1,349 @@
+package stream
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/drover-run/drover/store"
+)
+
+// conn is a connection: of a program, or of one of its threads or processes.
+type conn struct {
+	s  *seat
+	uc *net.UnixConn
+
+	// Guarded by s.r.mu.
+	has    []*given // in the order in which they were given
+	want   int      // that it asked for; 0: nothing
+	gone   bool
+	told   bool          // that there is nothing more
+	handed time.Duration // when it was given something last
+}
+
+func newConn(s *seat, uc *net.UnixConn) *conn { return &conn{s: s, uc: uc} }
+
+// request is a line of a program. All parts may be left out.
+type request struct {
+	Done []struct {
+		N      int             `json:"n"`
+		Result json.RawMessage `json:"result"`
+	} `json:"done"`
+	Fail []struct {
+		N     int    `json:"n"`
+		Error string `json:"error"`
+		Retry *bool  `json:"retry"` // false: it is not worth another try
+	} `json:"fail"`
+	Back []int `json:"back"` // these have not begun
+	Bye  bool  `json:"bye"`  // nor have any others that were given: the connection is about to be closed
+	Want int   `json:"want"` // the most that it would like
+}
+
+const (
+	// maxLine bounds a line of a program.
+	maxLine = 16 << 20
+	// MaxResult bounds an answer: it is kept with the item's record.
+	MaxResult = 64 << 10
+)
+
+// hear reads requests until the other end is closed.
+func (c *conn) hear() {
+	defer c.s.talks.Done()
+	r := bufio.NewReaderSize(c.uc, 64<<10)
+	var err error
+	for err == nil {
+		var line []byte
+		if line, err = readLine(r); err == nil && len(bytes.TrimSpace(line)) > 0 {
+			err = c.take(line)
+		}
+		if err != nil && err != io.EOF {
+			c.complain(err)
+		}
+	}
+	mu := &c.s.r.mu
+	mu.Lock()
+	c.gone = true
+	c.s.open = append(c.s.open, c.has...)
+	c.has = nil
+	c.s.conns = slices.DeleteFunc(c.s.conns, func(o *conn) bool { return o == c })
+	mu.Unlock()
+	c.s.r.more.Broadcast()
+	c.uc.Close()
+}
+
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	line, err = r.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return line, ended(line, err)
+	}
+	whole := append([]byte(nil), line...)
+	for err == bufio.ErrBufferFull {
+		line, err = r.ReadSlice('\n')
+		if whole = append(whole, line...); len(whole) > maxLine {
+			return nil, fmt.Errorf("a line is longer than %d MiB", maxLine>>20)
+		}
+	}
+	return whole, ended(whole, err)
+}
+
+// ended makes every failure of a connection its end.
+func ended(line []byte, err error) error {
+	if err != nil {
+		return io.EOF
+	}
+	return nil
+}
+
+// complain tells the program, and the log, what is wrong with what it said.
+func (c *conn) complain(err error) {
+	text, _ := json.Marshal(map[string]string{"error": err.Error()})
+	_ = c.uc.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.uc.Write(append(text, '\n'))
+	c.s.r.c.Print(c.s.n, 2, 0, []byte("drover: a line on "+Variable+" was refused: "+err.Error()+"\n"))
+}
+
+// take takes answers, and notes what is wanted.
+func (c *conn) take(line []byte) error {
+	var q request
+	if err := json.Unmarshal(line, &q); err != nil {
+		return fmt.Errorf("it is no JSON object as they should be: %w", err)
+	}
+	if len(q.Done)+len(q.Fail) > 0 {
+		c.s.hush()
+	}
+	r := c.s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.s.asked = c.s.asked || q.Want > 0
+	now, boot := time.Now(), store.System.Boot()
+	// Of several answers in one line it is not known when each was found: they share
+	// the time since the first of them began.
+	var each time.Duration
+	var began time.Time
+	if n := len(q.Done) + len(q.Fail); n > 0 && len(c.has) > 0 {
+		began = c.has[0].began
+		each = now.Sub(began) / time.Duration(n)
+	}
+	step := func(e *Event) {
+		e.Began = began
+		began = began.Add(each)
+		e.Ended = began
+	}
+	for i := range q.Done {
+		d := &q.Done[i]
+		e := Event{Kind: Ended, Value: d.Result}
+		step(&e)
+		if string(d.Result) == "null" {
+			e.Value = nil
+		}
+		if len(d.Result) > MaxResult {
+			e.Value, e.Failed, e.Final = nil, true, true
+			e.Why = fmt.Sprintf("its result of %d bytes is longer than %d KiB: write it to a file, with --out", len(d.Result), MaxResult>>10)
+		}
+		if err := c.answer(d.N, e, boot); err != nil {
+			return err
+		}
+	}
+	for _, f := range q.Fail {
+		e := Event{Kind: Ended, Failed: true, Why: f.Error, Final: f.Retry != nil && !*f.Retry}
+		step(&e)
+		if err := c.answer(f.N, e, boot); err != nil {
+			return err
+		}
+	}
+	for _, n := range q.Back {
+		g, err := c.let(n, boot)
+		if err != nil {
+			return err
+		}
+		r.queue = slices.Insert(r.queue, 0, g)
+		r.say(Event{ID: g.ID, Kind: Waits})
+	}
+	if q.Bye {
+		c.told = true
+		for i := len(c.has) - 1; i >= 0; i-- {
+			r.queue = slices.Insert(r.queue, 0, c.has[i])
+			r.say(Event{ID: c.has[i].ID, Kind: Waits})
+		}
+		c.has, c.want, q.Want = nil, 0, 0
+		r.more.Broadcast()
+	}
+	if n := len(q.Done) + len(q.Fail); n > 0 && c.handed > 0 {
+		c.s.note((boot - c.handed) / time.Duration(n))
+		c.handed = boot
+	}
+	c.want = max(c.want, q.Want)
+	if len(q.Done)+len(q.Fail)+len(q.Back)+q.Want > 0 {
+		r.more.Broadcast()
+	}
+	return nil
+}
+
+// note learns how long an item takes.
+func (s *seat) note(took time.Duration) {
+	took = max(took, time.Microsecond)
+	if s.pace == 0 {
+		s.pace = took
+		return
+	}
+	s.pace += (took - s.pace) / 4
+}
+
+// answer ends an item.
+func (c *conn) answer(n int, e Event, boot time.Duration) error {
+	g, err := c.let(n, boot)
+	if err != nil {
+		return err
+	}
+	e.ID = g.ID
+	c.s.served++
+	c.s.r.say(e)
+	return nil
+}
+
+// let takes an item from the connection. The next one begins then.
+func (c *conn) let(n int, boot time.Duration) (*given, error) {
+	i := slices.IndexFunc(c.has, func(g *given) bool { return g.N == n })
+	if i < 0 {
+		return nil, fmt.Errorf("item %d was not given to this connection, or was answered before", n)
+	}
+	g := c.has[i]
+	if i == 0 {
+		c.has[0] = nil
+		c.has = c.has[1:]
+	} else {
+		c.has = slices.Delete(c.has, i, i+1)
+	}
+	if i == 0 && len(c.has) > 0 {
+		c.has[0].since, c.has[0].began = boot, time.Now()
+	}
+	return g, nil
+}
+
+// hush waits until what the program has printed is recorded, before the item is over
+// that it was printed for: only where nothing else tells whose it is.
+func (s *seat) hush() {
+	for i := range s.mouths {
+		m := &s.mouths[i]
+		for range 100 {
+			if m.marked() || m.drained() {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func (m *mouth) marked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks
+}
+
+// give hands out items for as long as the connection is there.
+func (c *conn) give() {
+	defer c.s.talks.Done()
+	var b []byte
+	for {
+		items, until, end, ok := c.next()
+		if !ok {
+			return
+		}
+		b = append(b[:0], `{"items":[`...)
+		for i, g := range items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, g.Line...)
+		}
+		b = append(b, ']')
+		if end {
+			b = append(b, `,"end":true`...)
+		} else {
+			b = append(b, `,"until":`...)
+			b = strconv.AppendFloat(b, until.Seconds(), 'f', 3, 64)
+		}
+		b = append(b, "}\n"...)
+		if _, err := c.uc.Write(b); err != nil {
+			return // hear finds out
+		}
+	}
+}
+
+// next waits until there is something for the connection, and notes that it has it.
+func (c *conn) next() (items []*given, until time.Duration, end, ok bool) {
+	s, r := c.s, c.s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		switch {
+		case c.gone:
+			return nil, 0, false, false
+		case c.want > 0 && s.retiring && !c.told:
+			c.told, c.want = true, 0
+			return nil, 0, true, true
+		case c.want > 0 && !s.retiring && s.doomed == nil && len(s.late) == 0:
+			items = s.pick(c.want)
+		}
+		if len(items) > 0 {
+			break
+		}
+		r.more.Wait()
+	}
+	now, boot := time.Now(), store.System.Boot()
+	c.want = 0
+	if len(c.has) == 0 {
+		c.handed = boot
+	}
+	for _, g := range items {
+		g.began, g.since = now, boot
+		c.has = append(c.has, g)
+		r.say(Event{ID: g.ID, Kind: Began, Began: now})
+	}
+	return items, r.until, false, true
+}
+
+// pick takes what the seat's program may be given now.
+func (s *seat) pick(want int) (items []*given) {
+	r := s.r
+	busy := s.flight() > 0
+	if store.System.Boot() >= r.until || busy && s.lone {
+		return nil
+	}
+	s.lone = false
+	if len(s.suspects) > 0 {
+		if busy {
+			return nil
+		}
+		items, s.suspects, s.lone = s.suspects[:1:1], s.suspects[1:], true
+		return items
+	}
+	n := s.share(want)
+	if !slices.ContainsFunc(r.queue[:min(n, len(r.queue))], func(g *given) bool { return g.Alone }) { // as ever
+		n = min(n, len(r.queue))
+		items = slices.Clone(r.queue[:n])
+		clear(r.queue[:n])
+		r.queue = r.queue[n:]
+		return items
+	}
+	for i := 0; i < len(r.queue) && len(items) < n; {
+		switch g := r.queue[i]; {
+		case !g.Alone:
+			items = append(items, g)
+			r.queue = slices.Delete(r.queue, i, i+1)
+		case !busy && len(items) == 0:
+			r.queue = slices.Delete(r.queue, i, i+1)
+			s.lone = true
+			return []*given{g}
+		default:
+			i++
+		}
+	}
+	return items
+}

@@ -1,0 +1,24 @@
+package stream
+
+import "golang.org/x/sys/unix"
+
+var errAgain = unix.EAGAIN
+
+// readFD reads once, and does not wait.
+func readFD(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, b)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// waiting is how many bytes are in a pipe.
+func waiting(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}

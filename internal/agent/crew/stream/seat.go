@@ -1,0 +1,496 @@
+package stream
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/store"
+)
+
+// seat is a slot: a program, what connects from there, and what it was given.
+type seat struct {
+	r      *Runner
+	n      int
+	socket *net.UnixListener
+	folder string // made for the socket; ""
+	path   string
+	talks  sync.WaitGroup // connections of the program
+
+	// Guarded by r.mu.
+	program  *proc.Process
+	conns    []*conn
+	open     []*given // let go unanswered by a connection that is closed
+	suspects []*given // to be given alone, one after another
+	lone     bool     // what is given now is alone
+	asked    bool     // the program has asked for an item
+	served   int      // items that the program has answered
+	retiring bool     // it was told to end
+	leaving  bool     // or else is ended
+	stray    bool     // it was told so because a connection was closed with items unanswered
+	doomed   map[uint64]bool
+	late     []*given      // of a connection that has not answered in time: its first, or one behind it
+	pace     time.Duration // an item takes here, lately; 0: none was answered
+	last     []byte        // of standard error
+	mouths   [2]mouth
+}
+
+// newSeat makes the seat and its socket.
+func newSeat(r *Runner, n int) (*seat, error) {
+	s := &seat{r: r, n: n}
+	s.path = filepath.Join(r.c.Dir, strconv.Itoa(n)+".sock")
+	const longest = 100 // bytes of a socket's name: 104 where that is least
+	if len(s.path) > longest {
+		dir, err := os.MkdirTemp("", "drover-")
+		if err != nil {
+			return nil, fault.Wrap(err, fault.Full, "Free some space in TMPDIR.", "make socket for items")
+		}
+		s.folder, s.path = dir, filepath.Join(dir, "s")
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path, Net: "unix"})
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Invalid, "Set TMPDIR to a folder with a short name.", "make socket for items")
+	}
+	s.socket = l
+	return s, nil
+}
+
+// run starts programs for as long as there may be items.
+func (s *seat) run() {
+	defer s.shut()
+	r := s.r
+	for first := true; ; first = false {
+		r.mu.Lock()
+		for !first && !r.closed && len(r.queue)+len(s.suspects) == 0 {
+			r.more.Wait()
+		}
+		closed := r.closed
+		r.mu.Unlock()
+		if closed {
+			return
+		}
+		if err := s.serve(); err != nil {
+			r.mu.Lock()
+			r.close(err)
+			r.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (s *seat) shut() {
+	s.socket.Close()
+	if s.folder != "" {
+		_ = os.RemoveAll(s.folder)
+	}
+}
+
+// serve runs one program to its end.
+func (s *seat) serve() error {
+	r := s.r
+	c := r.c.Command
+	c.Token = fmt.Sprintf("%s-%d", c.Token, s.n)
+	c.Env = append(slices.Clone(c.Env), Variable+"="+s.path)
+	if r.c.Environ != nil {
+		c.Env = append(c.Env, r.c.Environ(s.n)...)
+	}
+	var pipes [2]*os.File
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for i, w := range []**os.File{&c.Stdout, &c.Stderr} {
+		out, theirs, err := os.Pipe()
+		if err != nil {
+			return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+		}
+		pipes[i], *w = out, theirs
+		files = append(files, out, theirs)
+	}
+	p, err := proc.Start(r.life, c)
+	if err != nil {
+		return err
+	}
+	c.Stdout.Close()
+	c.Stderr.Close()
+	r.mu.Lock()
+	s.program, s.asked, s.served, s.retiring, s.leaving, s.stray, s.doomed, s.late, s.last = p, false, 0, false, false, false, nil, nil, nil
+	s.mouths = [2]mouth{{seat: s, stream: 1, pipe: pipes[0]}, {seat: s, stream: 2, pipe: pipes[1]}}
+	if r.closed {
+		s.leave()
+	}
+	r.mu.Unlock()
+	var pumps, hands sync.WaitGroup
+	for i := range s.mouths {
+		pumps.Go(s.mouths[i].pump)
+	}
+	hands.Go(s.accept)
+	hands.Go(func() { s.mind(p) })
+	x := p.Wait()
+	for _, f := range pipes {
+		_ = f.SetReadDeadline(time.Now()) // what is in it is read; who holds the other end may be outside the tree
+	}
+	pumps.Wait()
+	_ = s.socket.SetDeadline(time.Now())
+	hands.Wait()
+	_ = s.socket.SetDeadline(time.Time{})
+	s.talks.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.ended(x)
+	return nil
+}
+
+// accept takes connections until the program has ended: those that were made by then.
+func (s *seat) accept() {
+	for {
+		uc, err := s.socket.AcceptUnix()
+		if err != nil {
+			return
+		}
+		c := newConn(s, uc)
+		s.r.mu.Lock()
+		s.conns = append(s.conns, c)
+		s.r.mu.Unlock()
+		s.talks.Add(2)
+		go c.hear()
+		go c.give()
+	}
+}
+
+// How often a seat looks after its program.
+const (
+	mindEvery  = 100 * time.Millisecond
+	weighEvery = 5 // times that, until it is half as large as it may be
+)
+
+// mind ends a program that is over an item's time, and one that has grown too large.
+func (s *seat) mind(p *proc.Process) {
+	t := time.NewTicker(mindEvery)
+	defer t.Stop()
+	large := false
+	for n := 1; ; n++ {
+		select {
+		case <-p.Done():
+			return
+		case <-t.C:
+		}
+		if limit := s.r.c.Recycle; limit > 0 && (large || n%weighEvery == 0) {
+			u, err := p.Usage()
+			large = err == nil && u.Memory >= limit/2
+			if err == nil && u.Memory >= limit {
+				s.r.mu.Lock()
+				s.retire()
+				s.r.mu.Unlock()
+			}
+		}
+		s.r.mu.Lock()
+		now := store.System.Boot()
+		for _, c := range s.conns {
+			if len(c.has) > 0 && len(s.late) == 0 && c.has[0].Timeout > 0 && now-c.has[0].since > c.has[0].Timeout {
+				s.late = slices.Clone(c.has)
+				p.Stop(s.r.c.Grace)
+			}
+		}
+		s.gather()
+		s.r.mu.Unlock()
+	}
+}
+
+// gather replaces a program that lives on though a connection was closed with items
+// unanswered: nobody will answer these any more.
+func (s *seat) gather() {
+	if len(s.open) == 0 || s.stray && s.flight() > len(s.open) {
+		return
+	}
+	if s.flight() > len(s.open) {
+		s.stray = true
+		s.retire()
+	} else if !s.stray || !s.leaving {
+		s.stray = true
+		s.leave()
+	}
+}
+
+// retire asks the program to end once it has answered what it has.
+func (s *seat) retire() {
+	s.retiring = true
+	s.r.more.Broadcast()
+}
+
+// leave is retire for good: a program that goes on is ended.
+func (s *seat) leave() {
+	s.retire()
+	s.leaving = true
+	if p := s.program; p != nil {
+		go func() {
+			select {
+			case <-p.Done():
+			case <-time.After(min(s.r.c.Grace, lastWords)):
+				p.Stop(s.r.c.Grace)
+			}
+		}()
+	}
+}
+
+// lastWords is the time of a program to end by itself when there is nothing more.
+const lastWords = 2 * time.Second
+
+// has says whether the program was given one of the items.
+func (s *seat) has(ids map[uint64]bool) bool {
+	named := func(g *given) bool { return ids[g.ID] }
+	return slices.ContainsFunc(s.open, named) || slices.ContainsFunc(s.conns, func(c *conn) bool { return slices.ContainsFunc(c.has, named) })
+}
+
+// stop ends the program because of items that nobody wants any more.
+func (s *seat) stop(ids map[uint64]bool) {
+	if s.doomed == nil {
+		s.doomed = map[uint64]bool{}
+	}
+	for id := range ids {
+		s.doomed[id] = true
+	}
+	s.program.Stop(s.r.c.Grace)
+}
+
+// flight is how many items the program has.
+func (s *seat) flight() (n int) {
+	n = len(s.open)
+	for _, c := range s.conns {
+		n += len(c.has)
+	}
+	return n
+}
+
+// sole is the item that the program has; 0 when there are none, or several.
+func (s *seat) sole() (n int) {
+	if s.flight() != 1 {
+		return 0
+	}
+	for _, c := range s.conns {
+		if len(c.has) == 1 {
+			return c.has[0].N
+		}
+	}
+	return s.open[0].N
+}
+
+// ended says what the program's end means for what it had: all its connections are
+// closed and were read to their end.
+func (s *seat) ended(x proc.Exit) {
+	r := s.r
+	left := s.open
+	s.open, s.conns, s.program, s.lone = nil, nil, nil, false
+	slices.SortFunc(left, func(a, b *given) int { return cmp.Compare(a.ID, b.ID) })
+	if s.asked {
+		r.useless = 0
+	} else if r.useless++; r.useless >= strikes && !r.closed {
+		r.close(&ErrUseless{x, lastLine(s.last)})
+	}
+	var again []*given
+	for _, g := range left {
+		switch {
+		case r.closed, s.doomed[g.ID]:
+			s.over(g, x, false)
+		case len(s.late) == 1 && g == s.late[0]:
+			x := x
+			x.TimedOut = true
+			s.over(g, x, true)
+		case slices.Contains(s.late, g):
+			s.suspect(g)
+		case s.doomed != nil, len(s.late) > 0: // it was ended for another's sake
+			again = append(again, g)
+			r.say(Event{ID: g.ID, Kind: Waits})
+		case len(left) == 1 && s.served == 0:
+			s.over(g, x, true)
+		default:
+			s.suspect(g)
+		}
+	}
+	r.queue = append(again, r.queue...)
+	r.more.Broadcast()
+}
+
+func (s *seat) suspect(g *given) {
+	s.suspects = append(s.suspects, g)
+	s.r.say(Event{ID: g.ID, Kind: Waits})
+}
+
+func (s *seat) over(g *given, x proc.Exit, failed bool) {
+	s.r.say(Event{ID: g.ID, Kind: Ended, Began: g.began, Ended: time.Now(), Failed: failed, Exit: &x, Last: lastLine(s.last)})
+}
+
+// share is how many items a program is given at once: about as many as it answers in
+// batchTime, and never so many that another seat has none.
+func (s *seat) share(want int) int {
+	n := 1
+	if s.pace > 0 {
+		n = int(min(batchTime/s.pace, mostAtOnce))
+	}
+	fair := (len(s.r.queue) + len(s.r.seats) - 1) / len(s.r.seats)
+	return max(1, min(want, n, fair))
+}
+
+const (
+	batchTime  = 20 * time.Millisecond
+	mostAtOnce = 512
+)
+
+// mouth is one of the program's two streams of output.
+type mouth struct {
+	seat   *seat
+	stream int
+	pipe   *os.File
+
+	mu     sync.Mutex // held while bytes are read and printed
+	item   int        // that the program says it prints for
+	marks  bool       // it says so
+	broken []byte     // the beginning of a mark
+}
+
+// A program may say for which item it prints, by a mark in the stream: the escape
+// sequence OSC "drover;N" BEL. The module of ours for Python does.
+const (
+	markBegin = "\x1b]drover;"
+	markEnd   = '\a'
+	markMost  = len(markBegin) + 20
+)
+
+// pump reads the stream to its end, or until the program's tree is gone and nothing
+// more is in it.
+func (m *mouth) pump() {
+	raw, err := m.pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		over := false
+		err := raw.Read(func(fd uintptr) bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			n, err := readFD(int(fd), buf)
+			if errors.Is(err, errAgain) {
+				return false
+			}
+			over = n <= 0
+			if n > 0 {
+				m.take(buf[:n])
+			}
+			return true
+		})
+		if over {
+			return
+		}
+		if err != nil { // the tree is gone
+			m.rest(buf)
+			return
+		}
+	}
+}
+
+// rest reads what is left in the pipe.
+func (m *mouth) rest(buf []byte) {
+	_ = m.pipe.SetReadDeadline(time.Time{})
+	raw, err := m.pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	for more := 0; more < 1<<20; {
+		n := 0
+		_ = raw.Control(func(fd uintptr) { n, err = readFD(int(fd), buf) })
+		if n <= 0 {
+			return
+		}
+		more += n
+		m.mu.Lock()
+		m.take(buf[:n])
+		m.mu.Unlock()
+	}
+}
+
+// drained says whether all that was written to the stream has been printed.
+func (m *mouth) drained() bool {
+	raw, err := m.pipe.SyscallConn()
+	if err != nil {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := 0
+	err = raw.Control(func(fd uintptr) { left = waiting(int(fd)) })
+	return err != nil || left == 0
+}
+
+// take prints bytes, each for its item.
+func (m *mouth) take(b []byte) {
+	if len(m.broken) > 0 {
+		b = append(m.broken, b...)
+		m.broken = nil
+	}
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, markBegin[0])
+		if i < 0 {
+			m.print(b)
+			return
+		}
+		m.print(b[:i])
+		b = b[i:]
+		n := min(len(b), len(markBegin))
+		end := bytes.IndexByte(b[:min(len(b), markMost)], markEnd)
+		switch {
+		case string(b[:n]) != markBegin[:n], end < 0 && len(b) >= markMost:
+			m.print(b[:1]) // somebody else's
+			b = b[1:]
+		case end < 0:
+			m.broken = append([]byte(nil), b...)
+			return
+		default:
+			item, err := strconv.Atoi(string(b[len(markBegin):end]))
+			if err == nil && item >= 0 {
+				m.item, m.marks = item, true
+			}
+			b = b[end+1:]
+		}
+	}
+}
+
+func (m *mouth) print(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	s := m.seat
+	item := m.item
+	s.r.mu.Lock()
+	if !m.marks {
+		item = s.sole()
+	}
+	if m.stream == 2 {
+		const keep = 1 << 10
+		s.last = append(s.last, b[max(0, len(b)-keep):]...)
+		s.last = s.last[max(0, len(s.last)-keep):]
+	}
+	s.r.mu.Unlock()
+	s.r.c.Print(s.n, m.stream, item, b)
+}
+
+// lastLine is the last line that says anything.
+func lastLine(b []byte) string {
+	b = bytes.TrimRight(b, " \t\r\n\x00")
+	if i := bytes.LastIndexAny(b, "\r\n"); i >= 0 {
+		b = b[i+1:]
+	}
+	return string(b)
+}

@@ -1,0 +1,300 @@
+// Package stream runs programs that answer many items each. Such a program loads
+// once what is slow to load, and asks for items over a socket (DROVER_SOCK).
+//
+//	Runner == seat -- program        a seat is a slot: one process tree at a time
+//	              \-- connection     each asks, is given some, answers in order
+//
+// A seat's program is started again when it has ended and items are left. Items that
+// it had been given and did not answer are suspects: they are given to the next one
+// alone, one after another. Who ends a program that has done nothing else has failed;
+// nobody else is blamed, for what came before may have used up its memory, or have
+// left it dying.
+//
+// It refuses to know what items mean, ledgers and the store. Proved by its tests,
+// with programs in Python, Bash, Go and Node.
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/internal/proc"
+)
+
+// Config is what the programs of a Runner have in common.
+type Config struct {
+	Seats int
+	// Command is run in each seat. Its output is taken by Print; Env gets Variable,
+	// and what Environ says of the seat; Token gets "-" and the seat's number.
+	Command proc.Command
+	Environ func(seat int) []string // nil: nothing
+	Dir     string                  // for sockets; one is made when its name is too long for them
+	// Grace is how long a program may go on that was told to end.
+	Grace time.Duration
+	// Recycle is the memory, in bytes, from which on a program is asked to end after
+	// what it has, and is started anew; 0: never.
+	Recycle int64
+	// Print takes what programs print, in order for each seat and stream (1 or 2).
+	// item is 0 where it is not known. The bytes are the callee's until it returns.
+	Print func(seat, stream int, item int, b []byte)
+}
+
+// Variable names the socket to a program.
+const Variable = "DROVER_SOCK"
+
+// Item is one try of an item.
+type Item struct {
+	ID      uint64 // the caller's, unique
+	N       int    // what the program calls it
+	Line    []byte // a JSON object
+	Timeout time.Duration
+	Alone   bool // nothing else is given beside it: it has failed before
+}
+
+// Kind is what happened to an item.
+type Kind uint8
+
+// The kinds. Of each item there is one Ended or one Unstarted, the last.
+const (
+	Began     Kind = iota + 1 // a program was given it
+	Waits                     // it has none any more, and waits for the next
+	Ended                     // it was answered, or its program ended
+	Unstarted                 // no program will have it
+)
+
+// Event is what happened to one item.
+type Event struct {
+	ID           uint64
+	Kind         Kind
+	Began, Ended time.Time
+
+	// Of Ended.
+	Value []byte // its answer: JSON, or nothing
+	// Failed says that the program gave it up, with the reason in Why; Final that
+	// it is not worth another try.
+	Failed, Final bool
+	Why           string
+	// Exit is how the program ended that the item was alone with, from its start on, or
+	// that did not answer it in time; nil: it was answered.
+	Exit *proc.Exit
+	Last string // line of standard error, of such a program
+}
+
+// ErrUseless says that programs end without asking for an item, again and again.
+type ErrUseless struct {
+	Exit proc.Exit
+	Last string // line of standard error
+}
+
+func (e *ErrUseless) Error() string { return "the program ended without asking for an item" }
+
+// strikes is how often that is tried.
+const strikes = 3
+
+// Runner hands items to programs. Its methods may be called from many goroutines;
+// none waits for a program.
+type Runner struct {
+	c      Config
+	events chan []Event
+	seats  []*seat
+	hands  sync.WaitGroup
+	life   context.Context
+	end    context.CancelFunc
+
+	mu      sync.Mutex
+	more    sync.Cond // queue, until, closed or a seat's state has changed
+	queue   []*given
+	until   time.Duration // boot time
+	closed  bool
+	useless int // programs in a row that never asked
+	err     error
+	out     []Event       // to be sent
+	wake    chan struct{} // there is some in out; one value
+}
+
+// given is an item, and who has it.
+type given struct {
+	Item
+	began time.Time
+	since time.Duration // boot time from which its timeout counts
+}
+
+// Open makes the Runner. Programs are started at once, as loading takes its time;
+// nothing is handed out before the first Until. The caller reads Events until it is
+// closed.
+func Open(ctx context.Context, c Config) (*Runner, error) {
+	r := &Runner{c: c, events: make(chan []Event, 4), wake: make(chan struct{}, 1)}
+	r.more.L = &r.mu
+	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
+	for i := range c.Seats {
+		s, err := newSeat(r, i)
+		if err != nil {
+			for _, s := range r.seats {
+				s.socket.Close()
+			}
+			return nil, err
+		}
+		r.seats = append(r.seats, s)
+	}
+	for _, s := range r.seats {
+		r.hands.Go(s.run)
+	}
+	go r.post()
+	return r, nil
+}
+
+// Send queues items; they are given out in this order.
+func (r *Runner) Send(items ...Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, it := range items {
+		g := &given{Item: it}
+		if r.closed || r.err != nil {
+			r.say(Event{ID: it.ID, Kind: Unstarted})
+			continue
+		}
+		r.queue = append(r.queue, g)
+	}
+	r.more.Broadcast()
+}
+
+// Until lets items be given out up to a boot time. A program is told, and gives back
+// what it has not begun by then.
+func (r *Runner) Until(boot time.Duration) {
+	r.mu.Lock()
+	r.until = boot
+	r.mu.Unlock()
+	r.more.Broadcast()
+}
+
+// Drop gives back what no program has.
+func (r *Runner) Drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
+}
+
+func (r *Runner) drop() {
+	for _, g := range r.queue {
+		r.say(Event{ID: g.ID, Kind: Unstarted})
+	}
+	r.queue = nil
+	for _, s := range r.seats {
+		for _, g := range s.suspects {
+			r.say(Event{ID: g.ID, Kind: Unstarted})
+		}
+		s.suspects = nil
+	}
+}
+
+// Kill ends items: those that no program has are given back, and the programs that
+// have the others are ended. What else these had is given to others, and nobody is
+// blamed.
+func (r *Runner) Kill(ids ...uint64) {
+	doomed := make(map[uint64]bool, len(ids))
+	for _, id := range ids {
+		doomed[id] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	back := func(list []*given) (rest []*given) {
+		for _, g := range list {
+			if doomed[g.ID] {
+				r.say(Event{ID: g.ID, Kind: Unstarted})
+				continue
+			}
+			rest = append(rest, g)
+		}
+		return rest
+	}
+	r.queue = back(r.queue)
+	for _, s := range r.seats {
+		s.suspects = back(s.suspects)
+		if s.has(doomed) {
+			s.stop(doomed)
+		}
+	}
+}
+
+// Events gives what happened. It is closed when nothing runs any more and all was
+// read.
+func (r *Runner) Events() <-chan []Event { return r.events }
+
+// Err is valid after Events was closed: nil after Close, or an ErrUseless, or why a
+// program could not be started.
+func (r *Runner) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Close tells programs that there is nothing more, ends those that go on, and returns
+// when all are gone. Items that they had are given back as Ended by that.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	r.close(nil)
+	r.mu.Unlock()
+	r.hands.Wait()
+	r.end()
+}
+
+// close begins the end.
+func (r *Runner) close(err error) {
+	if r.closed {
+		return
+	}
+	r.closed, r.err = true, err
+	r.drop()
+	for _, s := range r.seats {
+		s.leave()
+	}
+	r.more.Broadcast()
+	go func() {
+		r.hands.Wait()
+		r.nudge()
+	}()
+}
+
+// say queues an event: nobody waits for who reads them.
+func (r *Runner) say(e Event) {
+	r.out = append(r.out, e)
+	r.nudge()
+}
+
+func (r *Runner) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// post passes events on, and closes them once all seats are empty.
+func (r *Runner) post() {
+	gone := make(chan struct{})
+	go func() {
+		r.hands.Wait()
+		close(gone)
+	}()
+	for over := false; ; {
+		select {
+		case <-r.wake:
+		case <-gone:
+			over = true
+		}
+		r.mu.Lock()
+		batch := r.out
+		r.out = nil
+		r.mu.Unlock()
+		if len(batch) > 0 {
+			r.events <- batch
+		}
+		if over {
+			close(r.events)
+			return
+		}
+	}
+}
+
+var errClosed = errors.New("the connection was closed")

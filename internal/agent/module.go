@@ -1,0 +1,36 @@
+package agent
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// module is what Python programs import as drover.
+//
+//go:embed module/drover.py
+var module []byte
+
+// withModule leaves the module in the agent's folder, and adds that to PYTHONPATH: at
+// its end, so that whoever has a module of that name keeps it.
+func (a *agent) withModule(environ []string) ([]string, error) {
+	dir := filepath.Join(a.root, "python")
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "drover.py"), module, 0o644)
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "lay out module")
+	}
+	path := dir
+	for _, kv := range environ { // the last of a key wins
+		if value, ok := strings.CutPrefix(kv, "PYTHONPATH="); ok && value != "" {
+			path = value + string(filepath.ListSeparator) + dir
+		}
+	}
+	return append(environ, fmt.Sprintf("PYTHONPATH=%s", path)), nil
+}

@@ -1,0 +1,428 @@
+"""What a script can use of drover: items, metrics, checkpoints.
+
+    import drover
+
+    model = load()                          # once in each process
+    for item in drover.items():
+        item.done(model(item.value))        # or item.fail("no face in it")
+
+The same script runs on its own: then items() gives the command line's arguments, or
+else the lines of standard input, and done() prints.
+
+One file, nothing but the standard library, Python 3.7 and newer. It opens no
+connection and changes nothing before items() or map() is used.
+"""
+
+import atexit
+import collections
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+__all__ = ["Item", "items", "map", "metric", "checkpoint", "stopping"]
+
+
+def _plain(value):
+    """What numpy, torch and others give, as JSON has it."""
+    for name in ("tolist", "item"):
+        convert = getattr(value, name, None)
+        if convert is not None:
+            return convert()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    raise TypeError("item.done() takes what JSON can say, and this is a " + type(value).__name__)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
+
+
+class Item:
+    """One item: value is its text; of JSON lines its JSON, of CSV a dict by column.
+
+    n is its number from 1 on, attempt counts its tries from 1 on. out is where its
+    declared output belongs (--out), outs are all such places.
+    """
+
+    __slots__ = ("value", "n", "attempt", "outs", "_link")
+
+    def __init__(self, link, value, n=0, attempt=1, outs=()):
+        self.value, self.n, self.attempt, self.outs, self._link = value, n, attempt, outs, link
+
+    @property
+    def out(self):
+        if not self.outs:
+            raise AttributeError("this map declares no output: use drover map --out NAME")
+        return self.outs[0]
+
+    def done(self, result=None):
+        """Answers the item. Leaving the loop's body does so too, with no result."""
+        link = self._link
+        if link is None:
+            raise RuntimeError("item %d was answered before" % self.n)
+        link.done(self, result)
+        self._link = None
+
+    def fail(self, error="", retry=True):
+        """Gives the item up. With retry=False it is not worth another try."""
+        link = self._link
+        if link is None:
+            raise RuntimeError("item %d was answered before" % self.n)
+        link.fail(self, str(error), retry)
+        self._link = None
+
+    def __repr__(self):
+        return "<item %d: %r>" % (self.n, self.value)
+
+
+_here = threading.local()  # item: which this thread works on
+
+
+class _Link:
+    """A connection to drover. Answers ride on requests; while some items are worked
+    on, more are on their way."""
+
+    def __init__(self, path, want):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.connect(path)
+        self.want, self.items, self.rest = want, collections.deque(), b""
+        self.answers, self.given_up, self.asked, self.until = [], [], False, 0.0
+        self.sent = 0.0
+        self.low = 0  # ask for more when no more than these are left
+        self.lock, self.waiting = threading.Lock(), None
+
+    def done(self, item, result):
+        answer = '{"n":%d}' % item.n if result is None else '{"n":%d,"result":%s}' % (item.n, _encode(result))
+        self.lock.acquire()
+        self.answers.append(answer)
+        self.lock.release()
+        self.tell()
+
+    def fail(self, item, error, retry):
+        with self.lock:
+            self.given_up.append(_encode({"n": item.n, "error": error, "retry": retry}))
+        self.tell()
+
+    def tell(self):
+        """Sends answers at once when the last ones were sent some time ago, and else a
+        little later, with others."""
+        if time.monotonic() - self.sent > _SOON:
+            self.send()
+        elif self.waiting is None:
+            self.waiting = threading.Event()
+            threading.Thread(target=self.remind, args=(self.waiting,), daemon=True).start()
+        elif not self.waiting.is_set():
+            self.waiting.set()
+
+    def remind(self, waiting):
+        """Sends what waits while the next item takes its time."""
+        try:
+            while self.sock.fileno() >= 0:
+                time.sleep(_SOON)
+                if time.monotonic() - self.sent > _SOON:
+                    self.send()
+                waiting.clear()
+                if not self.answers and not self.given_up:
+                    waiting.wait()
+        except OSError:
+            pass  # who works on items finds out
+
+    def send(self, want=0, back=(), bye=False):
+        with self.lock:
+            self._send(want, back, bye)
+
+    def _send(self, want, back, bye):
+        parts = []
+        if self.answers:
+            parts.append('"done":[' + ",".join(self.answers) + "]")
+            self.answers = []
+        if self.given_up:
+            parts.append('"fail":[' + ",".join(self.given_up) + "]")
+            self.given_up = []
+        if back:
+            parts.append('"back":' + _encode([item.n for item in back]))
+        if want:
+            parts.append('"want":%d' % want)
+            self.asked = True
+        if bye:  # what is on its way is not read any more
+            parts.append('"bye":true')
+        if parts:
+            self.sent = time.monotonic()
+            self.sock.sendall(("{" + ",".join(parts) + "}\n").encode("utf-8", "surrogatepass"))
+
+    def receive(self):
+        """Takes the next answer to a request; False when there is nothing more."""
+        while b"\n" not in self.rest:
+            more = self.sock.recv(1 << 18)
+            if not more:
+                return False
+            self.rest += more
+        line, _, self.rest = self.rest.partition(b"\n")
+        said = json.loads(line)
+        if "error" in said:
+            raise RuntimeError("drover: " + said["error"])
+        self.asked = False
+        if said.get("end"):
+            return False
+        self.until = said["until"]
+        for i in said["items"]:
+            self.items.append(Item(self, i["value"], i["n"], i.get("try", 1), i.get("out", ())))
+        self.low = len(said["items"]) // 2
+        return True
+
+    def next(self):
+        if self.items and _boottime() >= self.until:  # drover may have given them to others
+            back, self.items = self.items, collections.deque()
+            self.send(back=back)
+        while not self.items:
+            if self.asked:
+                self.send()  # nobody else would tell of what is done
+            else:
+                self.send(self.want)
+            if not self.receive():
+                return None
+        item = self.items.popleft()
+        if not self.asked and len(self.items) <= self.low and self.want > 1:
+            self.send(self.want)
+        return item
+
+    def close(self):
+        try:
+            self.items = ()
+            self.send(bye=True)
+        except OSError:
+            pass
+        self.sock.close()
+        if self.waiting is not None:
+            self.waiting.set()
+
+
+if hasattr(time, "CLOCK_BOOTTIME"):
+    def _boottime():
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+else:
+    _boottime = time.monotonic
+
+
+class _Alone:
+    """Without drover: what done() was given is printed."""
+
+    def done(self, item, result):
+        if result is not None:
+            print(result if isinstance(result, str) else _encode(result), flush=True)
+
+    def fail(self, item, error, retry):
+        print("item %s failed: %s" % (item.value, error), file=sys.stderr, flush=True)
+
+
+def _alone():
+    one = os.environ.get("DROVER_ITEM")
+    if one is not None:  # a process for each item
+        values = [one]
+    elif len(sys.argv) > 1:
+        values = sys.argv[1:]
+    else:
+        values = (line.rstrip("\r\n") for line in sys.stdin)
+    for n, value in enumerate(values, 1):
+        yield Item(_Alone(), value, n, outs=tuple(filter(None, [os.environ.get("DROVER_OUT")])))
+
+
+_MANY = 1 << 16
+_SOON = 0.02  # seconds
+
+
+def items(ahead=None):
+    """Gives one item after another until there are no more.
+
+    ahead is the most that wait in this process; without it drover decides by how long
+    they take. Each thread that uses items() gets items of its own.
+    """
+    path = os.environ.get("DROVER_SOCK")
+    if not path:
+        for item in _alone():
+            yield item
+            if item._link is not None:
+                item.done()
+        return
+    _tap()
+    link = _Link(path, ahead or _MANY)
+    try:
+        while True:
+            item = link.next()
+            if item is None:
+                return
+            _here.item, _here.link = item, link
+            yield item
+            if item._link is not None:
+                item.done()
+    finally:
+        if sys.exc_info()[0] is not GeneratorExit or item._link is None:
+            _here.item = _here.link = None
+            link.close()
+        # else the loop was left within an item: by what its body raised, maybe, which
+        # the hook below tells then; the process's end closes the connection
+
+
+def map(f, workers=1, batch=None):
+    """Answers every item with f(value). What f raises is the item's failure, and the
+    next item goes on. workers are threads; with batch f gets a list of values, at
+    most so many, and returns a list as long."""
+    if workers > 1:
+        errors = []
+
+        def work():
+            try:
+                _map(f, batch)
+            except BaseException as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if errors:
+            raise errors[0]
+    else:
+        _map(f, batch)
+
+
+def _map(f, batch):
+    if batch is None:
+        for item in items():
+            try:
+                result = f(item.value)
+            except Exception as e:
+                _report(e)
+                item.fail(_last(e))
+            else:
+                item.done(result)
+        return
+    path = os.environ.get("DROVER_SOCK")
+    link = _Link(path, batch) if path else None
+    if link:
+        _tap()
+    source = None if link else _alone()
+    try:
+        while True:
+            group = []
+            while len(group) < batch:
+                if link and group and not link.items:
+                    break
+                item = link.next() if link else next(source, None)
+                if item is None:
+                    break
+                group.append(item)
+            if not group:
+                return
+            _here.item, _here.link = group[0], link
+            try:
+                results = list(f([item.value for item in group]))
+                if len(results) != len(group):
+                    raise ValueError("f returned %d results for %d items" % (len(results), len(group)))
+            except Exception as e:
+                _report(e)
+                for item in group:
+                    item.fail(_last(e))
+            else:
+                for item, result in zip(group, results):
+                    item.done(result)
+    finally:
+        if link:
+            link.close()
+
+
+def _last(e):
+    text = str(e).strip().splitlines()
+    return type(e).__name__ + (": " + text[-1] if text else "")
+
+
+def _report(e):
+    import traceback
+    traceback.print_exception(type(e), e, e.__traceback__)
+
+
+class _Tap:
+    """A standard stream that says for which item it prints: see DROVER_SOCK in the
+    documentation."""
+
+    def __init__(self, stream):
+        self._stream, self._item, self._lock = stream, None, threading.RLock()
+
+    def write(self, text):
+        item = getattr(_here, "item", None)
+        with self._lock:
+            if item is not self._item:
+                self._item = item
+                self._stream.write("\x1b]drover;%d\a" % (item.n if item else 0))
+            return self._stream.write(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+_tapped = False
+_tapping = threading.Lock()
+
+
+def _tap():
+    """Done once, when the first item is asked for."""
+    global _tapped
+    with _tapping:
+        if _tapped:
+            return
+        _tapped = True
+        sys.stdout, sys.stderr = _Tap(sys.stdout), _Tap(sys.stderr)
+        sys.excepthook = _raised(sys.excepthook)
+        atexit.register(_flush)
+
+
+def _raised(before):
+    def hook(kind, error, trace):
+        before(kind, error, trace)
+        item, link = getattr(_here, "item", None), getattr(_here, "link", None)
+        if item is not None and item._link is not None and issubclass(kind, Exception):
+            item._link = None
+            if isinstance(link, _Link):
+                link.given_up.append(_encode({"n": item.n, "error": _last(error), "retry": True}))
+                link.close()
+    return hook
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+
+
+def metric(**values):
+    """Records numbers by name: drover.metric(loss=0.31, step=5). On its own, nothing."""
+    if "DROVER_JOB" not in os.environ:
+        return
+    print(" ".join("%s=%s" % (name, value) for name, value in values.items()), flush=True)
+
+
+def checkpoint():
+    """The folder for checkpoints: what is in it comes back after an interruption, on
+    whatever machine. On its own, ./checkpoints."""
+    path = os.environ.get("DROVER_CHECKPOINT_DIR") or "checkpoints"
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def stopping():
+    """True once this machine is about to be taken away: save, and end."""
+    path = os.environ.get("DROVER_NOTICE")
+    return bool(path) and os.path.exists(path)
