@@ -146,7 +146,7 @@ func TestItemsThatWereAddedHaveTheirOwnValues(t *testing.T) {
 	d.check(err)
 	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, "", try.Item-1) })
 	more := &ledger.Extended{Manifest: d.list(j.path, "csv", "name,size\n\"cy, the third\",3\n"), Size: 3}
-	_, ok, err := d.world.Reopen(t.Context(), rec, "cli-2", &ledger.Reopened{}, more)
+	_, ok, err := d.world.Reopen(t.Context(), rec, "cli-2", ledger.Round{Again: &ledger.Reopened{}, More: more})
 	if d.check(err); !ok {
 		t.Fatal("it was not reopened")
 	}
@@ -338,7 +338,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	w, err = j.WhyMap(t.Context())
 	d.check(err)
 	want := Reason{V: 1, ID: w.ID, Project: "demo", Task: "why", State: job.Failed, Answer: "4 of 12 items failed", Code: w.Code,
-		Detail: []string{"3 × exit status 3, such as item 2: no such file: 2", "1 × exit status 124, such as item 7: timed out after 5s"},
+		Detail: []string{"3 × no such file: N (exit status 3), such as item 2", "1 × timed out after 5s (exit status 124), such as item 7"},
 		Next:   "drover items " + w.ID + " --state failed"}
 	if diff := cmp.Diff(want, w); diff != "" || *w.Code != 1 {
 		t.Errorf("why (-want +got):\n%s", diff)

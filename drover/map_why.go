@@ -3,43 +3,10 @@ package drover
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/job"
 )
-
-// Group is failed items of one map that ended alike.
-type Group struct {
-	Why   string `json:"why"` // "exit status 3", "quarantined"
-	Items int    `json:"items"`
-	First int    `json:"first"`          // number of the first of them
-	Said  string `json:"said,omitempty"` // the reason of that one
-}
-
-// FailedGroups puts the items of a map that ended without success together by
-// status, the largest group first.
-func (j *Job) FailedGroups(ctx context.Context) ([]Group, error) {
-	at := map[string]int{}
-	var groups []Group
-	for r, err := range j.Results(ctx, ResultOptions{States: []job.ItemState{job.ItemFailed, job.ItemQuarantined}}) {
-		if err != nil {
-			return nil, err
-		}
-		why := r.Status()
-		if r.State == job.ItemQuarantined || why == "" {
-			why = r.FailedWhy()
-		}
-		i, ok := at[why]
-		if !ok {
-			i = len(groups)
-			at[why], groups = i, append(groups, Group{Why: why, First: r.Item, Said: r.Reason})
-		}
-		groups[i].Items++
-	}
-	slices.SortStableFunc(groups, func(a, b Group) int { return b.Items - a.Items })
-	return groups, nil
-}
 
 // FailedWhy is why an item has ended without success, in words.
 func (r ItemResult) FailedWhy() string {
@@ -97,7 +64,7 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 			w.Detail = append(w.Detail, fmt.Sprintf("and %d other ways to fail", len(groups)-i))
 			break
 		}
-		w.Detail = append(w.Detail, strings.TrimSuffix(fmt.Sprintf("%d × %s, such as item %d: %s", g.Items, g.Why, g.First, g.Said), ": "))
+		w.Detail = append(w.Detail, fmt.Sprintf("%d × %s, such as item %d", g.Items, g.Words(), g.First))
 	}
 	return w, nil
 }

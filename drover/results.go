@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"time"
 
@@ -83,6 +84,7 @@ func (t Try) Status() string {
 // ResultOptions choose items. The zero value is all of them.
 type ResultOptions struct {
 	States []job.ItemState // none: all
+	Error  *regexp.Regexp  // that says why an item failed, or is in what it printed last; nil: whatever it was
 }
 
 // Results gives the items of a map in the order of their manifest, whatever the
@@ -114,7 +116,11 @@ func (j *Job) Results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult
 			if len(o.States) > 0 && !slices.Contains(o.States, r.State) {
 				return nil
 			}
-			if !yield(result(it, r, m), nil) {
+			found := result(it, r, m)
+			if o.Error != nil && !found.says(o.Error) {
+				return nil
+			}
+			if !yield(found, nil) {
 				return enough
 			}
 			return nil

@@ -148,7 +148,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
-		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {
 		root.AddCommand(c)

@@ -32,6 +32,7 @@ Watch  status   Jobs and their progress; one job in full with an id
        why      Explain why a job failed, waits or stopped, and what would change it
        verify   Recompute all of a job from its store, and say every doubt
 Act    wait     Wait until a job has ended; the exit status is the job's
+       retry    Run a map's failed, cancelled or chosen items again
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
        get      Bring model, outputs, files and logs; or a task's state
@@ -96,6 +97,7 @@ var examples = map[string]string{
 	"why":     "  drover why last",
 	"get":     "  drover get last -o out\n  drover get digits state -o state",
 	"wait":    "  drover wait last && echo done",
+	"retry":   "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h",
 	"resume":  "  drover resume last",
 	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'",
 	"init":    "  drover init -p vision",

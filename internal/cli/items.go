@@ -21,6 +21,7 @@ import (
 
 func (a *app) itemsCommand() *cobra.Command {
 	var states []string
+	failed := ""
 	c := &cobra.Command{Use: "items [JOB [NUMBER]]", Short: "A map's items by state; one item's tries, use and output", ValidArgsFunction: a.completeJobs,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {
@@ -31,8 +32,13 @@ func (a *app) itemsCommand() *cobra.Command {
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased, succeeded, failed, quarantined or cancelled; may be repeated")
+	c.Flags().StringVar(&failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		chosen, err := parseStates(states)
+		if err != nil {
+			return err
+		}
+		re, err := expression("--error", failed)
 		if err != nil {
 			return err
 		}
@@ -41,7 +47,7 @@ func (a *app) itemsCommand() *cobra.Command {
 			return err
 		}
 		if len(args) < 2 {
-			return a.itemList(cmd.Context(), j, chosen)
+			return a.itemList(cmd.Context(), j, drover.ResultOptions{States: chosen, Error: re})
 		}
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 {
@@ -52,9 +58,9 @@ func (a *app) itemsCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) itemList(ctx context.Context, j *drover.Job, states []job.ItemState) error {
+func (a *app) itemList(ctx context.Context, j *drover.Job, o drover.ResultOptions) error {
 	out := bufio.NewWriterSize(a.out, 64<<10)
-	items := j.Results(ctx, drover.ResultOptions{States: states})
+	items := j.Results(ctx, o)
 	if a.settings.json {
 		return ended(jsonResults(out, items), out)
 	}
@@ -77,7 +83,11 @@ func (a *app) itemList(ctx context.Context, j *drover.Job, states []job.ItemStat
 		shown++
 	}
 	if shown == 0 {
-		a.note("no item is %s   %s", strings.ToLower(joinStates(states)), strings.Join(counts(s), ", "))
+		what := orElse(strings.ToLower(joinStates(o.States)), "there")
+		if o.Error != nil {
+			what += fmt.Sprintf(" with %q", o.Error)
+		}
+		a.note("no item is %s   %s", what, strings.Join(counts(s), ", "))
 	}
 	return ended(nil, out)
 }

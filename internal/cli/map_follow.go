@@ -167,8 +167,8 @@ func failedLine(r drover.ItemResult) string {
 	return fmt.Sprintf("item %d: %s", r.Item, r.FailedWhy())
 }
 
-// firstFailed is how many failed items the end of a map names.
-const firstFailed = 5
+// firstGroups is how many ways to fail the end of a map names.
+const firstGroups = 5
 
 // finishMap says how a map has ended, which items failed and where the rest is,
 // and gives its exit status.
@@ -187,16 +187,10 @@ func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error
 	if s.Reason != "" && (s.State == job.Cancelled || s.Items.Cancelled > 0) {
 		a.note("  %s", plainText(s.Reason))
 	}
-	first := 0
 	if bad > 0 && !a.quiet {
-		if first, err = a.noteFailed(ctx, j, bad); err != nil {
+		if err := a.noteFailed(ctx, j, s.ID); err != nil {
 			return err
 		}
-		a.note("  failed:  drover items %s --state failed", s.ID)
-		if first > 0 {
-			a.note("  output:  drover logs %s --item %d", s.ID, first)
-		}
-		a.note("  again:   the same command runs them again")
 	}
 	if err := a.bringItems(ctx, j, output); err != nil {
 		if s.Code == nil || *s.Code == 0 {
@@ -210,26 +204,40 @@ func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error
 	return nil
 }
 
-// noteFailed names the first failed items, and gives the number of the first.
-func (a *app) noteFailed(ctx context.Context, j *drover.Job, bad int) (first int, err error) {
-	named := 0
-	for r, err := range j.Results(ctx, drover.ResultOptions{States: []job.ItemState{job.ItemFailed, job.ItemQuarantined}}) {
-		if err != nil {
-			return first, err
-		}
-		if named++; named == 1 {
-			first = r.Item
-		}
-		a.note("  %s", plainText(failedLine(r)))
-		if named == firstFailed {
+// noteFailed says in which ways items failed, and what to do about it.
+func (a *app) noteFailed(ctx context.Context, j *drover.Job, id string) error {
+	groups, err := j.FailedGroups(ctx)
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	for i, g := range groups {
+		if i == firstGroups {
+			a.note("  and %s", count(len(groups)-i, "more way")+" to fail: drover why "+id)
 			break
 		}
+		a.note("  %s", plainText(groupLine(g)))
 	}
-	if bad > named {
-		a.note("  and %s more", comma(bad-named))
+	g := groups[0]
+	a.note("  failed:  drover items %s --state failed", id)
+	a.note("  output:  drover logs %s --item %d", id, g.First)
+	if len(groups) > 1 && g.Pattern != "" {
+		a.note("  again:   drover retry %s --error %s   or the same command, for all of them", id, shellWord(g.Pattern))
+		return nil
 	}
-	return first, nil
+	a.note("  again:   drover retry %s, or the same command", id)
+	return nil
 }
+
+// groupLine is "602 items: cannot identify image file '...' (exit status 3), such as item 997".
+func groupLine(g drover.Group) string {
+	if g.Items == 1 {
+		return fmt.Sprintf("item %d: %s", g.First, g.Words())
+	}
+	return fmt.Sprintf("%s: %s, such as item %d", count(g.Items, "item"), g.Words(), g.First)
+}
+
+// shellWord quotes a word for a shell.
+func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // bringItems downloads the outputs of items when a folder was named, and says
 // where they are.

@@ -51,6 +51,19 @@ func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
 	if s.Retried > 0 {
 		p("", "%s tried again", comma(s.Retried))
 	}
+	if s.Items.Failed+s.Items.Quarantined > 0 {
+		groups, err := j.FailedGroups(ctx)
+		if err != nil {
+			return err
+		}
+		for i, g := range groups {
+			if i == 2*firstGroups {
+				p("", "and %s to fail", count(len(groups)-i, "more way"))
+				break
+			}
+			p(map[bool]string{true: "failed"}[i == 0], "%s", groupLine(g))
+		}
+	}
 	if s.Paused {
 		p("", "paused")
 	}

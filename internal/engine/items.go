@@ -242,7 +242,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
 	}
 	e.sweep(ctx, p.Spec.On)
-	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, again, more)
+	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, ledger.Round{Again: again, More: more})
 	if err != nil {
 		return p.Job, err
 	}

@@ -134,7 +134,7 @@ func (m *Map) take(n int, e Entry) bool {
 	case e.Placed != nil:
 		m.Placed = append(m.Placed, *e.Placed)
 		ok = m.Settled == nil
-	case e.Amended != nil:
+	case e.Amended != nil && ok: // by itself, or what a round begins with
 		m.amend(*e.Amended)
 	case e.Paused != nil:
 		m.Paused = true

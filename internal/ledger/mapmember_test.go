@@ -123,7 +123,7 @@ func TestOneAgentDoesAMap(t *testing.T) {
 			t.Errorf("task %+v, %v", task, err)
 		}
 		d.check(h.Leave(t.Context()))
-		again, ok, err := d.Reopen(t.Context(), j, "cli-2", &Reopened{}, &Extended{Manifest: job.Manifest{Count: 3, Digest: "y"}, Size: 2})
+		again, ok, err := d.Reopen(t.Context(), j, "cli-2", Round{Again: &Reopened{}, More: &Extended{Manifest: job.Manifest{Count: 3, Digest: "y"}, Size: 2}})
 		if err != nil || !ok || again != j.ID {
 			t.Fatalf("reopen: %s %t %v", again, ok, err)
 		}

@@ -193,7 +193,7 @@ var mapMutants = []mutant{
 	{"T2", "a job that was submitted again is closed without a word in its own log", taskFile,
 		"if !again || s.Place >= place {", "if again || s.Place >= place {"},
 	{"T2", "a job is reopened without a new place", reopenFile,
-		"r.Place = place\n", "r.Place = place + 1\n"},
+		"again.Place = place\n", "again.Place = place + 1\n"},
 	{"T1", "a job is opened again beside a live one", reopenFile,
 		"case t.Live == j.ID:", "case t.Live != \"\":"},
 	{"M2", "a chunk that handed parts over is done without them", chartFile,

@@ -234,7 +234,7 @@ func (s *yard) reopen(p *process, w World, id string) string {
 			s.nature[id] = append(s.nature[id], s.drawNature())
 		}
 	}
-	live, ok, err := w.Reopen(ctx, t.j, p.name, again, more)
+	live, ok, err := w.Reopen(ctx, t.j, p.name, Round{Again: again, More: more})
 	must(err)
 	s.logf("%s reopen %s (%v, %v): live %s %v", p.name, id, again, more != nil, live, ok)
 	if ok != (live == id) {

@@ -8,12 +8,18 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Reopen gives a map more to do: items that ended without success run again, and
-// new ones are added, in one entry (L4). A job that has ended is submitted again
+// Round is what a map gets more to do, in one entry (L4).
+type Round struct {
+	Again *Reopened // items that ended without success and run again
+	More  *Extended // new ones: what it names is stored already, and First is filled in here
+	Amend *Amended  // what binds them, and all that begin from then on
+}
+
+// Reopen gives a map another round. A job that has ended is submitted again
 // first, and comes back only by that (T2). live is the task's live job: another one
-// when ok is false, and then nothing was changed. What extended names is stored
-// already; First is filled in here. A job that is being stopped is waited for (E4).
-func (w World) Reopen(ctx context.Context, j job.Job, by string, again *Reopened, more *Extended) (live string, ok bool, err error) {
+// when ok is false, and then nothing was changed. A job that is being stopped is
+// waited for (E4).
+func (w World) Reopen(ctx context.Context, j job.Job, by string, r Round) (live string, ok bool, err error) {
 	p := j.Path()
 	task := w.openLog(taskDir(p)+"/log", by)
 	for {
@@ -28,7 +34,7 @@ func (w World) Reopen(ctx context.Context, j job.Job, by string, again *Reopened
 		case t.removed(j.ID):
 			return "", false, fault.New(fault.Missing, "Run it again.", "reopen job %s: it was removed", j.Short)
 		case t.Live == j.ID:
-			written, stopping, err := w.addRound(ctx, j, by, again, more, task.Entries)
+			written, stopping, err := w.addRound(ctx, j, by, r, task.Entries)
 			if err != nil || written {
 				return j.ID, written, err
 			}
@@ -60,7 +66,7 @@ func (w World) Reopen(ctx context.Context, j job.Job, by string, again *Reopened
 
 // addRound appends to the log of a job that the task's log says is live. written
 // is false when it has settled for its place already, or is being stopped.
-func (w World) addRound(ctx context.Context, j job.Job, by string, again *Reopened, more *Extended, entries []Entry) (written, stopping bool, err error) {
+func (w World) addRound(ctx context.Context, j job.Job, by string, r Round, entries []Entry) (written, stopping bool, err error) {
 	l := w.openLog(jobDir(j.Path())+"/log", by)
 	place, second := resubmitted(entries, j.ID)
 	for {
@@ -74,22 +80,22 @@ func (w World) addRound(ctx context.Context, j job.Job, by string, again *Reopen
 		for _, e := range l.Entries {
 			m.Fold(e)
 		}
-		e := Entry{Reopened: again, Extended: more}
+		e := Entry{Reopened: r.Again, Extended: r.More, Amended: r.Amend}
 		switch {
 		case m.Settled != nil && (!second || m.Settled.Place >= place):
 			return false, false, nil
 		case m.Settled != nil:
-			r := Reopened{None: true} // for the new items alone
-			if again != nil {
-				r = *again
+			again := Reopened{None: true} // for the new items alone
+			if r.Again != nil {
+				again = *r.Again
 			}
-			r.Place = place
-			e.Reopened = &r
+			again.Place = place
+			e.Reopened = &again
 		case m.Stop != nil:
 			return false, true, nil
 		}
-		if more != nil {
-			x := *more
+		if r.More != nil {
+			x := *r.More
 			x.First = m.Items() + 1
 			e.Extended = &x
 		}

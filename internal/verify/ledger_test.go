@@ -174,7 +174,7 @@ func (w *world) reopen(again *ledger.Reopened, more *ledger.Extended) {
 	v, err := w.w.NewMapView(w.j).Refresh(w.t.Context())
 	w.check(err)
 	if v.Map.Stop == nil || v.Map.Settled != nil {
-		_, _, err := w.w.Reopen(w.t.Context(), w.j, "cli", again, more)
+		_, _, err := w.w.Reopen(w.t.Context(), w.j, "cli", ledger.Round{Again: again, More: more})
 		w.check(err)
 	}
 }

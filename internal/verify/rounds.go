@@ -81,8 +81,9 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	rest := e
 	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told = nil, nil, nil, nil, nil
 	rest.Cancelled, rest.Failing, rest.Extended, rest.Reopened, rest.Settled = nil, nil, nil, nil, nil
-	one := count(e.Placed != nil, e.Amended != nil, e.Paused != nil, e.Resumed != nil, e.Told != nil,
-		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Extended != nil || e.Reopened != nil)
+	round := e.Extended != nil || e.Reopened != nil // which may amend, too
+	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil,
+		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if !bare(rest) || one != 1 {
 		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it says what the log of a map does not hold, or nothing"})
 		return
@@ -93,13 +94,14 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	if e.Reopened != nil && !r.reopen(n, e) {
 		return
 	}
+	if a := e.Amended; a != nil && a.Retries != nil {
+		r.fewest, r.most = min(r.fewest, *a.Retries), max(r.most, *a.Retries)
+	}
 	switch {
 	case e.Extended != nil:
 		r.extend(n, e)
 	case e.Placed != nil && r.over:
 		r.note(n, e, "it asks for agents, and the job had settled")
-	case e.Amended != nil && e.Amended.Retries != nil:
-		r.fewest, r.most = min(r.fewest, *e.Amended.Retries), max(r.most, *e.Amended.Retries)
 	case e.Cancelled != nil || e.Failing != nil:
 		r.halt(n, e)
 	case e.Settled != nil:

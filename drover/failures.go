@@ -1,0 +1,106 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/job"
+)
+
+// Group is items of a map that ended without success in the same way, as far as their
+// status and the last line that they printed tell.
+type Group struct {
+	Why string `json:"why"` // "exit status 3", "quarantined"
+	// Signature is that line with what differs from item to item left out: "cannot
+	// identify image file '...'". Empty: they printed none, or there are too many kinds.
+	Signature string `json:"signature,omitempty"`
+	Items     int    `json:"items"`
+	First     int    `json:"first"`          // number of the first of them
+	Said      string `json:"said,omitempty"` // the line of that one
+	// Pattern is an expression that their lines match, for RetryOptions and
+	// ResultOptions. Empty: none is known.
+	Pattern string `json:"pattern,omitempty"`
+}
+
+// Words are a group in a line: "cannot identify image file '...' (exit status 3)".
+func (g Group) Words() string {
+	said := g.Signature
+	if g.Items == 1 {
+		said = g.Said
+	}
+	if said == "" {
+		return g.Why
+	}
+	return fmt.Sprintf("%s (%s)", said, g.Why)
+}
+
+// maxGroups is how many ways to fail are told apart; after them all is one.
+const maxGroups = 200
+
+// FailedGroups puts the items of a map that ended without success together, the
+// largest group first. It holds a chunk of the job at a time.
+func (j *Job) FailedGroups(ctx context.Context) ([]Group, error) {
+	type key struct{ why, signature string }
+	at := map[key]int{}
+	var groups []Group
+	for r, err := range j.Results(ctx, ResultOptions{States: []job.ItemState{job.ItemFailed, job.ItemQuarantined}}) {
+		if err != nil {
+			return nil, err
+		}
+		why := r.Status()
+		if r.State == job.ItemQuarantined || why == "" {
+			why = r.FailedWhy()
+		}
+		k := key{why, signature(r.Reason)}
+		g := Group{Why: why, Signature: k.signature, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)}
+		i, ok := at[k]
+		if !ok && len(at) >= maxGroups {
+			k, g = key{}, Group{Why: "others", First: r.Item}
+			i, ok = at[k]
+		}
+		if !ok {
+			i = len(groups)
+			at[k], groups = i, append(groups, g)
+		}
+		groups[i].Items++
+	}
+	slices.SortStableFunc(groups, func(a, b Group) int { return b.Items - a.Items })
+	return groups, nil
+}
+
+// What differs between failures of one kind: names in quotes, paths and URLs,
+// addresses and digests, numbers.
+var differing = regexp.MustCompile(`'[^']*'|"[^"]*"|` + "`[^`]*`" +
+	`|[a-z][a-z0-9+.-]*://[^\s,;)]+` +
+	`|(?:[A-Za-z]:)?[\w.~@%+=-]*(?:/[\w.~@%+=-]+)+/?` +
+	`|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b` +
+	`|\b0[xX][0-9a-fA-F]+\b|\b(?:[0-9]+[a-f]|[a-f]+[0-9])[0-9a-f]{6,}\b` +
+	`|[-+]?\b[0-9]+(?:[.,:][0-9]+)*(?:[eE][-+]?[0-9]+)?`)
+
+// signature is a line with what differs from item to item left out.
+func signature(line string) string {
+	return differing.ReplaceAllStringFunc(line, func(found string) string {
+		switch c := found[0]; {
+		case c == '\'' || c == '"' || c == '`':
+			return string(c) + "..." + string(c)
+		case strings.Contains(found, "://") || strings.Contains(found, "/"):
+			return "..."
+		}
+		return "N"
+	})
+}
+
+// pattern is an expression for the lines of a signature: its longest part that does
+// not differ.
+func pattern(line string) string {
+	best := ""
+	for _, part := range differing.Split(line, -1) {
+		if part = strings.Trim(part, " \t:,;()[]"); len(part) > len(best) {
+			best = part
+		}
+	}
+	return regexp.QuoteMeta(best)
+}
