@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger"
@@ -57,8 +58,9 @@ func (p *program) done() <-chan struct{} {
 // without the folder he was in.
 func (a *agent) environ() []string {
 	return slices.DeleteFunc(slices.Clone(a.Machine.Environ), func(kv string) bool {
-		// Who types drover inside an MPI job starts another one.
-		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "="},
+		// Who types drover inside a job starts another one.
+		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
+			stream.Variable + "=", markVariable + "="},
 			func(own string) bool { return strings.HasPrefix(kv, own) })
 	})
 }
@@ -168,6 +170,10 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.withSecrets(environ)
+	if environ, err = a.withModule(environ); err != nil {
+		return nil, err
+	}
+	environ = append(environ, markVariable+"=1")
 	if environ, err = p.openDesk(a, o, environ); err != nil {
 		return nil, err
 	}
@@ -259,7 +265,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	p.meter = a.startMeter(p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
 		defer r.Close()
-		if _, err := out.Copy(s, 0, p.meter.look(in)); err != nil {
+		if _, err := out.Copy(s, 0, &record.Unmarked{In: p.meter.look(in)}); err != nil {
 			a.Log.Warn("output lost", "stream", s, "err", err)
 			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
 		}

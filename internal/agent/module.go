@@ -15,8 +15,13 @@ import (
 //go:embed module/drover.py
 var module []byte
 
+// markVariable says to the module that a line of metrics may begin with
+// record.MetricMark: it is taken out again on its way to the log.
+const markVariable = "DROVER_METRICS"
+
 // withModule leaves the module in the agent's folder, and adds that to PYTHONPATH: at
-// its end, so that whoever has a module of that name keeps it.
+// its end, so that a module of that name in the script's folder, or where the caller
+// has Python look, comes first.
 func (a *agent) withModule(environ []string) ([]string, error) {
 	dir := filepath.Join(a.root, "python")
 	err := os.MkdirAll(dir, 0o755)

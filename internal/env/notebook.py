@@ -22,6 +22,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
+MARK = "\x1b]drover;metric\a"  # what drover.metric() prints begins with it
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # What the kernel does before the first cell. Of sys.exit() IPython warns those who type.
 PRELUDE = """
@@ -46,6 +47,7 @@ class Client(NotebookClient):
         content = msg["content"]
         if msg["msg_type"] == "stream":
             say(sys.stderr if content.get("name") == "stderr" else sys.stdout, content.get("text", ""))
+            content["text"] = content.get("text", "").replace(MARK, "")
         elif msg["msg_type"] in ("execute_result", "display_data"):
             text = content.get("data", {}).get("text/plain")
             if text:

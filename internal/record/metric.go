@@ -129,9 +129,6 @@ func (e *Extractor) Note() string {
 // points of the lines that end in them. The result is good until the next call.
 func (e *Extractor) Feed(at time.Time, chunk []byte) []Point {
 	e.pending = e.pending[:0]
-	if e.find == 0 && len(e.rules) == 0 {
-		return nil
-	}
 	for len(chunk) > 0 {
 		text, rest, whole := bytes.Cut(chunk, newline)
 		chunk = rest
@@ -182,7 +179,11 @@ func (e *Extractor) end(at time.Time, b []byte) {
 }
 
 func (e *Extractor) line(at time.Time, b []byte) {
-	if len(b) < 3 { // x=1
+	if i := bytes.Index(b, metricMark); i >= 0 {
+		e.told(at, b[i+len(metricMark):])
+		b = b[:i]
+	}
+	if len(b) < 3 || e.find == 0 && len(e.rules) == 0 { // x=1
 		return
 	}
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, '\b') >= 0 {

@@ -219,6 +219,15 @@ class _Alone:
 
     def fail(self, item, error, retry):
         print("item %s failed: %s" % (item.value, error), file=sys.stderr, flush=True)
+        if os.environ.get("DROVER_ITEM") is not None:
+            atexit.unregister(_failed)
+            atexit.register(_failed)
+
+
+def _failed():
+    """Of a process for each item the exit status says how the item ended."""
+    _flush()
+    os._exit(1)
 
 
 def _alone():
@@ -231,6 +240,20 @@ def _alone():
         values = (line.rstrip("\r\n") for line in sys.stdin)
     for n, value in enumerate(values, 1):
         yield Item(_Alone(), value, n, outs=tuple(filter(None, [os.environ.get("DROVER_OUT")])))
+
+
+class _Shared:
+    """An iterator for several threads."""
+
+    def __init__(self, items):
+        self._items, self._lock = items, threading.Lock()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        with self._lock:
+            return next(self._items)
 
 
 _MANY = 1 << 16
@@ -273,12 +296,13 @@ def map(f, workers=1, batch=None):
     """Answers every item with f(value). What f raises is the item's failure, and the
     next item goes on. workers are threads; with batch f gets a list of values, at
     most so many, and returns a list as long."""
+    alone = None if os.environ.get("DROVER_SOCK") else _Shared(_alone())
     if workers > 1:
         errors = []
 
         def work():
             try:
-                _map(f, batch)
+                _map(f, batch, alone)
             except BaseException as e:
                 errors.append(e)
 
@@ -290,12 +314,12 @@ def map(f, workers=1, batch=None):
         if errors:
             raise errors[0]
     else:
-        _map(f, batch)
+        _map(f, batch, alone)
 
 
-def _map(f, batch):
+def _map(f, batch, alone):
     if batch is None:
-        for item in items():
+        for item in alone or items():
             try:
                 result = f(item.value)
             except Exception as e:
@@ -304,18 +328,16 @@ def _map(f, batch):
             else:
                 item.done(result)
         return
-    path = os.environ.get("DROVER_SOCK")
-    link = _Link(path, batch) if path else None
+    link = None if alone else _Link(os.environ["DROVER_SOCK"], batch)
     if link:
         _tap()
-    source = None if link else _alone()
     try:
         while True:
             group = []
             while len(group) < batch:
                 if link and group and not link.items:
                     break
-                item = link.next() if link else next(source, None)
+                item = link.next() if link else next(alone, None)
                 if item is None:
                     break
                 group.append(item)
@@ -407,11 +429,27 @@ def _flush():
             pass
 
 
-def metric(**values):
-    """Records numbers by name: drover.metric(loss=0.31, step=5). On its own, nothing."""
+_MARK = "\x1b]drover;metric\a"  # taken out of the output again
+_WIDE = 40  # numbers in a line
+
+
+def metric(step=None, **values):
+    """Records numbers by name: drover.metric(loss=0.31, step=5). In a map they are
+    printed for the item. On its own, nothing."""
+    words = ["%s=%s" % ("_".join(name.replace("=", " ").split()), _number(value)) for name, value in values.items()]
+    when = [] if step is None else ["step=%d" % step]
     if "DROVER_JOB" not in os.environ:
         return
-    print(" ".join("%s=%s" % (name, value) for name, value in values.items()), flush=True)
+    mark, stream = "", sys.stdout
+    if os.environ.get("DROVER_METRICS"):
+        mark, stream = _MARK, sys.__stdout__ or sys.stdout  # wherever print goes
+    for i in range(0, len(words), _WIDE):
+        stream.write(mark + " ".join(when + words[i:i + _WIDE]) + "\n")
+    stream.flush()
+
+
+def _number(value):
+    return "%d" % value if isinstance(value, int) else repr(float(value))
 
 
 def checkpoint():
