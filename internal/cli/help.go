@@ -83,7 +83,7 @@ var examples = map[string]string{
   {out} {out2}  where the first and second --out is written   {{}} writes {}
   Nothing is pasted into a shell; the item is in $DROVER_ITEM too.`,
 	"items":   "  drover items last\n  drover items last --state failed\n  drover items last 123",
-	"results": "  drover results last\n  drover results last --json | jq -r 'select(.state==\"SUCCEEDED\").stdout'\n  drover results last --csv > results.csv",
+	"results": "  drover results last\n  drover results last --json | jq -r 'select(.state==\"SUCCEEDED\").stdout'\n  drover results last --csv > results.csv\n  drover results last --top 5 --by acc\n  drover results last --top 3 --by eval.loss --asc --json",
 	"verify":  "  drover verify last\n  drover verify last --json",
 	"top":     "  drover top\n  drover top digits",
 	"metrics": "  drover metrics last\n  drover metrics digits loss val_loss\n  drover metrics last --usage\n  drover metrics last --csv > points.csv",

@@ -24,14 +24,19 @@ import (
 
 func (a *app) resultsCommand() *cobra.Command {
 	asCSV := false
+	var top topFlags
 	c := &cobra.Command{Use: "results [JOB]", Short: "What a map's items came to, in the order of the items", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV")
 	c.Flags().Lookup("json").Usage = "print a JSON object a line"
+	top.add(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asCSV && a.settings.json {
 			return fault.New(fault.Invalid, "Leave one of them out.", "read command line: --csv and --json")
+		}
+		if err := top.check(cmd.Flags()); err != nil {
+			return err
 		}
 		j, err := a.find(cmd.Context(), args)
 		if err != nil {
@@ -40,6 +45,8 @@ func (a *app) resultsCommand() *cobra.Command {
 		results := j.Results(cmd.Context(), drover.ResultOptions{})
 		out := bufio.NewWriterSize(a.out, 64<<10)
 		switch {
+		case top.n > 0:
+			return ended(a.topResults(cmd.Context(), j, top, asCSV, out), out)
 		case a.settings.json:
 			return ended(jsonResults(out, results), out)
 		case asCSV:
@@ -155,7 +162,11 @@ func (a *app) newItemTable(out io.Writer, items int) itemTable {
 
 // row prints one; value is cut to its column.
 func (t itemTable) row(number, state, code, took, value, rest string) error {
-	line := fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took)
+	return t.line(fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took), value, rest)
+}
+
+// line prints a row behind its first columns.
+func (t itemTable) line(line, value, rest string) error {
 	value = ansi.Truncate(plainText(value), t.cell, "…")
 	if rest != "" {
 		value += strings.Repeat(" ", max(t.cell-ansi.StringWidth(value), 0)) + "  " + plainText(rest)

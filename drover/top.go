@@ -1,0 +1,240 @@
+package drover
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+// TopOptions say which results come first.
+type TopOptions struct {
+	// By names a number: a field of results that are JSON objects, as in scores.f1,
+	// or of a program's last line; else what an item printed last as f1=0.91, as
+	// metrics are found.
+	By        string
+	N         int  // how many, at least 1
+	Ascending bool // the smallest first, not the largest
+}
+
+// Ranked is an item, and the number that it was ordered by.
+type Ranked struct {
+	Number float64 `json:"number"`
+	ItemResult
+}
+
+// Ranking is the head of an order. All others were counted and left out.
+type Ranking struct {
+	Top     []Ranked
+	Without int // have succeeded, and their results have no such number
+	Open    int // have not succeeded
+}
+
+// Top gives the N items whose results have the largest number, or the smallest; the
+// first of those that are equal. It holds no more than N, however many there are.
+// Fault: Invalid where no result has that number.
+func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
+	var r Ranking
+	if o.N < 1 || o.By == "" {
+		return r, fault.New(fault.Invalid, "", "order results: by %q, %d of them: one is the least, and a name is needed", o.By, o.N)
+	}
+	h := &ranks{ascending: o.Ascending}
+	reader := &numbers{by: o.By, seen: map[string]bool{}}
+	for it, err := range j.Results(ctx, ResultOptions{}) {
+		if err != nil {
+			return r, err
+		}
+		if it.State != job.ItemSucceeded {
+			r.Open++
+			continue
+		}
+		v, ok := reader.of(it.Try)
+		if !ok {
+			r.Without++
+			continue
+		}
+		h.offer(Ranked{Number: v, ItemResult: it}, o.N)
+	}
+	r.Top = h.list
+	slices.SortFunc(r.Top, h.compare)
+	if len(r.Top) == 0 && r.Without > 0 {
+		return r, fault.New(fault.Invalid, reader.hint(), "order results by %q: none of %d has such a number", o.By, r.Without)
+	}
+	return r, nil
+}
+
+// ranks is a heap whose first is the last of the order.
+type ranks struct {
+	list      []Ranked
+	ascending bool
+}
+
+// offer takes one in if it is among the first.
+func (h *ranks) offer(one Ranked, most int) {
+	switch {
+	case h.Len() < most:
+		heap.Push(h, one)
+	case h.before(one, h.list[0]):
+		h.list[0] = one
+		heap.Fix(h, 0)
+	}
+}
+
+func (h *ranks) compare(a, b Ranked) int {
+	c := cmp.Compare(b.Number, a.Number)
+	if h.ascending {
+		c = -c
+	}
+	return cmp.Or(c, cmp.Compare(a.Item, b.Item))
+}
+
+func (h *ranks) before(a, b Ranked) bool { return h.compare(a, b) < 0 }
+func (h *ranks) Len() int                { return len(h.list) }
+func (h *ranks) Less(i, k int) bool      { return h.before(h.list[k], h.list[i]) }
+func (h *ranks) Swap(i, k int)           { h.list[i], h.list[k] = h.list[k], h.list[i] }
+func (h *ranks) Push(x any)              { h.list = append(h.list, x.(Ranked)) }
+func (h *ranks) Pop() any                { panic("nobody leaves a ranking") }
+
+// numbers finds one number in what items came to.
+type numbers struct {
+	by   string
+	seen map[string]bool // names of numbers in results that lack it
+}
+
+// mostSeen bounds the names that a hint is made from.
+const mostSeen = 100
+
+// of finds it in a try's standard output, which is a stream's answer too. What is
+// not a number, and NaN, has no place in an order.
+func (n *numbers) of(t Try) (float64, bool) {
+	head, tail := t.Stdout, t.Tail
+	if int64(len(head)+len(tail)) == t.StdoutBytes {
+		head, tail = head+tail, ""
+	}
+	last := lastLine(head)
+	if tail != "" {
+		head = head[:strings.LastIndexByte(head, '\n')+1] // no half of a number
+		_, tail, _ = strings.Cut(tail, "\n")
+		last = lastLine(tail)
+	}
+	for _, text := range []string{head + tail, last} {
+		object, ok := objectOf(text)
+		if !ok {
+			continue
+		}
+		if v, ok := field(object, n.by); ok {
+			return v, true
+		}
+		n.remember(object)
+	}
+	return n.printed(head + tail)
+}
+
+// printed finds it as a metric is found.
+func (n *numbers) printed(text string) (v float64, ok bool) {
+	e, err := record.NewExtractor(nil)
+	if err != nil {
+		return 0, false
+	}
+	look := func(points []record.Point) {
+		for _, p := range points {
+			switch {
+			case p.Name == n.by && !p.Gap():
+				v, ok = p.Value, true
+			case len(n.seen) < mostSeen:
+				n.seen[p.Name] = true
+			}
+		}
+	}
+	look(e.Feed(time.Time{}, []byte(text)))
+	look(e.Rest(time.Time{}))
+	return v, ok
+}
+
+func (n *numbers) remember(object map[string]any) {
+	for name, value := range object {
+		if _, ok := numberOf(value); ok && len(n.seen) < mostSeen {
+			n.seen[name] = true
+		}
+	}
+}
+
+// hint names what there is instead.
+func (n *numbers) hint() string {
+	names := slices.Sorted(maps.Keys(n.seen))
+	if near := job.Nearest(n.by, names); near != "" {
+		return fmt.Sprintf("Did you mean --by %s?", near)
+	}
+	if len(names) == 0 {
+		return "Let each item answer or print a JSON object, or a line such as " + n.by + "=0.91."
+	}
+	return "There is " + strings.Join(names[:min(len(names), 10)], ", ") + "."
+}
+
+// objectOf reads text that is one JSON object.
+func objectOf(text string) (map[string]any, bool) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	var object map[string]any
+	if d.Decode(&object) != nil || d.More() {
+		return nil, false
+	}
+	return object, true
+}
+
+// field follows a path of names and places, as in scores.f1 and top.0.p; a name with
+// a dot in it is found as it is.
+func field(value any, path string) (float64, bool) {
+	if path == "" {
+		return numberOf(value)
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
+			if inner, ok := value[path[:end]]; ok {
+				if v, ok := field(inner, strings.TrimPrefix(path[end:], ".")); ok {
+					return v, true
+				}
+			}
+		}
+	case []any:
+		word, rest, _ := strings.Cut(path, ".")
+		if i, err := strconv.Atoi(word); err == nil && i >= 0 && i < len(value) {
+			return field(value[i], rest)
+		}
+	}
+	return 0, false
+}
+
+// numberOf takes a number that was written as text for one too.
+func numberOf(value any) (float64, bool) {
+	switch value := value.(type) {
+	case float64:
+		return value, true
+	case string:
+		v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		return v, err == nil && !math.IsNaN(v)
+	}
+	return 0, false
+}
+
+// lastLine is the last line that has anything on it.
+func lastLine(text string) string {
+	text = strings.TrimRight(text, " \t\r\n")
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
