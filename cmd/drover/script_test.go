@@ -70,6 +70,7 @@ func TestRealTwoShellsOneJob200(t *testing.T)     { real(t, "run_two_at_once_200
 func TestRealFullDisk(t *testing.T)               { real(t, "run_full_disk") }
 func TestRealDiskFillsWhileAJobRuns(t *testing.T) { real(t, "run_disk_that_fills") }
 func TestRealTheDigitsExample(t *testing.T)       { real(t, "run_digits_example") }
+func TestRealTheExamplesOfMaps(t *testing.T)      { real(t, "map_examples") }
 func TestRealAPausedAgentComesBack(t *testing.T)  { real(t, "run_paused_agent_comes_back") }
 func TestRealAsNobody(t *testing.T)               { real(t, "shell_as_a_plain_user") }
 
@@ -118,8 +119,9 @@ func online(env *testscript.Env) error {
 			return fmt.Errorf("copy pip.conf: %w", err)
 		}
 	}
-	digits, err := filepath.Abs(filepath.Join("..", "..", "examples", "digits"))
-	env.Setenv("DIGITS", digits)
+	examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+	env.Setenv("EXAMPLES", examples)
+	env.Setenv("DIGITS", filepath.Join(examples, "digits"))
 	return err
 }
 

@@ -1,19 +1,14 @@
 package agent
 
 import (
-	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/module"
 )
-
-// module is what Python programs import as drover.
-//
-//go:embed module/drover.py
-var module []byte
 
 // markVariable says to the module that a line of metrics may begin with
 // record.MetricMark: it is taken out again on its way to the log.
@@ -26,7 +21,7 @@ func (a *agent) withModule(environ []string) ([]string, error) {
 	dir := filepath.Join(a.root, "python")
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "drover.py"), module, 0o644)
+		err = os.WriteFile(filepath.Join(dir, "drover.py"), module.Python, 0o644)
 	}
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "lay out module")

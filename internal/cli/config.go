@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/module"
 	"github.com/drover-run/drover/internal/jobfile"
 	"github.com/drover-run/drover/job"
 )
@@ -204,6 +205,11 @@ func (a *app) configCommand() *cobra.Command {
 		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: exactly(0),
 			RunE: func(*cobra.Command, []string) error {
 				_, err := a.out.Write(jobfile.Schema())
+				return err
+			}},
+		&cobra.Command{Use: "module", Short: "Print drover.py, for scripts that import drover to run without it", Args: exactly(0),
+			RunE: func(*cobra.Command, []string) error {
+				_, err := a.out.Write(module.Python)
 				return err
 			}},
 	)

@@ -102,7 +102,7 @@ var examples = map[string]string{
 	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'",
 	"init":    "  drover init -p vision",
 	"doctor":  "  drover doctor",
-	"config":  "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json",
+	"config":  "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
 }
 
 // topics are the pages that belong to no verb.
