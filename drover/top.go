@@ -129,7 +129,7 @@ func (n *numbers) of(t Try) (float64, bool) {
 		_, tail, _ = strings.Cut(tail, "\n")
 		last = lastLine(tail)
 	}
-	for _, text := range []string{head + tail, last} {
+	for _, text := range slices.Compact([]string{strings.TrimSpace(head + tail), last}) {
 		object, ok := objectOf(text)
 		if !ok {
 			continue
@@ -183,9 +183,8 @@ func (n *numbers) hint() string {
 	return "There is " + strings.Join(names[:min(len(names), 10)], ", ") + "."
 }
 
-// objectOf reads text that is one JSON object.
+// objectOf reads text that is one JSON object, without space around it.
 func objectOf(text string) (map[string]any, bool) {
-	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
 		return nil, false
 	}
@@ -235,6 +234,6 @@ func numberOf(value any) (float64, bool) {
 
 // lastLine is the last line that has anything on it.
 func lastLine(text string) string {
-	text = strings.TrimRight(text, " \t\r\n")
-	return text[strings.LastIndexByte(text, '\n')+1:]
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
