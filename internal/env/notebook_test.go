@@ -147,6 +147,7 @@ func areExecuted(t *testing.T, r Request, ready Ready) {
 	}{
 		{name: "what passes", cells: []string{"import sys, os\nprint(*sys.argv[1:], sep='|')\nopen('new', 'w').close()\nos.path.basename(os.getcwd())", "print('bar 1', end='')\nprint('\\rbar 2')\nprint(len(os.listdir()), file=sys.stderr)"},
 			want: ran{0, "--lr|a b\n'sub'\nbar 1\rbar 2\n", "2\n", []string{"--lr|a b\n'sub'", "bar 2\n2\n"}}},
+		{name: "metrics", cells: []string{"print('\\x1b]drover;metric\\x07loss=1')"}, want: ran{0, "\x1b]drover;metric\aloss=1\n", "", []string{"loss=1\n"}}},
 		{name: "what is named otherwise for the user", kernel: map[string]string{"name": "my-venv", "language": "python"}, cells: []string{"1+1"}, want: ran{0, "2\n", "", []string{"2"}}},
 		{name: "another language", kernel: map[string]string{"name": "other", "language": "other"}, cells: []string{"40+2"}, want: ran{0, "42\n", "", []string{"42"}}},
 		{name: "a language that is not there", kernel: map[string]string{"name": "nosuch", "language": "other"}, cells: []string{never}, want: ran{1, "", "its kernel 'nosuch' is not installed here", []string{""}}},

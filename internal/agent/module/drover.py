@@ -442,7 +442,9 @@ def metric(step=None, **values):
         return
     mark, stream = "", sys.stdout
     if os.environ.get("DROVER_METRICS"):
-        mark, stream = _MARK, sys.__stdout__ or sys.stdout  # wherever print goes
+        mark = _MARK
+        if sys.__stdout__ and "ipykernel" not in sys.modules:
+            stream = sys.__stdout__  # wherever print goes
     for i in range(0, len(words), _WIDE):
         stream.write(mark + " ".join(when + words[i:i + _WIDE]) + "\n")
     stream.flush()
