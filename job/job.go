@@ -210,7 +210,7 @@ func (s Spec) Same(o Spec) bool {
 	return s.Verb == o.Verb && s.Program == o.Program && slices.Equal(s.Args, o.Args) &&
 		s.Source == o.Source && slices.Equal(s.Deps, o.Deps) && slices.Equal(s.Inputs, o.Inputs) &&
 		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs &&
-		s.From == o.From && s.Format == o.Format && s.ByShell == o.ByShell && s.Stdin == o.Stdin && s.Stream == o.Stream && slices.Equal(s.Out, o.Out)
+		s.From == o.From && s.Format == o.Format && s.ByShell == o.ByShell && s.Stdin == o.Stdin && s.Stream == o.Stream && s.Fetch == o.Fetch && slices.Equal(s.Out, o.Out)
 }
 
 // IsScript says whether the program is a Python script by its name.

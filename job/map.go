@@ -44,6 +44,9 @@ type Items struct {
 	Stdin bool `json:"stdin,omitempty" yaml:"stdin,omitempty" jsonschema:"description=The item comes by standard input too"`
 	// Stream has the program stay and ask for items, instead of one process for each.
 	Stream bool `json:"stream,omitempty" yaml:"stream,omitempty" jsonschema:"description=The program stays\\, and asks for items over DROVER_SOCK: it loads once what is slow to load"`
+	// Fetch has what items name, an address or a path, brought to the machine before
+	// they begin, and the next ones while they run.
+	Fetch bool `json:"fetch,omitempty" yaml:"fetch,omitempty" jsonschema:"description=Items are addresses (https://\\, http://\\, file://) or paths: each is brought to the machine before it begins\\, and {} is the file"`
 	// Out are the names of files and folders that each item must leave, with
 	// placeholders; {out} in an argument is where it writes the first.
 	Out []string `json:"out,omitempty" yaml:"out,omitempty" jsonschema:"description=Outputs that each item must leave\\, such as thumbs/{.stem}.png\\, written to {out}"`
@@ -87,9 +90,18 @@ func (i Items) FailLimit(n int) (limit int, limited bool) {
 	return limit, true
 }
 
+// FetchRoom is how many bytes of files that items need a worker has here at once, and
+// how many of outputs wait to be stored, by what --disk says.
+func FetchRoom(disk Bytes) Bytes {
+	if disk > 0 {
+		return disk
+	}
+	return 10 << 30
+}
+
 func checkItems(s Spec) error {
 	if s.Verb != Map {
-		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 || s.Stream {
+		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 || s.Stream || s.Fetch {
 			return fault.New(fault.Invalid, "Use verb: map.", "check job: items are for maps, not for %s", s.Verb)
 		}
 		return nil

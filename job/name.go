@@ -113,6 +113,9 @@ func TaskName(s Spec, user, host, folder string) string {
 		if s.Stream {
 			parts = append(parts, "stream")
 		}
+		if s.Fetch {
+			parts = append(parts, "fetch")
+		}
 	}
 	h := sha256.New()
 	for _, p := range parts {

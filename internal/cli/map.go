@@ -18,7 +18,7 @@ type mapFlags struct {
 	from, format, itemTimeout, maxFails string
 	slots, workers                      int
 	out                                 []string
-	stdin, shell, stream                bool
+	stdin, shell, stream, fetch         bool
 }
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
@@ -41,6 +41,7 @@ var ofEachItem = map[string]string{
 	"cpus":    "cores for each item: what fits runs at once",
 	"memory":  "memory for each item, such as 512M or 16G: what fits runs at once, and no more is used",
 	"procs":   "processes and threads of each item at once",
+	"disk":    "disk for files that --fetch brings, and for outputs that wait to be stored, each: 20G (default 10G)",
 	"retries": "how often an item may fail and be tried again; interruptions are free",
 	"grace":   "time between SIGTERM and SIGKILL of each item (default 30s)",
 	"force":   "run all items again, in a new job",
@@ -74,6 +75,7 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
 	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
 	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
+	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, file://) or paths: bring each here before it begins, as {}")
 	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
@@ -144,6 +146,7 @@ func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
 	spec.Stdin = spec.Stdin || m.stdin
 	spec.ByShell = spec.ByShell || m.shell
 	spec.Stream = spec.Stream || m.stream
+	spec.Fetch = spec.Fetch || m.fetch
 	return nil
 }
 

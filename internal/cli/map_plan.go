@@ -41,6 +41,7 @@ func mapLines(p *drover.Plan) []string {
 	case !usesItem(s):
 		lines = append(lines, "         no {} in the command: each item is in $DROVER_ITEM")
 	}
+	lines = append(lines, fetchLines(p)...)
 	for i, out := range s.Out {
 		key := "         "
 		if i == 0 {
@@ -59,6 +60,19 @@ func mapLines(p *drover.Plan) []string {
 			count(it.Chunks, "chunk"), count(it.Requests.Writes, "write"), count(it.Requests.Reads, "read"), it.Minute.Writes, it.Minute.Reads))
 	}
 	return lines
+}
+
+// fetchLines say what is brought here, and how much of it there is at once.
+func fetchLines(p *drover.Plan) []string {
+	if !p.Spec.Fetch {
+		return nil
+	}
+	what := "each item's file"
+	if len(p.Items.Fields) > 0 {
+		what = "the files that fields name"
+	}
+	return []string{fmt.Sprintf("fetches  %s before it begins, the next ones while others run, in up to %s of disk",
+		what, job.FetchRoom(p.Spec.Disk).Words())}
 }
 
 func from(typed string) string {

@@ -69,6 +69,9 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	if err := checkTemplate(s, l.Fields()); err != nil {
 		return err
 	}
+	if err := checkFetch(ctx, s, l, e.Caller.Folder); err != nil {
+		return err
+	}
 	size := ledger.ChunkSize(l.Count(), s.Workers)
 	p.Items.Chunks = (l.Count() + size - 1) / size
 	p.Items.Requests, p.Items.Minute = ledger.Estimate(p.Items.Chunks, s.Workers)
@@ -272,7 +275,7 @@ func itemDifferences(s, o job.Spec) (diff []string) {
 	if s.From != o.From || s.Format != o.Format {
 		diff = append(diff, "where items come from")
 	}
-	if s.ByShell != o.ByShell || s.Stdin != o.Stdin || s.Stream != o.Stream {
+	if s.ByShell != o.ByShell || s.Stdin != o.Stdin || s.Stream != o.Stream || s.Fetch != o.Fetch {
 		diff = append(diff, "how items are given")
 	}
 	if !slices.Equal(s.Out, o.Out) {

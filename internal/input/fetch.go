@@ -61,8 +61,11 @@ type fetcher struct {
 	// The seams of tests: to wait, and to do something after a silence.
 	pause   func(context.Context, time.Duration) error
 	silence func(time.Duration, func()) *time.Timer
-	url     *url.URL
-	shelf   *shelf
+	// room is Bring's: nobody goes on with the file after a power cut, and its size is
+	// asked for. nil: Fetch.
+	room  func(context.Context, int64) error
+	url   *url.URL
+	shelf *shelf
 }
 
 func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) {
@@ -81,6 +84,7 @@ func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) 
 		return "", f.failed(err)
 	}
 	defer f.shelf.close()
+	f.shelf.hasty = f.room != nil
 	return f.all(ctx)
 }
 
@@ -118,8 +122,8 @@ func (f *fetcher) all(ctx context.Context) (string, error) {
 
 // once is one request. done: the shelf has the whole file. Neither done nor an
 // error: what there was of it is of no use, and it is to be asked for anew.
-func (f *fetcher) once(ctx context.Context) (done bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (f *fetcher) once(outer context.Context) (done bool, err error) {
+	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	timer := f.silence(maxSilence, func() { cancel(errSilent) })
 	defer timer.Stop()
@@ -160,8 +164,31 @@ func (f *fetcher) once(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	f.told(f.shelf.say(shown(f.url.String())))
-	err = f.shelf.take(res.Body, func() { timer.Reset(maxSilence) })
+	body, err := f.ration(outer, res.Body, timer)
+	if err == nil {
+		err = f.shelf.take(body, func() { timer.Reset(maxSilence) })
+	}
 	return err == nil, silent(ctx, err)
+}
+
+// ration asks for the room that a body needs: at once, or bit by bit when the server
+// does not say how long it is. While we wait it is not the server that is silent.
+func (f *fetcher) ration(ctx context.Context, body io.Reader, timer *time.Timer) (io.Reader, error) {
+	if f.room == nil {
+		return body, nil
+	}
+	ask := func(n int64) error {
+		timer.Stop()
+		defer timer.Reset(maxSilence)
+		if err := f.room(ctx, n); err != nil {
+			return errNoRoom{err}
+		}
+		return nil
+	}
+	if size := f.shelf.coming.Size; size >= 0 {
+		return body, ask(size)
+	}
+	return &rationed{body: body, at: f.shelf.size, ask: ask}, nil
 }
 
 var errSilent = fmt.Errorf("it said nothing for %s", maxSilence)
@@ -193,7 +220,10 @@ func mayRetry(err error) bool {
 	var here *os.PathError
 	var name *net.DNSError
 	var cert *tls.CertificateVerificationError
+	var room errNoRoom
 	switch {
+	case errors.As(err, &room):
+		return false
 	case errors.As(err, &name):
 		return !name.IsNotFound
 	case errors.As(err, &cert):
@@ -208,8 +238,12 @@ func mayRetry(err error) bool {
 
 // failed makes a fault of what went wrong in the end.
 func (f *fetcher) failed(err error) error {
+	var room errNoRoom
 	if err == nil {
 		return nil
+	}
+	if errors.As(err, &room) {
+		return fmt.Errorf("fetch %s: %w", shown(f.url.String()), room.error)
 	}
 	var answer *refusedError
 	var here *os.PathError

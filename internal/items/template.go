@@ -117,6 +117,18 @@ func (p piece) ofItem() bool { return p.what == anItem || p.what == aField || p.
 // the program has it in its environment alone.
 func (t *Template) Uses() bool { return t.uses }
 
+// Fields are the fields that the command uses, by their place among the manifest's.
+func (t *Template) Fields() (used []int) {
+	for _, pieces := range t.args {
+		for _, p := range pieces {
+			if p.what == aField && !slices.Contains(used, p.index) {
+				used = append(used, p.index)
+			}
+		}
+	}
+	return used
+}
+
 // Notes are sentences for the person: braces that hold a name and were left.
 func (t *Template) Notes() []string { return slices.Clone(t.notes) }
 

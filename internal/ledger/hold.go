@@ -107,6 +107,16 @@ func (h *Hold) Waiting() int { return len(h.queue) }
 // Licence is the boot time until which items may begin (M5).
 func (h *Hold) Licence() time.Duration { return h.fresh + h.m.pace.licence }
 
+// Soon are the items that Next is about to give, n at most, in order: what they need
+// can be got ready. Nothing follows from it, and another may be handed them.
+func (h *Hold) Soon(n int) []int {
+	if h.over {
+		return nil
+	}
+	h.ripen(h.m.t.now())
+	return slices.Clone(h.queue[:min(n, len(h.queue))])
+}
+
 // Next is the item to start now; ok is false when there is none, or none yet: a
 // flush must come before, or a back-off end.
 func (h *Hold) Next() (t Try, ok bool) {

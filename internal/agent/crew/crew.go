@@ -5,12 +5,14 @@
 //	MapMember -- loop == gang == spawner == items      gangs are as many as cores;
 //	    store     |        |-- scribe                  where items have limits, one,
 //	              |-- shelf, one for each chunk         with a minder for each item
+//	              |-- larder, where items name files to fetch
 //	              `-- porters, where outputs are declared
 //
 // One goroutine, the loop, calls all of the member's and holds' methods and decides
 // everything; it waits for nothing but the store. A gang starts tries and reports
 // what became of them. Its scribe records what they print, before the loop hears of
-// their end. A shelf reads the items of a chunk ahead. Porters store and verify the
+// their end. A shelf reads the items of a chunk ahead, and the larder has the files of
+// the next ones brought here. Porters store and verify the
 // outputs of a try; then, and only then, its result is handed to its hold.
 //
 // It refuses to know how an agent gets ready, targets and command lines. Proved by
@@ -28,6 +30,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/larder"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
@@ -70,7 +73,8 @@ type Config struct {
 	// Patience is how long results wait for room in a full store.
 	Patience time.Duration
 
-	open func(context.Context, proc.SpawnerConfig) (starter, error) // tests; nil: proc.OpenSpawner
+	open  func(context.Context, proc.SpawnerConfig) (starter, error) // tests; nil: proc.OpenSpawner
+	pause func(context.Context, time.Duration) error                 // tests; nil: between two requests for a file, by the clock
 }
 
 // Notice is why an agent must leave before its job has ended.
@@ -120,9 +124,13 @@ type crew struct {
 	lone     *try            // it waits until nothing else runs
 	serial   uint32          // of errands
 	pace     pace
-	rest     time.Duration // nothing is sent before
-	licensed time.Duration // what the gangs were told last
-	storing  int           // tries whose outputs are being stored
+	rest     time.Duration  // nothing is sent before
+	licensed time.Duration  // what the gangs were told last
+	storing  int            // tries whose outputs are being stored
+	cargoes  int64          // bytes of these outputs
+	larder   *larder.Larder // nil: items name no files that are to be fetched, or there is no kit yet
+	arrived  <-chan struct{}
+	waiting  []*try // that were taken from their holds and have no files yet
 
 	reports chan report
 	pages   chan page
@@ -188,6 +196,7 @@ func (c *crew) loop(ctx context.Context) (status int, err error) {
 			err = c.shelve(p)
 		case s := <-c.stored:
 			err = c.recorded(s)
+		case <-c.arrived:
 		case <-timer.C:
 		case <-ctx.Done():
 			return fault.ExitDrover, context.Cause(ctx)
@@ -263,7 +272,13 @@ func (c *crew) idle() bool {
 	if c.order.Do != ledger.Work {
 		return len(c.tries) == 0 && (len(c.works) == 0 || !c.stopped())
 	}
-	return c.kit != nil && c.lone == nil && c.needs.same(c.order.Limits) && c.roomiest() != nil
+	if c.kit == nil || c.lone != nil || !c.needs.same(c.order.Limits) {
+		return false
+	}
+	if c.larder != nil {
+		return c.stock() < max(fetchHands, c.Slots) // files take their time: what comes next is known before a slot is free
+	}
+	return c.roomiest() != nil
 }
 
 // beat tells the heartbeat how far the work is, when that has changed.
@@ -310,5 +325,8 @@ func (c *crew) shut(err error) {
 		g.close()
 	}
 	c.hands.Wait()
+	if c.larder != nil {
+		c.larder.Close()
+	}
 	c.unstage()
 }

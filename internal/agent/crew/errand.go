@@ -35,6 +35,7 @@ type source struct {
 	format  string // lines, csv or jsonl
 	fields  []string
 	vars    []string // by field, the beginning of its variable; "": it has none
+	fetches []int    // the fields that may name a file to fetch, or wholeItem; nil: nothing is fetched
 }
 
 // at is the source of item n.
@@ -59,15 +60,18 @@ func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{Reader: r, command: t, format: manifest.Format, fields: manifest.Fields, vars: variables(manifest.Fields)}
+	s := &source{Reader: r, command: t, format: manifest.Format, fields: manifest.Fields, vars: variables(manifest.Fields, spec.Fetch)}
+	if spec.Fetch {
+		s.fetches = fetches(manifest.Fields, t.Fields())
+	}
 	h.sources = append(h.sources, s)
 	return s, nil
 }
 
 // variables are what items' fields are called in their environment. A name that no
 // shell can say, or that is taken, has none.
-func variables(fields []string) []string {
-	taken := map[string]bool{"": true, "N": true, "TRY": true}
+func variables(fields []string, fetch bool) []string {
+	taken := map[string]bool{"": true, "N": true, "TRY": true, "FILE": fetch}
 	vars := make([]string, len(fields))
 	for i, name := range fields {
 		name = strings.ToUpper(name)
@@ -84,6 +88,7 @@ func variables(fields []string) []string {
 
 const (
 	itemVariable = "DROVER_ITEM"
+	fileVariable = "DROVER_ITEM_FILE"
 	slotVariable = "DROVER_SLOT"
 	// maxVariable is where a text is left out of the environment: Linux takes
 	// 128 KiB with its name.
@@ -93,6 +98,8 @@ const (
 // errand is the command of a try. What no program could be given is fault.Invalid.
 func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand, err error) {
 	s, spec := t.work.source, &c.Job.Spec
+	told := it // what variables say: where its files are from
+	it, files := s.provided(it, t.share)
 	var places []string
 	if len(spec.Out) > 0 {
 		if t.outs, err = s.command.Outputs(it); err != nil {
@@ -103,7 +110,7 @@ func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand
 		}
 	}
 	if spec.Stream {
-		line, err := message(t, it, s.format, s.fields, places)
+		line, err := message(t, told, s, places, files)
 		t.timeout = c.order.Timeout
 		return proc.Errand{ID: t.id, Stdin: line, Timeout: t.timeout}, err
 	}
@@ -111,29 +118,29 @@ func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand
 	if err != nil {
 		return e, err
 	}
-	tooLong := len(it.Text) > maxVariable && !spec.Stdin
+	tooLong := len(told.Text) > maxVariable && !spec.Stdin
 	if tooLong && !s.command.Uses() {
 		return e, fault.New(fault.Invalid, "", "run item %d: it is too long for a variable: use --stdin", it.N)
 	}
 	t.timeout = c.order.Timeout
-	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, it, places)}
+	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, told, places, files)}
 	e.Args = append(make([]string, 0, 1+len(args)), c.kit.Name)
 	if c.kit.Name == "" {
 		e.Args[0] = c.kit.Path
 	}
 	e.Args = append(e.Args, args...)
 	if spec.Stdin {
-		if len(it.Text) >= proc.MaxStdin {
-			return e, fault.New(fault.Invalid, "", "run item %d: its %d bytes are too long for standard input", it.N, len(it.Text))
+		if len(told.Text) >= proc.MaxStdin {
+			return e, fault.New(fault.Invalid, "", "run item %d: its %d bytes are too long for standard input", it.N, len(told.Text))
 		}
-		e.Stdin = append(append(make([]byte, 0, len(it.Text)+1), it.Text...), '\n')
+		e.Stdin = append(append(make([]byte, 0, len(told.Text)+1), told.Text...), '\n')
 	}
 	return e, nil
 }
 
 // environ are a try's own variables.
-func environ(t *try, s *source, it items.Item, places []string) []string {
-	env := make([]string, 0, 4+len(it.Fields))
+func environ(t *try, s *source, it items.Item, places []string, files []provision) []string {
+	env := make([]string, 0, 5+len(it.Fields)+len(files))
 	if len(it.Text) <= maxVariable {
 		env = append(env, itemVariable+"="+it.Text)
 	}
@@ -145,6 +152,14 @@ func environ(t *try, s *source, it items.Item, places []string) []string {
 	}
 	if len(places) > 0 {
 		env = append(env, "DROVER_OUT="+places[0])
+	}
+	for i, f := range files {
+		if i == 0 {
+			env = append(env, fileVariable+"="+f.file)
+		}
+		if f.field >= 0 && s.vars[f.field] != "" {
+			env = append(env, strings.TrimSuffix(s.vars[f.field], "=")+"_FILE="+f.file)
+		}
 	}
 	return env
 }

@@ -71,7 +71,10 @@ func (n needs) same(l job.Limits) bool {
 // rearm opens the gangs, and opens them anew when other limits bind (J2): once what
 // runs by the old ones has ended.
 func (c *crew) rearm(ctx context.Context) error {
-	if c.kit == nil || c.order.Do != ledger.Work || c.needs.same(c.order.Limits) || len(c.tries) > 0 {
+	if c.kit == nil || c.order.Do != ledger.Work || c.needs.same(c.order.Limits) {
+		return nil
+	}
+	if c.recall(); len(c.tries) > 0 {
 		return nil
 	}
 	for _, g := range c.gangs {
@@ -161,7 +164,7 @@ func (g *gang) close() {
 
 // roomiest is the gang that has most places for tries; nil: none has any.
 func (c *crew) roomiest() (best *gang) {
-	if c.storing >= max(leastStoring, c.Slots) {
+	if c.storing >= max(leastStoring, c.Slots) || c.cargoes >= int64(job.FetchRoom(c.Job.Spec.Disk)) {
 		return nil
 	}
 	most := 0
@@ -180,6 +183,9 @@ func (c *crew) roomiest() (best *gang) {
 func (g *gang) window() int {
 	if g.bytes > manyBytes {
 		return g.slots // a runner keeps what it is sent in memory
+	}
+	if g.c.larder != nil {
+		return min(g.c.pace.window(g.slots), ahead(g.slots)) // each has files here
 	}
 	if g.c.Job.Spec.Stream {
 		return g.c.pace.ahead(g.slots)
@@ -217,6 +223,10 @@ func (c *crew) recall() {
 		c.lone = nil
 		c.back(t)
 	}
+	for _, t := range c.waiting {
+		c.back(t)
+	}
+	c.waiting = nil
 	for _, w := range c.works {
 		if t := w.waits; t != nil {
 			w.waits = nil
@@ -270,6 +280,8 @@ func (c *crew) kill(chosen func(*try) bool) {
 // forget drops a try that is in no runner.
 func (c *crew) forget(t *try) {
 	delete(c.tries, t.id)
+	c.consume(t)
+	c.waiting = slices.DeleteFunc(c.waiting, func(o *try) bool { return o == t })
 	if c.lone == t {
 		c.lone = nil
 	}

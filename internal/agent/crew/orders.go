@@ -78,6 +78,7 @@ func (c *crew) begin(ctx context.Context, k Kit) error {
 		return c.patient(ctx, func() error { return c.member.Fail(ctx, stop) })
 	}
 	c.kit, c.beaten = &k, 0
+	c.openLarder()
 	c.member.Ready()
 	c.Beat(true, func(b *ledger.Beat) {
 		b.Phase, b.Slots, b.Since = "running", c.Slots, c.clock.Now().UTC()

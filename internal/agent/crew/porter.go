@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -53,11 +54,32 @@ func (c *crew) carry() {
 // recorded takes a try back from the porters.
 func (c *crew) recorded(s carried) error {
 	c.storing--
+	c.cargoes -= s.try.cargo
 	if s.err != nil {
 		return s.err
 	}
 	c.finish(s.try)
 	return nil
+}
+
+// weigh is about how much a try has left to be stored: while it waits it takes disk,
+// and too much of it has no more begin.
+func weigh(t *try) (bytes int64) {
+	const most = 10_000 // files that are looked at: the loop waits for it
+	files := 0
+	for _, name := range t.outs {
+		// What cannot be read is a porter's to tell.
+		_ = filepath.WalkDir(filepath.Join(t.staging, filepath.FromSlash(name)), func(_ string, d fs.DirEntry, err error) error {
+			if files++; err != nil || files > most {
+				return fs.SkipAll
+			}
+			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+				bytes += info.Size()
+			}
+			return nil
+		})
+	}
+	return bytes
 }
 
 // deliver stores the outputs of a try that succeeded, and takes its folder away. A

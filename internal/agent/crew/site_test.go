@@ -84,6 +84,12 @@ type site struct {
 // newSite submits a map of these lines: a program with its arguments for each.
 func newSite(t testing.TB, spec job.Spec, lines ...string) *site {
 	t.Helper()
+	return newLines(t, spec, 0, lines...)
+}
+
+// newLines is newSite with chunks of a size.
+func newLines(t testing.TB, spec job.Spec, chunk int, lines ...string) *site {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "items.txt")
 	if strings.HasPrefix(lines[0], "{") {
@@ -91,7 +97,7 @@ func newSite(t testing.TB, spec job.Spec, lines ...string) *site {
 	}
 	s := &site{t: t, bucket: &bucket{Bucket: mem.New()}}
 	s.check(os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-	s.submit(spec, file, 0)
+	s.submit(spec, file, chunk)
 	return s
 }
 

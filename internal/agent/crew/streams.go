@@ -143,23 +143,27 @@ func (f framed) Write(b []byte) (int, error) {
 }
 
 // message is an item as a program is told it.
-func message(t *try, it items.Item, format string, fields, places []string) ([]byte, error) {
+func message(t *try, it items.Item, s *source, places []string, files []provision) ([]byte, error) {
 	type told struct {
 		N     int      `json:"n"`
 		Value any      `json:"value"`
 		Try   int      `json:"try,omitempty"`
 		Out   []string `json:"out,omitempty"`
+		File  any      `json:"file,omitempty"`
 	}
 	m := told{N: it.N, Value: it.Text, Out: places}
 	if t.N > 1 {
 		m.Try = t.N
 	}
-	switch format {
+	if len(files) > 0 {
+		m.File = s.told(files)
+	}
+	switch s.format {
 	case "jsonl":
 		m.Value = json.RawMessage(it.Text)
 	case "csv":
 		row := map[string]string{}
-		for i, name := range fields {
+		for i, name := range s.fields {
 			if i < len(it.Fields) {
 				row[name] = it.Fields[i]
 			}

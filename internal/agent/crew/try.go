@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/larder"
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
@@ -28,7 +29,9 @@ type try struct {
 	ended    bool // its program has ended
 	void     bool // we ended it: its end says nothing of the item
 
+	share   *larder.Share // the files that it was promised; nil: none, or they are gone
 	timeout time.Duration
+	cargo   int64    // bytes of its outputs, while they are stored
 	staging string   // folder of its outputs; "": none are declared
 	outs    []string // their names
 	result  ledger.Result
@@ -39,6 +42,7 @@ func (c *crew) fill(ctx context.Context) error {
 	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest {
 		return nil
 	}
+	c.supply()
 	if err := c.trials(ctx); err != nil {
 		return err
 	}
@@ -59,6 +63,7 @@ func (c *crew) fill(ctx context.Context) error {
 			return err
 		}
 	}
+	c.supply() // what was taken from the front is no longer among the next ones
 	return c.send()
 }
 
@@ -67,6 +72,9 @@ func (c *crew) next() (t *try, it items.Item) {
 	if t = c.lone; t != nil {
 		c.lone = nil
 		return t, *t.item
+	}
+	if c.larder != nil {
+		return c.supplied()
 	}
 	for _, w := range c.works {
 		if t, it = w.next(); t != nil {
@@ -97,6 +105,9 @@ func itemOf(id uint64) uint64 { return id >> 32 }
 
 // put gives a try to a gang. One that cannot be run has failed.
 func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
+	if t.share != nil && t.share.Err != nil {
+		return c.unsupplied(t)
+	}
 	e, err := c.errand(ctx, t, it)
 	if fault.KindOf(err) == fault.Invalid {
 		c.unfit(t, err)
@@ -117,6 +128,7 @@ func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
 // unfit records that an item cannot be run as it is.
 func (c *crew) unfit(t *try, err error) {
 	delete(c.tries, t.id)
+	c.consume(t)
 	t.work.hold.Done(ledger.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
 		Ended: c.clock.Now().UnixMicro()})
 }
@@ -165,13 +177,17 @@ func (c *crew) trials(ctx context.Context) error {
 // back gives a try that never began back to its hold.
 func (c *crew) back(t *try) {
 	delete(c.tries, t.id)
+	if t.share != nil {
+		c.larder.Back(t.share)
+		t.share = nil
+	}
 	t.work.hold.Back(t.Item)
 }
 
 // unsent takes a try out that its runner did not begin.
 func (c *crew) unsent(t *try) {
 	if t.void {
-		delete(c.tries, t.id)
+		c.finish(t)
 		return
 	}
 	c.back(t)
@@ -244,8 +260,10 @@ func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
 			c.pace.note(e.Ended.Sub(e.Began))
 		}
 	}
+	c.consume(t)
 	if t.staging != "" {
-		c.storing++
+		t.cargo = weigh(t)
+		c.storing, c.cargoes = c.storing+1, c.cargoes+t.cargo
 		c.cargo <- t // has room for all that can be on their way
 		return
 	}
@@ -258,6 +276,7 @@ const roomPause = 100 * time.Millisecond
 // finish hands a result to its hold.
 func (c *crew) finish(t *try) {
 	delete(c.tries, t.id)
+	c.consume(t)
 	if !t.void {
 		t.work.hold.Done(t.result)
 	}

@@ -15,6 +15,9 @@ type work struct {
 	source *source
 	queued int  // of its tries, in runners and not begun
 	waits  *try // it waits for what its item says
+	// Of items whose files are fetched before they begin.
+	soon  map[int]*items.Item // what they say
+	asked map[int]bool        // what they say is being read apart
 
 	read  []items.Item // ahead, by number
 	page  int          // how many of read are of the oldest page
@@ -31,6 +34,7 @@ type page struct {
 	items []items.Item
 	last  bool
 	try   *try // nil: read ahead
+	one   int  // an item that is wanted soon; 0: read ahead, or for try
 	err   error
 }
 
@@ -130,6 +134,10 @@ func (c *crew) shelve(p page) error {
 	w := p.work
 	if p.err != nil {
 		return p.err
+	}
+	if p.one > 0 {
+		w.tell(p.one, &p.items[0])
+		return nil
 	}
 	if p.try != nil {
 		p.try.item, p.try.fetching = &p.items[0], false

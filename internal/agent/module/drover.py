@@ -47,13 +47,21 @@ class Item:
     """One item: value is its text; of JSON lines its JSON, of CSV a dict by column.
 
     n is its number from 1 on, attempt counts its tries from 1 on. out is where its
-    declared output belongs (--out), outs are all such places.
+    declared output belongs (--out), outs are all such places. file is where the file
+    lies that the item names (--fetch); of CSV and JSON lines a dict by field.
     """
 
-    __slots__ = ("value", "n", "attempt", "outs", "_link")
+    __slots__ = ("value", "n", "attempt", "outs", "_file", "_link")
 
-    def __init__(self, link, value, n=0, attempt=1, outs=()):
+    def __init__(self, link, value, n=0, attempt=1, outs=(), file=None):
         self.value, self.n, self.attempt, self.outs, self._link = value, n, attempt, outs, link
+        self._file = file
+
+    @property
+    def file(self):
+        if self._file is None:
+            raise AttributeError("this map fetches no file for this item: use drover map --fetch")
+        return self._file
 
     @property
     def out(self):
@@ -172,7 +180,7 @@ class _Link:
             return False
         self.until = said["until"]
         for i in said["items"]:
-            self.items.append(Item(self, i["value"], i["n"], i.get("try", 1), i.get("out", ())))
+            self.items.append(Item(self, i["value"], i["n"], i.get("try", 1), i.get("out", ()), i.get("file")))
         self.low = len(said["items"]) // 2
         return True
 
@@ -239,7 +247,8 @@ def _alone():
     else:
         values = (line.rstrip("\r\n") for line in sys.stdin)
     for n, value in enumerate(values, 1):
-        yield Item(_Alone(), value, n, outs=tuple(filter(None, [os.environ.get("DROVER_OUT")])))
+        yield Item(_Alone(), value, n, outs=tuple(filter(None, [os.environ.get("DROVER_OUT")])),
+                   file=os.environ.get("DROVER_ITEM_FILE") or value)
 
 
 class _Shared:

@@ -1,0 +1,362 @@
+// Package larder brings the files that items name to this machine before the items
+// begin: the next ones while others run, a few at a time, in bounded room.
+//
+//	Want --> idle --> coming --> here --> Take       a share is one item's files
+//	          ^          |         |
+//	          `-- put out, when an older share needs the room
+//
+// Shares have the order in which they are wanted, and an older one goes first: it is
+// given room before a younger one, and in the end the place of one. A share that is
+// larger than all the room has it alone. What is in place already takes no room.
+//
+// It refuses to know tries, holds and where files come from. Proved by its tests, in
+// which every byte comes when the test says so, and by those of package crew.
+package larder
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Config is what a Larder works with.
+type Config struct {
+	Dir   string // all is below it; Close removes it
+	Room  int64  // bytes that all shares may take
+	Hands int    // shares that come at once
+	// Bring brings what name says to a file: below the folder into, when ours is true
+	// or it fails, and else it is somebody else's. It asks room before it writes more.
+	Bring func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error)
+	// Remove removes a folder and all in it. What stays is Remove's to tell.
+	Remove func(dir string)
+}
+
+// Want is what an item needs.
+type Want struct {
+	Item  int
+	Names []string
+}
+
+// Share is an item's files. Who has taken it gives it to Drop or Back, once.
+type Share struct {
+	Files []string // by name, in order; nil when Err is not
+	Err   error    // why they cannot be had
+
+	item int
+	dir  string // "": nothing was made
+	held int64  // bytes of room
+}
+
+// Larder holds the shares that are wanted. Its methods may be called from many
+// goroutines, and none waits for a file.
+type Larder struct {
+	c    Config
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	work sync.WaitGroup
+	news chan struct{}
+
+	mu     sync.Mutex
+	turn   chan struct{} // closed, and made anew, when room may have changed
+	shelf  []*place      // in the order of Want
+	gone   []*place      // not wanted any more, and still coming
+	used   int64         // bytes that were granted, all shares together
+	out    int64         // of these, of shares that were taken
+	coming int
+	dirs   int
+}
+
+// place is where a share comes to be.
+type place struct {
+	*Share
+	names  []string
+	state  state
+	stop   context.CancelFunc // of a share that is coming
+	cast   bool               // it was put out, or is not wanted
+	asking int64              // bytes that it waits for; 0: it does not
+}
+
+type state int
+
+const (
+	idle state = iota
+	coming
+	here
+	leaving // its files are being removed
+)
+
+// New makes a Larder; Close ends it.
+func New(ctx context.Context, c Config) *Larder {
+	l := &Larder{c: c, news: make(chan struct{}, 1), turn: make(chan struct{})}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	return l
+}
+
+// News has a value when a share may be there that was not.
+func (l *Larder) News() <-chan struct{} { return l.news }
+
+// Want says what is needed from now on, and in which order. What was and is not any
+// more is removed. An item stands in it once.
+func (l *Larder) Want(wants []Want) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	had := make(map[int]*place, len(l.shelf))
+	for _, p := range l.shelf {
+		had[p.item] = p
+	}
+	l.shelf = l.shelf[:0]
+	for _, w := range wants {
+		p := had[w.Item]
+		if delete(had, w.Item); p == nil {
+			p = &place{Share: &Share{item: w.Item}, names: w.Names}
+		}
+		l.shelf = append(l.shelf, p)
+	}
+	for _, p := range had {
+		l.putOut(p)
+		if p.state == coming || p.state == leaving {
+			l.gone = append(l.gone, p)
+		}
+	}
+	l.stir()
+}
+
+// Has says whether Take would give the item's share.
+func (l *Larder) Has(item int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.find(item) >= 0
+}
+
+func (l *Larder) find(item int) int {
+	return slices.IndexFunc(l.shelf, func(p *place) bool { return p.item == item && p.state == here })
+}
+
+// Take gives the share of an item that is to begin; nil: it is not there.
+func (l *Larder) Take(item int) *Share {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := l.find(item)
+	if i < 0 {
+		return nil
+	}
+	p := l.shelf[i]
+	l.shelf = slices.Delete(l.shelf, i, i+1)
+	l.out += p.held
+	return p.Share
+}
+
+// Back takes the share of an item back that did not begin: it is there when it is
+// wanted again, and goes with the next Want that does not name it.
+func (l *Larder) Back(s *Share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out -= s.held
+	p := &place{Share: s, state: here}
+	if again := slices.IndexFunc(l.shelf, func(p *place) bool { return p.item == s.item }); again >= 0 {
+		l.putOut(p) // another comes already
+	} else {
+		l.shelf = slices.Insert(l.shelf, 0, p)
+	}
+	l.stir()
+}
+
+// Drop removes a share whose item has ended.
+func (l *Larder) Drop(s *Share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out -= s.held
+	l.putOut(&place{Share: s, state: here})
+	l.stir()
+}
+
+// Close ends what is coming, and removes all files.
+func (l *Larder) Close() {
+	l.end(nil)
+	l.work.Wait()
+	l.c.Remove(l.c.Dir)
+}
+
+// putOut takes a share's files away. Its room is free once they are.
+func (l *Larder) putOut(p *place) {
+	p.cast = true
+	switch p.state {
+	case coming:
+		p.stop()
+	case here:
+		l.remove(p)
+	}
+}
+
+// remove removes a share's files beside us.
+func (l *Larder) remove(p *place) {
+	dir, held := p.dir, p.held
+	p.dir, p.Files, p.Err = "", nil, nil
+	if dir == "" {
+		l.freed(p, held)
+		return
+	}
+	p.state = leaving
+	l.work.Go(func() {
+		l.c.Remove(dir)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.freed(p, held)
+		l.stir()
+	})
+}
+
+// freed is said when the files of a share are gone: it may come again.
+func (l *Larder) freed(p *place, held int64) {
+	l.used -= held
+	p.held, p.state, p.cast = 0, idle, false
+	l.gone = slices.DeleteFunc(l.gone, func(o *place) bool { return o == p })
+}
+
+// stir begins what can begin, and lets those look who wait for room.
+func (l *Larder) stir() {
+	close(l.turn)
+	l.turn = make(chan struct{})
+	for i, p := range l.shelf {
+		switch {
+		case p.state == coming && p.asking > 0:
+			return // younger ones would only take its room
+		case p.state != idle:
+			continue
+		case l.coming >= l.c.Hands || l.ctx.Err() != nil || l.used >= l.c.Room && (i > 0 || l.out > 0):
+			return
+		}
+		l.begin(p)
+	}
+}
+
+// begin has a share come.
+func (l *Larder) begin(p *place) {
+	ctx, stop := context.WithCancel(l.ctx)
+	l.dirs++
+	p.dir, p.stop, p.state = filepath.Join(l.c.Dir, strconv.Itoa(l.dirs)), stop, coming
+	l.coming++
+	l.work.Go(func() { // ends with all of it there, an error, or with ctx
+		defer stop()
+		files, made, err := l.bring(ctx, p)
+		if err != nil {
+			l.c.Remove(p.dir)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.coming--
+		p.asking, p.state = 0, here
+		if p.cast {
+			l.remove(p)
+			l.stir()
+			return
+		}
+		p.Files, p.Err = files, err
+		l.used += made - p.held
+		if p.held = made; made == 0 {
+			p.dir = ""
+		}
+		l.stir()
+		select {
+		case l.news <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// bring brings the files of a share; made is how many bytes are ours.
+func (l *Larder) bring(ctx context.Context, p *place) (files []string, made int64, err error) {
+	for i, name := range p.names {
+		into := p.dir
+		if len(p.names) > 1 { // they may be called alike
+			into = filepath.Join(p.dir, strconv.Itoa(i+1))
+		}
+		before := made
+		file, ours, err := l.c.Bring(ctx, name, into, func(ctx context.Context, n int64) error { return l.room(ctx, p, before+n) })
+		if err != nil {
+			return nil, 0, err
+		}
+		if ours {
+			info, err := os.Stat(file)
+			if err != nil {
+				return nil, 0, fmt.Errorf("fetch %s: %w", name, err)
+			}
+			made += max(1, info.Size()) // also an empty one has a folder
+		}
+		files = append(files, file)
+	}
+	return files, made, nil
+}
+
+// room waits until a share that is coming may have n bytes in all.
+func (l *Larder) room(ctx context.Context, p *place, n int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p.held < n {
+		if err := ctx.Err(); err != nil || p.cast {
+			p.asking = 0
+			return context.Canceled
+		}
+		first := l.first(p)
+		if first && (l.used-p.held+n <= l.c.Room || l.used == p.held) {
+			l.used += n - p.held
+			p.held = n
+			break
+		}
+		if p.asking = n; first {
+			l.makeRoom(p)
+		}
+		turn := l.turn
+		l.mu.Unlock()
+		select {
+		case <-turn:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+	}
+	if p.asking > 0 {
+		p.asking = 0
+		l.stir()
+	}
+	return nil
+}
+
+// first says that no older share waits for room.
+func (l *Larder) first(p *place) bool {
+	for _, o := range l.shelf {
+		if o == p {
+			return true
+		}
+		if o.asking > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom puts younger shares out, the youngest first, when no item runs whose end
+// would make room: else nothing would ever go on.
+func (l *Larder) makeRoom(p *place) {
+	if l.out > 0 {
+		return
+	}
+	need := l.used - p.held + p.asking - l.c.Room
+	for _, o := range l.gone {
+		need -= o.held
+	}
+	for _, o := range slices.Backward(l.shelf) {
+		if o == p || need <= 0 {
+			return
+		}
+		if o.held > 0 {
+			need -= o.held
+			if !o.cast {
+				l.putOut(o)
+			}
+		}
+	}
+}

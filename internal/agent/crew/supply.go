@@ -1,0 +1,289 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/larder"
+	"github.com/drover-run/drover/internal/input"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// Items may name files that are to be here before they begin. The larder brings those
+// of the items that the holds are about to give; they stay in their holds meanwhile,
+// and may be handed to another agent. Only a free slot takes a try whose files are
+// still to come: else two agents could hand the last item to each other for ever.
+// Fetching starts nothing, and needs no licence.
+
+const (
+	// inName is the folder of fetched files, below the agent's.
+	inName = "in"
+	// fetchHands items are fetched at once at least: far servers answer late.
+	fetchHands = 4
+)
+
+// ahead is how many items' files are here or on their way before a slot is free, at
+// most.
+func ahead(slots int) int { return max(8, 2*slots) }
+
+// openLarder is called once there is a kit: relative paths begin in its folder.
+func (c *crew) openLarder() {
+	if !c.Job.Spec.Fetch {
+		return
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	hands := min(max(fetchHands, c.Slots), 16)
+	transport.MaxIdleConnsPerHost = hands
+	b := input.Bringer{Client: &http.Client{Transport: transport}, Dir: c.kit.Dir, Pause: c.pause}
+	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
+		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
+			err = c.patient(ctx, func() (err error) { file, ours, err = b.Bring(ctx, name, into, room); return err })
+			return file, ours, err
+		},
+		Remove: func(dir string) {
+			if err := removeAll(dir); err != nil {
+				c.Log.Warn("folder stays", "err", err)
+			}
+		}})
+	c.arrived = c.larder.News()
+}
+
+// stock is how many items the holds could give once there are slots for them.
+func (c *crew) stock() (n int) {
+	for _, w := range c.works {
+		n += w.hold.Waiting()
+	}
+	return n
+}
+
+// supply tells the larder what is needed next, once it is known what those items say.
+func (c *crew) supply() {
+	if c.larder == nil {
+		return
+	}
+	var wants []larder.Want
+	wanted := map[int]bool{}
+	want := func(w *work, n int) {
+		if it := w.text(n); it != nil && !wanted[n] {
+			wanted[n] = true
+			wants = append(wants, larder.Want{Item: n, Names: w.source.names(*it)})
+		}
+	}
+	for _, t := range c.waiting {
+		want(t.work, t.Item)
+	}
+	left := ahead(c.Slots)
+	for _, w := range c.works {
+		soon := w.hold.Soon(left)
+		for _, n := range soon {
+			want(w, n)
+		}
+		left -= len(soon)
+		for n := range w.soon {
+			if !wanted[n] {
+				delete(w.soon, n)
+			}
+		}
+	}
+	c.larder.Want(wants)
+}
+
+// supplied is a try whose files are here, and its item.
+func (c *crew) supplied() (t *try, it items.Item) {
+	for i, t := range c.waiting {
+		if said := t.work.soon[t.Item]; said != nil && c.grab(t) {
+			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
+			return t, *said
+		}
+	}
+	for _, w := range c.works {
+		for {
+			soon := w.hold.Soon(1)
+			if len(soon) == 0 || !c.larder.Has(soon[0]) && (w.hold.Careful() || len(c.waiting) >= c.places()) {
+				break // an item that is suspect is named when it begins, not while a download may be the end of us
+			}
+			n, ok := w.hold.Next()
+			if !ok {
+				break
+			}
+			t := c.newTry(w, n)
+			if said := w.soon[t.Item]; said != nil && c.grab(t) {
+				return t, *said
+			}
+			c.waiting = append(c.waiting, t)
+		}
+	}
+	return nil, it
+}
+
+// grab gives a try its files.
+func (c *crew) grab(t *try) bool {
+	t.share = c.larder.Take(t.Item)
+	return t.share != nil
+}
+
+// places is how many more tries the gangs would take.
+func (c *crew) places() (n int) {
+	for _, g := range c.gangs {
+		n += max(0, g.window()-g.flight)
+	}
+	return n
+}
+
+// consume removes the files of a try that has ended.
+func (c *crew) consume(t *try) {
+	if t.share != nil {
+		c.larder.Drop(t.share)
+		t.share = nil
+	}
+}
+
+// unsupplied is what becomes of a try whose files cannot be had: the item has failed.
+// What is not there, or cannot be, would not be there for another try either; a server
+// that is away may be back.
+func (c *crew) unsupplied(t *try) error {
+	err := t.share.Err
+	kind, here := fault.KindOf(err), new(os.PathError)
+	if kind == fault.Full { // it was waited for
+		return err
+	}
+	delete(c.tries, t.id)
+	c.consume(t)
+	final := kind == fault.Missing || kind == fault.Invalid || kind == fault.Denied && !errors.As(err, &here)
+	t.work.hold.Done(ledger.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
+		Why: oneLine(c.Redact.String(middle(err.Error()))), Ended: c.clock.Now().UnixMicro()})
+	return nil
+}
+
+// middle shortens a sentence whose end says what is wrong, in its middle.
+func middle(text string) string {
+	const half = lineSize/2 - 2
+	if len(text) <= 2*half {
+		return text
+	}
+	return text[:half] + "..." + text[len(text)-half:]
+}
+
+// text is what item n says; nil: it is being read.
+func (w *work) text(n int) *items.Item {
+	if it := w.soon[n]; it != nil {
+		return it
+	}
+	it, found, wait := w.take(n)
+	switch {
+	case found:
+		w.tell(n, &it)
+		return &it
+	case !wait && !w.asked[n]:
+		if w.asked == nil {
+			w.asked = map[int]bool{}
+		}
+		w.asked[n] = true
+		w.c.hands.Go(func() { // ends with what is read, or with the crew
+			it, err := w.source.One(w.c.life, n)
+			select {
+			case w.c.pages <- page{work: w, one: n, items: []items.Item{it}, err: err}:
+			case <-w.c.life.Done():
+			}
+		})
+	}
+	return nil
+}
+
+// tell keeps what an item says until it begins.
+func (w *work) tell(n int, it *items.Item) {
+	if w.soon == nil {
+		w.soon = map[int]*items.Item{}
+	}
+	delete(w.asked, n)
+	w.soon[n] = it
+}
+
+// wholeItem stands for a plain line where fields of others are meant.
+const wholeItem = -1
+
+// fetches are the fields that may name files: those that the command uses, or all when
+// it uses none.
+func fetches(fields []string, used []int) []int {
+	switch {
+	case len(fields) == 0:
+		return []int{wholeItem}
+	case len(used) > 0:
+		return used
+	}
+	all := make([]int, len(fields))
+	for i := range fields {
+		all[i] = i
+	}
+	return all
+}
+
+// named are those of a source's fields that name a file in this item: a line does, and
+// what is an address in a row.
+func (s *source) named(it items.Item) (fields []int) {
+	for _, f := range s.fetches {
+		if f == wholeItem || f < len(it.Fields) && input.IsAddress(it.Fields[f]) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// names are the names of an item's files.
+func (s *source) names(it items.Item) (names []string) {
+	for _, f := range s.named(it) {
+		if f == wholeItem {
+			names = append(names, it.Text)
+		} else {
+			names = append(names, it.Fields[f])
+		}
+	}
+	return names
+}
+
+// provision is a file that an item was given.
+type provision struct {
+	field int // wholeItem of a line
+	file  string
+}
+
+// provided is an item with files in the place of what names them.
+func (s *source) provided(it items.Item, share *larder.Share) (items.Item, []provision) {
+	if share == nil {
+		return it, nil
+	}
+	var all []provision
+	for i, f := range s.named(it) {
+		all = append(all, provision{f, share.Files[i]})
+	}
+	for i, p := range all {
+		if p.field == wholeItem {
+			it.Text = p.file
+			continue
+		}
+		if i == 0 {
+			it.Fields = append([]string(nil), it.Fields...)
+		}
+		it.Fields[p.field] = p.file
+	}
+	return it, all
+}
+
+// told is how a program that stays is told of files: by name of their field, or the
+// one of a line.
+func (s *source) told(files []provision) any {
+	if files[0].field == wholeItem {
+		return files[0].file
+	}
+	by := map[string]string{}
+	for _, f := range files {
+		by[s.fields[f.field]] = f.file
+	}
+	return by
+}
