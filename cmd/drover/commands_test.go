@@ -33,6 +33,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"jsonenv":   jsonEnv,   // jsonenv NAME FILE PATH: keep a value as $NAME
 	"lines":     lines,     // lines FILE MIN MAX: how many lines it has
 	"together":  together,  // together ROUNDS COMMAND...: two at once, one job each time
+	"serve":     serve,     // serve DIR: at $SERVED; what is called held-... once "open served" has run
 }
 
 // patience is how long anything is waited for: far more than it takes on a

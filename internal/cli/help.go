@@ -73,6 +73,8 @@ var examples = map[string]string{
   seq 1000 | drover map --from - -j 8 -- ./work {} standard input; 8 at once
   drover map --from 'photos/*.jpg' --out 'small/{.stem}.jpg' -o out -- convert {} -resize 200 {out}
                                                    files in, files out: brought into out/small
+  drover map --from urls.txt --fetch --out '{.stem}.png' -o out -- convert {} -resize 64x64 {out}
+                                                   addresses: each is downloaded before it begins
   drover map --from samples.csv -- ./align {name} {file}
                                                    CSV and JSON lines: fields by name
   drover map --from 1-100 --retries 2 --item-timeout 5m --max-fails 5% -- ./sim --seed {}
@@ -137,7 +139,8 @@ DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR, and DROVER_NOTICE: a file
 when it is about to be stopped. With several nodes also MASTER_ADDR,
 MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launcher torch or tf.
 Each item of a map finds DROVER_ITEM, DROVER_ITEM_N (its number), DROVER_ITEM_TRY, DROVER_OUT
-(where the first --out is written), DROVER_SLOT, and DROVER_ITEM_<FIELD> for CSV and JSON lines.
+(where the first --out is written), DROVER_SLOT, DROVER_ITEM_<FIELD> for CSV and JSON lines,
+and with --fetch DROVER_ITEM_FILE (and DROVER_ITEM_<FIELD>_FILE): where the file lies.
 `,
 	"jobs": `How jobs are named
 

@@ -69,26 +69,15 @@ func (b Bringer) Bring(ctx context.Context, text, into string, room func(ctx con
 	return file, false, nil
 }
 
-// partsName is what no file from the web is called: see fileName.
-const partsName = ".parts"
-
 func (b Bringer) fromWeb(ctx context.Context, uri, into string, room func(context.Context, int64) error) (string, error) {
-	f := &fetcher{pause: b.Pause, silence: time.AfterFunc, room: room}
+	f := &fetcher{pause: b.Pause, silence: time.AfterFunc, bring: true, room: room}
 	if f.pause == nil {
 		f.pause = store.System.Sleep
 	}
 	if b.Client != nil {
 		f.client = *b.Client
 	}
-	came, err := f.fetch(ctx, uri, filepath.Join(into, partsName))
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(into, filepath.Base(came))
-	if err := os.Rename(came, file); err != nil {
-		return "", f.failed(err)
-	}
-	return file, nil
+	return f.fetch(ctx, uri, into)
 }
 
 // rationed is a body of unknown length, for which room is asked step by step.

@@ -61,11 +61,10 @@ type fetcher struct {
 	// The seams of tests: to wait, and to do something after a silence.
 	pause   func(context.Context, time.Duration) error
 	silence func(time.Duration, func()) *time.Timer
-	// room is Bring's: nobody goes on with the file after a power cut, and its size is
-	// asked for. nil: Fetch.
-	room  func(context.Context, int64) error
-	url   *url.URL
-	shelf *shelf
+	bring   bool                               // into the folder itself, for nobody but who asks
+	room    func(context.Context, int64) error // asked before so many bytes are written; nil: nobody is
+	url     *url.URL
+	shelf   *shelf
 }
 
 func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) {
@@ -79,12 +78,16 @@ func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) 
 	f.client.CheckRedirect = checkRedirect
 	// Timeout would bound the whole of a download.
 	f.client.Timeout = 0
-	sum := sha256.Sum256([]byte(f.url.String()))
-	if f.shelf, err = openShelf(filepath.Join(cache, hex.EncodeToString(sum[:16])), fileName(f.url)); err != nil {
+	if f.bring {
+		f.shelf, err = openBare(cache, fileName(f.url))
+	} else {
+		sum := sha256.Sum256([]byte(f.url.String()))
+		f.shelf, err = openShelf(filepath.Join(cache, hex.EncodeToString(sum[:16])), fileName(f.url))
+	}
+	if err != nil {
 		return "", f.failed(err)
 	}
 	defer f.shelf.close()
-	f.shelf.hasty = f.room != nil
 	return f.all(ctx)
 }
 

@@ -36,7 +36,7 @@ type shelf struct {
 	hash      hash.Hash
 	asked     request
 	same      bool // the server says that kept is what there is
-	hasty     bool // a power cut ends who needs it, too
+	bare      bool // part is the file, for who fetches it alone, and a power cut ends him too
 }
 
 // request is what was asked for, and so which answers make sense.
@@ -99,6 +99,17 @@ func openShelf(dir, name string) (s *shelf, err error) {
 	return s, err
 }
 
+// openBare makes a shelf of which nothing is kept but the file, below dir: for many
+// small files each step of the other costs more than the file.
+func openBare(dir, name string) (s *shelf, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s = &shelf{dir: dir, name: name, hash: sha256.New(), own: true, bare: true}
+	s.part, err = os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	return s, err
+}
+
 // named says whether the part that we hold is the one of that name: who held the
 // lock before may have made it the file.
 func (s *shelf) named() bool {
@@ -111,7 +122,7 @@ func (s *shelf) named() bool {
 }
 
 func (s *shelf) close() {
-	if s.own {
+	if s.own && !s.bare {
 		os.Remove(s.part.Name()) // settled, it has another name
 	}
 	s.part.Close()
@@ -171,6 +182,10 @@ func (s *shelf) goOn(h http.Header) bool {
 
 // discard forgets what has come so far.
 func (s *shelf) discard() error {
+	if s.bare && s.size == 0 { // nothing has come
+		s.coming = version{}
+		return nil
+	}
 	s.size, s.coming = 0, version{}
 	s.hash.Reset()
 	if !s.own {
@@ -213,6 +228,9 @@ func (s *shelf) settle() (string, error) {
 	if s.same {
 		return s.file(s.kept), nil
 	}
+	if s.bare {
+		return s.part.Name(), nil
+	}
 	old := s.kept
 	s.coming.SHA256, s.coming.Size = hex.EncodeToString(s.hash.Sum(nil)), s.size
 	if s.coming.SHA256 == old.SHA256 { // the same, said again by one that knows no versions
@@ -220,10 +238,8 @@ func (s *shelf) settle() (string, error) {
 		return s.file(old), errors.Join(write(filepath.Join(s.dir, "kept.json"), s.coming), s.discard())
 	}
 	// Synced: a power cut must not leave holes in a file of the right size.
-	if !s.hasty {
-		if err := s.part.Sync(); err != nil {
-			return "", err
-		}
+	if err := s.part.Sync(); err != nil {
+		return "", err
 	}
 	if err := s.part.Chmod(0o644); err != nil {
 		return "", err

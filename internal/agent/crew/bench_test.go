@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,3 +101,21 @@ func (i *idler) Drop()                             {}
 func (i *idler) Kill(...uint64)                    {}
 func (i *idler) Events() <-chan []proc.Spawned     { return i.events }
 func (i *idler) Close()                            { close(i.sent) }
+
+// BenchmarkFetch runs a map of b.N items that each fetch a small file from a server on
+// this machine; its runner only says that all has ended.
+func BenchmarkFetch(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") }))
+	defer server.Close()
+	var lines []string
+	for i := range b.N {
+		lines = append(lines, fmt.Sprintf("%s/%d.txt", server.URL, i))
+	}
+	s := newSite(b, job.Spec{Program: "echo", Args: []string{"{}"}, Items: job.Items{Fetch: true}}, lines...)
+	b.ResetTimer()
+	s.start(8, func(c *Config, _ *Kit) {
+		c.open = func(context.Context, proc.SpawnerConfig) (starter, error) { return newIdler(), nil }
+	}).leave(0)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+	s.wants(job.Succeeded, job.Tally{Items: b.N, Succeeded: b.N})
+}
