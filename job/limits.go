@@ -15,7 +15,7 @@ import (
 type Limits struct {
 	CPUs      float64 `json:"cpus,omitempty" yaml:"cpus,omitempty" jsonschema:"minimum=0,description=Cores for each node: waited for\\, and no more than these are used. Default: no limit"`
 	Memory    Bytes   `json:"memory,omitempty" yaml:"memory,omitempty" jsonschema:"description=Memory for each node\\, such as 512M or 16G: waited for\\, and above it the program is ended. Default: no limit"`
-	Disk      Bytes   `json:"disk,omitempty" yaml:"disk,omitempty" jsonschema:"description=Disk that each node's folders may fill\\, such as 10G. Default: no limit"`
+	Disk      Bytes   `json:"disk,omitempty" yaml:"disk,omitempty" jsonschema:"description=Disk that each node's folders may fill\\, such as 10G; of a map\\, what files that it fetches may take\\, and outputs that wait. Default: no limit\\, of a map 10G"`
 	Processes int     `json:"processes,omitempty" yaml:"processes,omitempty" jsonschema:"minimum=0,description=Processes and threads of each node at once. Default: no limit"`
 }
 

@@ -127,6 +127,7 @@ type crew struct {
 	rest     time.Duration  // nothing is sent before
 	licensed time.Duration  // what the gangs were told last
 	storing  int            // tries whose outputs are being stored
+	bulk     int64          // bytes that one leaves, lately
 	cargoes  int64          // bytes of these outputs
 	larder   *larder.Larder // nil: items name no files that are to be fetched, or there is no kit yet
 	arrived  <-chan struct{}

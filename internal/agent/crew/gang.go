@@ -164,7 +164,7 @@ func (g *gang) close() {
 
 // roomiest is the gang that has most places for tries; nil: none has any.
 func (c *crew) roomiest() (best *gang) {
-	if c.storing >= max(leastStoring, c.Slots) || c.cargoes >= int64(job.FetchRoom(c.Job.Spec.Disk)) {
+	if c.storing >= max(leastStoring, c.Slots) || c.cargoLeft() <= 0 {
 		return nil
 	}
 	most := 0
@@ -181,6 +181,14 @@ func (c *crew) roomiest() (best *gang) {
 
 // window is how many tries the gang may have been sent at once.
 func (g *gang) window() int {
+	n := g.most()
+	if bulk := g.c.bulk; bulk > 0 { // what begins leaves as much, and waits to be stored
+		n = max(g.slots, int(min(int64(n), g.c.cargoLeft()/bulk)))
+	}
+	return n
+}
+
+func (g *gang) most() int {
 	if g.bytes > manyBytes {
 		return g.slots // a runner keeps what it is sent in memory
 	}

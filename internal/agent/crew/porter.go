@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
 )
 
 // carried is a try whose outputs the porters have done with.
@@ -61,6 +62,19 @@ func (c *crew) recorded(s carried) error {
 	c.finish(s.try)
 	return nil
 }
+
+// load counts a try's outputs among those that wait.
+func (c *crew) load(t *try) {
+	t.cargo = weigh(t)
+	c.storing, c.cargoes = c.storing+1, c.cargoes+t.cargo
+	if c.bulk == 0 {
+		c.bulk = t.cargo
+	}
+	c.bulk += (t.cargo - c.bulk) / 16
+}
+
+// cargoLeft is how many bytes of outputs there is room for beside those that wait.
+func (c *crew) cargoLeft() int64 { return int64(job.FetchRoom(c.Job.Spec.Disk)) - c.cargoes }
 
 // weigh is about how much a try has left to be stored: while it waits it takes disk,
 // and too much of it has no more begin.

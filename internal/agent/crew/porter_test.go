@@ -1,17 +1,22 @@
 package crew
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
@@ -104,6 +109,64 @@ func TestAnOutputThatItsItemHasLockedIsStored(t *testing.T) {
 	s.wants(job.Succeeded, job.Tally{Items: 1, Succeeded: 1})
 	if diff := cmp.Diff(map[string]string{"1": "x\n"}, s.outputs(s.results()[0])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// feeder is a runner whose errands leave an output at once, and have ended.
+type feeder struct {
+	*idler
+	leave func(place string)
+}
+
+func (f *feeder) Send(errands ...proc.Errand) error {
+	for _, e := range errands {
+		i := slices.IndexFunc(e.Env, func(kv string) bool { return strings.HasPrefix(kv, "DROVER_OUT=") })
+		f.leave(strings.TrimPrefix(e.Env[i], "DROVER_OUT="))
+	}
+	return f.idler.Send(errands...)
+}
+
+func TestOutputsThatWaitToBeStoredAreBounded(t *testing.T) {
+	t.Parallel()
+	const n, each, fit = 60, 300 << 10, 4 // the last of them crosses the limit
+	spec := command("true")
+	spec.Out, spec.Disk = []string{"{n}"}, 1<<20
+	s := newRange(t, spec, n, n)
+	left, pass := make(chan struct{}, n), make(chan struct{}, n)
+	s.bucket.refuse = func(key string) error {
+		if strings.Contains(key, "/out/") {
+			<-pass
+		}
+		return nil
+	}
+	var waiting, most atomic.Int64
+	a := s.start(1, func(c *Config, _ *Kit) {
+		c.open = func(context.Context, proc.SpawnerConfig) (starter, error) {
+			return &feeder{newIdler(), func(place string) {
+				if err := os.WriteFile(place, make([]byte, each), 0o600); err != nil {
+					t.Error(err)
+				}
+				most.Store(max(most.Load(), waiting.Add(1)))
+				left <- struct{}{}
+			}}, nil
+		}
+	})
+	for i := range n {
+		select {
+		case <-left:
+		case <-time.After(patience):
+			t.Fatalf("only %d items ran", i)
+		}
+		if i+1 >= fit { // as many wait as may
+			waiting.Add(-1)
+			pass <- struct{}{}
+		}
+	}
+	close(pass)
+	a.leave(0)
+	s.wants(job.Succeeded, job.Tally{Items: n, Succeeded: n})
+	if most.Load() > fit {
+		t.Errorf("outputs of %d items waited, of %d bytes each", most.Load(), each)
 	}
 }
 

@@ -262,8 +262,7 @@ func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
 	}
 	c.consume(t)
 	if t.staging != "" {
-		t.cargo = weigh(t)
-		c.storing, c.cargoes = c.storing+1, c.cargoes+t.cargo
+		c.load(t)
 		c.cargo <- t // has room for all that can be on their way
 		return
 	}
