@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&maps.items, "items", 0, "at most so many items for a command of a map section, to see that it works (0: as many as the claims are meant for)")
 	flags.IntVar(&maps.most, "most", 1_000_000, "the items of map-cost's longest job")
 	flags.StringVar(&maps.peers, "peers", "bin/.peers", "the Python environment with the peers from a package index: make bench-peers")
+	flags.StringVar(&maps.sources, "sources", "bench/peers/stream", "the folder with the peers in Go, which map-stream builds")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}

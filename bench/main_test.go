@@ -185,7 +185,7 @@ func TestRealEverySectionCanBeMeasured(t *testing.T) {
 	}
 	var out, problems bytes.Buffer
 	// with 200 items the peers of maps are started, and the claims of their sections mean nothing
-	args := []string{"-rounds", "2", "-drover", program, "-python", python, "-items", "200", "-map-rounds", "1"}
+	args := []string{"-rounds", "2", "-drover", program, "-python", python, "-items", "200", "-map-rounds", "1", "-sources", "peers/stream"}
 	if code := run(t.Context(), args, &out, &problems); code == 2 {
 		t.Fatal(problems.String())
 	}

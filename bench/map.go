@@ -14,6 +14,8 @@ type mapOptions struct {
 	most   int    // the longest job of map-cost
 	items  int    // no command runs more than these; 0: as many as its section wants
 	peers  string // a Python environment with the peers that come from a package index
+	// sources is the folder of the peers in Go
+	sources string
 }
 
 // us is the runner that the claims are about.
@@ -42,6 +44,8 @@ type runner struct {
 	undo string
 	// says: the last word it prints is its own count of seconds, without its start
 	says bool
+	// keeps: it is drover, and has a new store for each run
+	keeps bool
 	// leaves is what the items wrote, together, into the file "written" of the hall,
 	// for a runner whose exit status does not say that all have run. 0: not looked at.
 	leaves int
@@ -208,7 +212,7 @@ func (h *hall) race(ctx context.Context, r runner, items int) (float64, error) {
 	if err := h.lay(items); err != nil {
 		return 0, err
 	}
-	if r.who == us {
+	if r.who == us || r.keeps {
 		h.newStore() // a peer's run leaves drover's last one to be looked at
 	}
 	said, took, err := h.clock(ctx, r.line(items), items)

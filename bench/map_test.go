@@ -23,9 +23,13 @@ func mapActor(args []string, mixedUp bool) int {
 	list := filepath.Join(os.Getenv("DROVER_STORE"), "items")
 	switch args[0] {
 	case "map":
-		from, ok := os.Open(args[slices.Index(args, "--from")+1])
-		if ok != nil {
-			return 1
+		from := os.Stdin
+		if name := args[slices.Index(args, "--from")+1]; name != "-" {
+			file, err := os.Open(name)
+			if err != nil {
+				return 1
+			}
+			from = file
 		}
 		items, err := io.ReadAll(from)
 		if err != nil || os.MkdirAll(filepath.Dir(list), 0o700) != nil || os.WriteFile(list, items, 0o600) != nil {
@@ -41,6 +45,18 @@ func mapActor(args []string, mixedUp bool) int {
 			n = n%bytes.Count(items, []byte("\n")) + 1
 		}
 		fmt.Print(tinySays(strings.Split(string(items), "\n")[n-1]))
+	case "results":
+		items, err := os.ReadFile(list)
+		if err != nil {
+			return 1
+		}
+		for i, text := range strings.Fields(string(items)) {
+			v, _ := strconv.Atoi(text)
+			if mixedUp && i == 7 {
+				v++
+			}
+			fmt.Printf("{\"v\":1,\"item\":%d,\"stdout\":\"%d\"}\n", i+1, v*v)
+		}
 	case "verify", "cancel":
 		if _, err := os.Stat(list); err != nil {
 			return 1
@@ -76,6 +92,10 @@ func TestADispatcherIsMeasuredBesideRealPeers(t *testing.T) {
 		}},
 		{"map-true", []string{"claim: at least 0.75 times the speed of vfork: ", "drover verify last agrees\n"}},
 		{"map-ray", []string{"ray        not measured: there is no ", "make bench-peers\n", "claim: at least 3 times the speed of ray, or vfork's own: not judged\n"}},
+		{"map-stream", []string{
+			"cd ../squares && seq 40 | drover map -q --from - -j 2 --stream -- $python square.py\n", `pipe       not measured: there is no Go program in "": `,
+			"claim: at least 0.35 times the speed of pipe: not judged\n", "drover results last has the squares of 1 to 40\n",
+		}},
 		{"map-enqueue", []string{"drover map -q --detach ", "sqlite     not measured: ", " has no sqlite3\n"}},
 	} {
 		report, _, err := trialOf(t, want.section)(t.Context(), h)
@@ -106,6 +126,14 @@ func TestOutputThatBelongsToAnotherItemIsNoMeasurement(t *testing.T) {
 	t.Parallel()
 	_, _, err := trialOf(t, "map-tiny")(t.Context(), standInHall(t, "maps-mixed-up"))
 	if err == nil || !strings.Contains(err.Error(), "compare the log of item ") {
+		t.Errorf("the answer is %v; want one that names the item", err)
+	}
+}
+
+func TestAnAnswerThatIsWrongIsNoMeasurement(t *testing.T) {
+	t.Parallel()
+	_, _, err := trialOf(t, "map-stream")(t.Context(), standInHall(t, "maps-mixed-up"))
+	if err == nil || !strings.Contains(err.Error(), "compare the answer of item 8 with its square") {
 		t.Errorf("the answer is %v; want one that names the item", err)
 	}
 }

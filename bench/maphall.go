@@ -28,6 +28,7 @@ var hallFiles embed.FS
 //	bin/       on PATH: drover (a copy, so that its processes are known by their program), tiny, silent, vfork
 //	here/      empty, where commands run: what is in it would come along as code
 //	scripts/   the peers'
+//	squares/   the program that map-stream's drover is given
 //	stores/N   a new one for each run of drover
 //	items-N    N lines
 //	written    what the items of a peer wrote
@@ -38,6 +39,7 @@ type hall struct {
 	peers   string // options.peers, absolute
 	stores  int
 	env     []string
+	goPeers *string // why there is no program stream in bin; "": it is there; nil: nobody has asked
 }
 
 // freestanding is how tiny.c is compiled where it brings its own way into the kernel.
@@ -58,7 +60,7 @@ func newHall(ctx context.Context, p *place) (*hall, error) {
 		return nil, err
 	}
 	h := &hall{place: p, options: p.maps, dir: filepath.Join(dir, "maps"), peers: peers}
-	for _, folder := range []string{"bin", "here", "scripts", "stores", "tmp"} {
+	for _, folder := range []string{"bin", "here", "scripts", "squares", "stores", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(h.dir, folder), 0o700); err != nil {
 			return nil, err
 		}
@@ -77,6 +79,9 @@ func newHall(ctx context.Context, p *place) (*hall, error) {
 		if err := h.put("peers/"+s.Name(), "scripts/"+s.Name()); err != nil {
 			return nil, err
 		}
+	}
+	if err := h.put("peers/square.py", "squares/square.py"); err != nil {
+		return nil, err
 	}
 	var how []string
 	if runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64") {

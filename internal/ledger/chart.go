@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,11 @@ func (t *chart) take(c *Chunk, b []byte, key string, visit func(Entry, []Result)
 	if err := decode(b, &e, &e.V, key); err != nil {
 		return err
 	}
+	t.took(c, e, visit)
+	return nil
+}
+
+func (t *chart) took(c *Chunk, e Entry, visit func(Entry, []Result)) {
 	counted := c.Fold(e)
 	if t.saw != nil {
 		t.saw(c, e)
@@ -143,27 +149,33 @@ func (t *chart) take(c *Chunk, b []byte, key string, visit func(Entry, []Result)
 	if visit != nil {
 		visit(e, counted)
 	}
-	return nil
 }
 
 // write appends e to a chunk's log as the entry after what was read. Either way
 // the entry that holds the number was folded when it returns.
 func (t *chart) write(ctx context.Context, c *Chunk, by string, e Entry) (mine bool, sent time.Duration, err error) {
-	return t.send(ctx, c, t.seal(by, e))
+	body := t.seal(by, &e)
+	return t.send(ctx, c, body, &e)
 }
 
 // seal makes e an entry of its own: nobody else's has these bytes.
-func (t *chart) seal(by string, e Entry) []byte {
-	e.V, e.By, e.Nonce, e.At = format, by, t.w.nonce(), t.w.clock().Now().UTC()
-	return encode(e)
+func (t *chart) seal(by string, e *Entry) []byte {
+	e.V, e.By, e.Nonce, e.At = format, by, t.w.nonce(), t.w.clock().Now().UTC().Round(0)
+	return encodeEntry(*e)
 }
 
-func (t *chart) send(ctx context.Context, c *Chunk, body []byte) (mine bool, sent time.Duration, err error) {
+// send appends body, whose entry e is where that is known: what we have written
+// ourselves need not be read.
+func (t *chart) send(ctx context.Context, c *Chunk, body []byte, e *Entry) (mine bool, sent time.Duration, err error) {
 	key := t.entryKey(c, c.N)
 	sent = t.now()
 	held, mine, err := t.w.Store.CreateOnce(ctx, key, body)
 	if err != nil {
 		return false, 0, fmt.Errorf("append to chunk %s: %w", c.ID, err)
+	}
+	if mine && e != nil && bytes.Equal(held, body) {
+		t.took(c, *e, nil)
+		return mine, sent, nil
 	}
 	return mine, sent, t.take(c, held, key, nil)
 }
@@ -352,7 +364,7 @@ func (t *chart) rename(ctx context.Context, c *Chunk) error {
 		return nil
 	}
 	t.unnamed[c.ID] = now
-	return t.snapshot(ctx, c, nil, c.Claim > 0)
+	return t.snapshot(c, nil, c.Claim > 0)(ctx)
 }
 
 // relist is how old a listing of snapshots may be.
@@ -433,14 +445,20 @@ type Snapshot struct {
 // maxSnapshot bounds the results of a snapshot, in bytes as an owner keeps them.
 const maxSnapshot = 4 << 20
 
-// snapshot writes what a closed chunk came to. Failing to is nobody's loss.
-func (t *chart) snapshot(ctx context.Context, c *Chunk, results []Result, cut bool) error {
-	n := c.N - 1
+// snapshot gives what writes down what a closed chunk came to, now or later; its results
+// are encoded. Failing to is nobody's loss.
+func (t *chart) snapshot(c *Chunk, results []byte, cut bool) func(context.Context) error {
+	n, id := c.N-1, c.ID
 	b := brief{n: n, mark: c.Mark, children: len(c.Children), tally: c.Tally}
-	body := encode(Snapshot{V: format, ID: c.ID, N: n, Results: results, Cut: cut})
-	_, _, err := t.w.Store.CreateOnce(ctx, jobDir(t.p)+"/results/"+b.name(c.ID), body)
-	if err != nil {
-		return fmt.Errorf("store results of chunk %s: %w", c.ID, err)
+	body := encode(Snapshot{V: format, ID: id, N: n, Cut: cut})
+	if len(results) > 0 {
+		body = withResults(body, results)
 	}
-	return nil
+	key, store := jobDir(t.p)+"/results/"+b.name(id), t.w.Store
+	return func(ctx context.Context) error {
+		if _, _, err := store.CreateOnce(ctx, key, body); err != nil {
+			return fmt.Errorf("store results of chunk %s: %w", id, err)
+		}
+		return nil
+	}
 }

@@ -131,9 +131,13 @@ func (c *Chunk) Fold(e Entry) (counted []Result) {
 // own takes what an owner wrote in: facts of one entry in the order in which
 // they were decided (L4).
 func (c *Chunk) own(n int, e Entry) (counted []Result, ok bool) {
-	for _, r := range e.Results {
-		if c.result(r) {
-			counted = append(counted, r)
+	counted = e.Results[:0:0]
+	for i := range e.Results {
+		switch counts := c.result(&e.Results[i]); {
+		case counts && len(counted) == i: // as ever: nothing is copied
+			counted = e.Results[: i+1 : i+1]
+		case counts:
+			counted = append(counted, e.Results[i])
 		}
 	}
 	ok = len(counted) == len(e.Results)
@@ -184,11 +188,13 @@ func (c *Chunk) claimed(e Claimed) bool {
 	return true
 }
 
-func (c *Chunk) result(r Result) bool {
+func (c *Chunk) result(r *Result) bool {
 	if c.stateOf(r.Item) != itemOpen || !c.Items.Has(r.Item) {
 		return false
 	}
-	c.starting = slices.DeleteFunc(c.starting, func(i int) bool { return i == r.Item })
+	if len(c.starting) > 0 {
+		c.starting = slices.DeleteFunc(c.starting, func(i int) bool { return i == r.Item })
+	}
 	if !r.Failed {
 		c.set(r.Item, itemSucceeded)
 		return true

@@ -3,8 +3,8 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/drover-run/drover/job"
@@ -57,8 +57,8 @@ type Hold struct {
 	over     bool
 	fate     Fate
 
-	results []Result // for the snapshot
-	kept    int      // bytes of them
+	results []byte // for the snapshot, encoded
+	kept    int    // bytes of them
 	cut     bool
 }
 
@@ -119,8 +119,11 @@ func (h *Hold) Soon(n int) []int {
 
 // Next is the item to start now; ok is false when there is none, or none yet: a
 // flush must come before, or a back-off end.
-func (h *Hold) Next() (t Try, ok bool) {
-	now := h.m.t.now()
+func (h *Hold) Next() (t Try, ok bool) { return h.NextAt(h.m.t.now()) }
+
+// NextAt is Next at a boot time that was read a moment ago, for who starts thousands
+// and has the licence looked at once more when each begins.
+func (h *Hold) NextAt(now time.Duration) (t Try, ok bool) {
 	h.ripen(now)
 	switch {
 	case h.over || h.unsure != nil || !h.m.live() || len(h.queue) == 0 || now >= h.Licence():
@@ -151,7 +154,7 @@ func (h *Hold) begin(item int, alone bool) Try {
 	h.begun++
 	had := h.c.carry[item]
 	return Try{Item: item, N: 1 + h.failures(item) + had.Interruptions + had.Blames, Alone: alone,
-		Name: fmt.Sprintf("%s-%d-%d", h.c.ID, h.claim, h.begun)}
+		Name: h.c.ID + "-" + strconv.Itoa(h.claim) + "-" + strconv.Itoa(h.begun)}
 }
 
 // ripen brings items back whose back-off is over.
@@ -219,12 +222,15 @@ func (h *Hold) Back(item int) {
 }
 
 // Due is how long until Flush should be called; 0: now.
-func (h *Hold) Due() time.Duration {
-	now, p := h.m.t.now(), h.m.pace
+func (h *Hold) Due() time.Duration { return h.DueAt(h.m.t.now()) }
+
+// DueAt is Due at a boot time that was read a moment ago.
+func (h *Hold) DueAt(now time.Duration) time.Duration {
+	p := h.m.pace
 	h.ripen(now)
 	idle := len(h.flight) == 0 && len(h.queue) == 0 && (len(h.later) == 0 || !h.c.Careful())
 	switch {
-	case h.over, h.unsure != nil, h.bytes >= flushBytes:
+	case h.over, h.unsure != nil, h.bytes >= flushBytes && !h.nearEnd():
 		return 0
 	case h.m.t.m.Stop != nil && len(h.buffer) > 0:
 		return max(0, h.oldest+p.flush-now)
@@ -246,6 +252,12 @@ func (h *Hold) Due() time.Duration {
 		due = min(due, at)
 	}
 	return max(0, due-now)
+}
+
+// nearEnd says that all but the last few items have ended: the entry that ends the chunk
+// takes the results along, though they are a little more than an entry should have.
+func (h *Hold) nearEnd() bool {
+	return len(h.queue) == 0 && len(h.later) == 0 && 8*len(h.flight) < len(h.buffer) && 8*h.bytes < 9*flushBytes
 }
 
 // Flush appends what is due, or reads the log's end: either renews the licence.
@@ -283,11 +295,12 @@ func (h *Hold) Flush(ctx context.Context) (Fate, error) {
 // decides again.
 func (h *Hold) append(ctx context.Context, e Entry) (mine bool, err error) {
 	body, again := h.unsure, h.unsure != nil
+	var known *Entry
 	if !again {
-		e.Claim = h.claim
-		body = h.m.t.seal(h.m.ID, e)
+		e.Claim, known = h.claim, &e
+		body = h.m.t.seal(h.m.ID, known)
 	}
-	mine, sent, err := h.m.t.send(ctx, h.c, body)
+	mine, sent, err := h.m.t.send(ctx, h.c, body, known)
 	if err != nil {
 		if errors.Is(err, store.ErrUnclear) {
 			h.unsure = body
@@ -337,9 +350,10 @@ func (h *Hold) recorded(e Entry) {
 		}
 		h.bytes -= size(r)
 	}
-	h.buffer = h.buffer[n:]
-	if len(h.buffer) == 0 {
-		h.buffer = nil
+	if n < len(h.buffer) {
+		h.buffer = h.buffer[n:]
+	} else { // e may share its room, and is done with
+		h.buffer = h.buffer[:0]
 		clear(h.fails)
 	}
 	if len(e.Starting) > 0 {
@@ -360,9 +374,13 @@ func (h *Hold) keep(r Result) {
 	if h.kept += size(r); h.kept > maxSnapshot {
 		h.cut, h.results = true, nil
 	}
-	if !h.cut {
-		h.results = append(h.results, r)
+	if h.cut {
+		return
 	}
+	if len(h.results) > 0 {
+		h.results = append(h.results, ',')
+	}
+	h.results = appendResult(h.results, &r)
 }
 
 // due is the entry to append now, nil for none: results, the item to be named, a
@@ -513,5 +531,10 @@ func (h *Hold) close(ctx context.Context) {
 	if cut {
 		results = nil
 	}
-	_ = h.m.t.snapshot(ctx, h.c, results, cut) // an index: a store that is full loses nothing by it
+	store := h.m.t.snapshot(h.c, results, cut)
+	if h.m.o.Later == nil {
+		_ = store(ctx) // an index: a store that is full loses nothing by it
+		return
+	}
+	h.m.o.Later(store)
 }

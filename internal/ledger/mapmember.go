@@ -42,6 +42,9 @@ type MapOptions struct {
 	Risk int
 	// Near says that the store answers in microseconds: it is then asked more often.
 	Near bool
+	// Later stores what nobody waits for: indexes that anyone can make again, in the
+	// background and in any order. nil: at once.
+	Later func(store func(context.Context) error)
 }
 
 // MapMember is one agent's part in a map: it claims chunks, hands over, tends what

@@ -175,7 +175,7 @@ func (m *MapMember) look(ctx context.Context, c *Chunk) (*Hold, error) {
 		}
 		mine, _, err := m.t.write(ctx, c, m.ID, e)
 		if err == nil && mine && c.Closed && !m.o.Near { // who settles goes by names
-			err = m.t.snapshot(ctx, c, nil, c.Claim > 0)
+			err = m.t.snapshot(c, nil, c.Claim > 0)(ctx)
 		}
 		if err != nil {
 			return nil, err

@@ -145,6 +145,9 @@ type crew struct {
 	end   context.CancelFunc
 	hands sync.WaitGroup // shelves, porters, and who waits for the notice
 
+	chores chan func(context.Context) error // of putAway, which has ended when index is done
+	index  sync.WaitGroup
+
 	polled, sought, beaten time.Duration // when it is due next
 	said                   ledger.Beat   // what the last heartbeat said of the work
 }
@@ -157,14 +160,19 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 		c.open = func(ctx context.Context, s proc.SpawnerConfig) (starter, error) { return proc.OpenSpawner(ctx, s) }
 	}
 	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
-		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), cargo: make(chan *try, cargoRoom(c.Slots))}
-	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec)})
+		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), chores: make(chan func(context.Context) error, maxChores), cargo: make(chan *try, cargoRoom(c.Slots))}
+	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.later})
 	w.life, w.end = context.WithCancel(ctx)
 	w.hands.Go(w.listen)
+	w.index.Go(w.putAway)
 	for range porters(c.Slots) {
 		w.hands.Go(w.carry)
 	}
 	status, err = w.loop(ctx)
+	if close(w.chores); err != nil {
+		w.end()
+	}
+	w.index.Wait()
 	w.shut(err)
 	return status, err
 }
@@ -177,6 +185,19 @@ func (c *crew) listen() {
 		c.leaving.Store(true)
 		close(c.hurry)
 	case <-c.life.Done():
+	}
+}
+
+// maxChores may wait before the loop does.
+const maxChores = 16
+
+// later has indexes stored beside the loop, which waits for the store often enough.
+func (c *crew) later(store func(context.Context) error) { c.chores <- store }
+
+// putAway stores them until the loop is over.
+func (c *crew) putAway() {
+	for store := range c.chores {
+		_ = store(c.life) // a store that is full loses nothing by it
 	}
 }
 
@@ -255,7 +276,7 @@ func (c *crew) wait() time.Duration {
 	now := c.now()
 	for _, w := range c.works {
 		if !c.stopped() {
-			due = min(due, now+w.due())
+			due = min(due, now+w.due(now))
 		}
 	}
 	if c.rest > now {

@@ -127,7 +127,7 @@ func (c *crew) seek(ctx context.Context) error {
 // flush has the holds record what is due.
 func (c *crew) flush(ctx context.Context) error {
 	for _, w := range slices.Clone(c.works) {
-		if w.due() > 0 {
+		if w.due(c.now()) > 0 {
 			continue
 		}
 		fate := ledger.Holding

@@ -90,8 +90,10 @@ func (p *pace) ahead(slots int) int {
 	return 2 * slots
 }
 
+// aheadTime is several times the longest batch that a program is given (stream's
+// patientTime), so that nobody waits while others are asked for.
 const (
-	aheadTime  = 60 * time.Millisecond
+	aheadTime  = 250 * time.Millisecond
 	aheadLeast = 128
 	aheadMost  = 8192
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 )
@@ -27,9 +28,10 @@ const (
 type report struct {
 	gang  *gang
 	batch []proc.Spawned
-	said  []said // by SpawnedEnded in batch
-	gone  bool   // the runner is; nothing follows
-	why   error  // of programs that stay: nothing can be run; nil: it was lost, or closed
+	told  []stream.Event // instead of batch, of programs that stay
+	said  []said         // by those of either that tell of an end
+	gone  bool           // the runner is; nothing follows
+	why   error          // of programs that stay: nothing can be run; nil: it was lost, or closed
 }
 
 // said is what a try printed, without secrets.
@@ -37,6 +39,7 @@ type said struct {
 	head, tail string // of stdout; tail is what does not stand in head, and "" when some was not kept
 	last       string // line of stderr
 	final      bool   // of a failure: it is not worth another try
+	size       int    // of the answer of a program that stays
 }
 
 // scribe records what the tries of a gang print: each frame names its item. It

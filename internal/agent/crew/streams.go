@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -45,12 +46,10 @@ func (s streams) report(g *gang, quit <-chan struct{}, done chan<- struct{}) {
 		}
 	}
 	for batch := range s.Events() {
-		r := report{gang: g, batch: make([]proc.Spawned, len(batch))}
+		r := report{gang: g, told: batch, said: make([]said, 0, len(batch)/2+1)}
 		for i := range batch {
-			e := &batch[i]
-			r.batch[i] = proc.Spawned{ID: e.ID, Kind: spawnedKinds[e.Kind], Began: e.Began, Ended: e.Ended}
-			if e.Kind == stream.Ended {
-				r.said = append(r.said, s.said(e, &r.batch[i]))
+			if e := &batch[i]; e.Kind == stream.Ended {
+				r.said = append(r.said, s.said(e))
 			}
 		}
 		pass(r)
@@ -58,35 +57,66 @@ func (s streams) report(g *gang, quit <-chan struct{}, done chan<- struct{}) {
 	pass(report{gang: g, gone: true, why: s.Err()})
 }
 
-// spawnedWaits says of an errand that had begun that it waits again.
-const spawnedWaits proc.SpawnedKind = 100
-
-var spawnedKinds = map[stream.Kind]proc.SpawnedKind{stream.Began: proc.SpawnedBegan, stream.Waits: spawnedWaits, stream.Ended: proc.SpawnedEnded, stream.Unstarted: proc.SpawnedUnstarted}
-
 // said is an answer as a scribe would say it.
-func (s streams) said(e *stream.Event, end *proc.Spawned) said {
+func (s streams) said(e *stream.Event) said {
 	value := answer(e.Value)
-	end.Output[0] = int64(len(value))
-	all := said{head: s.c.Redact.String(value), last: oneLine(s.c.Redact.String(e.Why)), final: e.Final}
-	switch {
-	case e.Exit != nil:
-		end.Exit, all.last = *e.Exit, oneLine(s.c.Redact.String(e.Last))
-		if e.Failed && end.Exit.Status() == 0 {
-			end.Exit.Code, all.last = 1, "the program ended without answering"
+	all := said{head: s.c.Redact.String(value), size: len(value)}
+	if end := e.End; end != nil {
+		all.final = end.Final
+		if all.last = end.Why; end.Exit != nil {
+			all.last = end.Last
 		}
-	case e.Failed:
-		end.Exit.Code = 1
+		if end.Failed && end.Exit != nil && end.Exit.Status() == 0 {
+			all.last = "the program ended without answering"
+		}
+		all.last = oneLine(s.c.Redact.String(all.last))
+	}
+	return all
+}
+
+// hear takes what a program that stays has to say of a try, as take does of processes.
+func (c *crew) hear(g *gang, e *stream.Event, all []said) (rest []said) {
+	t := c.tries[e.ID]
+	c.begun(t)
+	switch e.Kind {
+	case stream.Waits:
+		t.began = false
+		g.queued++
+		t.work.queued++
+	case stream.Unstarted:
+		g.done(t)
+		c.unsent(t)
+	case stream.Ended:
+		end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Ended: time.Unix(0, e.Ended), Output: [2]int64{int64(all[0].size)}}
+		end.Began = end.Ended.Add(-e.Took)
+		if e.End != nil {
+			if e.End.Exit != nil {
+				end.Exit = *e.End.Exit
+			}
+			if e.End.Failed && end.Exit.Status() == 0 {
+				end.Exit.Code = 1
+			}
+		}
+		g.done(t)
+		c.ended(t, &end, &all[0])
+		return all[1:]
 	}
 	return all
 }
 
 // answer is a result as text: a string as it is, anything else as JSON.
-func answer(value []byte) string {
-	var text string
-	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
-		return text
+func answer(value string) string {
+	if value == "" || value[0] != '"' {
+		return value
 	}
-	return string(value)
+	if n := len(value) - 1; n > 0 && strings.IndexByte(value, '\\') < 0 {
+		return value[1:n]
+	}
+	var text string
+	if json.Unmarshal([]byte(value), &text) != nil {
+		return value
+	}
+	return text
 }
 
 // printer records what programs print, each stream with its secrets taken out.
@@ -144,23 +174,12 @@ func (f framed) Write(b []byte) (int, error) {
 
 // message is an item as a program is told it.
 func message(t *try, it items.Item, s *source, places []string, files []provision) ([]byte, error) {
-	type told struct {
-		N     int      `json:"n"`
-		Value any      `json:"value"`
-		Try   int      `json:"try,omitempty"`
-		Out   []string `json:"out,omitempty"`
-		File  any      `json:"file,omitempty"`
-	}
-	m := told{N: it.N, Value: it.Text, Out: places}
-	if t.N > 1 {
-		m.Try = t.N
-	}
-	if len(files) > 0 {
-		m.File = s.told(files)
-	}
+	b := append(make([]byte, 0, 32+len(it.Text)), `{"n":`...)
+	b = append(strconv.AppendInt(b, int64(it.N), 10), `,"value":`...)
+	var err error
 	switch s.format {
 	case "jsonl":
-		m.Value = json.RawMessage(it.Text)
+		b = append(b, it.Text...)
 	case "csv":
 		row := map[string]string{}
 		for i, name := range s.fields {
@@ -168,13 +187,39 @@ func message(t *try, it items.Item, s *source, places []string, files []provisio
 				row[name] = it.Fields[i]
 			}
 		}
-		m.Value = row
+		b, err = appendJSON(b, row)
+	default:
+		b, err = appendString(b, it.Text)
 	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(m); err != nil {
+	if t.N > 1 {
+		b = strconv.AppendInt(append(b, `,"try":`...), int64(t.N), 10)
+	}
+	if err == nil && len(places) > 0 {
+		b, err = appendJSON(append(b, `,"out":`...), places)
+	}
+	if err == nil && len(files) > 0 {
+		b, err = appendJSON(append(b, `,"file":`...), s.told(files))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("tell of item %d: %w", it.N, err)
 	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+	return append(b, '}'), nil
+}
+
+// appendString encodes a text; a plain one is its own encoding.
+func appendString(b []byte, text string) ([]byte, error) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return appendJSON(b, text)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"'), nil
+}
+
+func appendJSON(b []byte, v any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...), err
 }

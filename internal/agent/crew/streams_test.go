@@ -117,6 +117,30 @@ func TestWhatAProgramPrintsBelongsToItsItem(t *testing.T) {
 	}
 }
 
+func TestWhatAProgramWithoutOurModulePrintsBelongsToItsItem(t *testing.T) {
+	t.Parallel()
+	s := newRange(t, python(`
+import socket, json
+c = socket.socket(socket.AF_UNIX); c.connect(os.environ["DROVER_SOCK"])
+f = c.makefile("rw")
+ask = {"want": 1}
+while True:
+    f.write(json.dumps(ask) + "\n"); f.flush()
+    said = json.loads(f.readline())
+    if said.get("end"): break
+    n = said["items"][0]["n"]
+    os.write(1, b"out %d\n" % n); os.write(2, b"err %d\n" % n + b"x" * 20000 + b"\n")
+    ask = {"done": [{"n": n, "result": n}], "want": 1}
+`), 300, 100)
+	s.stream(2)
+	s.wants(job.Succeeded, job.Tally{Items: 300, Succeeded: 300})
+	for n := 1; n <= 300; n++ {
+		if out, err := s.said(n, record.Stdout), s.said(n, record.Stderr); out != fmt.Sprintf("out %d\n", n) || err != fmt.Sprintf("err %d\n%s\n", n, strings.Repeat("x", 20000)) {
+			t.Fatalf("item %d printed %q, and to stderr %d bytes", n, out, len(err))
+		}
+	}
+}
+
 func TestACrashIsBlamedOnWhoDidIt(t *testing.T) {
 	t.Parallel()
 	for name, deed := range map[string]struct{ does, why, signal string }{

@@ -31,10 +31,10 @@ type try struct {
 
 	share   *larder.Share // the files that it was promised; nil: none, or they are gone
 	timeout time.Duration
-	cargo   int64    // bytes of its outputs, while they are stored
-	staging string   // folder of its outputs; "": none are declared
-	outs    []string // their names
-	result  ledger.Result
+	cargo   int64          // bytes of its outputs, while they are stored
+	staging string         // folder of its outputs; "": none are declared
+	outs    []string       // their names
+	result  *ledger.Result // of one with outputs, while they are stored
 }
 
 // fill hands as many tries to the gangs as they have places for.
@@ -46,17 +46,18 @@ func (c *crew) fill(ctx context.Context) error {
 	if err := c.trials(ctx); err != nil {
 		return err
 	}
-	for {
+	for now := c.now(); ; {
 		g := c.roomiest()
 		if g == nil || c.lone != nil && len(c.tries) > 1 {
 			break
 		}
-		t, it := c.next()
+		t, it := c.next(now)
 		if t == nil {
 			break
 		}
 		if t.Alone && len(c.tries) > 1 { // of another hold, that is over, something has yet to end
-			c.lone, t.item = t, &it
+			waits := it
+			c.lone, t.item = t, &waits
 			break
 		}
 		if err := c.put(ctx, g, t, it); err != nil {
@@ -68,7 +69,7 @@ func (c *crew) fill(ctx context.Context) error {
 }
 
 // next is a try that can be sent, and its item; nil: there is none now.
-func (c *crew) next() (t *try, it items.Item) {
+func (c *crew) next(now time.Duration) (t *try, it items.Item) {
 	if t = c.lone; t != nil {
 		c.lone = nil
 		return t, *t.item
@@ -77,7 +78,7 @@ func (c *crew) next() (t *try, it items.Item) {
 		return c.supplied()
 	}
 	for _, w := range c.works {
-		if t, it = w.next(); t != nil {
+		if t, it = w.next(now); t != nil {
 			return t, it
 		}
 	}
@@ -109,11 +110,12 @@ func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
 		return c.unsupplied(t)
 	}
 	e, err := c.errand(ctx, t, it)
-	if fault.KindOf(err) == fault.Invalid {
+	switch {
+	case err == nil:
+	case fault.KindOf(err) == fault.Invalid:
 		c.unfit(t, err)
 		return nil
-	}
-	if err != nil {
+	default:
 		return err
 	}
 	t.gang, t.item, t.began, t.size = g, nil, false, len(it.Text)
@@ -204,10 +206,6 @@ func (c *crew) take(ctx context.Context, r report) error {
 		t := c.tries[e.ID]
 		c.begun(t)
 		switch e.Kind {
-		case spawnedWaits:
-			t.began = false
-			t.gang.queued++
-			t.work.queued++
 		case proc.SpawnedUnstarted:
 			g.done(t)
 			c.unsent(t)
@@ -216,6 +214,9 @@ func (c *crew) take(ctx context.Context, r report) error {
 			c.ended(t, e, &said[0])
 			said = said[1:]
 		}
+	}
+	for i := range r.told {
+		said = c.hear(g, &r.told[i], said)
 	}
 	g.moved = c.now()
 	switch {
@@ -254,19 +255,24 @@ func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
 		c.back(t)
 		return
 	}
-	if !t.void {
-		t.result = c.result(t, e, said)
-		if e.Err == nil {
-			c.pace.note(e.Ended.Sub(e.Began))
-		}
+	if !t.void && e.Err == nil {
+		c.pace.note(e.Ended.Sub(e.Began))
 	}
 	c.consume(t)
-	if t.staging != "" {
+	switch {
+	case t.staging != "":
+		if !t.void {
+			r := c.result(t, e, said)
+			t.result = &r
+		}
 		c.load(t)
 		c.cargo <- t // has room for all that can be on their way
-		return
+	case t.void:
+		delete(c.tries, t.id)
+	default:
+		delete(c.tries, t.id)
+		t.work.hold.Done(c.result(t, e, said))
 	}
-	c.finish(t)
 }
 
 // roomPause is how long nothing is sent when the machine takes no more processes.
@@ -277,7 +283,7 @@ func (c *crew) finish(t *try) {
 	delete(c.tries, t.id)
 	c.consume(t)
 	if !t.void {
-		t.work.hold.Done(t.result)
+		t.work.hold.Done(*t.result)
 	}
 }
 
@@ -329,7 +335,7 @@ func (c *crew) lost(ctx context.Context, g *gang) error {
 		case t.void:
 			c.finish(t)
 		case t == trial:
-			t.result = ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed the process that watched over it", Ended: c.clock.Now().UnixMicro()}
+			t.result = &ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed the process that watched over it", Ended: c.clock.Now().UnixMicro()}
 			c.finish(t)
 		default:
 			c.name(t) // an end of it that is on its way means nothing any more

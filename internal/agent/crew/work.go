@@ -64,10 +64,10 @@ func (c *crew) newWork(ctx context.Context, h *ledger.Hold) (*work, error) {
 
 // due is how long until the hold should be flushed: also when tries that were sent
 // wait for a licence, which no hold knows of.
-func (w *work) due() time.Duration {
-	due := w.hold.Due()
+func (w *work) due(now time.Duration) time.Duration {
+	due := w.hold.DueAt(now)
 	if w.queued > 0 {
-		due = min(due, max(0, w.hold.Licence()-w.c.now()))
+		due = min(due, max(0, w.hold.Licence()-now))
 	}
 	return due
 }
@@ -179,10 +179,11 @@ func (w *work) take(n int) (it items.Item, found, wait bool) {
 	return items.Item{}, false, len(w.read) == 0 && !w.whole && n > w.upto
 }
 
-// next is a try that can be sent; nil: there is none now.
-func (w *work) next() (t *try, it items.Item) {
+// next is a try that can be sent; nil: there is none now. What is sent begins within
+// the licence, or not at all: now may have been read a little before.
+func (w *work) next(now time.Duration) (t *try, it items.Item) {
 	if w.waits == nil {
-		n, ok := w.hold.Next()
+		n, ok := w.hold.NextAt(now)
 		if !ok {
 			return nil, it
 		}

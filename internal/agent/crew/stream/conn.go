@@ -25,25 +25,11 @@ type conn struct {
 	gone   bool
 	told   bool          // that there is nothing more
 	handed time.Duration // when it was given something last
+
+	asks request // the line that hear is at
 }
 
 func newConn(s *seat, uc *net.UnixConn) *conn { return &conn{s: s, uc: uc} }
-
-// request is a line of a program. All parts may be left out.
-type request struct {
-	Done []struct {
-		N      int             `json:"n"`
-		Result json.RawMessage `json:"result"`
-	} `json:"done"`
-	Fail []struct {
-		N     int    `json:"n"`
-		Error string `json:"error"`
-		Retry *bool  `json:"retry"` // false: it is not worth another try
-	} `json:"fail"`
-	Back []int `json:"back"` // these have not begun
-	Bye  bool  `json:"bye"`  // nor have any others that were given: the connection is about to be closed
-	Want int   `json:"want"` // the most that it would like
-}
 
 const (
 	// maxLine bounds a line of a program.
@@ -110,55 +96,26 @@ func (c *conn) complain(err error) {
 
 // take takes answers, and notes what is wanted.
 func (c *conn) take(line []byte) error {
-	var q request
-	if err := json.Unmarshal(line, &q); err != nil {
-		return fmt.Errorf("it is no JSON object as they should be: %w", err)
+	q := &c.asks
+	if err := q.parse(line); err != nil {
+		return err
 	}
-	if len(q.Done)+len(q.Fail) > 0 {
+	n := len(q.Done) + len(q.Fail)
+	if n+q.Want > 0 { // what it printed while it loaded was for no item
 		c.s.hush()
 	}
 	r := c.s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.s.asked = c.s.asked || q.Want > 0
-	now, boot := time.Now(), store.System.Boot()
-	// Of several answers in one line it is not known when each was found: they share
-	// the time since the first of them began.
-	var each time.Duration
-	var began time.Time
-	if n := len(q.Done) + len(q.Fail); n > 0 && len(c.has) > 0 {
-		began = c.has[0].began
-		each = now.Sub(began) / time.Duration(n)
-	}
-	step := func(e *Event) {
-		e.Began = began
-		began = began.Add(each)
-		e.Ended = began
-	}
-	for i := range q.Done {
-		d := &q.Done[i]
-		e := Event{Kind: Ended, Value: d.Result}
-		step(&e)
-		if string(d.Result) == "null" {
-			e.Value = nil
-		}
-		if len(d.Result) > MaxResult {
-			e.Value, e.Failed, e.Final = nil, true, true
-			e.Why = fmt.Sprintf("its result of %d bytes is longer than %d KiB: write it to a file, with --out", len(d.Result), MaxResult>>10)
-		}
-		if err := c.answer(d.N, e, boot); err != nil {
-			return err
-		}
-	}
-	for _, f := range q.Fail {
-		e := Event{Kind: Ended, Failed: true, Why: f.Error, Final: f.Retry != nil && !*f.Retry}
-		step(&e)
-		if err := c.answer(f.N, e, boot); err != nil {
+	now := moment{time.Now(), store.System.Boot()}
+	if n > 0 {
+		if err := c.answers(q, now); err != nil {
 			return err
 		}
 	}
 	for _, n := range q.Back {
-		g, err := c.let(n, boot)
+		g, err := c.let(n, now.boot)
 		if err != nil {
 			return err
 		}
@@ -174,25 +131,72 @@ func (c *conn) take(line []byte) error {
 		c.has, c.want, q.Want = nil, 0, 0
 		r.more.Broadcast()
 	}
-	if n := len(q.Done) + len(q.Fail); n > 0 && c.handed > 0 {
-		c.s.note((boot - c.handed) / time.Duration(n))
-		c.handed = boot
+	if n > 0 && c.handed > 0 {
+		c.s.note(now.boot-c.handed, n)
+		c.handed = now.boot
 	}
 	c.want = max(c.want, q.Want)
-	if len(q.Done)+len(q.Fail)+len(q.Back)+q.Want > 0 {
+	if n+len(q.Back)+q.Want > 0 {
 		r.more.Broadcast()
 	}
 	return nil
 }
 
-// note learns how long an item takes.
-func (s *seat) note(took time.Duration) {
-	took = max(took, time.Microsecond)
+// moment is one, by both clocks.
+type moment struct {
+	wall time.Time
+	boot time.Duration
+}
+
+// answers ends items. Of several answers in one line it is not known when each was
+// found: they share the time since the first of them began.
+func (c *conn) answers(q *request, now moment) error {
+	n := len(q.Done) + len(q.Fail)
+	each, left := time.Duration(0), 0
+	if len(c.has) > 0 {
+		each, left = (now.boot-c.has[0].since)/time.Duration(n), n
+	}
+	step := func(e *Event) {
+		left--
+		e.Took, e.Ended = each, now.wall.UnixNano()-int64(each)*int64(max(0, left))
+	}
+	for i := range q.Done {
+		d := &q.Done[i]
+		e := Event{Kind: Ended}
+		step(&e)
+		if d.Result != "null" {
+			e.Value = string(d.Result)
+		}
+		if len(d.Result) > MaxResult {
+			e.Value = ""
+			e.End = &End{Failed: true, Final: true, Why: fmt.Sprintf("its result of %d bytes is longer than %d KiB: write it to a file, with --out", len(d.Result), MaxResult>>10)}
+		}
+		if err := c.answer(d.N, e, now.boot); err != nil {
+			return err
+		}
+	}
+	for _, f := range q.Fail {
+		e := Event{Kind: Ended, End: &End{Failed: true, Why: f.Error, Final: f.Retry != nil && !*f.Retry}}
+		step(&e)
+		if err := c.answer(f.N, e, now.boot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note learns how long an item takes, of n that were answered in some time. On a busy
+// machine most of that time is waiting for a core, whatever n is; who gave fewer items
+// for it would have them wait more often. So a batch that takes a little longer than it
+// should is thought to be right.
+func (s *seat) note(took time.Duration, n int) {
+	took = min(took, max(batchTime, took-patientTime+batchTime))
+	each := max(took/time.Duration(n), time.Microsecond)
 	if s.pace == 0 {
-		s.pace = took
+		s.pace = each
 		return
 	}
-	s.pace += (took - s.pace) / 4
+	s.pace += (each - s.pace) / 4
 }
 
 // answer ends an item.
@@ -221,21 +225,17 @@ func (c *conn) let(n int, boot time.Duration) (*given, error) {
 		c.has = slices.Delete(c.has, i, i+1)
 	}
 	if i == 0 && len(c.has) > 0 {
-		c.has[0].since, c.has[0].began = boot, time.Now()
+		c.has[0].since = boot
 	}
 	return g, nil
 }
 
-// hush waits until what the program has printed is recorded, before the item is over
-// that it was printed for: only where nothing else tells whose it is.
+// hush records what the program has printed, before the item is over that it was
+// printed for: only where nothing else tells whose it is.
 func (s *seat) hush() {
 	for i := range s.mouths {
-		m := &s.mouths[i]
-		for range 100 {
-			if m.marked() || m.drained() {
-				break
-			}
-			time.Sleep(time.Millisecond)
+		if m := &s.mouths[i]; !m.marked() {
+			m.drain()
 		}
 	}
 }
@@ -296,15 +296,15 @@ func (c *conn) next() (items []*given, until time.Duration, end, ok bool) {
 		}
 		r.more.Wait()
 	}
-	now, boot := time.Now(), store.System.Boot()
+	boot := store.System.Boot()
 	c.want = 0
 	if len(c.has) == 0 {
 		c.handed = boot
 	}
+	c.has = append(c.has, items...)
 	for _, g := range items {
-		g.began, g.since = now, boot
-		c.has = append(c.has, g)
-		r.say(Event{ID: g.ID, Kind: Began, Began: now})
+		g.since = boot
+		r.say(Event{ID: g.ID, Kind: Began})
 	}
 	return items, r.until, false, true
 }

@@ -13,12 +13,3 @@ func readFD(fd int, b []byte) (int, error) {
 		}
 	}
 }
-
-// waiting is how many bytes are in a pipe.
-func waiting(fd int) int {
-	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
-	if err != nil {
-		return 0
-	}
-	return n
-}

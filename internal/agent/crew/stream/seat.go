@@ -127,7 +127,9 @@ func (s *seat) serve() error {
 	c.Stderr.Close()
 	r.mu.Lock()
 	s.program, s.asked, s.served, s.retiring, s.leaving, s.stray, s.doomed, s.late, s.last = p, false, 0, false, false, false, nil, nil, nil
-	s.mouths = [2]mouth{{seat: s, stream: 1, pipe: pipes[0]}, {seat: s, stream: 2, pipe: pipes[1]}}
+	for i := range s.mouths {
+		s.mouths[i] = mouth{seat: s, stream: i + 1, pipe: pipes[i], room: make([]byte, 64<<10)}
+	}
 	if r.closed {
 		s.leave()
 	}
@@ -292,6 +294,7 @@ func (s *seat) sole() (n int) {
 func (s *seat) ended(x proc.Exit) {
 	r := s.r
 	left := s.open
+	chance := s.stray && !s.lone // we ended it, and the item has not had a program to itself
 	s.open, s.conns, s.program, s.lone = nil, nil, nil, false
 	slices.SortFunc(left, func(a, b *given) int { return cmp.Compare(a.ID, b.ID) })
 	if s.asked {
@@ -313,7 +316,7 @@ func (s *seat) ended(x proc.Exit) {
 		case s.doomed != nil, len(s.late) > 0: // it was ended for another's sake
 			again = append(again, g)
 			r.say(Event{ID: g.ID, Kind: Waits})
-		case len(left) == 1 && s.served == 0:
+		case len(left) == 1 && s.served == 0 && !chance:
 			s.over(g, x, true)
 		default:
 			s.suspect(g)
@@ -329,7 +332,8 @@ func (s *seat) suspect(g *given) {
 }
 
 func (s *seat) over(g *given, x proc.Exit, failed bool) {
-	s.r.say(Event{ID: g.ID, Kind: Ended, Began: g.began, Ended: time.Now(), Failed: failed, Exit: &x, Last: lastLine(s.last)})
+	s.r.say(Event{ID: g.ID, Kind: Ended, Ended: time.Now().UnixNano(), Took: store.System.Boot() - g.since,
+		End: &End{Failed: failed, Exit: &x, Last: lastLine(s.last)}})
 }
 
 // share is how many items a program is given at once: about as many as it answers in
@@ -344,8 +348,9 @@ func (s *seat) share(want int) int {
 }
 
 const (
-	batchTime  = 20 * time.Millisecond
-	mostAtOnce = 512
+	batchTime   = 20 * time.Millisecond
+	patientTime = 100 * time.Millisecond // that a batch may take before it is made smaller
+	mostAtOnce  = 512
 )
 
 // mouth is one of the program's two streams of output.
@@ -355,6 +360,7 @@ type mouth struct {
 	pipe   *os.File
 
 	mu     sync.Mutex // held while bytes are read and printed
+	room   []byte     // to read into
 	item   int        // that the program says it prints for
 	marks  bool       // it says so
 	broken []byte     // the beginning of a mark
@@ -375,19 +381,18 @@ func (m *mouth) pump() {
 	if err != nil {
 		return
 	}
-	buf := make([]byte, 64<<10)
 	for {
 		over := false
 		err := raw.Read(func(fd uintptr) bool {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			n, err := readFD(int(fd), buf)
+			n, err := readFD(int(fd), m.room)
 			if errors.Is(err, errAgain) {
 				return false
 			}
 			over = n <= 0
 			if n > 0 {
-				m.take(buf[:n])
+				m.take(m.room[:n])
 			}
 			return true
 		})
@@ -395,43 +400,32 @@ func (m *mouth) pump() {
 			return
 		}
 		if err != nil { // the tree is gone
-			m.rest(buf)
+			m.drain()
 			return
 		}
 	}
 }
 
-// rest reads what is left in the pipe.
-func (m *mouth) rest(buf []byte) {
-	_ = m.pipe.SetReadDeadline(time.Time{})
+// drain prints what is in the pipe, and waits for nothing: pump may be doing the same.
+// There can be no more of it than a pipe holds.
+func (m *mouth) drain() {
+	const most = 1 << 20
 	raw, err := m.pipe.SyscallConn()
 	if err != nil {
 		return
 	}
-	for more := 0; more < 1<<20; {
-		n := 0
-		_ = raw.Control(func(fd uintptr) { n, err = readFD(int(fd), buf) })
-		if n <= 0 {
-			return
-		}
-		more += n
-		m.mu.Lock()
-		m.take(buf[:n])
-		m.mu.Unlock()
-	}
-}
-
-// drained says whether all that was written to the stream has been printed.
-func (m *mouth) drained() bool {
-	raw, err := m.pipe.SyscallConn()
-	if err != nil {
-		return true
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	left := 0
-	err = raw.Control(func(fd uintptr) { left = waiting(int(fd)) })
-	return err != nil || left == 0
+	_ = raw.Control(func(fd uintptr) {
+		for sum := 0; sum < most; {
+			n, err := readFD(int(fd), m.room)
+			if err != nil || n <= 0 {
+				return
+			}
+			sum += n
+			m.take(m.room[:n])
+		}
+	})
 }
 
 // take prints bytes, each for its item.

@@ -64,14 +64,21 @@ const (
 	Unstarted                 // no program will have it
 )
 
-// Event is what happened to one item.
+// Event is what happened to one item. It is small: there are two of each item, and it
+// may be one of a hundred thousand in a second.
 type Event struct {
-	ID           uint64
-	Kind         Kind
-	Began, Ended time.Time
+	ID   uint64
+	Kind Kind
 
 	// Of Ended.
-	Value []byte // its answer: JSON, or nothing
+	Ended int64         // Unix time in nanoseconds
+	Took  time.Duration // since it began
+	Value string        // its answer: JSON, or nothing
+	End   *End          // nil: it was answered, and well
+}
+
+// End is what there is to say of an item beside its answer.
+type End struct {
 	// Failed says that the program gave it up, with the reason in Why; Final that
 	// it is not worth another try.
 	Failed, Final bool
@@ -117,8 +124,7 @@ type Runner struct {
 // given is an item, and who has it.
 type given struct {
 	Item
-	began time.Time
-	since time.Duration // boot time from which its timeout counts
+	since time.Duration // boot time at which it began: its timeout counts from there
 }
 
 // Open makes the Runner. Programs are started at once, as loading takes its time;
@@ -149,13 +155,14 @@ func Open(ctx context.Context, c Config) (*Runner, error) {
 func (r *Runner) Send(items ...Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, it := range items {
-		g := &given{Item: it}
+	all := make([]given, len(items))
+	for i, it := range items {
 		if r.closed || r.err != nil {
 			r.say(Event{ID: it.ID, Kind: Unstarted})
 			continue
 		}
-		r.queue = append(r.queue, g)
+		all[i].Item = it
+		r.queue = append(r.queue, &all[i])
 	}
 	r.more.Broadcast()
 }
@@ -285,7 +292,7 @@ func (r *Runner) post() {
 		}
 		r.mu.Lock()
 		batch := r.out
-		r.out = nil
+		r.out = make([]Event, 0, max(len(batch), min(cap(batch), mostAtOnce))) // about as many come next
 		r.mu.Unlock()
 		if len(batch) > 0 {
 			r.events <- batch
