@@ -358,3 +358,21 @@ func TestASuspectIsGivenItsFileAgain(t *testing.T) {
 	s.run(7)
 	s.wants(job.Succeeded, job.Tally{Items: 7, Succeeded: 7})
 }
+
+func TestACancelEndsWhatIsComing(t *testing.T) {
+	t.Parallel()
+	d := newDepot(t, false)
+	s := newLines(t, fetching(`cat "$1"`), 10, d.uris(10)...)
+	a := s.start(2, nil)
+	d.hears(fetchHands)
+	d.comes("a1.txt")
+	s.until(func() bool {
+		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		s.check(err)
+		return rep.Tally.Succeeded == 1
+	})
+	_, err := s.Cancel(t.Context(), s.job.Path(), "cli", "enough")
+	s.check(err)
+	a.leave(0)
+	s.wants(job.Cancelled, job.Tally{Items: 10, Succeeded: 1, Cancelled: 9})
+}
