@@ -30,7 +30,7 @@ type ItemsPlan struct {
 
 	list  *items.List
 	fresh *items.List
-	dir   string
+	dir   itemsFolder
 	files func(path string) bool // which files of the folder are items, or their list
 }
 
@@ -41,23 +41,19 @@ func (p *Plan) Close() error {
 			_ = l.Close()
 		}
 	}
-	dir := p.Items.dir
-	p.Items.list, p.Items.fresh, p.Items.dir = nil, nil, ""
-	if dir == "" {
-		return nil
-	}
-	return os.RemoveAll(dir)
+	p.Items.list, p.Items.fresh = nil, nil
+	return p.Items.dir.Close()
 }
 
 // collect reads a map's items, once.
 func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	s := p.Spec
-	dir, err := os.MkdirTemp("", "drover-items-")
+	dir, err := newItemsFolder()
 	if err != nil {
-		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "read items")
+		return err
 	}
 	p.Items.dir = dir
-	l, err := items.Collect(ctx, items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}, dir)
+	l, err := items.Collect(ctx, items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}, dir.dir)
 	if err != nil {
 		return err
 	}
@@ -200,7 +196,7 @@ func (e *Engine) compare(ctx context.Context, p *Plan, rep ledger.Report) (fresh
 	if err != nil {
 		return 0, err
 	}
-	l, gone, err := items.New(ctx, p.Items.list, old, p.Items.dir)
+	l, gone, err := items.New(ctx, p.Items.list, old, p.Items.dir.dir)
 	if fault.KindOf(err) == fault.Invalid {
 		return p.Items.Count, nil // other fields or another format: differences says so
 	}
