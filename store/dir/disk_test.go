@@ -400,12 +400,23 @@ func (n *node) left(r *rand.Rand, lost, kept bool) []byte {
 		return nil
 	}
 	cut := r.IntN(len(data) + 1)
-	if r.IntN(2) == 0 {
+	switch r.IntN(3) {
+	case 0:
 		return data[:cut]
+	case 1:
+		clear(data[cut:]) // the size is there, the blocks are not
+	default:
+		for block := range slices.Chunk(data, sector) { // they came in any order
+			if r.IntN(2) == 0 {
+				clear(block)
+			}
+		}
 	}
-	clear(data[cut:]) // the size is there, the blocks are not
 	return data
 }
+
+// sector is what a disk writes whole: small, so that small objects have many.
+const sector = 16
 
 func (d *disk) tree() (names []string) {
 	d.mu.Lock()
