@@ -11,6 +11,9 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 ROUNDS   ?= 15
 BENCHFLAGS ?=
+# chaos: how long; and the rest, such as -seed 4711
+CHAOSTIME  ?= 10m
+CHAOSFLAGS ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # no templates through grpc's traces: they keep every method of every SDK alive
@@ -32,7 +35,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers fuzz clean
+.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers chaos fuzz clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +55,7 @@ fmt:
 
 vet:
 	$(GO) vet -tags $(TAGS) ./...
+	$(GO) vet -tags $(TAGS),chaos ./cmd/drover
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet -tags $(TAGS) ./...
 	$(GO) tool staticcheck -tags $(TAGS) ./...
 
@@ -104,6 +108,7 @@ test: ## every test under the race detector; needs python3 and no network
 	$(RUNNER) --format pkgname -- -race -timeout 15m ./...
 	$(RUNNER) --format pkgname -- -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 200000
+	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
 # A skip is a failure here: it would be a real part that is missing.
 test-real: export DROVER_TEST_REAL := 1
@@ -123,6 +128,11 @@ bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BE
 bench-peers: ## Ray, Dask and HyperQueue from the package index, for bench to measure beside
 	$(PYTHON) -m venv bin/.peers
 	bin/.peers/bin/pip install -q -r bench/peers/requirements.txt
+
+# the second program differs in one thing: its store can be made to misbehave
+chaos: build ## kill, stop and starve real jobs at random for CHAOSTIME (10m), then verify all
+	$(BUILD),chaos -ldflags '$(LDFLAGS)' -o bin/drover-chaos ./cmd/drover
+	$(GO) run ./chaos -drover bin/drover -flaky bin/drover-chaos -python $(PYTHON) -for $(CHAOSTIME) $(CHAOSFLAGS)
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@grep -H '^func Fuzz' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | \

@@ -63,7 +63,10 @@ func openBucket(url string) (b store.Bucket, near bool, err error) {
 		return nil, false, err
 	}
 	b, err = dir.Open(path, dir.OS)
-	return b, true, err
+	if err != nil {
+		return nil, false, err
+	}
+	return weather(b), true, nil
 }
 
 // dirs follows the XDG base folders; below HOME where they are not set.

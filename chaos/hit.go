@@ -1,0 +1,178 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hit is one thing that may happen to a round. do says whether there was anybody to
+// hit.
+type hit struct {
+	name   string
+	weight int
+	again  reach
+	do     func(r *round, p planned) (bool, error)
+}
+
+// reach is whose items in flight may run again without a record of it: nobody has
+// failed, and what an agent gives back because it was asked to is not counted. What a
+// dead agent leaves is in verify's bound.
+type reach int
+
+const (
+	nobody reach = iota
+	oneProgram
+	oneBacklog // what a minder was sent and has not reported
+	oneAgent
+	everybody
+)
+
+// planned is a hit with all that chance says of it: so that a seed says it again,
+// whoever is there when its time comes.
+type planned struct {
+	hit
+	after time.Duration // since the one before
+	which uint64        // of those who may be hit
+	share float64       // of the longest that it may last
+}
+
+// hits in a fixed order: which is drawn follows from the seed.
+var hits = []hit{
+	{"killed an agent", 4, nobody, send("agent", unix.SIGKILL)},
+	{"ended an agent", 2, oneAgent, send("agent", unix.SIGTERM)},
+	{"interrupted an agent", 1, oneAgent, send("agent", unix.SIGINT)},
+	{"killed an item or program", 4, oneProgram, send("item", unix.SIGKILL)},
+	{"ended an item or program", 1, oneProgram, send("item", unix.SIGTERM)},
+	{"killed a minder", 2, oneBacklog, send("minder", unix.SIGKILL)},
+	{"killed the command", 2, nobody, send("command", unix.SIGKILL)},
+	{"interrupted the command", 2, everybody, send("command", unix.SIGINT)},
+	{"ended the command", 1, everybody, send("command", unix.SIGTERM)},
+	{"killed everything", 1, nobody, func(r *round, _ planned) (bool, error) { r.lane.endAll(); return true, nil }},
+	{"stopped an agent for a moment", 2, nobody, pause(0, 3*time.Second)},
+	{"filled the disk", 2, nobody, fillDisk},
+	{"browned the store out", 6, nobody, brownOut},
+}
+
+// A stopped agent is dead to the others after a lease of 60 s. Then it wakes up.
+var pastLease = hit{"stopped an agent past its lease", 0, nobody, pause(62*time.Second, 85*time.Second)}
+
+// draw plans one hit.
+func draw(r *rand.Rand) planned {
+	sum := 0
+	for _, h := range hits {
+		sum += h.weight
+	}
+	p := planned{hit: hits[0], after: time.Duration(100+r.IntN(1900)) * time.Millisecond, which: r.Uint64(), share: r.Float64()}
+	n := r.IntN(sum)
+	for _, h := range hits {
+		if n -= h.weight; n < 0 {
+			p.hit = h
+			break
+		}
+	}
+	return p
+}
+
+// lasts is between least and most.
+func (p planned) lasts(least, most time.Duration) time.Duration {
+	return least + time.Duration(p.share*float64(most-least))
+}
+
+// send hits one process of a kind.
+func send(kind string, sig unix.Signal) func(*round, planned) (bool, error) {
+	return func(r *round, p planned) (bool, error) {
+		pid := r.victim(kind, p)
+		// one that has just ended is nobody
+		return pid != 0 && unix.Kill(pid, sig) == nil, nil
+	}
+}
+
+func (r *round) victim(kind string, p planned) int {
+	some := of(r.lane.processes(), kind)
+	if len(some) == 0 {
+		return 0
+	}
+	return some[p.which%uint64(len(some))].pid
+}
+
+// pause stops an agent, and wakes it up later: its items go on meanwhile.
+func pause(least, most time.Duration) func(*round, planned) (bool, error) {
+	return func(r *round, p planned) (bool, error) {
+		pid := r.victim("agent", p)
+		if pid == 0 || unix.Kill(pid, unix.SIGSTOP) != nil {
+			return false, nil
+		}
+		r.later(p.lasts(least, most), func() { _ = unix.Kill(pid, unix.SIGCONT) }) // killed in between is as good
+		return true, nil
+	}
+}
+
+func fillDisk(r *round, p planned) (bool, error) {
+	if r.lane.full == nil || r.filled {
+		return false, nil
+	}
+	free, err := r.lane.full()
+	if err != nil {
+		return false, fmt.Errorf("fill the disk: %w", err)
+	}
+	r.filled = true
+	r.later(p.lasts(200*time.Millisecond, 3*time.Second), func() { r.filled = false; free() })
+	return true, nil
+}
+
+func brownOut(r *round, p planned) (bool, error) {
+	if !r.flaky {
+		return false, nil
+	}
+	length := p.lasts(500*time.Millisecond, 6*time.Second)
+	if err := r.lane.storm(rand.New(rand.NewPCG(p.which, 0)), length); err != nil {
+		return false, fmt.Errorf("brown out the store: %w", err)
+	}
+	r.later(length+100*time.Millisecond, func() {}) // it ends by itself
+	return true, nil
+}
+
+// undo is the end of a hit that lasts.
+type undo struct {
+	at time.Time
+	do func()
+}
+
+func (r *round) later(length time.Duration, do func()) {
+	r.undos = append(r.undos, undo{time.Now().Add(length), do})
+}
+
+// wait lets time pass, undoes what is due, and sees to it that somebody works on
+// the job. all: until everything is undone.
+func (r *round) wait(ctx context.Context, length time.Duration, all bool) error {
+	for end := time.Now().Add(length); ctx.Err() == nil; {
+		now := time.Now()
+		left := r.undos[:0]
+		for _, u := range r.undos {
+			if now.Before(u.at) {
+				left = append(left, u)
+			} else {
+				u.do()
+			}
+		}
+		r.undos = left
+		if all && len(left) == 0 || !all && now.After(end) {
+			return nil
+		}
+		if err := r.tend(ctx); err != nil {
+			return err
+		}
+		rest(ctx, 20*time.Millisecond)
+	}
+	for _, u := range r.undos {
+		u.do()
+	}
+	r.undos = nil
+	return nil
+}

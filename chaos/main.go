@@ -1,0 +1,178 @@
+//go:build linux
+
+// Command chaos runs real jobs with a real drover, hits everything that takes part
+// in them at random, brings each job to its end, and then believes nothing: it
+// compares what drover says with what the programs must have given.
+//
+// It refuses to know how drover works inside, but for two things that it undoes
+// everything by: which processes are drover's, and where it keeps its folders.
+// docs/chaos.md says what is hit and what is checked. chaos_test.go proves that it
+// notices what it looks for, and make test-real runs it for half a minute.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	drover, flaky, python string // programs; flaky is drover built with -tags chaos, or empty
+	length                time.Duration
+	seed                  uint64
+	lanes                 int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go: the disks must be taken away all the same
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program: 0 nothing was found, 1 something was, 2 it could not be
+// looked for.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, code := parse(args, stderr)
+	if code >= 0 {
+		return code
+	}
+	out := &logger{w: stdout, began: time.Now()}
+	total, err := chaos(ctx, o, out)
+	if err != nil {
+		fmt.Fprintln(stderr, "chaos:", err)
+		return 2
+	}
+	out.say("%s", total.text(time.Since(out.began)))
+	if total.bad() {
+		fmt.Fprintf(stderr, "chaos: promises were broken; the same choices again: make chaos CHAOSFLAGS='-seed %d -lanes %d'\n", o.seed, o.lanes)
+		return 1
+	}
+	return 0
+}
+
+// parse reads the command line; code is not negative if there is nothing to run.
+func parse(args []string, stderr io.Writer) (o options, code int) {
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.drover, "drover", "bin/drover", "the program to hit, and the one that verifies")
+	f.StringVar(&o.flaky, "flaky", "", "the same, built with -tags chaos: for brown-outs of the store (without it there are none)")
+	f.StringVar(&o.python, "python", "python3", "the interpreter of the programs that stay")
+	f.DurationVar(&o.length, "for", 10*time.Minute, "begin rounds for so long")
+	f.Uint64Var(&o.seed, "seed", 0, "repeat the choices of another time (0: new ones)")
+	f.IntVar(&o.lanes, "lanes", 3, "rounds at once, each lane with a home and a store of its own")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, 0
+		}
+		return o, 2
+	}
+	switch {
+	case f.NArg() > 0:
+		fmt.Fprintf(stderr, "chaos: read the command line: %q: chaos takes flags only\n", f.Arg(0))
+		return o, 2
+	case o.lanes < 1 || o.length <= 0:
+		fmt.Fprintf(stderr, "chaos: read the command line: -lanes %d -for %s: at least one, and some time\n", o.lanes, o.length)
+		return o, 2
+	}
+	if o.seed == 0 {
+		o.seed = 1 + rand.Uint64N(1_000_000) // short enough to be typed again
+	}
+	return o, -1
+}
+
+// chaos is the lanes beside each other, until the time is over.
+func chaos(ctx context.Context, o options, out *logger) (*tally, error) {
+	for _, program := range []*string{&o.drover, &o.flaky, &o.python} {
+		if *program == "" {
+			continue
+		}
+		found, err := exec.LookPath(*program)
+		if err == nil {
+			*program, err = filepath.Abs(found)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the programs: %w: run make chaos", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "drover-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	out.say("seed %d, %d lanes, %s, in %s", o.seed, o.lanes, o.length, dir)
+	total := newTally()
+	until := time.Now().Add(o.length)
+	failed := make([]error, o.lanes)
+	var lanes sync.WaitGroup
+	for n := range o.lanes {
+		lanes.Go(func() { failed[n] = laneOf(ctx, o, dir, n, until, out, total) })
+	}
+	lanes.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, fmt.Errorf("%w; what is left is in %s", err, dir)
+	}
+	if total.bad() {
+		out.say("what was found is kept in %s", dir)
+		return total, nil
+	}
+	return total, os.RemoveAll(dir)
+}
+
+// laneOf makes a lane and plays rounds in it.
+func laneOf(ctx context.Context, o options, dir string, n int, until time.Time, out *logger, total *tally) (err error) {
+	l, err := newLane(o, filepath.Join(dir, fmt.Sprintf("lane%d", n)), n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if l.full == nil && n == 0 {
+		out.say("disk full: left out: only root may mount a small file system to fill")
+	}
+	if o.flaky == "" && n == 0 {
+		out.say("brown-outs: left out: say -flaky with a drover built with -tags chaos")
+	}
+	for l.round = 1; ctx.Err() == nil && time.Now().Before(until); l.round++ {
+		// Each round's choices follow from the seed, its lane and its number alone,
+		// however long the ones before it took.
+		r := newRound(l, rand.New(rand.NewPCG(o.seed, uint64(n)<<32|uint64(l.round))), time.Until(until))
+		err := r.play(ctx)
+		if ctx.Err() != nil {
+			return nil // half a round says nothing
+		}
+		if err != nil {
+			return fmt.Errorf("lane %d round %d: %w", n, l.round, err)
+		}
+		total.add(r)
+		out.say("lane %d round %d: %s", n, l.round, r.text())
+		if len(r.broken) > 0 {
+			l.keep = true // what it left is the evidence
+			return nil
+		}
+	}
+	return nil
+}
+
+// logger writes lines with the time since the beginning.
+type logger struct {
+	mu    sync.Mutex
+	w     io.Writer
+	began time.Time
+}
+
+func (l *logger) say(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, "%7.1fs %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,109 @@
+//go:build chaos
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/flaky"
+)
+
+// forecast is the file EXECUTABLE.weather, which make chaos writes while drover's
+// processes run: how the store misbehaves in all of them, and until when. The
+// time is in the file, so a file that is forgotten does no harm.
+type forecast struct {
+	Seed  uint64
+	Until time.Time
+	Plan  flaky.Plan
+}
+
+// outlook is how long a process believes what it has read: a brown-out begins and
+// ends within that in all of them.
+const outlook = 20 * time.Millisecond
+
+// weathered is a bucket below the weather of the moment.
+type weathered struct {
+	calm store.Bucket
+	file string
+
+	mu     sync.Mutex
+	looked time.Time
+	text   string
+	until  time.Time
+	storm  *flaky.Bucket // nil: calm
+}
+
+var _ store.Bucket = (*weathered)(nil)
+
+func weather(b store.Bucket) store.Bucket {
+	self, err := os.Executable()
+	if err != nil {
+		return b
+	}
+	return &weathered{calm: b, file: self + ".weather"}
+}
+
+// now is the bucket of the moment. What is late in a storm that has passed lands now.
+func (w *weathered) now(ctx context.Context) store.Bucket {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if now.Sub(w.looked) >= outlook {
+		w.looked = now
+		// no file, and one that is half written, change nothing
+		if text, err := os.ReadFile(w.file); err == nil && string(text) != w.text {
+			w.turn(ctx, text)
+		}
+	}
+	if w.storm != nil && now.After(w.until) {
+		w.storm.Flush(ctx)
+		w.storm = nil
+	}
+	if w.storm == nil {
+		return w.calm
+	}
+	return w.storm
+}
+
+func (w *weathered) turn(ctx context.Context, text []byte) {
+	var f forecast
+	if json.Unmarshal(text, &f) != nil {
+		return
+	}
+	if w.storm != nil {
+		w.storm.Flush(ctx)
+	}
+	// each process draws for itself, or all would be struck at once and by the same
+	r := rand.New(rand.NewPCG(f.Seed, uint64(os.Getpid())))
+	f.Plan.Rand = r.IntN // under the storm's own lock
+	w.text, w.until, w.storm = string(text), f.Until, flaky.New(w.calm, f.Plan)
+}
+
+func (w *weathered) String() string { return w.calm.String() }
+
+func (w *weathered) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	return w.now(ctx).Create(ctx, key, body)
+}
+
+func (w *weathered) Put(ctx context.Context, key string, body io.ReadSeeker) error {
+	return w.now(ctx).Put(ctx, key, body)
+}
+
+func (w *weathered) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	return w.now(ctx).Get(ctx, key, off, n)
+}
+
+func (w *weathered) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
+	return w.now(ctx).List(ctx, prefix, after, limit)
+}
+
+func (w *weathered) Delete(ctx context.Context, key string) error {
+	return w.now(ctx).Delete(ctx, key)
+}
