@@ -247,13 +247,17 @@ func (j *Job) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[Item
 // of the same item around.
 func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	return func(yield func(ItemLine, error) bool) {
-		for m, err := range record.Search(j.itemLines(ctx, n, o), re, before, after) {
-			l := ItemLine{int(m.Item), plain(m.Line)}
-			l.Match, l.Apart = m.Match, m.Apart
-			if !yield(l, err) {
-				return
-			}
+		rep, err := j.look(ctx)
+		if err != nil {
+			yield(ItemLine{}, err)
+			return
 		}
+		f, err := itemFilter(rep, n, o)
+		if err != nil {
+			yield(ItemLine{}, err)
+			return
+		}
+		j.found(ctx, rep, o, f, j.itemLines(ctx, n, o), re, before, after)(yield)
 	}
 }
 

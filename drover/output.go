@@ -106,8 +106,32 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			yield(Line{}, err)
 			return
 		}
-		for m, err := range record.Search(j.lines(ctx, rep, o), re, before, after) {
-			l := plain(m.Line)
+		for l, err := range j.found(ctx, rep, o, o.filter(), j.lines(ctx, rep, o), re, before, after) {
+			if !yield(l.Line, err) {
+				return
+			}
+		}
+	}
+}
+
+// found looks through what is stored, and then, of a job that goes on, through what its
+// agents have; if only the last lines are wanted, through those.
+func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f record.Filter, last iter.Seq2[record.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+	var all iter.Seq2[record.Found, error]
+	if o.Tail > 0 {
+		all = record.Search(last, re, before, after)
+	} else {
+		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
+		if !j.still(rep, o.Follow) {
+			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
+				return j.following(ctx, rep, f, known, o.Follow, o.Enough)
+			}
+		}
+		all = record.Sift(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, then, re, before, after)
+	}
+	return func(yield func(ItemLine, error) bool) {
+		for m, err := range all {
+			l := ItemLine{int(m.Item), plain(m.Line)}
 			l.Match, l.Apart = m.Match, m.Apart
 			if !yield(l, err) {
 				return
@@ -199,13 +223,22 @@ func plain(l record.Line) Line {
 // frames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
 func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
-	w := j.c.world
-	prefix := ledger.LogsPrefix(j.path)
-	if rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0 {
-		return record.Read(ctx, w.Store, prefix, f)
+	if j.still(rep, follow) {
+		return record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f)
 	}
+	return j.following(ctx, rep, f, nil, follow, enough)
+}
+
+// still says that nothing is looked at but what is stored.
+func (j *Job) still(rep ledger.Report, follow bool) bool {
+	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
+}
+
+// following gives what the job has printed and prints, but the frames that are known.
+func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter, known map[string]uint64, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
+	w := j.c.world
 	ended := make(chan struct{})
-	o := record.FollowOptions{Store: w.Store, Prefix: prefix, Filter: f, Every: j.c.pace(), Ended: ended,
+	o := record.FollowOptions{Store: w.Store, Prefix: ledger.LogsPrefix(j.path), Filter: f, After: known, Every: j.c.pace(), Ended: ended,
 		Live: func(ctx context.Context) []string {
 			rep, err := w.Look(ctx, j.path)
 			if err != nil {

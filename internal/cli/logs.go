@@ -12,7 +12,6 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
 
@@ -40,7 +39,7 @@ func (a *app) logsCommand() *cobra.Command {
 	f.StringVar(&l.until, "until", "", "only what was printed before then")
 	f.IntSliceVar(&l.nodes, "node", nil, "only what these nodes printed, such as 0 or 1,2")
 	f.IntVar(&l.item, "item", 0, "of a map: only what this item printed, byte for byte")
-	f.BoolVar(&l.prefix, "prefix", false, "of a map: each line after its item's number")
+	f.BoolVar(&l.prefix, "prefix", false, "of a map: each line after its item's number, as with --search anyway")
 	f.StringVar(&l.source, "source", "", "program (default), stdout, stderr, or agent: drover's own notes")
 	f.BoolVar(&l.stamps, "timestamps", false, "say when each line was printed")
 	f.BoolVar(&l.agent, "agent", false, "the same as --source agent")
@@ -69,6 +68,8 @@ func (a *app) logsCommand() *cobra.Command {
 		case err != nil:
 			return fault.Wrap(err, fault.Invalid, "Quote special letters with \\, as in 'loss=0\\.1'.", "read --search %q", l.search)
 		case many:
+			// who looks through all of them wants to know whose a line is
+			l.prefix = l.prefix || l.search != "" && l.item == 0 && !cmd.Flags().Changed("prefix")
 			return a.itemLogs(cmd.Context(), j, l, o, re)
 		case l.search != "":
 			return a.printLines(cmd.Context(), j, l, j.Search(cmd.Context(), o, re, l.around, l.around))
@@ -172,6 +173,7 @@ func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines i
 	label := newPrinter(rec.Spec, f.nodes).label
 	found, printed := 0, false
 	enc := json.NewEncoder(a.out)
+	var text []byte
 	for l, err := range lines {
 		if err != nil {
 			return err
@@ -196,11 +198,8 @@ func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines i
 		if label != nil {
 			head += label(l.Node)
 		}
-		text := record.Fold([]byte(l.Text))
-		if f.search != "" { // what was looked for may be anything
-			text = record.Escape(text, true)
-		}
-		if _, err := fmt.Fprintf(a.out, "%s%s\n", head, text); err != nil {
+		text = append(appendShown(append(text[:0], head...), l.Text, f.search != ""), '\n')
+		if _, err := a.out.Write(text); err != nil {
 			return nil
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/record"
 )
 
 // listed is a map as a list of jobs shows it; many is false of other jobs.
@@ -136,56 +135,43 @@ func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.
 // itemLines prints lines of items. Who looked for some and finds none has exit
 // status 1.
 func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
-	enc := json.NewEncoder(a.out)
-	found, printed := false, false
+	out := newPage(a.out)
+	found, err := a.printItemLines(out, l, lines)
+	if e := out.Close(); err == nil {
+		err = e
+	}
+	switch {
+	case closed(err):
+		return nil
+	case err == nil && l.search != "" && !found:
+		return status(fault.ExitItems) // as grep
+	}
+	return err
+}
+
+func (a *app) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
+	enc := json.NewEncoder(out)
+	printed := false
+	var text []byte
 	for line, err := range lines {
 		if err != nil {
-			return err
+			return found, err
 		}
 		found = found || line.Match
 		if a.settings.json {
 			err = enc.Encode(line)
 		} else {
-			head := ""
-			if line.Apart && l.around > 0 && printed {
-				head = "--\n"
+			if text = text[:0]; line.Apart && l.around > 0 && printed {
+				text = append(text, "--\n"...)
 			}
-			_, err = fmt.Fprintf(a.out, "%s%s%s\n", head, l.head(line), shown(line.Text, l.search != ""))
+			text = appendShown(l.appendHead(text, &line), line.Text, l.search != "")
+			_, err = out.Write(append(text, '\n'))
 		}
-		printed = true
-		if closed(err) {
-			return nil
-		}
-		if err != nil {
-			return fault.Wrap(err, fault.Full, "", "print output")
+		if printed = true; err != nil {
+			return found, fault.Wrap(err, fault.Full, "", "print output")
 		}
 	}
-	if l.search != "" && !found {
-		return status(fault.ExitItems) // as grep
-	}
-	return nil
-}
-
-// head is what stands before a line of an item.
-func (l logFlags) head(line drover.ItemLine) string {
-	head := ""
-	if l.stamps {
-		head = line.Time.Local().Format("2006-01-02T15:04:05.000 ")
-	}
-	if l.prefix {
-		head += fmt.Sprintf("[%d] ", line.Item)
-	}
-	return head
-}
-
-// shown is a line as it was, but of one that was looked for what it may do to a
-// terminal.
-func shown(text string, escape bool) []byte {
-	line := record.Fold([]byte(text))
-	if escape {
-		line = record.Escape(line, true)
-	}
-	return line
+	return found, nil
 }
 
 // checkItem refuses flags that mean nothing for a job, and gives whether the

@@ -48,30 +48,44 @@ func fromMicros(us uint64) time.Time { return time.UnixMicro(int64(us)).UTC() }
 
 func oneStream(s byte) bool { return s&^streams == 0 && bits.OnesCount8(s) == 1 }
 
+// header is what stands before a frame's bytes.
+type header struct {
+	stream        Stream
+	seq, us, item uint64
+}
+
 // takeFrame reads the frame at the beginning of b. Its Data lies in b.
 func takeFrame(b []byte) (f Frame, rest []byte, err error) {
-	if len(b) == 0 || !oneStream(b[0]) {
-		return f, nil, broken("a frame of no stream")
+	h, from, to, err := takeHeader(b, 0)
+	if err != nil {
+		return f, nil, err
 	}
-	f.Stream = Stream(b[0])
+	return Frame{Stream: h.stream, Seq: h.seq, Item: h.item, Time: fromMicros(h.us), Data: b[from:to:to]}, b[to:], nil
+}
+
+// takeHeader reads the header at at, and says where in b the frame's bytes are.
+func takeHeader(b []byte, at int) (h header, from, to int, err error) {
+	if at >= len(b) || !oneStream(b[at]) {
+		return h, 0, 0, broken("a frame of no stream")
+	}
+	h.stream = Stream(b[at])
 	var v [4]uint64
-	at := 1
+	at++
 	for i := range v {
 		x, n := binary.Uvarint(b[at:])
 		if n <= 0 {
-			return f, nil, broken("a frame's header is cut short")
+			return h, 0, 0, broken("a frame's header is cut short")
 		}
 		v[i], at = x, at+n
 	}
-	if err := f.fill(v); err != nil {
-		return f, nil, err
+	if err := check(v); err != nil {
+		return h, 0, 0, err
 	}
 	if v[3] > uint64(len(b)-at) {
-		return f, nil, broken("a frame is cut short")
+		return h, 0, 0, broken("a frame is cut short")
 	}
-	end := at + int(v[3])
-	f.Data = b[at:end:end]
-	return f, b[end:], nil
+	h.seq, h.us, h.item = v[0], v[1], v[2]
+	return h, at, at + int(v[3]), nil
 }
 
 // byteReader is what readFrame needs: *bufio.Reader.
@@ -93,18 +107,19 @@ func readFrame(r byteReader, stream byte) (f Frame, err error) {
 			return f, err
 		}
 	}
-	if err := f.fill(v); err != nil {
+	if err := check(v); err != nil {
 		return f, err
 	}
+	f.Seq, f.Time, f.Item = v[0], fromMicros(v[1]), v[2]
 	f.Data = make([]byte, v[3])
 	_, err = io.ReadFull(r, f.Data)
 	return f, err
 }
 
-func (f *Frame) fill(v [4]uint64) error {
+// check looks at a header's numbers: seq, time, item, length.
+func check(v [4]uint64) error {
 	if v[0] == 0 || v[0] >= maxSeq || v[1] >= maxTime || v[3] > maxFrame {
 		return broken("a frame's header is out of range")
 	}
-	f.Seq, f.Time, f.Item = v[0], fromMicros(v[1]), v[2]
 	return nil
 }

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"container/list"
 	"iter"
 	"time"
 )
@@ -14,6 +13,7 @@ const (
 	// A map of millions of items whose last line has no newline meets both.
 	maxOpenLines = 1 << 16
 	maxOpenBytes = 16 << 20
+	maxSpare     = 64 << 10 // and of a buffer that is used again
 )
 
 // Line is one line of one stream of one item.
@@ -60,26 +60,33 @@ func lines(frames iter.Seq2[Frame, error], fold bool) iter.Seq2[Line, error] {
 	}
 }
 
-// assembly holds the open lines, the one that grew least recently first.
+// near is how many open lines are found by looking at each. Nearly always there are
+// no more: one for each program that prints.
+const near = 16
+
+// assembly holds the open lines in a list, from the one that grew least recently.
 type assembly struct {
-	fold  bool
-	open  map[source]*list.Element // of *openLine
-	order list.List
-	bytes int
+	fold           bool
+	lend           bool // a line's text is good until the next one is opened
+	oldest, newest *openLine
+	count, bytes   int
+	far            map[source]*openLine // all of them, since they are more than near; nil: walk the list
+	crowd          [1 << 8]int32        // how many there are, by a hash of the item
+	spare          *openLine
 }
 
 type openLine struct {
 	source
 	Line
+	older, newer *openLine
 }
 
 func (a *assembly) add(f Frame, yield func(Line, error) bool) bool {
-	from := source{place{f.Attempt, f.Rank, f.Writer}, f.Item, f.Stream}
 	for rest := f.Data; len(rest) > 0; {
-		text, after, whole := bytes.Cut(rest, []byte{'\n'})
-		rest = after
-		held := a.open[from]
+		text, after, whole := bytes.Cut(rest, newline)
+		held := a.find(&f)
 		if whole && held == nil { // most lines: not copied
+			rest = after
 			l := newLine(&f)
 			if a.fold {
 				text = Fold(text)
@@ -92,25 +99,62 @@ func (a *assembly) add(f Frame, yield func(Line, error) bool) bool {
 			continue
 		}
 		if held == nil {
-			held = a.begin(from, &f)
+			held = a.begin(&f)
 		}
-		l := held.Value.(*openLine)
-		before := len(l.Text)
-		if a.fold {
-			l.fold(text, whole, &f)
-		} else {
-			l.grow(text)
-		}
-		a.bytes += len(l.Text) - before
-		a.order.MoveToBack(held)
-		if whole {
-			l.Whole = true
-			if !a.end(held, yield) {
-				return false
-			}
+		f.Data = rest
+		rest = rest[a.more(held, &f):]
+		if whole && !a.end(held, yield) {
+			return false
 		}
 	}
 	return a.trim(maxOpenLines, maxOpenBytes, yield)
+}
+
+func (f *Frame) source() source {
+	return source{place{f.Attempt, f.Rank, f.Writer}, f.Item, f.Stream}
+}
+
+// find gives the open line that f goes on with; nil: there is none.
+func (a *assembly) find(f *Frame) *openLine {
+	if !a.holds(f.Item) {
+		return nil
+	}
+	from := f.source()
+	if a.far != nil {
+		return a.far[from]
+	}
+	for l := a.newest; l != nil; l = l.older {
+		if l.source == from {
+			return l
+		}
+	}
+	return nil
+}
+
+// holds is false when no line of the item is open; it is true of some others, too.
+func (a *assembly) holds(item uint64) bool { return a.crowd[crowd(item)] > 0 }
+
+func crowd(item uint64) int { return int(item * 0x9e3779b97f4a7c15 >> 56) }
+
+// more makes an open line longer by what f has of it, and says how many bytes of f
+// that is. The line is whole then if they end it.
+func (a *assembly) more(l *openLine, f *Frame) int {
+	text, _, whole := bytes.Cut(f.Data, newline)
+	before := len(l.Text)
+	if a.fold {
+		l.fold(text, whole, f)
+	} else {
+		l.grow(text)
+	}
+	a.bytes += len(l.Text) - before
+	if a.newest != l {
+		a.unlink(l)
+		a.link(l)
+	}
+	if l.Whole = whole; whole {
+		return len(text) + 1
+	}
+	return len(text)
 }
 
 func newLine(f *Frame) Line {
@@ -151,30 +195,79 @@ func (l *Line) fold(b []byte, whole bool, f *Frame) {
 	}
 }
 
-func (a *assembly) begin(from source, f *Frame) *list.Element {
-	if a.open == nil {
-		a.open = map[source]*list.Element{}
+// begin opens an empty line where f's begin.
+func (a *assembly) begin(f *Frame) *openLine {
+	l := a.spare
+	if a.spare = nil; l == nil {
+		l = new(openLine)
 	}
-	l := newLine(f)
-	l.Text = []byte{} // its own: what is held must not hold a whole block
-	e := a.order.PushBack(&openLine{from, l})
-	a.open[from] = e
-	return e
+	text := l.Text
+	if text == nil {
+		text = []byte{} // its own: what is held must not hold a whole block
+	}
+	l.source, l.Line = f.source(), newLine(f)
+	l.Text = text
+	a.link(l)
+	a.crowd[crowd(l.item)]++
+	if a.count++; a.far == nil && a.count > near {
+		a.far = make(map[source]*openLine, 2*near)
+		for all := a.newest; all != nil; all = all.older {
+			a.far[all.source] = all
+		}
+	} else if a.far != nil {
+		a.far[l.source] = l
+	}
+	return l
 }
 
-func (a *assembly) end(e *list.Element, yield func(Line, error) bool) bool {
-	l := a.order.Remove(e).(*openLine)
-	delete(a.open, l.source)
+func (a *assembly) end(l *openLine, yield func(Line, error) bool) bool {
+	a.unlink(l)
+	a.crowd[crowd(l.item)]--
 	a.bytes -= len(l.Text)
-	return yield(l.Line, nil)
+	if a.count--; a.count == 0 {
+		a.far = nil
+	} else if a.far != nil {
+		delete(a.far, l.source)
+	}
+	whole := l.Line
+	if a.spare = l; a.lend && cap(l.Text) <= maxSpare {
+		l.Text = l.Text[:0]
+	} else {
+		l.Text = nil
+	}
+	return yield(whole, nil)
 }
 
 // trim gives open lines until no more than these are left.
 func (a *assembly) trim(lines, size int, yield func(Line, error) bool) bool {
-	for a.order.Len() > lines || a.bytes > size {
-		if !a.end(a.order.Front(), yield) {
+	for a.count > lines || a.bytes > size {
+		if !a.end(a.oldest, yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// link makes a line the newest.
+func (a *assembly) link(l *openLine) {
+	l.older, l.newer = a.newest, nil
+	if a.newest == nil {
+		a.oldest = l
+	} else {
+		a.newest.newer = l
+	}
+	a.newest = l
+}
+
+func (a *assembly) unlink(l *openLine) {
+	if l.older == nil {
+		a.oldest = l.newer
+	} else {
+		l.older.newer = l.newer
+	}
+	if l.newer == nil {
+		a.newest = l.older
+	} else {
+		l.newer.older = l.older
+	}
 }

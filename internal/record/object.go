@@ -267,8 +267,14 @@ func (o *object) packed(ctx context.Context, s Store, run []block) ([]byte, erro
 }
 
 // frames gives the frames of the blocks that are wanted to yield, until that
-// says stop. Neighbours are fetched in one request, up to maxRun bytes.
+// says stop.
 func (o *object) frames(ctx context.Context, s Store, dec *zstd.Decoder, wanted func(*block) bool, yield func(Frame) bool) (goOn bool, err error) {
+	return o.runs(ctx, s, wanted, func(b block, packed []byte) (bool, error) { return o.unpack(dec, packed, b, yield) })
+}
+
+// runs gives the blocks that are wanted to use as they were stored, until that says
+// stop. Neighbours are fetched in one request, up to maxRun bytes.
+func (o *object) runs(ctx context.Context, s Store, wanted func(*block) bool, use func(b block, packed []byte) (goOn bool, err error)) (goOn bool, err error) {
 	for at := 0; at < len(o.blocks); {
 		if !wanted(&o.blocks[at]) {
 			at++
@@ -285,7 +291,7 @@ func (o *object) frames(ctx context.Context, s Store, dec *zstd.Decoder, wanted 
 			return true, err
 		}
 		for _, b := range run {
-			if goOn, err := o.unpack(dec, packed[b.off-run[0].off:][:b.packed], b, yield); !goOn || err != nil {
+			if goOn, err := use(b, packed[b.off-run[0].off:][:b.packed]); !goOn || err != nil {
 				return goOn, err
 			}
 		}
@@ -300,9 +306,10 @@ func (o *object) fetch(ctx context.Context, s Store, from, to int64) ([]byte, er
 		return nil, err
 	}
 	defer r.Close()
-	// Grown as bytes arrive: a listing that lies about sizes costs nothing.
+	// Grown as bytes arrive: a listing that lies about sizes costs no more than a run.
 	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(r, to-from)); err != nil {
+	buf.Grow(int(min(to-from, maxRun)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(r, to-from)); err != nil {
 		return nil, err
 	}
 	if int64(buf.Len()) != to-from {
@@ -317,40 +324,59 @@ func newDecoder() (*zstd.Decoder, error) {
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 }
 
-// unpack gives the frames of a block to yield until that says stop. Each is
-// checked against the index, so that what was skipped by the index is what
-// would have been skipped by reading.
+// unpack gives the frames of a block to yield until that says stop.
 func (o *object) unpack(dec *zstd.Decoder, packed []byte, b block, yield func(Frame) bool) (goOn bool, err error) {
-	raw, err := dec.DecodeAll(packed, make([]byte, 0, b.raw))
+	raw, err := unpacked(dec, packed, b, make([]byte, 0, b.raw))
 	if err != nil {
-		return true, broken("a block cannot be unpacked (%v)", err)
+		return true, err
+	}
+	goOn = true
+	_, err = walk(raw, b, func(h header, from, to int) bool {
+		goOn = yield(Frame{Attempt: o.at.attempt, Rank: o.at.rank, Writer: o.at.writer, Seq: h.seq, Item: h.item,
+			Stream: h.stream, Time: fromMicros(h.us), Data: raw[from:to:to]})
+		return goOn
+	})
+	return goOn, err
+}
+
+// unpacked is a block's frames as they stand in it, appended to the empty into.
+func unpacked(dec *zstd.Decoder, packed []byte, b block, into []byte) ([]byte, error) {
+	raw, err := dec.DecodeAll(packed, into)
+	if err != nil {
+		return nil, broken("a block cannot be unpacked (%v)", err)
 	}
 	if int64(len(raw)) != b.raw {
-		return true, broken("a block has another length than its index says")
+		return nil, broken("a block has another length than its index says")
 	}
-	next := b.first
-	for len(raw) > 0 {
-		var f Frame
-		if f, raw, err = takeFrame(raw); err != nil {
-			return true, err
+	return raw, nil
+}
+
+// walk gives the frames in an unpacked block to yield until that says stop. Each is
+// checked against the index, so that what was skipped by the index is what would
+// have been skipped by reading. next is the seq behind the last one that was given.
+func walk(raw []byte, b block, yield func(h header, from, to int) bool) (next uint64, err error) {
+	next = b.first
+	for at := 0; at < len(raw); {
+		h, from, to, err := takeHeader(raw, at)
+		if err != nil {
+			return next, err
 		}
-		if !b.holds(&f, next) {
-			return true, broken("a block has other frames than its index says")
+		if !b.holds(h, next) {
+			return next, broken("a block has other frames than its index says")
 		}
-		f.Attempt, f.Rank, f.Writer = o.at.attempt, o.at.rank, o.at.writer
+		at = to
 		next++
-		if !yield(f) {
-			return false, nil
+		if !yield(h, from, to) {
+			return next, nil
 		}
 	}
 	if next != b.last+1 {
-		return true, broken("a block has fewer frames than its index says")
+		return next, broken("a block has fewer frames than its index says")
 	}
-	return true, nil
+	return next, nil
 }
 
-func (b *block) holds(f *Frame, next uint64) bool {
-	us := micros(f.Time)
-	return f.Seq == next && f.Seq <= b.last && us >= b.oldest && us <= b.newest &&
-		f.Item >= b.minItem && f.Item <= b.maxItem && b.streams&byte(f.Stream) != 0
+func (b *block) holds(h header, next uint64) bool {
+	return h.seq == next && h.seq <= b.last && h.us >= b.oldest && h.us <= b.newest &&
+		h.item >= b.minItem && h.item <= b.maxItem && b.streams&byte(h.stream) != 0
 }

@@ -32,9 +32,20 @@ func (f *Filter) place(p place) bool {
 }
 
 func (f *Filter) frame(r *Frame) bool {
-	us := micros(r.Time)
-	b := block{first: r.Seq, last: r.Seq, oldest: us, newest: us, minItem: r.Item, maxItem: r.Item, streams: byte(r.Stream)}
-	return f.block(&b)
+	return f.header(header{r.Stream, r.Seq, micros(r.Time), r.Item})
+}
+
+func (f *Filter) header(h header) bool {
+	return f.block(&block{first: h.seq, last: h.seq, oldest: h.us, newest: h.us, minItem: h.item, maxItem: h.item, streams: byte(h.stream)})
+}
+
+// covers is true when the block holds no frame that is not chosen.
+func (f *Filter) covers(b *block) bool {
+	return b.first >= f.FromSeq &&
+		(f.Item == 0 || b.minItem == f.Item && f.Item == b.maxItem) &&
+		(f.Streams == 0 || b.streams&^byte(f.Streams) == 0) &&
+		(f.Since.IsZero() || b.oldest >= micros(f.Since)) &&
+		(f.Until.IsZero() || b.newest < micros(f.Until))
 }
 
 // block is true when the block may hold a frame that is chosen.
@@ -77,6 +88,11 @@ type reader struct {
 	after   map[string]uint64 // by writer: the last seq not to give; may be nil
 	cursors map[place]*cursor
 	zstd    *zstd.Decoder // made when first needed
+
+	// Who reads ahead lists, opens and takes in a way of his own; nil: as below.
+	list func(context.Context) iter.Seq2[store.Object, error]
+	open func(ctx context.Context, key string, size int64) (*object, error)
+	take func(ctx context.Context, c *cursor, o *object) (goOn bool, err error)
 }
 
 // cursor is one writer's.
@@ -109,7 +125,11 @@ func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) b
 		c.stuck = false
 	}
 	whole = true
-	for o, err := range r.store.List(ctx, r.filter.under(r.prefix)) {
+	listed := r.store.List(ctx, r.filter.under(r.prefix))
+	if r.list != nil {
+		listed = r.list(ctx)
+	}
+	for o, err := range listed {
 		if err != nil {
 			return yield(Frame{}, err), false
 		}
@@ -154,7 +174,12 @@ func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn
 
 // listed reads object c.number, which is size bytes long.
 func (r *reader) listed(ctx context.Context, c *cursor, size int64, last bool, yield func(Frame, error) bool) bool {
-	o, err := openObject(ctx, r.store, c.key(r.prefix, c.number), size)
+	key := c.key(r.prefix, c.number)
+	if r.open != nil {
+		o, err := r.open(ctx, key, size)
+		return r.give(ctx, c, o, err, last, yield)
+	}
+	o, err := openObject(ctx, r.store, key, size)
 	return r.give(ctx, c, o, err, last, yield)
 }
 
@@ -188,18 +213,12 @@ func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last
 		err = broken("it says %s, writer %s", o.at, o.at.writer)
 	}
 	goOn := true
-	if err == nil && r.zstd == nil {
-		r.zstd, err = newDecoder()
-	}
-	if err == nil {
-		wanted := func(b *block) bool { return b.last >= c.next && r.filter.block(b) }
-		goOn, err = o.frames(ctx, r.store, r.zstd, wanted, func(f Frame) bool {
-			if f.Seq < c.next {
-				return true
-			}
-			c.next = f.Seq + 1
-			return !r.filter.frame(&f) || yield(f, nil)
-		})
+	switch {
+	case err != nil:
+	case r.take != nil:
+		goOn, err = r.take(ctx, c, o)
+	default:
+		goOn, err = r.frames(ctx, c, o, yield)
 	}
 	switch {
 	case !goOn:
@@ -219,4 +238,21 @@ func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last
 		c.stuck = true
 	}
 	return yield(Frame{}, fmt.Errorf("read %s: %w", key, err))
+}
+
+// frames gives the frames of o from c's next on.
+func (r *reader) frames(ctx context.Context, c *cursor, o *object, yield func(Frame, error) bool) (goOn bool, err error) {
+	if r.zstd == nil {
+		if r.zstd, err = newDecoder(); err != nil {
+			return true, err
+		}
+	}
+	wanted := func(b *block) bool { return b.last >= c.next && r.filter.block(b) }
+	return o.frames(ctx, r.store, r.zstd, wanted, func(f Frame) bool {
+		if f.Seq < c.next {
+			return true
+		}
+		c.next = f.Seq + 1
+		return !r.filter.frame(&f) || yield(f, nil)
+	})
 }

@@ -17,9 +17,8 @@ const (
 // Found is a line that Search gives.
 type Found struct {
 	Line
-	Match bool     // false: a neighbour of a match
-	Spans [][2]int // where it matches: byte offsets in Text, from and past
-	Apart bool     // lines of the same item before this one were left out
+	Match bool // false: a neighbour of a match
+	Apart bool // lines of the same item before this one were left out; not told when no lines around were asked for
 }
 
 // Search gives the lines that re matches, with up to before and after lines
@@ -28,7 +27,8 @@ type Found struct {
 // many items print at once. Errors are passed on in their place.
 func Search(lines iter.Seq2[Line, error], re *regexp.Regexp, before, after int) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		s := search{before: max(0, before)}
+		m := newMatcher(re)
+		s := search{before: max(0, before), after: max(0, after), yield: yield}
 		for l, err := range lines {
 			if err != nil {
 				if !yield(Found{}, err) {
@@ -36,28 +36,22 @@ func Search(lines iter.Seq2[Line, error], re *regexp.Regexp, before, after int) 
 				}
 				continue
 			}
-			if !s.line(l, spans(re, l.Text), after, yield) {
+			if !s.line(l, m.match(l.Text)) {
 				return
 			}
 		}
 	}
 }
 
-func spans(re *regexp.Regexp, text []byte) [][2]int {
-	var all [][2]int
-	for _, m := range re.FindAllIndex(text, -1) {
-		all = append(all, [2]int{m[0], m[1]})
-	}
-	return all
-}
-
 // search remembers the last lines of each item, the one that printed least
 // recently first.
 type search struct {
-	before int
-	known  map[source]*list.Element // of *nearby; the source's stream is not used
-	order  list.List
-	bytes  int
+	before, after int
+	yield         func(Found, error) bool
+
+	known map[source]*list.Element // of *nearby; the source's stream is not used
+	order list.List
+	bytes int
 }
 
 type nearby struct {
@@ -68,23 +62,33 @@ type nearby struct {
 	apart bool // some were neither given nor are remembered
 }
 
-func (s *search) line(l Line, found [][2]int, after int, yield func(Found, error) bool) bool {
+// around says whether lines around those that match are wanted.
+func (s *search) around() bool { return s.before+s.after > 0 }
+
+// line takes the next line. It keeps none of its bytes.
+func (s *search) line(l Line, match bool) bool {
+	if !s.around() {
+		if !match {
+			return true
+		}
+		return s.yield(Found{Line: l, Match: true}, nil)
+	}
 	n := s.nearby(source{place{l.Attempt, l.Rank, l.Writer}, l.Item, 0})
 	switch {
-	case found != nil:
+	case match:
 		for _, old := range n.lines {
-			if !yield(Found{Line: old, Apart: n.apart}, nil) {
+			if !s.yield(Found{Line: old, Apart: n.apart}, nil) {
 				return false
 			}
 			n.apart = false
 		}
 		s.forget(n, len(n.lines))
-		given := Found{Line: l, Match: true, Spans: found, Apart: n.apart}
-		n.apart, n.owed = false, after
-		return yield(given, nil)
+		given := Found{Line: l, Match: true, Apart: n.apart}
+		n.apart, n.owed = false, s.after
+		return s.yield(given, nil)
 	case n.owed > 0:
 		n.owed--
-		return yield(Found{Line: l}, nil)
+		return s.yield(Found{Line: l}, nil)
 	case s.before == 0:
 		n.apart = true
 		return true
@@ -105,6 +109,25 @@ func (s *search) line(l Line, found [][2]int, after int, yield func(Found, error
 		s.evict()
 	}
 	return true
+}
+
+// pass passes over lines that do not match: those of an item that stand in raw from
+// from on, each with its newline. It gives where the lines begin that may be around
+// another one.
+func (s *search) pass(at place, item uint64, raw []byte, from int) int {
+	n := s.nearby(source{at, item, 0})
+	if n.owed > 0 {
+		return from
+	}
+	last := len(raw)
+	for i := 0; i < s.before && last > from; i++ {
+		last = from + bytes.LastIndexByte(raw[from:last-1], '\n') + 1
+	}
+	if last > from {
+		s.forget(n, len(n.lines))
+		n.apart = true
+	}
+	return last
 }
 
 // nearby gives what is known of an item, and makes it the last to be evicted.

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/internal/record"
+)
+
+const (
+	pageSize = 64 << 10
+	// soonest is below what a person notices.
+	soonest = 50 * time.Millisecond
+)
+
+// page holds lines back to print many at once: a search may find a million. None waits
+// for longer than soonest, so that who follows sees what comes. Close prints the rest.
+type page struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	held []byte
+	bell *time.Timer // rings while something is held
+	err  error       // what printing came to; it is kept
+}
+
+func newPage(to io.Writer) *page { return &page{to: to} }
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) == 0 && p.err == nil {
+		p.wait()
+	}
+	if p.held = append(p.held, b...); len(p.held) >= pageSize {
+		p.print()
+	}
+	return len(b), p.err
+}
+
+func (p *page) wait() {
+	if p.bell != nil {
+		p.bell.Reset(soonest)
+		return
+	}
+	p.bell = time.AfterFunc(soonest, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.print()
+	})
+}
+
+// print prints what is held, which may be nothing. p.mu is held.
+func (p *page) print() {
+	if len(p.held) > 0 && p.err == nil {
+		_, p.err = p.to.Write(p.held)
+	}
+	p.held = p.held[:0]
+}
+
+// Close prints what is held, and nothing later.
+func (p *page) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bell != nil {
+		p.bell.Stop()
+	}
+	p.print()
+	return p.err
+}
+
+// appendHead is what stands before a line of an item.
+func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
+	if l.stamps {
+		dst = line.Time.Local().AppendFormat(dst, "2006-01-02T15:04:05.000 ")
+	}
+	if l.prefix {
+		dst = append(strconv.AppendInt(append(dst, '['), int64(line.Item), 10), "] "...)
+	}
+	return dst
+}
+
+// appendShown is a line as it was, but of a progress bar its last state, and of one that
+// was looked for not what it may do to a terminal.
+func appendShown(dst []byte, text string, escape bool) []byte {
+	switch {
+	case escape && printable(text), !escape && strings.IndexByte(text, '\r') < 0: // nearly all
+		return append(dst, text...)
+	case escape:
+		return append(dst, record.Escape(record.Fold([]byte(text)), true)...)
+	}
+	return append(dst, record.Fold([]byte(text))...)
+}
+
+// printable says that a text is plain ASCII.
+func printable(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\t' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
