@@ -87,6 +87,7 @@ var mapSections = []section{
 	{name: "map-cost", needs: "cc", trial: costPerItem},
 	{name: "map-memory", needs: "cc", trial: memoryOfAMillion},
 	{name: "map-resume", needs: "cc", trial: resumeAMillion},
+	{name: "map-pilot", needs: "cc", trial: forecasts},
 }
 
 func dispatch(name string, c contest) section {

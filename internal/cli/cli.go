@@ -54,13 +54,14 @@ type app struct {
 	out, err io.Writer
 	colour   bool
 	quiet    bool
+	typed    []string // the command line, without the program's name
 	settings settings
 	conf     *config
 }
 
 // Main runs one command line and returns its exit status.
 func Main(ctx context.Context, h Host, args []string) int {
-	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr)}
+	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

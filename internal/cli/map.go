@@ -19,6 +19,7 @@ type mapFlags struct {
 	slots, workers                      int
 	out                                 []string
 	stdin, shell, stream, fetch         bool
+	trial                               trialFlags
 }
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
@@ -56,7 +57,7 @@ func (a *app) mapCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.startMap(cmd, s, spec)
+		return a.startMap(cmd, s, m, spec)
 	}
 	return c
 }
@@ -77,6 +78,7 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
 	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, file://) or paths: bring each here before it begins, as {}")
 	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
+	m.trial.add(f)
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
 	}
@@ -151,8 +153,11 @@ func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
 }
 
 // startMap is drover map, and drover run of a job file that says verb: map.
-func (a *app) startMap(cmd *cobra.Command, s *startFlags, spec job.Spec) error {
+func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
 	ctx := cmd.Context()
+	if err := m.trial.check(cmd, s); err != nil {
+		return err
+	}
 	if err := checkFolder(spec.Output); err != nil {
 		return err
 	}
@@ -175,7 +180,15 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, spec job.Spec) error {
 	if s.plan {
 		return a.showPlan(p)
 	}
+	if m.trial.drill {
+		if err := p.Drillable(); err != nil {
+			return err
+		}
+	}
 	a.printPlan(p)
+	if done, err := a.tryOut(ctx, s, m.trial, p); done || err != nil {
+		return err
+	}
 	j, err := p.Submit(ctx)
 	if err != nil {
 		return err

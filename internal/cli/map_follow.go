@@ -18,6 +18,11 @@ import (
 // followMap shows a live map's progress until it has settled, then what came of
 // it. attached says that its agents live beside us, so that Ctrl-C is for them.
 func (a *app) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
+	return a.followMapTo(ctx, j, id, attached, func(ctx context.Context) error { return a.finishMap(ctx, j, output) })
+}
+
+// followMapTo is followMap with another end.
+func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ended := make(chan error, 1)
@@ -51,19 +56,19 @@ func (a *app) followMap(ctx context.Context, j *drover.Job, id, output string, a
 			if err != nil {
 				return err
 			}
-			return a.finishMap(context.WithoutCancel(ctx), j, output)
+			return finish(context.WithoutCancel(ctx))
 		case <-signals:
 			stop(errors.New("Ctrl-C"))
 			<-ended
 			w.end()
 			show.clear()
-			return a.leaveMap(context.WithoutCancel(ctx), j, id, output, attached, signals)
+			return a.leaveMap(context.WithoutCancel(ctx), j, id, attached, signals, finish)
 		}
 	}
 }
 
 // leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
-func (a *app) leaveMap(ctx context.Context, j *drover.Job, id, output string, attached bool, signals chan os.Signal) error {
+func (a *app) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
 	if !attached {
 		a.note("Detached; %s goes on.   follow: drover wait %s   stop: drover cancel %s", id, id, id)
 		return status(fault.ExitInterrupted)
@@ -77,7 +82,7 @@ func (a *app) leaveMap(ctx context.Context, j *drover.Job, id, output string, at
 		return err
 	}
 	if s.State.Settled() { // it had just ended
-		return a.finishMap(ctx, j, output)
+		return finish(ctx)
 	}
 	a.note("%s %s interrupted: %s   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
 	return status(fault.ExitInterrupted)
@@ -173,9 +178,27 @@ const firstGroups = 5
 // finishMap says how a map has ended, which items failed and where the rest is,
 // and gives its exit status.
 func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error {
-	s, err := j.MapStatus(ctx)
+	s, err := a.endOfMap(ctx, j)
 	if err != nil {
 		return err
+	}
+	if err := a.bringItems(ctx, j, output); err != nil {
+		if s.Code == nil || *s.Code == 0 {
+			return err
+		}
+		a.printError(err) // the map's own status says more
+	}
+	if s.Code != nil && *s.Code != 0 {
+		return status(*s.Code)
+	}
+	return nil
+}
+
+// endOfMap says how a map has ended, and which items failed.
+func (a *app) endOfMap(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return s, err
 	}
 	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(s.State, s.State.Symbol()), s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 	if !s.Started.IsZero() && s.Ended.After(s.Started) {
@@ -188,20 +211,9 @@ func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error
 		a.note("  %s", plainText(s.Reason))
 	}
 	if bad > 0 && !a.quiet {
-		if err := a.noteFailed(ctx, j, s.ID); err != nil {
-			return err
-		}
+		err = a.noteFailed(ctx, j, s.ID)
 	}
-	if err := a.bringItems(ctx, j, output); err != nil {
-		if s.Code == nil || *s.Code == 0 {
-			return err
-		}
-		a.printError(err) // the map's own status says more
-	}
-	if s.Code != nil && *s.Code != 0 {
-		return status(*s.Code)
-	}
-	return nil
+	return s, err
 }
 
 // noteFailed says in which ways items failed, and what to do about it.

@@ -49,7 +49,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 		return err
 	}
 	if spec.Verb == job.Map {
-		return a.startMap(cmd, s, spec)
+		return a.startMap(cmd, s, &mapFlags{}, spec)
 	}
 	if err := checkFolder(spec.Output); err != nil {
 		return err

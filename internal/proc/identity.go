@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -21,6 +22,18 @@ func Self() Identity {
 		id.Start = p.start
 	}
 	return id
+}
+
+// Of is the process that bears a number now.
+func Of(pid int) (Identity, error) {
+	p, alive, err := find1(pid)
+	if err == nil && !alive {
+		err = syscall.ESRCH
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("find process %d: %w", pid, err)
+	}
+	return Identity{Boot: boot(), Namespace: namespace(), PID: pid, Start: p.start}, nil
 }
 
 // Gone says whether that process has ended. known is false where this process

@@ -1,0 +1,351 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// DrillOptions say how a drill is done. Told is called of each thing that happens, by
+// one goroutine at a time; it may be nil.
+type DrillOptions struct {
+	Items int    // of the sample; 0: 100
+	Seed  uint64 // the same one makes the same hits, in the same order
+	Told  func(DrillEvent)
+}
+
+// DrillEvent is a run that begins or ends, or a hit.
+type DrillEvent struct {
+	Stage string // calm, drill or again
+	Job   *Job
+	Items int
+	Ended *MapStatus    // the run has
+	Hit   string        // "": none
+	Agent string        // that it befell
+	After time.Duration // since the stage began
+}
+
+// DrillReport is what a drill came to.
+type DrillReport struct {
+	V     int    `json:"v"`
+	Seed  uint64 `json:"seed"`
+	Items int    `json:"items"`
+	Calm  string `json:"calm"` // the jobs' ids
+	Drill string `json:"drill"`
+	Again string `json:"again,omitempty"` // the third run, when the two differed
+	// Hits counts what befell the agents, by its name.
+	Hits map[string]int `json:"hits"`
+	// Extra are recorded runs of items beyond one for each, Lost the claims of agents
+	// that were killed, and Unseen how many runs these may have begun and not recorded.
+	Extra  int `json:"extra_runs"`
+	Lost   int `json:"lost_claims"`
+	Unseen int `json:"unrecorded_runs_at_most"`
+	// Doubts is what verify found wrong with the disturbed job's logs: drover's own fault.
+	Doubts      int          `json:"doubts"`
+	Differences []Difference `json:"differences"`
+}
+
+// Same says that the outputs were the same, of a job that was disturbed.
+func (r DrillReport) Same() bool {
+	return len(r.Differences) == 0 && r.Doubts == 0 && r.Struck() > 0
+}
+
+// Struck is how many hits there were.
+func (r DrillReport) Struck() (n int) {
+	for _, hits := range r.Hits {
+		n += hits
+	}
+	return n
+}
+
+// drillItems is how many items a drill runs when nobody says.
+const drillItems = 100
+
+// drillRetries lets a program that stays, and is killed while it runs an item alone,
+// cost a try: that is the rule for crashes, and no difference that anybody wants to see.
+const drillRetries = 3
+
+// drill is one at work.
+type drill struct {
+	p    *Plan
+	o    DrillOptions
+	n    int
+	r    DrillReport
+	calm MapStatus
+	rate hitRate
+}
+
+// Drillable refuses a plan whose agents do not live on this machine.
+func (p *Plan) Drillable() error {
+	if p.Offer.Attached {
+		return nil
+	}
+	return fault.New(fault.Invalid, "Leave out --on: a drill runs its items on this machine, wherever all of them run.", "plan drill: agents are killed on this machine alone, not on %s", p.Spec.On)
+}
+
+// Drill runs a sample of p's items twice, in tasks beside p's: undisturbed, and then
+// with its agents asked to go, killed and stopped at random. It compares what came
+// out; where that differs, a third, undisturbed run tells whether it always does.
+// Whatever the first run's items come to, the second has to come to the same. p itself
+// is not submitted. When ctx ends, the run at hand is cancelled.
+func (p *Plan) Drill(ctx context.Context, o DrillOptions) (DrillReport, error) {
+	if err := p.Drillable(); err != nil {
+		return DrillReport{}, err
+	}
+	if o.Items <= 0 {
+		o.Items = drillItems
+	}
+	if o.Told == nil {
+		o.Told = func(DrillEvent) {}
+	}
+	d := &drill{p: p, o: o, r: DrillReport{V: 1, Seed: o.Seed, Hits: map[string]int{}, Differences: []Difference{}}}
+	calm, err := d.run(ctx, "calm", nil)
+	if err != nil {
+		return d.r, err
+	}
+	if d.rate, err = rateOf(ctx, calm, d.calm); err != nil {
+		return d.r, err
+	}
+	hurt, err := d.run(ctx, "drill", d.harass)
+	if err != nil {
+		return d.r, err
+	}
+	v, err := hurt.Verify(ctx, VerifyOptions{})
+	if err != nil {
+		return d.r, err
+	}
+	d.r.Extra, d.r.Lost, d.r.Unseen, d.r.Doubts = v.Extra.Sum(), v.Losses, v.Bound, v.Doubted
+	if d.r.Differences, err = compare(ctx, calm, hurt); err != nil || len(d.r.Differences) == 0 {
+		return d.r, err
+	}
+	return d.r, d.again(ctx, calm)
+}
+
+// again runs the sample once more, undisturbed, and marks the differences that it
+// has as well.
+func (d *drill) again(ctx context.Context, calm *Job) error {
+	third, err := d.run(ctx, "again", nil)
+	if err != nil {
+		return err
+	}
+	anyway, err := compare(ctx, calm, third)
+	if err != nil {
+		return err
+	}
+	differs := map[int]bool{}
+	for _, x := range anyway {
+		differs[x.Item] = true
+	}
+	for i := range d.r.Differences {
+		d.r.Differences[i].Anyway = differs[d.r.Differences[i].Item]
+	}
+	return nil
+}
+
+// run does one of the runs to its end. beside disturbs it, until its context ends.
+func (d *drill) run(ctx context.Context, stage string, beside func(context.Context, *Job) error) (*Job, error) {
+	what := stage
+	if stage == "again" {
+		what = "calm"
+	}
+	s, numbers, err := d.p.Sample(ctx, what, d.o.Items)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if s.Spec.Stream {
+		s.Spec.Retries = max(s.Spec.Retries, drillRetries)
+	}
+	j, err := s.Submit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.n = len(numbers)
+	d.o.Told(DrillEvent{Stage: stage, Job: j, Items: d.n})
+	st, err := d.attend(ctx, j, beside)
+	if err != nil {
+		return j, d.stopped(ctx, j, err)
+	}
+	d.o.Told(DrillEvent{Stage: stage, Job: j, Items: d.n, Ended: &st})
+	if !alike(st.State) {
+		return j, fault.New(fault.Invalid, "drover why "+st.ID+" says more.", "run drill: job %s ended as %s: %s", st.ID, st.State, st.Reason)
+	}
+	switch stage {
+	case "calm":
+		d.calm, d.r.Calm, d.r.Items = st, st.ID, d.n
+	case "drill":
+		d.r.Drill = st.ID
+	default:
+		d.r.Again = st.ID
+	}
+	return j, nil
+}
+
+// stopped cancels a run that nobody waits for any more.
+func (d *drill) stopped(ctx context.Context, j *Job, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if _, err := j.Stop(context.WithoutCancel(ctx), "the drill was interrupted"); err != nil {
+		return err
+	}
+	return fault.Wrap(context.Cause(ctx), fault.Interrupted, "Run it again: --seed "+fmt.Sprint(d.o.Seed)+" makes the same hits.", "run drill")
+}
+
+// attend sees that the job has agents until it has settled. Agents that were asked
+// to go look as if a person had stopped the job: of those that we asked, we know better.
+func (d *drill) attend(ctx context.Context, j *Job, beside func(context.Context, *Job) error) (MapStatus, error) {
+	hurting, enough := context.WithCancel(ctx)
+	defer enough()
+	struck := make(chan error, 1)
+	go func() {
+		var err error
+		if beside != nil {
+			err = beside(hurting, j)
+		}
+		struck <- err
+	}()
+	for {
+		_, err := j.Wait(ctx)
+		if err != nil && beside != nil && ctx.Err() == nil && fault.KindOf(err) == fault.Interrupted {
+			continue
+		}
+		enough()
+		if hit := <-struck; err == nil && ctx.Err() == nil && hurting.Err() == nil {
+			err = hit
+		}
+		if err != nil {
+			return MapStatus{}, err
+		}
+		return j.MapStatus(ctx)
+	}
+}
+
+// hitRate says how fast hits may follow each other: gap is what items need, start
+// what an agent needs until its first one runs.
+type hitRate struct{ gap, start time.Duration }
+
+const (
+	// mostHits bounds a drill: then the job goes on undisturbed to its end.
+	mostHits = 12
+	// hitShare of the undisturbed time lies between two hits, about.
+	hitShare = 8
+	leastGap = 30 * time.Millisecond
+	longHalt = 2 * time.Second // far below a lease
+	// hitPoll is how often agents are looked for that could be hit.
+	hitPoll = 20 * time.Millisecond
+)
+
+// rateOf goes by the undisturbed run: an item must be able to end between two hits,
+// or one that is running when three agents are killed is put aside.
+func rateOf(ctx context.Context, calm *Job, s MapStatus) (hitRate, error) {
+	var longest float64
+	var first, last time.Time
+	for it, err := range calm.Results(ctx, ResultOptions{}) {
+		if err != nil {
+			return hitRate{}, err
+		}
+		if it.Code == nil {
+			continue
+		}
+		began := it.Ended.Add(-time.Duration(it.Seconds * float64(time.Second)))
+		if first.IsZero() || began.Before(first) {
+			first = began
+		}
+		if it.Ended.After(last) {
+			last = it.Ended
+		}
+		longest = max(longest, it.Seconds)
+	}
+	return hitRate{max(leastGap, last.Sub(first)/hitShare, time.Duration(longest*float64(time.Second))), max(0, first.Sub(s.Submitted))}, nil
+}
+
+// harass hits the job's agents until ctx ends or there were enough hits. What is
+// done, and after which pause, is the seed's; whom it befalls depends on who is there.
+func (d *drill) harass(ctx context.Context, j *Job) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	v := j.c.world.NewMapView(rec)
+	clock := j.c.world.Store.Clock()
+	random := d.random()
+	began := clock.Boot()
+	for d.r.Struck() < mostHits {
+		b := blow{}
+		b.kind, b.after, b.pick, b.pause = d.draw(random, rec.Spec)
+		if err := clock.Sleep(ctx, b.after); err != nil {
+			return nil // the job has settled, or nobody wants it any more
+		}
+		for did := false; !did; {
+			agent, settled, err := d.strike(ctx, j.c.engine, v, rec, b)
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if settled || ctx.Err() != nil {
+				return nil
+			}
+			if did = agent != ""; did {
+				d.r.Hits[string(b.kind)]++
+				d.o.Told(DrillEvent{Stage: "drill", Job: j, Items: d.n, Hit: string(b.kind), Agent: agent, After: clock.Boot() - began})
+			} else if err := clock.Sleep(ctx, hitPoll); err != nil {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// blow is a hit that was drawn.
+type blow struct {
+	kind         engine.Hit
+	after, pause time.Duration
+	pick         uint64
+}
+
+// strike looks for an agent that works, and hits it; agent is "" when there is none.
+// But for the first time it is one that has recorded something: what always begins
+// anew never ends.
+func (d *drill) strike(ctx context.Context, e *engine.Engine, v *ledger.MapView, rec job.Job, b blow) (agent string, settled bool, err error) {
+	r, err := v.Refresh(ctx)
+	if err != nil || r.Map.Settled != nil {
+		return "", err == nil, err
+	}
+	busy := slices.DeleteFunc(slices.Clone(r.Living), func(l ledger.Beat) bool {
+		return l.Phase != "running" || l.Flight == 0 && len(l.Chunks) == 0 || d.r.Struck() > 0 && l.Recorded == 0
+	})
+	if len(busy) == 0 {
+		return "", false, nil
+	}
+	chosen := busy[b.pick%uint64(len(busy))]
+	did, err := e.Strike(ctx, rec, chosen, b.kind, b.pick, b.pause)
+	if !did {
+		return "", false, err
+	}
+	return chosen.Agent, false, err
+}
+
+// random is where hits come from.
+func (d *drill) random() *rand.Rand { return rand.New(rand.NewPCG(d.o.Seed, 1)) }
+
+// draw takes the next hit from the seed, the same numbers whatever is hit.
+func (d *drill) draw(random *rand.Rand, s job.Spec) (kind engine.Hit, after time.Duration, pick uint64, pause time.Duration) {
+	bag := []engine.Hit{engine.HitKill, engine.HitKill, engine.HitKill, engine.HitNotice, engine.HitTerm, engine.HitPause}
+	if s.Stream {
+		bag = append(bag, engine.HitProgram, engine.HitProgram)
+	}
+	which, wait, pick, halt := random.Uint64(), random.Float64(), random.Uint64(), random.Float64()
+	gap := float64(d.rate.gap)
+	after = time.Duration(gap * wait / 2) // a short job must not be over before it begins
+	if d.r.Struck() > 0 {
+		after = d.rate.start + time.Duration(gap*(1+wait))
+	}
+	return bag[which%uint64(len(bag))], after, pick, min(longHalt, time.Duration(gap*(0.5+halt)))
+}

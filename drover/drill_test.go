@@ -1,0 +1,156 @@
+package drover
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+func TestASeedMakesTheSameHits(t *testing.T) {
+	type hit struct {
+		Kind         engine.Hit
+		After, Pause time.Duration
+		Pick         uint64
+	}
+	draws := func(seed uint64, stream bool) (all []hit) {
+		d := &drill{o: DrillOptions{Seed: seed}, r: DrillReport{Hits: map[string]int{}}, rate: hitRate{gap: 100 * time.Millisecond, start: time.Second}}
+		random := d.random()
+		for range 200 {
+			var h hit
+			h.Kind, h.After, h.Pick, h.Pause = d.draw(random, job.Spec{Items: job.Items{Stream: stream}})
+			d.r.Hits[string(h.Kind)]++
+			all = append(all, h)
+		}
+		return all
+	}
+	one := draws(7, true)
+	if diff := cmp.Diff(one, draws(7, true)); diff != "" {
+		t.Error(diff)
+	}
+	if cmp.Equal(one, draws(8, true)) {
+		t.Error("two seeds make the same")
+	}
+	kinds := map[engine.Hit]int{}
+	for i, h := range one {
+		kinds[h.Kind]++
+		least, most := 1100*time.Millisecond, 1200*time.Millisecond
+		if i == 0 {
+			least, most = 0, 50*time.Millisecond
+		}
+		if h.After < least || h.After > most || h.Pause <= 0 || h.Pause > longHalt {
+			t.Errorf("hit %d: %+v", i, h)
+		}
+	}
+	if len(kinds) != 5 {
+		t.Errorf("kinds %v", kinds)
+	}
+	for _, h := range draws(7, false) {
+		if h.Kind == engine.HitProgram {
+			t.Fatal("a program that does not stay is killed: that would be a failure of its own")
+		}
+	}
+}
+
+func TestItemsDifferInWhatTheyLeave(t *testing.T) {
+	code, other := 0, 3
+	base := func(change func(*ItemResult)) ItemResult {
+		r := ItemResult{Item: 7, Value: "x", State: job.ItemSucceeded, Try: Try{Code: &code, Stdout: "a\n", StdoutBytes: 2, Seconds: 1, Agent: "1-0-a",
+			Outputs: []ItemFile{{Name: "o.txt", Bytes: 3, SHA256: "aa"}}}}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	for _, row := range []struct {
+		what, before, after string
+		change              func(*ItemResult)
+	}{
+		{"", "", "", nil},
+		{"", "", "", func(r *ItemResult) {
+			r.Seconds, r.Agent, r.Interruptions, r.CPU, r.Failures = 9, "2-0-b", 3, 1, 2
+		}},
+		{"state", "SUCCEEDED", "FAILED", func(r *ItemResult) { r.State = job.ItemFailed }},
+		{"exit status", "exit status 0", "exit status 3", func(r *ItemResult) { r.Code = &other }},
+		{"result", "a\n", "b\n", func(r *ItemResult) { r.Stdout = "b\n" }},
+		{"result", "a\n", "a\n ... z (9 bytes)", func(r *ItemResult) { r.Tail, r.StdoutBytes = "z", 9 }},
+		{"outputs", "1", "0", func(r *ItemResult) { r.Outputs = nil }},
+		{"outputs", "o.txt", "p.txt", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "p.txt", SHA256: "aa"}} }},
+		{"o.txt", "aa", "bb", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "o.txt", SHA256: "bb"}} }},
+		{"o.txt", "mode 0", "mode 0755", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "o.txt", SHA256: "aa", Mode: 0o755}} }},
+	} {
+		var want *Difference
+		if row.what != "" {
+			want = &Difference{Item: 7, Value: "x", What: row.what, Before: row.before, After: row.after}
+		}
+		if diff := cmp.Diff(want, differ(base(nil), base(row.change))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.what, diff)
+		}
+	}
+}
+
+func TestJobsAreComparedItemByItem(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := func(task string, answer func(item int) string) *Job {
+		j := d.submitMap(task, "", "a\nb\nc\nd\ne\n", nil)
+		d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, answer(try.Item), 0) })
+		return j
+	}
+	same := func(int) string { return "same" }
+	calm := run("calm", same)
+	if found, err := compare(t.Context(), calm, run("drill", same)); err != nil || len(found) > 0 {
+		t.Errorf("%v: %+v", err, found)
+	}
+	odd := run("odd", func(item int) string { return map[bool]string{true: "other", false: "same"}[item == 4] })
+	found, err := compare(t.Context(), calm, odd)
+	d.check(err)
+	if diff := cmp.Diff([]Difference{{Item: 4, Value: "d", What: "result", Before: "same", After: "other"}}, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	short := d.submitMap("short", "", "a\nb\n", nil)
+	if _, err := compare(t.Context(), calm, short); err == nil {
+		t.Error("other items are compared")
+	}
+}
+
+func TestADrillThatHitNothingProvesNothing(t *testing.T) {
+	r := DrillReport{Hits: map[string]int{}}
+	if r.Same() {
+		t.Error("without a hit")
+	}
+	r.Hits["SIGKILL"] = 1
+	if !r.Same() {
+		t.Error("with one")
+	}
+	if r.Doubts = 1; r.Same() {
+		t.Error("with a doubt")
+	}
+}
+
+func TestADrillIsDoneOnThisMachine(t *testing.T) {
+	p := &Plan{Plan: engine.Plan{Spec: job.Spec{On: "mars"}}}
+	if _, err := p.Drill(t.Context(), DrillOptions{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		t.Errorf("agents that live elsewhere: %v", err)
+	}
+	p.Offer.Attached = true
+	if err := p.Drillable(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestItemsHaveTimeToEndBetweenTwoHits(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submitMap("calm", "", "a\nb\nc\n", nil)
+	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, "", 0) })
+	rate, err := rateOf(t.Context(), j, MapStatus{})
+	if d.check(err); rate.gap != 1500*time.Millisecond {
+		t.Errorf("%v", rate)
+	}
+}

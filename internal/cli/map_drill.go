@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// maxSeed keeps a seed that drover chooses short to type.
+const maxSeed = 100_000
+
+// drill is drover map --drill: exit status 0 when the outputs were the same.
+func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
+	if t.seed == 0 {
+		t.seed = 1 + rand.Uint64N(maxSeed)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT)
+	defer stop()
+	a.note("drill    seed %d: --seed %d does the same again", t.seed, t.seed)
+	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrill})
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			a.note("") // behind ^C
+		}
+		return err
+	}
+	if a.settings.json {
+		err = json.NewEncoder(a.out).Encode(r)
+	} else {
+		_, err = fmt.Fprintln(a.out, strings.Join(drillLines(r), "\n"))
+	}
+	if err == nil && !r.Same() {
+		err = status(fault.ExitItems)
+	}
+	return err
+}
+
+// noteDrill tells what happens while it does.
+func (a *app) noteDrill(e drover.DrillEvent) {
+	switch {
+	case e.Hit != "":
+		a.note("         %-6s %s", span(e.After), fmt.Sprintf(hitWords[e.Hit], agentWord(e.Agent)))
+	case e.Ended != nil:
+		a.note("         %s in %s: %s", strings.ToLower(string(e.Ended.State)), span(e.Ended.Ended.Sub(e.Ended.Submitted)), strings.Join(counts(*e.Ended), ", "))
+	default:
+		a.note("%-8s %s, %s: task %s", e.Stage, count(e.Items, "item"), stageWords[e.Stage], e.Job.Path().Task)
+	}
+}
+
+var stageWords = map[string]string{"calm": "undisturbed", "drill": "the same, with agents hit at random", "again": "undisturbed once more, to see what differs anyway"}
+
+// hitWords say what befalls an agent.
+var hitWords = map[string]string{"SIGKILL": "SIGKILL to %s", "SIGTERM": "SIGTERM to %s", "notice": "notice to %s, as of a machine that goes away",
+	"pause": "SIGSTOP to %s, and SIGCONT a moment later", "program": "SIGKILL to a program of %s"}
+
+// agentWord is "agent 3-0": its placement, and its number in it.
+func agentWord(id string) string {
+	parts := strings.SplitN(id, "-", 3)
+	return "agent " + strings.Join(parts[:min(2, len(parts))], "-")
+}
+
+// firstDifferences is how many items a verdict names.
+const firstDifferences = 5
+
+// drillLines are the verdict.
+func drillLines(r drover.DrillReport) []string {
+	befell := strings.Join(drillHits(r), ", ")
+	switch {
+	case r.Struck() == 0:
+		return []string{fmt.Sprintf("- not tried: %s had ended before anything could be hit", count(r.Items, "item")),
+			"  Take more items, with --pilot 1000."}
+	case r.Same():
+		return []string{fmt.Sprintf("✓ same outputs: %s, %s", count(r.Items, "item"), befell)}
+	}
+	verb := map[bool]string{true: "differs", false: "differ"}[len(r.Differences) == 1]
+	lines := []string{fmt.Sprintf("✗ %s of %s %s: %s", comma(len(r.Differences)), count(r.Items, "item"), verb, befell)}
+	if len(r.Differences) == 0 {
+		lines[0] = fmt.Sprintf("✗ same outputs, but the job's logs are in doubt: %s", befell)
+	}
+	anyway := 0
+	for i, d := range r.Differences {
+		if d.Anyway {
+			anyway++
+		}
+		if i < firstDifferences {
+			lines = append(lines, differenceLines(d)...)
+		}
+	}
+	if more := len(r.Differences) - firstDifferences; more > 0 {
+		lines = append(lines, "  and "+count(more, "more item"))
+	}
+	return append(lines, drillHints(r, anyway)...)
+}
+
+func differenceLines(d drover.Difference) []string {
+	why := "differs because of the interruptions"
+	if d.Anyway {
+		why = "differs from run to run, without any interruption too"
+	}
+	return []string{fmt.Sprintf("  item %d (%s): its %s %s", d.Item, short(d.Value), plainText(d.What), why),
+		"    calm   " + short(d.Before), "    drill  " + short(d.After)}
+}
+
+// drillHints say what to do about it, by why items differ.
+func drillHints(r drover.DrillReport, anyway int) (lines []string) {
+	if anyway > 0 {
+		lines = append(lines, "  Time stamps or random numbers in outputs make every run differ: seed them.")
+	}
+	aside := func(d drover.Difference) bool { return d.After == string(job.ItemQuarantined) }
+	switch {
+	case slices.ContainsFunc(r.Differences, aside):
+		lines = append(lines, "  An item that is running when three agents are killed is put aside (QUARANTINED): try another --seed.")
+	case len(r.Differences) > anyway:
+		lines = append(lines, "  What an item leaves behind when it is cut off must not change its next try: write to {out}, or under another name that is renamed at the end.")
+	}
+	if r.Doubts > 0 {
+		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", count(r.Doubts, "doubt"), r.Drill))
+	}
+	if len(r.Differences) > 0 {
+		lines = append(lines, fmt.Sprintf("  compare: drover items %s %d and drover items %s %d", r.Calm, r.Differences[0].Item, r.Drill, r.Differences[0].Item))
+	}
+	return lines
+}
+
+// drillHits is "7 agents killed", "3 notices", "12 extra runs".
+func drillHits(r drover.DrillReport) (words []string) {
+	for _, h := range []struct{ kind, one, many string }{{"SIGKILL", "agent killed", "agents killed"}, {"notice", "notice", "notices"}, {"SIGTERM", "SIGTERM", "SIGTERMs"},
+		{"pause", "pause", "pauses"}, {"program", "program killed", "programs killed"}} {
+		switch n := r.Hits[h.kind]; {
+		case n == 1:
+			words = append(words, "1 "+h.one)
+		case n > 1:
+			words = append(words, comma(n)+" "+h.many)
+		}
+	}
+	if r.Extra > 0 { // those that were cut off leave no word, and run again
+		words = append(words, count(r.Extra, "extra run"))
+	}
+	return words
+}
+
+// short is a value on a line.
+func short(text string) string {
+	const most = 60
+	text = plainText(strings.TrimSpace(text))
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return orElse(text, "nothing")
+}

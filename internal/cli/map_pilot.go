@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// trialFlags run some of a map's items before all, or instead.
+type trialFlags struct {
+	pilot int
+	drill bool
+	seed  uint64
+}
+
+func (t *trialFlags) add(f *pflag.FlagSet) {
+	f.IntVar(&t.pilot, "pilot", 0, "run so many items first, spread over all; say what all would take, and ask")
+	f.BoolVar(&t.drill, "drill", false, "run a sample (--pilot, default 100) twice, the second time with its agents killed at random; say whether the outputs are the same")
+	f.Uint64Var(&t.seed, "seed", 0, "of --drill: what happens when, to have the same again (default: a new one)")
+}
+
+// check refuses what does not go together.
+func (t *trialFlags) check(cmd *cobra.Command, s *startFlags) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("pilot") && t.pilot < 1:
+		return fault.New(fault.Invalid, "Use 1 or more, such as --pilot 20.", "read --pilot: %d", t.pilot)
+	case changed("seed") && !t.drill:
+		return fault.New(fault.Invalid, "Add --drill, or leave it out.", "read --seed: it is for --drill")
+	case t.drill && s.detach:
+		return fault.New(fault.Invalid, "Leave out --detach.", "plan drill: somebody has to stay and do it")
+	}
+	return nil
+}
+
+// tryOut is what comes before a map runs. done says that it does not: this was all
+// that was asked for, or it was not wanted any more.
+func (a *app) tryOut(ctx context.Context, s *startFlags, t trialFlags, p *drover.Plan) (done bool, err error) {
+	switch {
+	case t.drill:
+		return true, a.drill(ctx, t, p)
+	case t.pilot == 0:
+		return false, nil
+	case p.Action != "start" && p.Action != "replace":
+		a.note("note: no pilot: this goes on with job %s", p.Job.Job)
+		return false, nil
+	case t.pilot >= p.Items.Count:
+		a.note("note: no pilot: there are only %s", count(p.Items.Count, "item"))
+		return false, nil
+	}
+	sample, numbers, err := p.Sample(ctx, "pilot", t.pilot)
+	if err != nil {
+		return true, err
+	}
+	defer sample.Close()
+	if sample.Note != "" {
+		a.note("note: %s", sample.Note)
+	}
+	j, err := sample.Submit(ctx)
+	if err != nil {
+		return true, err
+	}
+	a.note("pilot    %s of %s, as task %s", count(len(numbers), "item"), comma(p.Items.Count), sample.Spec.Task)
+	err = a.followMapTo(ctx, j, j.Path().Job, p.Offer.Attached, func(ctx context.Context) error {
+		done, err = a.landed(ctx, s, p, j)
+		return err
+	})
+	return done || err != nil, err
+}
+
+// landed says what a pilot came to, and whether all items are to be run.
+func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drover.Job) (done bool, err error) {
+	st, err := a.endOfMap(ctx, j)
+	if err != nil {
+		return true, err
+	}
+	if st.Items.Succeeded == 0 || st.State == job.Cancelled {
+		code := fault.ExitItems
+		if st.Code != nil && *st.Code != 0 {
+			code = *st.Code
+		}
+		return true, status(code)
+	}
+	r, err := p.Forecast(ctx, j)
+	if err != nil {
+		return true, err
+	}
+	if a.settings.json {
+		err = json.NewEncoder(a.out).Encode(r)
+	} else {
+		_, err = fmt.Fprintln(a.out, strings.Join(pilotLines(r), "\n"))
+	}
+	if err != nil || s.yes {
+		return err != nil, err
+	}
+	from, to, asks := a.asks(p.Spec.From == "-")
+	if !asks {
+		a.note("  all:     %s", a.withoutPilot(p.Spec.From == "-"))
+		return true, nil
+	}
+	defer from.Close()
+	fmt.Fprintf(to, "Run all %s? [y/N] ", comma(p.Items.Count))
+	if answer(from) {
+		return false, nil
+	}
+	a.note("  Nothing else was run.")
+	return true, nil
+}
+
+// pilotLines are a pilot's figures and what follows from them.
+func pilotLines(r drover.Pilot) []string {
+	failed := "none failed"
+	if bad := r.Tally.Failed + r.Tally.Quarantined; bad > 0 {
+		failed = fmt.Sprintf("%s of %s failed", comma(bad), comma(r.Items))
+	}
+	line := fmt.Sprintf("pilot    %s each (%s to %s)", brief(r.Mean), brief(r.Least), brief(r.Most))
+	if r.MaxRSS > 0 {
+		line += ", up to " + size(r.MaxRSS) + " of memory"
+	}
+	f := r.Forecast
+	about := "about " + brief(f.Seconds)
+	if f.High > f.Low*5/4 {
+		about += fmt.Sprintf(" (%s to %s)", brief(f.Low), brief(f.High))
+	}
+	return []string{line + ", " + failed,
+		fmt.Sprintf("forecast %s for %s, %s at once; an object store gets about %s and %s",
+			about, count(r.Of, "item"), comma(f.Slots), count(f.Writes, "write"), count(f.Reads, "read"))}
+}
+
+// brief is span for what may be far below a second: 3ms, 0.8s.
+func brief(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1fms", seconds*1000)
+	case d < time.Second:
+		return fmt.Sprintf("%.0fms", seconds*1000)
+	}
+	return span(d)
+}
+
+// asks finds a person to ask. Where standard input holds the items there may still
+// be a terminal.
+func (a *app) asks(piped bool) (from io.ReadCloser, to io.Writer, ok bool) {
+	said, is := a.err.(*os.File)
+	switch {
+	case !is || !term.IsTerminal(int(said.Fd())):
+		return nil, nil, false
+	case !piped && a.in != nil && term.IsTerminal(int(a.in.Fd())):
+		return io.NopCloser(a.in), said, true
+	case !piped:
+		return nil, nil, false
+	}
+	tty, err := os.Open("/dev/tty")
+	return tty, said, err == nil
+}
+
+func answer(from io.Reader) bool {
+	line, _ := bufio.NewReader(from).ReadString('\n') // nothing is no
+	word := strings.ToLower(strings.TrimSpace(line))
+	return word == "y" || word == "yes"
+}
+
+// withoutPilot is the command that was typed, for all items.
+func (a *app) withoutPilot(piped bool) string {
+	typed := slices.Clone(a.typed)
+	for i, word := range typed {
+		if word == "--pilot" && i+1 < len(typed) {
+			typed = slices.Delete(typed, i, i+2)
+			break
+		}
+		if strings.HasPrefix(word, "--pilot=") {
+			typed = slices.Delete(typed, i, i+1)
+			break
+		}
+	}
+	line := "drover"
+	if piped {
+		line = "... | drover"
+	}
+	for _, word := range typed {
+		line += " " + plainText(quoted(word))
+	}
+	return line
+}
+
+// quoted is a word as it would be typed.
+func quoted(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:+@%{}"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return shellWord(word)
+}

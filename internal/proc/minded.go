@@ -1,0 +1,29 @@
+package proc
+
+import "slices"
+
+// Minded are the programs that minders of id's process run: what stands right below
+// its minders. Of a process that has ended there are none.
+func Minded(id Identity) ([]Identity, error) {
+	if gone, known := id.Gone(); gone || !known {
+		return nil, nil
+	}
+	all, err := census()
+	if err != nil {
+		return nil, err
+	}
+	minders := map[int]bool{}
+	for _, p := range all {
+		if p.parent == id.PID {
+			minders[p.pid] = true
+		}
+	}
+	var found []Identity
+	for _, p := range all {
+		if minders[p.parent] {
+			found = append(found, Identity{Boot: id.Boot, Namespace: id.Namespace, PID: p.pid, Start: p.start})
+		}
+	}
+	slices.SortFunc(found, func(a, b Identity) int { return a.PID - b.PID })
+	return found, nil
+}
