@@ -1,6 +1,7 @@
 package drover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -41,34 +42,57 @@ func (g Group) Words() string {
 const maxGroups = 200
 
 // FailedGroups puts the items of a map that ended without success together, the
-// largest group first. It holds a chunk of the job at a time.
+// largest group first: those of Figures.
 func (j *Job) FailedGroups(ctx context.Context) ([]Group, error) {
-	type key struct{ why, signature string }
-	at := map[key]int{}
-	var groups []Group
-	for r, err := range j.Results(ctx, ResultOptions{States: []job.ItemState{job.ItemFailed, job.ItemQuarantined}}) {
-		if err != nil {
-			return nil, err
-		}
-		why := r.Status()
-		if r.State == job.ItemQuarantined || why == "" {
-			why = r.FailedWhy()
-		}
-		k := key{why, signature(r.Reason)}
-		g := Group{Why: why, Signature: k.signature, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)}
-		i, ok := at[k]
-		if !ok && len(at) >= maxGroups {
-			k, g = key{}, Group{Why: "others", First: r.Item}
-			i, ok = at[k]
-		}
-		if !ok {
-			i = len(groups)
-			at[k], groups = i, append(groups, g)
-		}
-		groups[i].Items++
+	f, err := j.Figures(ctx)
+	return f.Groups, err
+}
+
+// grouping puts failures together.
+type grouping struct {
+	at     map[[2]string]int // by why and signature: the place in groups
+	groups []Group
+}
+
+// add takes in an item that ended without success.
+func (g *grouping) add(r ItemResult) {
+	why := r.Status()
+	if r.State == job.ItemQuarantined || why == "" {
+		why = r.FailedWhy()
 	}
-	slices.SortStableFunc(groups, func(a, b Group) int { return b.Items - a.Items })
-	return groups, nil
+	g.merge(Group{Why: why, Signature: signature(r.Reason), Items: 1, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)})
+}
+
+// others is what is left when there are too many ways to fail.
+const others = "others"
+
+// merge takes in a group of other items.
+func (g *grouping) merge(o Group) {
+	if g.at == nil {
+		g.at = map[[2]string]int{}
+	}
+	i, ok := g.at[[2]string{o.Why, o.Signature}]
+	if !ok && len(g.groups) >= maxGroups {
+		o = Group{Why: others, Items: o.Items, First: o.First}
+		i, ok = g.at[[2]string{others, ""}]
+	}
+	if !ok {
+		g.at[[2]string{o.Why, o.Signature}] = len(g.groups)
+		g.groups = append(g.groups, o)
+		return
+	}
+	into := &g.groups[i]
+	into.Items += o.Items
+	if o.First < into.First {
+		into.First, into.Said, into.Pattern = o.First, o.Said, o.Pattern
+	}
+}
+
+// sorted are the groups, the largest first.
+func (g *grouping) sorted() []Group {
+	slices.SortFunc(g.groups, func(a, b Group) int { return cmp.Or(b.Items-a.Items, a.First-b.First) })
+	g.at = nil
+	return g.groups
 }
 
 // What differs between failures of one kind: names in quotes, paths and URLs,

@@ -1,6 +1,7 @@
 package drover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -99,6 +100,23 @@ type MapStatus struct {
 	Paused  bool      `json:"paused,omitempty"`
 	// Doing says what workers do that run nothing yet.
 	Doing []string `json:"doing,omitempty"`
+	// Agents are those that live.
+	Agents []MapAgent `json:"agents,omitempty"`
+	// Newest are failures that were seen while it was looked at, the newest last.
+	Newest []ItemResult `json:"-"`
+}
+
+// MapAgent is an agent that works on a map, by its last heartbeat.
+type MapAgent struct {
+	Agent    string   `json:"agent"`
+	Host     string   `json:"host,omitempty"`
+	State    string   `json:"state"`
+	Doing    string   `json:"doing,omitempty"` // in words, before it runs anything
+	Slots    int      `json:"slots,omitempty"`
+	Running  int      `json:"running"`
+	Recorded int      `json:"recorded"` // results
+	Failed   int      `json:"failed,omitempty"`
+	Items    [][2]int `json:"items,omitempty"` // that it holds: ranges of numbers
 }
 
 // same says whether two looks show the same.
@@ -107,7 +125,7 @@ func (s MapStatus) same(o MapStatus) bool {
 		s.Workers == o.Workers && s.Paused == o.Paused && s.Reason == o.Reason && slices.Equal(s.Doing, o.Doing)
 }
 
-func mapStatus(p job.Path, r ledger.MapReport, now time.Time) MapStatus {
+func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time) MapStatus {
 	rep := ledger.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
 		Run: ledger.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
 	s := MapStatus{Status: status(rep), Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
@@ -121,6 +139,8 @@ func mapStatus(p job.Path, r ledger.MapReport, now time.Time) MapStatus {
 	}
 	for i, b := range r.Living {
 		s.Nodes = append(s.Nodes, Node{Rank: i, State: b.Phase, Host: b.Name, PID: b.Host.PID})
+		s.Agents = append(s.Agents, MapAgent{Agent: b.Agent, Host: b.Name, State: b.Phase, Doing: cmp.Or(b.Queue, b.Note), Slots: b.Slots,
+			Running: min(b.Flight, b.Slots), Recorded: b.Recorded, Failed: b.Failed, Items: v.Held(b)})
 		s.Slots += b.Slots
 		s.Running += min(b.Flight, b.Slots) // the rest waits for a slot
 		what := b.Phase
@@ -133,6 +153,9 @@ func mapStatus(p job.Path, r ledger.MapReport, now time.Time) MapStatus {
 		if b.Phase != "running" && b.Phase != "idle" && !slices.Contains(s.Doing, what) {
 			s.Doing = append(s.Doing, what)
 		}
+	}
+	for _, f := range r.Newest {
+		s.Newest = append(s.Newest, ItemResult{V: 1, Item: f.N, State: f.State, Try: tryOf(f.Agent, *f.Result)})
 	}
 	return s
 }
@@ -148,53 +171,6 @@ func (j *Job) view(ctx context.Context) (*ledger.MapView, job.Job, error) {
 		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is no map but a %s", rec.Short, rec.Spec.Verb)
 	}
 	return j.c.world.NewMapView(rec), rec, nil
-}
-
-// MapStatus looks at a map. It changes nothing.
-func (j *Job) MapStatus(ctx context.Context) (MapStatus, error) {
-	v, _, err := j.view(ctx)
-	if err != nil {
-		return MapStatus{}, err
-	}
-	r, err := v.Refresh(ctx)
-	if err != nil {
-		return MapStatus{}, fmt.Errorf("read job %s: %w", j.path.Job, err)
-	}
-	return mapStatus(j.path, r, j.c.world.Store.Clock().Now()), nil
-}
-
-// WatchMap gives how a map stands, at once and whenever that has changed, and
-// ends when it has settled, when nobody works on it any more, or when ctx does.
-// Each look reads only what is new.
-func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
-	return func(yield func(MapStatus, error) bool) {
-		v, _, err := j.view(ctx)
-		if err != nil {
-			yield(MapStatus{}, err)
-			return
-		}
-		clock := j.c.world.Store.Clock()
-		var last MapStatus
-		for idle := 0; idle <= idleLooks; {
-			r, err := v.Refresh(ctx)
-			if err != nil {
-				yield(MapStatus{}, fmt.Errorf("read job %s: %w", j.path.Job, err))
-				return
-			}
-			s := mapStatus(j.path, r, clock.Now())
-			if idle++; s.State != job.Interrupted {
-				idle = 0
-			}
-			if (last.V == 0 || !s.same(last)) && !yield(s, nil) || s.State.Settled() {
-				return
-			}
-			last = s
-			if err := clock.Sleep(ctx, 4*j.c.pace()); err != nil {
-				yield(MapStatus{}, err)
-				return
-			}
-		}
-	}
 }
 
 // ItemOutput is what an item printed.

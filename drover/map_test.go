@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,8 +35,13 @@ func (d *desk) list(p job.Path, format, text string) job.Manifest {
 	return job.Manifest(m)
 }
 
-// submitMap makes a map of these items the live job of its task.
+// submitMap makes a map of these items the live job of its task, in chunks of three.
 func (d *desk) submitMap(task, format, text string, change func(*job.Spec)) *Job {
+	d.t.Helper()
+	return d.submitChunks(task, format, text, 3, change)
+}
+
+func (d *desk) submitChunks(task, format, text string, size int, change func(*job.Spec)) *Job {
 	d.t.Helper()
 	spec := job.Spec{Project: "demo", Task: task, Verb: job.Map, Program: "./work.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "-"}}
 	if change != nil {
@@ -43,7 +49,7 @@ func (d *desk) submitMap(task, format, text string, change func(*job.Spec)) *Job
 	}
 	spec, err := spec.Normal()
 	d.check(err)
-	j := job.Job{V: 1, Spec: spec, ChunkSize: 3}
+	j := job.Job{V: 1, Spec: spec, ChunkSize: size}
 	d.check(d.world.NameJob(d.t.Context(), &j))
 	j.Manifest = d.list(j.Path(), format, text)
 	_, mine, err := d.world.Submit(d.t.Context(), j, "cli-1")
@@ -312,10 +318,10 @@ func TestGetItemsRefusesWhatWasNotRecorded(t *testing.T) {
 func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	j := d.submitMap("why", "", strings.Repeat("x\n", 12), nil)
+	j := d.submitMap("why", "", strings.Repeat("x\n", 12), func(s *job.Spec) { s.ItemTimeout = job.Duration(5 * time.Second) })
 	w, err := j.WhyMap(t.Context())
 	d.check(err)
-	if w.State != job.Pending || w.Answer != "no agent has come up yet" || w.Next != "drover items "+w.ID {
+	if w.State != job.Pending || w.Answer != "no agent was asked for yet" || w.Next != "drover resume "+w.ID {
 		t.Errorf("at first %+v", w)
 	}
 	logs, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: ledger.LogsPrefix(j.path), ID: "a", Clock: d.world.Store.Clock()})
@@ -338,8 +344,9 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	w, err = j.WhyMap(t.Context())
 	d.check(err)
 	want := Reason{V: 1, ID: w.ID, Project: "demo", Task: "why", State: job.Failed, Answer: "4 of 12 items failed", Code: w.Code,
-		Detail: []string{"3 × no such file: N (exit status 3), such as item 2", "1 × timed out after 5s (exit status 124), such as item 7"},
-		Next:   "drover items " + w.ID + " --state failed"}
+		Detail: []string{"3 × no such file: N (exit status 3), such as item 2", "    drover retry " + w.ID + " --error 'no such file'",
+			"1 × timed out after 5s (exit status 124), such as item 7", "    drover retry " + w.ID + " --error 'timed out after' --timeout 10s"},
+		Next: "drover logs " + w.ID + " --item 2"}
 	if diff := cmp.Diff(want, w); diff != "" || *w.Code != 1 {
 		t.Errorf("why (-want +got):\n%s", diff)
 	}

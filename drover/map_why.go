@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
 
@@ -28,58 +29,138 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// WhyMap explains a map's state in a sentence, with its failed items in groups.
+// WhyMap explains a map's state in a sentence, with its failed items in groups and
+// what to do about each.
 func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
-	s, err := j.MapStatus(ctx)
+	v, rec, err := j.view(ctx)
 	if err != nil {
 		return Reason{}, err
 	}
-	w := Reason{V: 1, ID: s.ID, Project: s.Project, Task: s.Task, State: s.State, Code: s.Code}
-	left := s.Items.Open()
-	w.Next = "drover results " + s.ID
+	r, err := v.Refresh(ctx)
+	if err != nil {
+		return Reason{}, fmt.Errorf("read job %s: %w", j.path.Job, err)
+	}
+	s := mapStatus(j.path, v, r, j.c.world.Store.Clock().Now())
+	w := Reason{V: 1, ID: s.ID, Project: s.Project, Task: s.Task, State: s.State, Code: s.Code, Next: "drover results " + s.ID}
 	switch s.State {
 	case job.Succeeded:
-		w.Answer = fmt.Sprintf("all %d items succeeded", s.Items.Items)
+		w.Answer = fmt.Sprintf("all %s succeeded", plural(s.Items.Items, "item", "items"))
 	case job.Failed:
 		w.Answer = s.Reason
 	case job.Cancelled:
-		w.Answer = fmt.Sprintf("%s; %d of %d items had succeeded", s.Reason, s.Items.Succeeded, s.Items.Items)
-		w.Detail = []string{"the command that started it, typed again, goes on with the rest"}
+		w.Answer = fmt.Sprintf("%s; %d of %s had succeeded", s.Reason, s.Items.Succeeded, plural(s.Items.Items, "item", "items"))
 	case job.Interrupted:
-		w.Answer = fmt.Sprintf("nobody works on it, its agents are gone; %d of %d items are left", left, s.Items.Items)
-		w.Next = "drover resume " + s.ID
+		w.mapInterrupted(s, r.Beats)
 	default:
-		w.Answer, w.Next = s.waiting(left), "drover items "+s.ID
+		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
 	}
-	if s.Items.Failed+s.Items.Quarantined == 0 {
-		return w, nil
-	}
-	groups, err := j.FailedGroups(ctx)
-	if err != nil {
-		return w, err
-	}
-	w.Next = "drover items " + s.ID + " --state failed"
-	for i, g := range groups {
-		if i == 5 {
-			w.Detail = append(w.Detail, fmt.Sprintf("and %d other ways to fail", len(groups)-i))
-			break
+	if s.Items.Failed+s.Items.Quarantined > 0 {
+		f, err := j.Figures(ctx)
+		if err != nil {
+			return w, err
 		}
-		w.Detail = append(w.Detail, fmt.Sprintf("%d × %s, such as item %d", g.Items, g.Words(), g.First))
+		w.failures(s, f, rec.Spec.ItemTimeout)
+	}
+	if s.Items.Cancelled > 0 {
+		w.Detail = append(w.Detail, fmt.Sprintf("%s cancelled, and will not run: drover retry %s --state cancelled runs them, as does the command that started it, typed again", were(s.Items.Cancelled), s.ID))
 	}
 	return w, nil
 }
 
-// waiting says what a live map is at.
-func (s MapStatus) waiting(left int) string {
+// were is "1 item was", "7 items were".
+func were(n int) string {
+	if n == 1 {
+		return "1 item was"
+	}
+	return fmt.Sprintf("%d items were", n)
+}
+
+func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
+	how := "its agents are gone without a word: killed, or their machine is"
+	for _, b := range beats {
+		if b.Phase == ledger.Left {
+			how = "its agents had notice and have left"
+		}
+	}
+	for _, b := range beats {
+		if b.Asked {
+			how = "it was stopped by hand"
+		}
+	}
+	w.Answer = fmt.Sprintf("nobody works on it: %s; %d of %s are left", how, s.Items.Open(), plural(s.Items.Items, "item", "items"))
+	w.Next = "drover resume " + w.ID
+}
+
+// mapWaiting says what a live map is at.
+func (w *Reason) mapWaiting(s MapStatus, placed bool, living []ledger.Beat) {
+	left := fmt.Sprintf("%d of %s are left", s.Items.Open(), plural(s.Items.Items, "item", "items"))
+	w.Next = "drover status --watch " + w.ID
 	switch {
 	case s.Paused:
-		return fmt.Sprintf("it is paused; %d of %d items are left", left, s.Items.Items)
+		w.Answer, w.Next = "it is paused: nothing new starts until it is resumed; "+left, "drover resume "+w.ID
+		if s.Running > 0 {
+			w.Detail = append(w.Detail, plural(s.Running, "item that had begun runs to its end", "items that had begun run to their end"))
+		}
 	case s.Running > 0:
-		return fmt.Sprintf("%d items run, %d of %d are left", s.Running, left, s.Items.Items)
+		w.Answer = fmt.Sprintf("%s on %s, %s", plural(s.Running, "item runs", "items run"), plural(s.Workers, "worker", "workers"), left)
+	case s.Workers == 0 && !placed:
+		w.Answer, w.Next = "no agent was asked for yet", "drover resume "+w.ID
+		w.Detail = append(w.Detail, "the command that submitted it ended before; drover resume goes on")
+	case s.Workers == 0:
+		w.Answer = "no agent has come up yet"
 	case len(s.Doing) > 0:
-		return "an agent is " + s.Doing[0]
-	case s.Workers > 0:
-		return fmt.Sprintf("its agents look for work; %d of %d items are left", left, s.Items.Items)
+		w.Answer = "an agent is " + s.Doing[0]
+	default:
+		w.Answer = "no item runs just now: its agents look for work, or wait until what failed may run again; " + left
 	}
-	return "no agent has come up yet"
+	for _, b := range living {
+		if b.Queue != "" && s.Running == 0 {
+			w.Answer = b.Queue
+			w.Detail = append(w.Detail, "drover queue ls shows the line; --now goes ahead without waiting, --priority changes the order")
+			break
+		}
+	}
 }
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// failures are the ways in which items failed, each with what to do about it.
+func (w *Reason) failures(s MapStatus, f Figures, timeout job.Duration) {
+	for i, g := range f.Groups {
+		if i == 5 {
+			w.Detail = append(w.Detail, fmt.Sprintf("and %d other ways to fail", len(f.Groups)-i))
+			break
+		}
+		w.Detail = append(w.Detail, fmt.Sprintf("%d × %s, such as item %d", g.Items, g.Words(), g.First))
+		if do := g.remedy(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
+			w.Detail = append(w.Detail, "    "+do)
+		}
+	}
+	if s.State.Settled() || s.State == job.Running {
+		w.Next = fmt.Sprintf("drover logs %s --item %d", w.ID, f.Groups[0].First)
+	}
+}
+
+// remedy is a command for the items of a group that may help; "" when nothing is
+// known that all others do not need, too.
+func (g Group) remedy(id string, groups int, l job.Limits, timeout job.Duration) string {
+	switch {
+	case strings.HasPrefix(g.Said, "out of memory") && l.Memory > 0:
+		return fmt.Sprintf("drover retry %s --error 'out of memory' --memory %s", id, 2*l.Memory)
+	case strings.HasPrefix(g.Said, "timed out after") && timeout > 0:
+		return fmt.Sprintf("drover retry %s --error 'timed out after' --timeout %s", id, 2*timeout)
+	case g.Why == (ItemResult{State: job.ItemQuarantined}).FailedWhy():
+		return fmt.Sprintf("drover items %s %d shows its end; drover retry %s --state quarantined runs such again", id, g.First, id)
+	case groups > 1 && g.Pattern != "":
+		return fmt.Sprintf("drover retry %s --error %s", id, quote(g.Pattern))
+	}
+	return ""
+}
+
+// quote makes a word of a shell's.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

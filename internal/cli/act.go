@@ -18,6 +18,7 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{Use: "wait [JOB]", Short: "Wait until a job has ended; the exit status is the job's", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	c.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (exit status 124)")
+	a.notifyFlag(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		j, err := a.find(cmd.Context(), args)
 		if err != nil {
@@ -29,7 +30,7 @@ func (a *app) waitCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.wait(cmd, j, time.Duration(limit))
+		return a.notified(cmd.Context(), j, a.wait(cmd, j, time.Duration(limit)))
 	}
 	return c
 }
@@ -58,7 +59,11 @@ func (a *app) resumeCommand() *cobra.Command {
 	f.StringVarP(&output, "output", "o", "", "folder that receives the outputs")
 	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	a.notifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.checkNotify(detach); err != nil {
+			return err
+		}
 		j, s, err := a.look(cmd.Context(), args)
 		if err != nil {
 			return err
@@ -73,7 +78,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.follow(cmd.Context(), j, s, output, attached, time.Now())
+		return a.notified(cmd.Context(), j, a.follow(cmd.Context(), j, s, output, attached, time.Now()))
 	}
 	return c
 }

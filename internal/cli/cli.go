@@ -55,6 +55,7 @@ type app struct {
 	colour   bool
 	quiet    bool
 	typed    []string // the command line, without the program's name
+	notify   string   // of --notify
 	settings settings
 	conf     *config
 }

@@ -84,7 +84,7 @@ var examples = map[string]string{
   {} the item   {n} its number   {.stem} {.name} {.dir} {.ext} of it as a path   {field} {field.stem}
   {out} {out2}  where the first and second --out is written   {{}} writes {}
   Nothing is pasted into a shell; the item is in $DROVER_ITEM too.`,
-	"items":   "  drover items last\n  drover items last --state failed\n  drover items last 123",
+	"items":   "  drover items last\n  drover items last --state failed\n  drover items last 123\n  drover items last --slowest 20",
 	"results": "  drover results last\n  drover results last --json | jq -r 'select(.state==\"SUCCEEDED\").stdout'\n  drover results last --csv > results.csv\n  drover results last --top 5 --by acc\n  drover results last --top 3 --by eval.loss --asc --json",
 	"verify":  "  drover verify last\n  drover verify last --json",
 	"top":     "  drover top\n  drover top digits",
@@ -98,7 +98,7 @@ var examples = map[string]string{
 	"events":  "  drover events last\n  drover events -f last --json",
 	"why":     "  drover why last",
 	"get":     "  drover get last -o out\n  drover get digits state -o state",
-	"wait":    "  drover wait last && echo done",
+	"wait":    "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
 	"retry":   "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h",
 	"resume":  "  drover resume last",
 	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'",
@@ -138,6 +138,8 @@ DROVER_JOB, DROVER_TASK, DROVER_ATTEMPT, DROVER_RANK, DROVER_NODES, DROVER_CHECK
 DROVER_STATE_DIR, DROVER_MODEL_DIR, DROVER_OUTPUT_DIR, and DROVER_NOTICE: a file that appears
 when it is about to be stopped. With several nodes also MASTER_ADDR,
 MASTER_PORT and DROVER_PEERS; RANK, WORLD_SIZE and TF_CONFIG only with --launcher torch or tf.
+What --notify runs finds DROVER_JOB, DROVER_PROJECT, DROVER_TASK, DROVER_STATE (SUCCEEDED, FAILED or
+CANCELLED), DROVER_REASON, DROVER_EXIT (the exit status) and, of a map, DROVER_TALLY.
 Each item of a map finds DROVER_ITEM, DROVER_ITEM_N (its number), DROVER_ITEM_TRY, DROVER_OUT
 (where the first --out is written), DROVER_SLOT, DROVER_ITEM_<FIELD> for CSV and JSON lines,
 and with --fetch DROVER_ITEM_FILE (and DROVER_ITEM_<FIELD>_FILE): where the file lies.

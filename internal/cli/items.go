@@ -22,6 +22,7 @@ import (
 func (a *app) itemsCommand() *cobra.Command {
 	var states []string
 	failed := ""
+	var m mostFlags
 	c := &cobra.Command{Use: "items [JOB [NUMBER]]", Short: "A map's items by state; one item's tries, use and output", ValidArgsFunction: a.completeJobs,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {
@@ -33,7 +34,12 @@ func (a *app) itemsCommand() *cobra.Command {
 	a.jsonFlag(c)
 	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased, succeeded, failed, quarantined or cancelled; may be repeated")
 	c.Flags().StringVar(&failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
+	m.add(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		n, less, args, err := m.most(cmd.Flags(), args)
+		if err != nil {
+			return err
+		}
 		chosen, err := parseStates(states)
 		if err != nil {
 			return err
@@ -46,10 +52,14 @@ func (a *app) itemsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(args) < 2 {
-			return a.itemList(cmd.Context(), j, drover.ResultOptions{States: chosen, Error: re})
+		o := drover.ResultOptions{States: chosen, Error: re}
+		switch {
+		case n > 0:
+			return a.mostItems(cmd.Context(), j, o, n, less)
+		case len(args) < 2:
+			return a.itemList(cmd.Context(), j, o)
 		}
-		n, err := strconv.Atoi(args[1])
+		n, err = strconv.Atoi(args[1])
 		if err != nil || n < 1 {
 			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is no number of an item", args[1])
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	all := false
+	all, watch := false, false
 	var tags []string
 	c := &cobra.Command{Use: "status [JOB]", Aliases: []string{"ps", "ls"}, Short: "Jobs and their progress; one job in full with an id",
 		Args: atMostOne, ValidArgsFunction: a.completeJobs}
@@ -26,91 +26,114 @@ func (a *app) statusCommand() *cobra.Command {
 	a.jsonFlag(c)
 	c.Flags().BoolVarP(&all, "all", "a", false, "all jobs, not the newest 20")
 	c.Flags().StringArrayVar(&tags, "tag", nil, "only jobs with this label: KEY=VALUE or KEY; may be repeated")
+	c.Flags().BoolVar(&watch, "watch", false, "look again each second, until all that is shown has ended; with a job its exit status is ours")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 {
+		switch {
+		case watch:
+			return a.statusWatch(cmd, args, all, tags)
+		case len(args) == 1:
 			return a.statusOf(cmd.Context(), args)
 		}
-		return a.statusList(cmd, all, tags)
+		_, err := a.statusList(cmd.Context(), all, tags)
+		return err
 	}
 	return c
 }
 
 const newest = 20
 
-func (a *app) statusList(cmd *cobra.Command, all bool, tags []string) error {
-	ctx, limit := cmd.Context(), newest
+// listRow is a job in the list; many is nil of one that is no map.
+type listRow struct {
+	drover.Status
+	many *drover.MapStatus
+}
+
+// statusList prints the list, and gives what is in it.
+func (a *app) statusList(ctx context.Context, all bool, tags []string) ([]listRow, error) {
+	limit := newest
 	c, err := a.client(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	jobs, err := c.Jobs(ctx, a.settings.project)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	slices.Reverse(jobs)
 	if all {
 		limit = len(jobs)
 	}
-	list, full, left, err := statuses(ctx, jobs, tags, limit)
+	list, left, err := statuses(ctx, jobs, tags, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(full)
+		return list, json.NewEncoder(a.out).Encode(forPrograms(list))
 	}
 	if len(list) == 0 && len(tags) > 0 {
 		a.note("no job with the tag %s", strings.Join(tags, " and "))
-		return nil
+		return nil, nil
 	}
 	if len(list) == 0 {
 		a.note("no jobs yet   start one: drover run train.py")
-		return nil
+		return nil, nil
 	}
 	t := newTable(a.out, "JOB", "TASK", "STATE", "ATTEMPT", "AGE", "TIME", "NOTE")
 	for _, s := range list {
 		t.row(s.ID, s.Project+"/"+s.Task, s.State.Symbol()+" "+strings.ToLower(string(s.State)), number(float64(s.Attempt)),
-			span(time.Since(s.Submitted)), runTime(s), s.Reason)
+			span(time.Since(s.Submitted)), runTime(s.Status), s.Reason)
 	}
 	if err := t.flush(); err != nil {
-		return err
+		return nil, err
 	}
 	if left > 0 {
 		a.note("%s more: drover status -a", count(left, "job"))
 	}
-	return nil
+	return list, nil
+}
+
+// forPrograms is the list as JSON: of maps also how their items stand.
+func forPrograms(list []listRow) []any {
+	full := []any{}
+	for _, row := range list {
+		if row.many != nil {
+			full = append(full, *row.many)
+		} else {
+			full = append(full, row.Status)
+		}
+	}
+	return full
 }
 
 // statuses looks at jobs until there are as many as limit; left is how many were
-// not looked at. full has the same for programs, and of maps how their items stand.
-func statuses(ctx context.Context, jobs []*drover.Job, tags []string, limit int) (list []drover.Status, full []any, left int, err error) {
-	full = []any{}
+// not looked at.
+func statuses(ctx context.Context, jobs []*drover.Job, tags []string, limit int) (list []listRow, left int, err error) {
 	for i, j := range jobs {
 		if len(list) == limit {
-			return list, full, len(jobs) - i, nil
+			return list, len(jobs) - i, nil
 		}
 		s, err := j.Status(ctx)
 		if err != nil && fault.KindOf(err) == fault.Missing {
 			continue // withdrawn or removed
 		}
 		if err != nil {
-			return list, full, 0, err
+			return list, 0, err
 		}
 		if !tagged(s, tags) {
 			continue
 		}
+		row := listRow{Status: s}
 		m, many, err := listed(ctx, j)
-		switch {
-		case err != nil:
-			return list, full, 0, err
-		case many:
-			full, s = append(full, m), m.Status
-			s.Reason = strings.Join(counts(m), ", ")
-		default:
-			full = append(full, s)
+		if err != nil {
+			return list, 0, err
 		}
-		list = append(list, s)
+		if many {
+			row = listRow{m.Status, &m}
+			row.Reason = strings.Join(counts(m), ", ")
+		}
+		list = append(list, row)
 	}
-	return list, full, 0, nil
+	return list, 0, nil
 }
 
 // tagged says whether a job has all of these labels, written KEY=VALUE or KEY.

@@ -193,7 +193,7 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if err != nil {
 		return err
 	}
-	return a.carryOn(ctx, p, j, spec.Output, s.detach)
+	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
 }
 
 // checkFolder refuses a folder for outputs that is something else.

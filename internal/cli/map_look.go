@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // listed is a map as a list of jobs shows it; many is false of other jobs.
@@ -31,17 +32,26 @@ func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
 	if err != nil {
 		return err
 	}
+	f, m, err := measure(ctx, j, s)
+	if err != nil {
+		return err
+	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(s)
+		return a.printMeasured(m)
 	}
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
 	}
+	a.printMap(m, f, rec.Spec)
+	return nil
+}
+
+func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
+	s := m.MapStatus
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
 	}
-	spec := rec.Spec
 	fmt.Fprintf(a.out, "%s %s/%s %s %s\n", s.ID, s.Project, s.Task, s.State.Symbol(), s.State)
 	if s.Reason != "" {
 		p("reason", "%s", s.Reason)
@@ -50,19 +60,7 @@ func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
 	if s.Retried > 0 {
 		p("", "%s tried again", comma(s.Retried))
 	}
-	if s.Items.Failed+s.Items.Quarantined > 0 {
-		groups, err := j.FailedGroups(ctx)
-		if err != nil {
-			return err
-		}
-		for i, g := range groups {
-			if i == 2*firstGroups {
-				p("", "and %s to fail", count(len(groups)-i, "more way"))
-				break
-			}
-			p(map[bool]string{true: "failed"}[i == 0], "%s", groupLine(g))
-		}
-	}
+	a.printFigures(f, m.Advice)
 	if s.Paused {
 		p("", "paused")
 	}
@@ -88,7 +86,6 @@ func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
 	if s.Code != nil {
 		p("exit", "%d", *s.Code)
 	}
-	return nil
 }
 
 // getItems is drover get of a map.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,7 +27,7 @@ func (a *app) resultsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "results [JOB]", Short: "What a map's items came to, in the order of the items", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	a.jsonFlag(c)
-	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV")
+	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV; where results are JSON objects, each of their fields is a column")
 	c.Flags().Lookup("json").Usage = "print a JSON object a line"
 	top.add(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -86,37 +85,6 @@ func jsonResults(out io.Writer, results resultSeq) error {
 		}
 	}
 	return nil
-}
-
-// csvResults prints a header, then a record an item: its fields by name, or its
-// value where it has none.
-func csvResults(out io.Writer, names []string, results resultSeq) error {
-	w := csv.NewWriter(out)
-	head := []string{"item", "value"}
-	if len(names) > 0 {
-		head = append([]string{"item"}, names...)
-	}
-	if err := w.Write(append(head, "state", "status", "seconds", "stdout", "outputs")); err != nil {
-		return err
-	}
-	for r, err := range results {
-		if err != nil {
-			return err
-		}
-		row := []string{strconv.Itoa(r.Item)}
-		for _, name := range names {
-			row = append(row, r.Fields[name])
-		}
-		if len(names) == 0 {
-			row = append(row, r.Value)
-		}
-		row = append(row, string(r.State), codeWord(r.Code, ""), secondsWord(r.Try, ""), r.Stdout, strings.Join(outputNames(r.Try), " "))
-		if err := w.Write(row); err != nil {
-			return err
-		}
-	}
-	w.Flush()
-	return w.Error()
 }
 
 func codeWord(code *int, none string) string {

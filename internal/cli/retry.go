@@ -39,8 +39,12 @@ func (a *app) retryCommand() *cobra.Command {
 	f.StringVarP(&r.output, "output", "o", "", "folder that receives the outputs")
 	f.BoolVar(&r.detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	a.notifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
+		if err := a.checkNotify(r.detach); err != nil {
+			return err
+		}
 		j, s, err := a.look(ctx, args)
 		if err != nil {
 			return err
@@ -68,7 +72,7 @@ func (a *app) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.follow(ctx, j, s, r.output, attached, time.Now())
+		return a.notified(ctx, j, a.follow(ctx, j, s, r.output, attached, time.Now()))
 	}
 	return c
 }

@@ -74,7 +74,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err != nil {
 		return err
 	}
-	return a.carryOn(ctx, p, j, spec.Output, s.detach)
+	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
 }
 
 // carryOn follows a submitted job, or says where it is.

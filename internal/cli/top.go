@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,16 +21,13 @@ func (a *app) topCommand() *cobra.Command {
 	a.storeFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		out, ok := a.out.(*os.File)
-		if !ok || !term.IsTerminal(int(out.Fd())) || a.in == nil || !term.IsTerminal(int(a.in.Fd())) || os.Getenv("TERM") == "dumb" {
-			return fault.New(fault.Invalid, "Without one, drover status lists jobs, and drover metrics "+cmp.Or(strings.Join(args, ""), "last")+" plots one.",
-				"show jobs: top needs a terminal that it can draw on, for its input and its output")
-		}
+		screen := ok && term.IsTerminal(int(out.Fd())) && a.in != nil && term.IsTerminal(int(a.in.Fd())) && os.Getenv("TERM") != "dumb"
 		cl, err := a.client(cmd.Context())
 		if err != nil {
 			return err
 		}
-		src := &topStore{client: cl, project: a.settings.project, jobs: map[string]*drover.Job{}, ended: map[string]drover.Status{}}
-		s := topState{paper: paper{colour: wantColour(out)}, now: time.Now(), project: a.settings.project}
+		src := &topStore{client: cl, project: a.settings.project, jobs: map[string]*drover.Job{}, maps: map[string]*topMapLook{}, ended: map[string]drover.Status{}}
+		s := topState{paper: paper{colour: screen && wantColour(out)}, now: time.Now(), project: a.settings.project}
 		if len(args) > 0 {
 			j, st, err := a.look(cmd.Context(), args)
 			if err != nil {
@@ -40,9 +36,45 @@ func (a *app) topCommand() *cobra.Command {
 			src.jobs[st.ID] = j
 			s = s.enter(st)
 		}
+		if !screen {
+			return a.topOnce(cmd.Context(), s, src)
+		}
 		return a.runTop(cmd.Context(), s, src, a.in, out)
 	}
 	return c
+}
+
+// topOnce prints what the screen would show, once and plainly, where there is none
+// to draw on.
+func (a *app) topOnce(ctx context.Context, s topState, src topSource) error {
+	s.width, s.height = topWide-1, 40
+	var text []string
+	if s.open == "" {
+		jobs, err := src.Jobs(ctx)
+		if err != nil {
+			return err
+		}
+		s = s.seeJobs(jobs, nil)
+		s.height = len(jobs) + 8
+		text = s.list()
+	} else {
+		j, err := src.Job(ctx, s.open)
+		if err != nil {
+			return err
+		}
+		s = s.seeJob(s.open, j, nil)
+		text = s.lines()
+		text = text[:len(text)-1] // it says which keys there are
+	}
+	for i, l := range text {
+		text[i] = strings.TrimRight(s.cut(strings.Replace(l, "▸", " ", 1), s.width), " ") // nothing can be selected
+	}
+	text = slices.DeleteFunc(text, func(l string) bool { return strings.HasPrefix(l, "── log") }) // nobody waits for one
+	_, err := fmt.Fprintln(a.out, strings.TrimRight(strings.Join(text, "\n"), "\n"))
+	if closed(err) {
+		return nil
+	}
+	return err
 }
 
 // topSource is where drover top looks. Jobs, Job and Log may be called at once.
@@ -66,7 +98,11 @@ type topStore struct {
 	jobs  map[string]*drover.Job
 	ended map[string]drover.Status // never changes, so it is read once
 	last  topJob                   // the newest look at a job that has ended: nor does that
+	maps  map[string]*topMapLook   // by id: each is read on
 }
+
+// topRecent is how far back what items printed is shown.
+const topRecent = time.Minute
 
 // topMost is how many jobs are looked at each time: a store may hold thousands.
 const topMost = 200
@@ -98,14 +134,16 @@ func (t *topStore) status(ctx context.Context, j *drover.Job) (drover.Status, er
 	if ok {
 		return s, nil
 	}
-	s, err := j.Status(ctx)
+	s, tally, err := statusOfAny(ctx, j)
 	if err != nil {
 		return s, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.jobs[s.ID] = j
-	if s.State.Settled() {
+	if tally != "" {
+		s.Reason = tally
+	} else if s.State.Settled() { // a map may be opened again
 		t.ended[key] = s
 	}
 	return s, nil
@@ -133,6 +171,13 @@ func (t *topStore) Job(ctx context.Context, id string) (topJob, error) {
 		return look, nil
 	}
 	look = topJob{}
+	many, err := isMap(ctx, j)
+	if err != nil {
+		return look, err
+	}
+	if many {
+		return t.lookAtMap(ctx, id, j)
+	}
 	if look.status, err = j.Status(ctx); err != nil {
 		return look, err
 	}
@@ -150,10 +195,32 @@ func (t *topStore) Job(ctx context.Context, id string) (topJob, error) {
 	return look, nil
 }
 
+func (t *topStore) lookAtMap(ctx context.Context, id string, j *drover.Job) (look topJob, err error) {
+	t.mu.Lock()
+	l := t.maps[id]
+	t.mu.Unlock()
+	if l == nil {
+		if l, err = newTopMapLook(ctx, j); err != nil {
+			return look, err
+		}
+		t.mu.Lock()
+		t.maps[id] = l
+		t.mu.Unlock()
+	}
+	if look.many, err = l.see(ctx); err != nil {
+		return look, err
+	}
+	look.status = look.many.s.Status
+	return look, nil
+}
+
 func (t *topStore) Log(ctx context.Context, id string, node int, line func(string)) error {
 	j, err := t.find(id)
 	if err != nil {
 		return err
+	}
+	if many, err := isMap(ctx, j); many || err != nil {
+		return t.itemLog(ctx, j, line)
 	}
 	for l, err := range j.Lines(ctx, drover.LogOptions{Nodes: []int{node}, Tail: topKept, Follow: true}) {
 		switch {
@@ -163,6 +230,30 @@ func (t *topStore) Log(ctx context.Context, id string, node int, line func(strin
 			line("(drover: output cannot be read just now: " + err.Error() + ")")
 		default:
 			line(l.Text)
+		}
+	}
+	return nil
+}
+
+// itemLog is what items print from about now on, or printed at the end: of a million items nobody waits
+// for the logs to be read to their end.
+func (t *topStore) itemLog(ctx context.Context, j *drover.Job, line func(string)) error {
+	s, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	since := time.Now().Add(-topRecent)
+	if s.State.Settled() {
+		since = s.Ended.Add(-topRecent)
+	}
+	for l, err := range j.ItemLines(ctx, 0, drover.LogOptions{Since: since, Follow: true}) {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			line("(drover: output cannot be read just now: " + err.Error() + ")")
+		default:
+			line(fmt.Sprintf("[%d] %s", l.Item, l.Text))
 		}
 	}
 	return nil

@@ -45,6 +45,7 @@ type topJob struct {
 	series []series
 	usage  []nodeUsage
 	events []job.Event
+	many   *topMap // of a map
 }
 
 // topLine makes a program's line one that moves no cursor. Of a bar that was
@@ -190,6 +191,9 @@ func (s topState) move(by int) (topState, topAsk) {
 		}
 		return s, askNothing
 	}
+	if s.job.many != nil {
+		return s, askNothing
+	}
 	node := min(max(s.node+by, 0), max(len(s.job.status.Nodes)-1, 0))
 	if node == s.node {
 		return s, askNothing
@@ -331,6 +335,8 @@ func (s topState) wayOn() string {
 		return "↑↓ select   enter open   c cancel   ? help   q quit"
 	case s.search != nil:
 		return "esc whole log   / search anew   ? help   q quit"
+	case s.job.many != nil:
+		return "/ search   c cancel   esc jobs   ? help   q quit"
 	case len(s.job.status.Nodes) > 1:
 		return "↑↓ node   / search   c cancel   esc jobs   ? help   q quit"
 	}

@@ -24,6 +24,8 @@ func (s topState) lines() []string {
 		out = s.help()
 	case s.open == "":
 		out = s.list()
+	case s.job.many != nil:
+		out = s.mapView()
 	default:
 		out = s.jobView()
 	}
@@ -299,7 +301,7 @@ func (s topState) rule(title string) string {
 
 func (s topState) logTitle() string {
 	title := "log"
-	if len(s.job.status.Nodes) > 1 {
+	if len(s.job.status.Nodes) > 1 && s.job.many == nil {
 		title += fmt.Sprintf(" of node %d", s.node)
 	}
 	if s.search != nil {

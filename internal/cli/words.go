@@ -61,6 +61,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
 	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no plan and no notes; with --detach print the id alone")
+	a.notifyFlag(f)
 	f.BoolVarP(&s.yes, "yes", "y", false, "answer yes to every question")
 	return s
 }
@@ -85,7 +86,10 @@ var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": 
 // spec makes the spec of what was typed.
 func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
 	spec := job.Spec{Verb: verb}
-	var err error
+	err := a.checkNotify(s.detach)
+	if err != nil {
+		return spec, err
+	}
 	if len(args) > 0 && verb != job.Shell && isJobFile(args[0]) {
 		if spec, err = readJobFile(args[0]); err != nil {
 			return spec, err

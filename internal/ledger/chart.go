@@ -33,6 +33,8 @@ type chart struct {
 	listed  time.Duration            // when snapshots were last listed; 0: never
 	// saw is told of each entry of a chunk's log that was folded.
 	saw func(*Chunk, Entry)
+	// counted is told of the results in it that count, and whose they are.
+	counted func(results []Result, by string)
 }
 
 func (w World) newChart(j job.Job, by string) *chart {
@@ -145,6 +147,9 @@ func (t *chart) took(c *Chunk, e Entry, visit func(Entry, []Result)) {
 	counted := c.Fold(e)
 	if t.saw != nil {
 		t.saw(c, e)
+	}
+	if t.counted != nil {
+		t.counted(counted, e.By)
 	}
 	if visit != nil {
 		visit(e, counted)

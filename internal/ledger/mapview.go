@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ type MapView struct {
 	p job.Path
 	j job.Job
 	t *chart
+	// newest are the failures that were seen last, the newest last.
+	newest []ItemReport
 }
 
 // MapReport is a map as anyone can see it.
@@ -35,11 +38,30 @@ type MapReport struct {
 	Beats   []Beat
 	Living  []Beat
 	Log     []Entry
+	// Newest are failures that this view has read, also those that were followed by
+	// another try; the newest last. Of chunks that were done when it began it reads none.
+	Newest []ItemReport
 }
 
 // NewMapView makes a view of map j.
 func (w World) NewMapView(j job.Job) *MapView {
 	return &MapView{w: w, p: j.Path(), j: j, t: w.newChart(j, "")}
+}
+
+// newestFailures is how many of them a view keeps: as many as a person reads.
+const newestFailures = 8
+
+// failures keeps the newest that count among results.
+func (v *MapView) failures(results []Result, by string) {
+	for _, r := range results {
+		if !r.Failed {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(v.newest, r.Ended, func(had ItemReport, ended int64) int { return cmp.Compare(had.Result.Ended, ended) })
+		if v.newest = slices.Insert(v.newest, at, ItemReport{N: r.Item, State: job.ItemFailed, Result: &r, Agent: by}); len(v.newest) > newestFailures {
+			v.newest = v.newest[1:]
+		}
+	}
 }
 
 // viewProbes is how many chunks that nobody seemed to have touched a Refresh looks
@@ -50,6 +72,8 @@ const viewProbes = 64
 // from its snapshot (V1).
 func (v *MapView) Refresh(ctx context.Context) (MapReport, error) {
 	r := MapReport{Job: v.j, Map: v.t.m}
+	v.t.counted = v.failures
+	defer func() { v.t.counted = nil }() // Ended reads several parts at once
 	if err := v.w.exists(ctx, v.p); err != nil {
 		return r, err
 	}
@@ -78,7 +102,7 @@ func (v *MapView) Refresh(ctx context.Context) (MapReport, error) {
 		}
 		v.count(&r)
 	}
-	r.State = r.state()
+	r.State, r.Newest = r.state(), v.newest
 	return r, nil
 }
 

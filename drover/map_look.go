@@ -1,0 +1,77 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// MapLook looks at a map again and again, reading only what is new. Not for
+// concurrent use.
+type MapLook struct {
+	j *Job
+	v *ledger.MapView
+}
+
+// LookAtMap makes one. It reads nothing of the items yet.
+func (j *Job) LookAtMap(ctx context.Context) (*MapLook, error) {
+	v, _, err := j.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &MapLook{j, v}, nil
+}
+
+// Status looks. It changes nothing.
+func (l *MapLook) Status(ctx context.Context) (MapStatus, error) {
+	r, err := l.v.Refresh(ctx)
+	if err != nil {
+		return MapStatus{}, fmt.Errorf("read job %s: %w", l.j.path.Job, err)
+	}
+	return mapStatus(l.j.path, l.v, r, l.j.c.world.Store.Clock().Now()), nil
+}
+
+// MapStatus looks at a map once. It changes nothing.
+func (j *Job) MapStatus(ctx context.Context) (MapStatus, error) {
+	l, err := j.LookAtMap(ctx)
+	if err != nil {
+		return MapStatus{}, err
+	}
+	return l.Status(ctx)
+}
+
+// WatchMap gives how a map stands, at once and whenever that has changed, and
+// ends when it has settled, when nobody works on it any more, or when ctx does.
+// Each look reads only what is new.
+func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
+	return func(yield func(MapStatus, error) bool) {
+		l, err := j.LookAtMap(ctx)
+		if err != nil {
+			yield(MapStatus{}, err)
+			return
+		}
+		clock := j.c.world.Store.Clock()
+		var last MapStatus
+		for idle := 0; idle <= idleLooks; {
+			s, err := l.Status(ctx)
+			if err != nil {
+				yield(MapStatus{}, err)
+				return
+			}
+			if idle++; s.State != job.Interrupted {
+				idle = 0
+			}
+			if (last.V == 0 || !s.same(last)) && !yield(s, nil) || s.State.Settled() {
+				return
+			}
+			last = s
+			if err := clock.Sleep(ctx, 4*j.c.pace()); err != nil {
+				yield(MapStatus{}, err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// notifyLimit is how long the command of --notify may take: it is to tell somebody,
+// and who typed the command that waits wants their prompt back.
+const notifyLimit = time.Minute
+
+func (a *app) notifyFlag(f *pflag.FlagSet) {
+	f.StringVar(&a.notify, "notify", "", "command line for the shell, run here when the job has ended: it finds DROVER_JOB, DROVER_STATE ...")
+}
+
+// checkNotify refuses --notify where nobody will be there to run it.
+func (a *app) checkNotify(detach bool) error {
+	if a.notify == "" || !detach {
+		return nil
+	}
+	return fault.New(fault.Invalid, "Leave one of them out, or start it with --detach and have drover wait last --notify "+shellWord(a.notify)+" tell you.",
+		"read command line: --detach returns before the job has ended, and --notify is run by the command that waits for it")
+}
+
+// notified runs what --notify says once the job has ended, and gives back how the
+// command that waited for it has ended: nothing that goes wrong here changes that.
+func (a *app) notified(ctx context.Context, j *drover.Job, waited error) error {
+	if a.notify == "" {
+		return waited
+	}
+	ctx = context.WithoutCancel(ctx)
+	s, tally, err := statusOfAny(ctx, j)
+	switch {
+	case err != nil:
+		a.note("note: --notify was not run: %s", err)
+		return waited
+	case !s.State.Settled():
+		a.note("note: --notify was not run: %s has not ended, it is %s", s.ID, strings.ToLower(string(s.State)))
+		return waited
+	}
+	if err := a.runNotice(ctx, a.noticeEnviron(s, tally), notifyLimit); err != nil {
+		a.note("note: --notify %s: %s", shellWord(a.notify), err)
+	}
+	return waited
+}
+
+// statusOfAny is how a job of either kind stands; tally is empty of one that is no map.
+func statusOfAny(ctx context.Context, j *drover.Job) (s drover.Status, tally string, err error) {
+	m, many, err := listed(ctx, j)
+	if err != nil {
+		return s, "", err
+	}
+	if many {
+		return m.Status, strings.Join(counts(m), ", "), nil
+	}
+	s, err = j.Status(ctx)
+	return s, "", err
+}
+
+func (a *app) noticeEnviron(s drover.Status, tally string) []string {
+	code := 0
+	if s.Code != nil {
+		code = *s.Code
+	}
+	environ := append(os.Environ(), "DROVER_JOB="+s.ID, "DROVER_PROJECT="+s.Project, "DROVER_TASK="+s.Task, "DROVER_STATE="+string(s.State),
+		"DROVER_REASON="+plainText(s.Reason), fmt.Sprintf("DROVER_EXIT=%d", code), "DROVER_TALLY="+tally)
+	if a.settings.store != "" { // so that it may ask drover for more
+		environ = append(environ, "DROVER_STORE="+a.settings.store)
+	}
+	return environ
+}
+
+// runNotice runs the command with all that it starts, no longer than limit. What it
+// prints goes to stderr: stdout is the program's alone.
+func (a *app) runNotice(ctx context.Context, environ []string, limit time.Duration) error {
+	took := fmt.Errorf("it took longer than %s, and was ended", job.Duration(limit))
+	ctx, stop := context.WithTimeoutCause(ctx, limit, took)
+	defer stop()
+	c := exec.CommandContext(ctx, "sh", "-c", a.notify)
+	c.Env, c.Stdout, c.Stderr = environ, a.err, a.err
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = time.Second // for what holds our stderr and has left the group
+	err := c.Run()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // it has ended well, and left something behind that goes on
+	}
+	return err
+}
