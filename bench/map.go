@@ -88,6 +88,7 @@ var mapSections = []section{
 	{name: "map-memory", needs: "cc", trial: memoryOfAMillion},
 	{name: "map-resume", needs: "cc", trial: resumeAMillion},
 	{name: "map-pilot", needs: "cc", trial: forecasts},
+	{name: "map-retry", needs: "cc", trial: retryOfAMillion},
 }
 
 func dispatch(name string, c contest) section {

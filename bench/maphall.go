@@ -83,15 +83,19 @@ func newHall(ctx context.Context, p *place) (*hall, error) {
 	if err := h.put("peers/square.py", "squares/square.py"); err != nil {
 		return nil, err
 	}
-	var how []string
-	if runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64") {
-		how = freestanding
-	}
 	return h, errors.Join(
-		h.compile(ctx, "tiny", "tiny.c", how...),
-		h.compile(ctx, "silent", "tiny.c", append([]string{"-DSILENT"}, how...)...),
+		h.compile(ctx, "tiny", "tiny.c", how()...),
+		h.compile(ctx, "silent", "tiny.c", append([]string{"-DSILENT"}, how()...)...),
 		h.compile(ctx, "vfork", "vfork.c"),
 	)
+}
+
+// how is the way in which tiny.c is compiled here.
+func how() []string {
+	if runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64") {
+		return freestanding
+	}
+	return nil
 }
 
 func (h *hall) put(from, to string) error {

@@ -98,6 +98,12 @@ type MapStatus struct {
 	Chunks  int       `json:"chunks"`
 	Done    int       `json:"chunks_done"`
 	Paused  bool      `json:"paused,omitempty"`
+	// PausedBy, PausedAt and PausedWhy are of whoever paused it.
+	PausedBy  string    `json:"paused_by,omitempty"`
+	PausedAt  time.Time `json:"paused_at,omitzero"`
+	PausedWhy string    `json:"paused_why,omitempty"`
+	// Codes are the codes that items were run with, when there was more than the first.
+	Codes []CodeUse `json:"codes,omitempty"`
 	// Doing says what workers do that run nothing yet.
 	Doing []string `json:"doing,omitempty"`
 	// Agents are those that live.
@@ -119,6 +125,27 @@ type MapAgent struct {
 	Items    [][2]int `json:"items,omitempty"` // that it holds: ranges of numbers
 }
 
+// CodeUse is code that a map's items were run with from a time on.
+type CodeUse struct {
+	Digest string    `json:"digest"`
+	Since  time.Time `json:"since"`
+	Files  int       `json:"files"`
+}
+
+// codes lists the code of the first round, and all that were given later.
+func codes(r ledger.MapReport) (all []CodeUse) {
+	for _, e := range r.Log {
+		if e.Amended == nil || e.Amended.Code == nil {
+			continue
+		}
+		if all == nil {
+			all = []CodeUse{{r.Job.Code.Digest, r.Job.At, r.Job.Code.Files}}
+		}
+		all = append(all, CodeUse{e.Amended.Code.Digest, e.At, e.Amended.Code.Files})
+	}
+	return all
+}
+
 // same says whether two looks show the same.
 func (s MapStatus) same(o MapStatus) bool {
 	return s.State == o.State && s.Items == o.Items && s.Running == o.Running && s.Retried == o.Retried &&
@@ -129,7 +156,11 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 	rep := ledger.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
 		Run: ledger.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
 	s := MapStatus{Status: status(rep), Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
-		Chunks: r.Chunks, Done: r.Done, Paused: r.Map.Paused && r.Map.Settled == nil}
+		Chunks: r.Chunks, Done: r.Done, Paused: r.State == job.Paused}
+	s.Codes = codes(r)
+	if s.Paused {
+		s.PausedBy, s.PausedAt, s.PausedWhy = r.Map.Pause.User, r.Map.Pause.At, r.Map.Pause.Reason
+	}
 	s.Ended, s.Nodes, s.Failures, s.Interruptions, s.Attempt = r.Map.Ended, nil, r.Tally.Failed, 0, 0
 	if r.Map.Settled == nil {
 		s.Ended = time.Time{}
@@ -150,7 +181,7 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 		if b.Queue != "" {
 			what = b.Queue
 		}
-		if b.Phase != "running" && b.Phase != "idle" && !slices.Contains(s.Doing, what) {
+		if b.Phase != "running" && b.Phase != "idle" && b.Phase != ledger.Resting && !slices.Contains(s.Doing, what) {
 			s.Doing = append(s.Doing, what)
 		}
 	}

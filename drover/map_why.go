@@ -49,6 +49,11 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 		w.Answer = s.Reason
 	case job.Cancelled:
 		w.Answer = fmt.Sprintf("%s; %d of %s had succeeded", s.Reason, s.Items.Succeeded, plural(s.Items.Items, "item", "items"))
+	case job.Paused:
+		w.Answer, w.Next = fmt.Sprintf("%s; %d of %s are left", s.pausedWords(), s.Items.Open(), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
+		if s.Running > 0 {
+			w.Detail = append(w.Detail, plural(s.Running, "item that had begun runs to its end", "items that had begun run to their end"))
+		}
 	case job.Interrupted:
 		w.mapInterrupted(s, r.Beats)
 	default:
@@ -96,11 +101,6 @@ func (w *Reason) mapWaiting(s MapStatus, placed bool, living []ledger.Beat) {
 	left := fmt.Sprintf("%d of %s are left", s.Items.Open(), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover status --watch " + w.ID
 	switch {
-	case s.Paused:
-		w.Answer, w.Next = "it is paused: nothing new starts until it is resumed; "+left, "drover resume "+w.ID
-		if s.Running > 0 {
-			w.Detail = append(w.Detail, plural(s.Running, "item that had begun runs to its end", "items that had begun run to their end"))
-		}
 	case s.Running > 0:
 		w.Answer = fmt.Sprintf("%s on %s, %s", plural(s.Running, "item runs", "items run"), plural(s.Workers, "worker", "workers"), left)
 	case s.Workers == 0 && !placed:

@@ -21,6 +21,12 @@ type RetryOptions struct {
 	Limits  *job.Limits   // of each item; nil: as before
 	Timeout *job.Duration // of one try; 0: none
 	Retries *int
+	// RetryOn and MemoryStep are the rules of retry from now on; nil: as before.
+	RetryOn    *job.RetryOn
+	MemoryStep *float64
+	// NewCode has these items, and all that begin later, run with the code as it is
+	// now where the map's command was typed.
+	NewCode bool
 }
 
 // Retry has items of a map that ended without success run again, with fresh budgets
@@ -39,10 +45,18 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 		return 0, fault.New(fault.Missing, "drover items "+rec.Short+" lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.words())
 	}
 	r := ledger.Round{Again: again}
-	if o.Limits != nil || o.Timeout != nil || o.Retries != nil {
-		r.Amend = &ledger.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries}
+	if a := (ledger.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries, RetryOn: o.RetryOn, MemoryStep: o.MemoryStep}); a != (ledger.Amended{}) {
+		r.Amend = &a
+		if err := j.checkAmended(ctx, rec, a); err != nil {
+			return 0, err
+		}
 	}
-	live, ok, err := j.c.world.Reopen(ctx, rec, j.c.engine.Caller.By, r)
+	live, ok := "", false
+	if o.NewCode {
+		live, ok, err = j.recode(ctx, rec, r)
+	} else {
+		live, ok, err = j.c.world.Reopen(ctx, rec, j.c.engine.Caller.By, r)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -50,6 +64,58 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 		return 0, fault.New(fault.Invalid, "Wait for it: drover wait "+live+".", "retry items of job %s: job %s of the same task is live", rec.Short, live)
 	}
 	return n, nil
+}
+
+// recode gives the map a round with new code. Agents that live have the old one, and
+// nobody may be there to replace them.
+func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round) (live string, ok bool, err error) {
+	s, err := j.MapStatus(ctx)
+	switch {
+	case err != nil:
+		return "", false, err
+	case s.Workers > 0 && !s.State.Settled():
+		return "", false, fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+rec.Short+"; then retry it so.",
+			"retry items of job %s with new code: it is live, and its agents have the code as it was", rec.Short)
+	}
+	m, err := j.c.world.MapOf(ctx, rec)
+	if err != nil {
+		return "", false, err
+	}
+	c, err := j.c.engine.FindCode(ctx, rec, m)
+	switch {
+	case err != nil:
+		return "", false, err
+	case c.Same:
+		return "", false, fault.New(fault.Invalid, "Leave --new-code out, or change the code first.", "retry items of job %s with new code: it is as it was, in %s", rec.Short, c.Dir)
+	}
+	return j.c.engine.Recode(ctx, rec, c, r)
+}
+
+// CodeChanged says whether a map's code, where its command was typed, is another by
+// now than its items run with; what cannot be found out is none.
+func (j *Job) CodeChanged(ctx context.Context) bool {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return false
+	}
+	m, err := j.c.world.MapOf(ctx, rec)
+	if err != nil {
+		return false
+	}
+	c, err := j.c.engine.FindCode(ctx, rec, m)
+	return err == nil && !c.Same
+}
+
+// checkAmended refuses what would have no effect, or none that a new job could have:
+// what binds from now on has to be a spec like any other.
+func (j *Job) checkAmended(ctx context.Context, rec job.Job, a ledger.Amended) error {
+	m, err := j.c.world.MapOf(ctx, rec)
+	if err != nil {
+		return err
+	}
+	m.Amend(a)
+	_, err = m.Bound().Normal()
+	return err
 }
 
 // retryable are the states of items that can run again.
@@ -63,6 +129,14 @@ func (j *Job) chosen(ctx context.Context, o RetryOptions) (n int, spans ledger.S
 	states := o.States
 	if len(states) == 0 {
 		states = retryable
+	}
+	if o.Error == nil && len(o.Items) == 0 { // the counts tell, and no result need be read
+		s, err := j.MapStatus(ctx)
+		of := map[job.ItemState]int{job.ItemFailed: s.Items.Failed, job.ItemQuarantined: s.Items.Quarantined, job.ItemCancelled: s.Items.Cancelled}
+		for _, state := range states {
+			n, of[state] = n+of[state], 0 // said twice it counts once
+		}
+		return n, nil, err
 	}
 	for r, err := range j.Results(ctx, ResultOptions{States: states, Error: o.Error}) {
 		if err != nil {

@@ -52,6 +52,12 @@ type Items struct {
 	Out []string `json:"out,omitempty" yaml:"out,omitempty" jsonschema:"description=Outputs that each item must leave\\, such as thumbs/{.stem}.png\\, written to {out}"`
 	// ItemTimeout is the time limit of one try of an item.
 	ItemTimeout Duration `json:"item_timeout,omitempty" yaml:"item_timeout,omitempty" jsonschema:"description=Time limit of one try of an item. Default: none"`
+	// RetryOn are the failures after which an item is tried again, of those that
+	// Retries allows.
+	RetryOn RetryOn `json:"retry_on,omitempty" yaml:"retry_on,omitempty" jsonschema:"description=Failures after which an item is tried again: exit statuses and ranges such as 70-79\\, signals\\, OOM\\, timeout. Default: all"`
+	// MemoryStep is how many times the memory an item gets after each time that it
+	// had too little.
+	MemoryStep float64 `json:"memory_step,omitempty" yaml:"memory_step,omitempty" jsonschema:"minimum=0,description=After an item ran out of memory its next try gets so many times as much\\, up to what the machine has. Default: as much"`
 	// MaxFails is how many items may fail before the job does, as a number or as
 	// percent of all; "": all of them.
 	MaxFails string `json:"max_fails,omitempty" yaml:"max_fails,omitempty" jsonschema:"description=Stop when more items than these have failed: a number\\, or percent of all such as 5%"`
@@ -101,7 +107,7 @@ func FetchRoom(disk Bytes) Bytes {
 
 func checkItems(s Spec) error {
 	if s.Verb != Map {
-		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 || s.Stream || s.Fetch {
+		if s.From != "" || s.Workers != 0 || s.Slots != 0 || len(s.Out) > 0 || s.Stream || s.Fetch || len(s.RetryOn) > 0 || s.MemoryStep != 0 {
 			return fault.New(fault.Invalid, "Use verb: map.", "check job: items are for maps, not for %s", s.Verb)
 		}
 		return nil
@@ -124,6 +130,9 @@ func checkItems(s Spec) error {
 	}
 	if s.Stream && (s.Stdin || s.ByShell) {
 		return fault.New(fault.Invalid, "Leave out --stdin and --shell.", "check job: a program that stays asks for its items over a socket")
+	}
+	if err := checkRules(s); err != nil {
+		return err
 	}
 	if err := checkMaxFails(s.MaxFails); err != nil {
 		return err

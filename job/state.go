@@ -5,7 +5,8 @@ import "slices"
 // State is where a job stands.
 type State string
 
-// The states of a job. The first three are live, the last four have ended.
+// The states of a job. The first three are live, the next three have ended for
+// good, and of the last two resume goes on.
 const (
 	Pending     State = "PENDING"     // accepted; no agent has joined yet
 	Starting    State = "STARTING"    // agents are there and prepare
@@ -14,15 +15,17 @@ const (
 	Failed      State = "FAILED"      // the program's own failure, or a limit
 	Cancelled   State = "CANCELLED"   // somebody asked
 	Interrupted State = "INTERRUPTED" // stopped half-way, nobody works on it: resume goes on
+	Paused      State = "PAUSED"      // of a map: somebody asked that nothing new begins; resume goes on
 )
 
 // moves is every legal change of a job's state, as a reader may see it. A job
 // may be seen to skip states between two looks, never to take a step that is
 // not a chain of these.
 var moves = map[State][]State{
-	Pending:     {Starting, Cancelled, Interrupted, Failed},
-	Starting:    {Running, Pending, Interrupted, Failed, Cancelled},
-	Running:     {Succeeded, Failed, Cancelled, Interrupted, Starting, Pending},
+	Pending:     {Starting, Cancelled, Interrupted, Failed, Paused},
+	Starting:    {Running, Pending, Interrupted, Failed, Cancelled, Paused},
+	Running:     {Succeeded, Failed, Cancelled, Interrupted, Starting, Pending, Paused},
+	Paused:      {Pending, Starting, Running, Interrupted, Cancelled, Failed, Succeeded},
 	Interrupted: {Pending, Starting, Running, Cancelled, Failed, Succeeded},
 }
 
@@ -59,6 +62,8 @@ func (s State) Symbol() string {
 		return "–"
 	case Interrupted:
 		return "‖"
+	case Paused:
+		return "="
 	case Running:
 		return "●"
 	}

@@ -6,14 +6,15 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-var states = []job.State{job.Pending, job.Starting, job.Running, job.Succeeded, job.Failed, job.Cancelled, job.Interrupted}
+var states = []job.State{job.Pending, job.Starting, job.Running, job.Succeeded, job.Failed, job.Cancelled, job.Interrupted, job.Paused}
 
 // steps is the page on states as a table, written down a second time: what may
 // follow at once.
 var steps = map[job.State][]job.State{
-	job.Pending:     {job.Starting, job.Cancelled, job.Interrupted, job.Failed},
-	job.Starting:    {job.Running, job.Pending, job.Interrupted, job.Failed, job.Cancelled},
-	job.Running:     {job.Succeeded, job.Failed, job.Cancelled, job.Interrupted, job.Starting, job.Pending},
+	job.Pending:     {job.Starting, job.Cancelled, job.Interrupted, job.Failed, job.Paused},
+	job.Starting:    {job.Running, job.Pending, job.Interrupted, job.Failed, job.Cancelled, job.Paused},
+	job.Running:     {job.Succeeded, job.Failed, job.Cancelled, job.Interrupted, job.Starting, job.Pending, job.Paused},
+	job.Paused:      {job.Pending, job.Starting, job.Running, job.Interrupted, job.Cancelled, job.Failed, job.Succeeded},
 	job.Interrupted: {job.Pending, job.Starting, job.Running, job.Cancelled, job.Failed, job.Succeeded},
 }
 

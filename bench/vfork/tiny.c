@@ -4,8 +4,23 @@
  *
  * It writes its first argument, filled up with dots to 64 bytes, the last one a
  * newline: whose bytes they are can be told from the bytes. With -DSILENT it
- * writes nothing.
+ * writes nothing, and with -DPICKY it fails when its argument ends in two zeros.
  */
+#ifdef PICKY
+static int picked(const char *word)
+{
+	int n = 0;
+	while (word && word[n])
+		n++;
+	return n > 1 && word[n - 1] == '0' && word[n - 2] == '0';
+}
+#else
+static int picked(const char *word)
+{
+	(void)word;
+	return 0;
+}
+#endif
 #ifndef SILENT
 enum { LINE = 64 };
 
@@ -58,7 +73,7 @@ int main(int count, char **words)
 	fill(line, count > 1 ? words[1] : 0);
 	return write(1, line, LINE) != LINE;
 #else
-	return 0;
+	return picked(count > 1 ? words[1] : 0);
 #endif
 }
 
@@ -66,7 +81,7 @@ int main(int count, char **words)
 
 void begin(long *stack)
 {
-	long bad = 0;
+	long bad = picked(stack[0] > 1 ? (const char *)stack[2] : 0);
 #ifndef SILENT
 	char line[LINE];
 	fill(line, stack[0] > 1 ? (const char *)stack[2] : 0);

@@ -333,7 +333,13 @@ func (a *agent) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.job = j
+	if a.job = j; a.isMap() { // what binds items may have been changed since it was submitted
+		m, err := a.World.MapOf(ctx, j)
+		if err != nil {
+			return err
+		}
+		a.job = m.Bind(j)
+	}
 	task, err := a.World.Task(ctx, a.Path)
 	if err != nil {
 		return err

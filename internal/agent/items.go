@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 		return crew.Kit{Failed: err}
 	}
 	spec := a.job.Spec
-	k := crew.Kit{Dir: a.paths().Code, Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs()}
+	k := crew.Kit{Dir: a.paths().Code, Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ); err != nil {
 		return crew.Kit{Failed: err}
 	}
@@ -149,8 +150,16 @@ func (a *agent) itemGPUs() (by []string) {
 // itemWish is what the slots want of the machine together.
 func (a *agent) itemWish(w Wish) Wish {
 	w.Nodes = 1
-	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(a.slots), w.Memory*int64(a.slots), w.GPUs*a.slots
+	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(a.slots), a.itemMemory(), w.GPUs*a.slots
 	return w
+}
+
+// itemMemory is what is set apart for all slots: what they have together, or what
+// one item may come to that had too little again and again.
+func (a *agent) itemMemory() int64 {
+	spec := a.job.Spec
+	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(a.Machine.Memory))
+	return max(int64(spec.Memory)*int64(a.slots), int64(largest))
 }
 
 // leftovers tells of files that items have left in their working folder, which

@@ -71,6 +71,9 @@ func (a *app) resumeCommand() *cobra.Command {
 		if s.State.Settled() {
 			return fault.New(fault.Invalid, "Run its command again for a new job.", "resume job %s: it has ended, %s", s.ID, s.State)
 		}
+		if err := a.unpause(cmd.Context(), j, s); err != nil {
+			return err
+		}
 		if detach {
 			return j.Start(cmd.Context())
 		}
@@ -84,37 +87,23 @@ func (a *app) resumeCommand() *cobra.Command {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	reason := ""
+	reason, drain := "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return fault.New(fault.Invalid, "Name it: drover cancel last.", "cancel: no job named")
 		}
+		if reason == "" {
+			reason = "cancelled by hand"
+		}
 		for _, ref := range args {
-			j, err := a.find(cmd.Context(), []string{ref})
-			if err != nil {
+			if err := a.cancelOne(cmd.Context(), ref, reason, drain); err != nil {
 				return err
 			}
-			why := reason
-			if why == "" {
-				why = "cancelled by hand"
-			}
-			stands, err := j.Stop(cmd.Context(), why)
-			if err != nil {
-				return err
-			}
-			s, err := j.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if !stands {
-				a.note("%s had ended before: %s", s.ID, s.State)
-				continue
-			}
-			a.note("%s %s cancelled", a.paint(s.State, s.State.Symbol()), s.ID)
 		}
 		return nil
 	}

@@ -109,7 +109,7 @@ func wantColour(f *os.File) bool {
 
 // paint colours text for stderr. State never shows by colour alone.
 func (a *app) paint(s job.State, text string) string {
-	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Cancelled: "33"}[s]
+	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Paused: "33", job.Cancelled: "33"}[s]
 	if !a.colour || code == "" {
 		return text
 	}
@@ -150,7 +150,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
-		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {
 		root.AddCommand(c)

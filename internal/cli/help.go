@@ -33,6 +33,7 @@ Watch  status   Jobs and their progress; one job in full with an id
        verify   Recompute all of a job from its store, and say every doubt
 Act    wait     Wait until a job has ended; the exit status is the job's
        retry    Run a map's failed, cancelled or chosen items again
+       pause    Let a map begin no more items until drover resume
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
        get      Bring model, outputs, files and logs; or a task's state
@@ -78,6 +79,7 @@ var examples = map[string]string{
   drover map --from samples.csv -- ./align {name} {file}
                                                    CSV and JSON lines: fields by name
   drover map --from 1-100 --retries 2 --item-timeout 5m --max-fails 5% -- ./sim --seed {}
+  drover map --from 1-100 --retries 3 --retry-on 75,OOM --memory 2G --memory-step 2x -- ./sim {}
   drover map --from list.txt --out '{.stem}.count' --shell 'grep -c x {} | tee {out}'
   drover map --from 1-1000 --memory 2G --workers 3 -- ./big {}
 
@@ -99,9 +101,10 @@ var examples = map[string]string{
 	"why":     "  drover why last",
 	"get":     "  drover get last -o out\n  drover get digits state -o state",
 	"wait":    "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
-	"retry":   "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h",
+	"retry":   "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
 	"resume":  "  drover resume last",
-	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'",
+	"pause":   "  drover pause last --reason 'the licence server is down'",
+	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
 	"init":    "  drover init -p vision",
 	"doctor":  "  drover doctor",
 	"config":  "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",

@@ -20,7 +20,14 @@ type mapFlags struct {
 	out                                 []string
 	stdin, shell, stream, fetch         bool
 	trial                               trialFlags
+	retryOn, memoryStep                 string
 }
+
+// What drover map and drover retry say of the rules of retry.
+const (
+	retryOnUsage    = "try an item again after these failures alone, such as 75,100-110,SIGSEGV,OOM,timeout (default: after any)"
+	memoryStepUsage = "after an item ran out of memory give it so many times as much, such as 2x, up to what the machine has"
+)
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
 var notOfMaps = map[string]string{
@@ -72,6 +79,8 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.IntVarP(&m.slots, "slots", "j", 0, "items that each worker runs at once (default: what fits, or one for each core)")
 	f.IntVar(&m.workers, "workers", 1, "agents that work on the items")
 	f.StringVar(&m.itemTimeout, "item-timeout", "", "time limit of one try of an item, such as 90s or 2h")
+	f.StringVar(&m.retryOn, "retry-on", "", retryOnUsage)
+	f.StringVar(&m.memoryStep, "memory-step", "", memoryStepUsage)
 	f.StringVar(&m.maxFails, "max-fails", "", "stop when more items have failed: a number, or percent such as 5%")
 	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
 	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
@@ -141,6 +150,16 @@ func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
 	}
 	if m.itemTimeout != "" {
 		if spec.ItemTimeout, err = job.ParseDuration(m.itemTimeout); err != nil {
+			return err
+		}
+	}
+	if m.retryOn != "" {
+		if spec.RetryOn, err = job.ParseRetryOn(m.retryOn); err != nil {
+			return err
+		}
+	}
+	if m.memoryStep != "" {
+		if spec.MemoryStep, err = job.ParseStep(m.memoryStep); err != nil {
 			return err
 		}
 	}

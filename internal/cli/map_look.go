@@ -62,9 +62,13 @@ func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
 	}
 	a.printFigures(f, m.Advice)
 	if s.Paused {
-		p("", "paused")
+		p("paused", "%s; %s", pausedSince(s), lastOnes(s))
+		p("", "go on: drover resume %s", s.ID)
 	}
 	p("command", "%s", strings.Join(s.Command, " "))
+	for i, c := range s.Codes {
+		p(map[bool]string{true: "code"}[i == 0], "%.8s since %s, %s", c.Digest, c.Since.Local().Format(time.DateTime), count(c.Files, "file"))
+	}
 	p("from", "%s", from(spec.From))
 	p("runs", "%s", slotsLine(spec))
 	for _, out := range spec.Out {

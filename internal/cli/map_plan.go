@@ -126,6 +126,12 @@ func slotsLine(s job.Spec) string {
 	}
 	if s.Retries > 0 {
 		line += ", tried up to " + count(s.Retries+1, "time")
+		if len(s.RetryOn) > 0 {
+			line += " (after " + strings.Join(s.RetryOn, ", ") + " alone)"
+		}
+		if s.MemoryStep > 1 {
+			line += fmt.Sprintf(", with %gx the memory each time it was too little, at most %s", s.MemoryStep, s.Memory.Stepped(s.MemoryStep, s.Retries, 0).Words())
+		}
 	}
 	if s.MaxFails != "" {
 		line += "; it stops when more than " + s.MaxFails + " have failed"

@@ -142,7 +142,7 @@ func (v progressView) facts() []string {
 	var facts []string
 	switch {
 	case s.Paused:
-		facts = append(facts, "paused")
+		facts = append(facts, "paused: drover resume "+s.ID)
 	case len(s.Doing) > 0 && s.Running == 0:
 		facts = append(facts, plainText(s.Doing[0]))
 	case s.Workers == 0:
@@ -197,6 +197,7 @@ type progress struct {
 		at      time.Time
 		percent float64
 		text    string
+		paused  bool
 	}
 }
 
@@ -249,14 +250,14 @@ func (p *progress) tell(v progressView) {
 		return
 	}
 	since, more := v.s.Time.Sub(t.at), percent(v.s.Items)-t.percent
-	if since < tellEvery && (more < tellPercent || since < tellLeast) {
+	if since < tellEvery && (more < tellPercent || since < tellLeast) && v.s.Paused == t.paused {
 		return
 	}
 	text := v.line()
 	if text != t.text {
 		fmt.Fprintln(p.out, text)
 	}
-	t.at, t.percent, t.text = v.s.Time, percent(v.s.Items), text
+	t.at, t.percent, t.text, t.paused = v.s.Time, percent(v.s.Items), text, v.s.Paused
 }
 
 // back goes to where the block begins.

@@ -18,10 +18,11 @@ type retryFlags struct {
 	states          []string
 	failed, items   string
 	memory, timeout string
+	retryOn, step   string
 	cpus            float64
 	retries         int
 	output          string
-	detach          bool
+	detach, newCode bool
 }
 
 func (a *app) retryCommand() *cobra.Command {
@@ -36,6 +37,9 @@ func (a *app) retryCommand() *cobra.Command {
 	f.Float64Var(&r.cpus, "cpus", 0, "cores for each item from now on")
 	f.StringVar(&r.timeout, "timeout", "", "time limit of one try of an item from now on; none takes it away")
 	f.IntVar(&r.retries, "retries", 0, "how often an item may fail and be tried again from now on")
+	f.StringVar(&r.retryOn, "retry-on", "", retryOnUsage+"; any: after all again")
+	f.StringVar(&r.step, "memory-step", "", memoryStepUsage)
+	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now where the map was started, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder that receives the outputs")
 	f.BoolVar(&r.detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
@@ -60,11 +64,15 @@ func (a *app) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		changed := !r.newCode && !a.quiet && j.CodeChanged(ctx)
 		n, err := j.Retry(ctx, o)
 		if err != nil {
 			return err
 		}
 		a.note("%s: %s again", s.ID, count(n, "item")+map[bool]string{true: " runs", false: " run"}[n == 1])
+		if changed {
+			a.note("note: the script or its folder has changed since; items run with the code as it was: drover retry --new-code runs the new one")
+		}
 		if r.detach {
 			return j.Start(ctx)
 		}
@@ -121,7 +129,27 @@ func (r *retryFlags) options(cmd *cobra.Command, rec job.Job) (o drover.RetryOpt
 		}
 		o.Retries = &r.retries
 	}
-	return o, nil
+	o.NewCode = r.newCode
+	return o, r.rules(&o)
+}
+
+// rules are those of retry.
+func (r *retryFlags) rules(o *drover.RetryOptions) error {
+	if r.retryOn != "" {
+		on, err := job.ParseRetryOn(r.retryOn)
+		if err != nil {
+			return err
+		}
+		o.RetryOn = &on
+	}
+	if r.step != "" {
+		step, err := job.ParseStep(r.step)
+		if err != nil {
+			return err
+		}
+		o.MemoryStep = &step
+	}
+	return nil
 }
 
 // expression compiles what a flag says; nil when it says nothing.

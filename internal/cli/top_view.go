@@ -51,7 +51,7 @@ func (s topState) help() []string {
 
 // stateWord is a state as sign and word, padded; colour comes on top.
 func (s topState) stateWord(state job.State, width int) string {
-	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Cancelled: "33"}[state]
+	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Paused: "33", job.Cancelled: "33"}[state]
 	return s.paint(code, s.pad(state.Symbol()+" "+strings.ToLower(string(state)), width))
 }
 

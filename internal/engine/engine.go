@@ -207,6 +207,21 @@ func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration)
 // are given to save is the job's grace. stands is false when it had ended before.
 func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands bool, err error) {
 	stands, err = e.World.Cancel(ctx, p, e.Caller.By, reason)
+	return e.windUp(ctx, p, stands, err)
+}
+
+// Drain is Cancel of a map whose items that run may end. told is called once that
+// is durable, before it is waited for.
+func (e *Engine) Drain(ctx context.Context, p job.Path, reason string, told func()) (stands bool, err error) {
+	stands, err = e.World.Drain(ctx, p, e.Caller.By, reason)
+	if err == nil && stands {
+		told()
+	}
+	return e.windUp(ctx, p, stands, err)
+}
+
+// windUp waits until a job that was cancelled has settled.
+func (e *Engine) windUp(ctx context.Context, p job.Path, stands bool, err error) (bool, error) {
 	if err != nil || !stands {
 		return stands, err
 	}

@@ -54,6 +54,9 @@ func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Pa
 		if j.Job.Code.Blob != "" {
 			n.blob(store.Digest(j.Job.Code.Blob))
 		}
+		for _, code := range j.Codes {
+			n.blob(code)
+		}
 		for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
 			if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
 				return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)

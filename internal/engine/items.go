@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,7 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 		return err
 	}
 	p.Items.list = l
-	if p.Items.files, err = e.itemFiles(ctx, s.From, l); err != nil {
+	if p.Items.files, err = e.itemFiles(ctx, s.From, l.Format(), l.Reader().Range(ctx, 1, min(l.Count(), maxItemFiles))); err != nil {
 		return err
 	}
 	p.Items.Count, p.Items.Format, p.Items.Fields, p.Items.Notes = l.Count(), l.Format(), l.Fields(), l.Notes()
@@ -79,7 +80,7 @@ const maxItemFiles = 100_000
 
 // itemFiles says which files are no code, though they lie beside it: the list of
 // the items, or the items themselves. A line more in it does not make another job.
-func (e *Engine) itemFiles(ctx context.Context, from string, l *items.List) (func(string) bool, error) {
+func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Seq2[items.Item, error]) (func(string) bool, error) {
 	real := func(path string) string {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(e.Caller.Folder, path)
@@ -92,7 +93,7 @@ func (e *Engine) itemFiles(ctx context.Context, from string, l *items.List) (fun
 	file := real(from)
 	info, err := os.Stat(file)
 	switch {
-	case from == "-" || l.Format() != items.Lines || err == nil && info.Mode().IsRegular():
+	case from == "-" || format != items.Lines || err == nil && info.Mode().IsRegular():
 		return func(path string) bool { return path == file }, nil
 	case err == nil && info.IsDir():
 		return func(path string) bool { return strings.HasPrefix(path, file+string(filepath.Separator)) }, nil
@@ -100,7 +101,7 @@ func (e *Engine) itemFiles(ctx context.Context, from string, l *items.List) (fun
 		return nil, nil
 	}
 	found := map[string]bool{}
-	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), maxItemFiles)) {
+	for it, err := range all {
 		if err != nil {
 			return nil, err
 		}

@@ -183,6 +183,9 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	if err != nil {
 		return err
 	}
+	if rep.Map != nil {
+		rep.Job = rep.Map.Map.Recoded(rep.Job)
+	}
 	p.before, p.Job = rep, path
 	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
 	if p.Spec.Verb == job.Map && rep.Map != nil {
@@ -247,6 +250,9 @@ func (p *Plan) again(force bool) error {
 		p.Note = fmt.Sprintf("job %s is live since %s", id, stamp(rep.Job.At))
 		if code {
 			p.Note += "; it runs the code as it was then"
+		}
+		if rep.State == job.Paused {
+			p.Note += "; it is paused: drover resume " + id + " has it go on"
 		}
 	case code:
 		p.Action = Replace

@@ -72,6 +72,8 @@ type Counted struct {
 	Removed   bool
 	Settled   *Settled
 	Ended     time.Time // when it settled, by the writer's clock
+	// Codes are what a map was given new code as, after its own.
+	Codes []store.Digest
 	// Outputs are the lists of files that its current attempt left, or is about to.
 	Outputs []store.Digest
 
@@ -245,6 +247,12 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	}
 	if err := j.log.Read(ctx); err != nil {
 		return err
+	}
+	j.Codes = nil
+	for _, e := range j.log.Entries {
+		if e.Amended != nil && e.Amended.Code != nil {
+			j.Codes = append(j.Codes, store.Digest(e.Amended.Code.Blob))
+		}
 	}
 	r := foldRun(j.log.Entries)
 	k := r.Attempt()

@@ -201,6 +201,9 @@ func (c *Chunk) result(r *Result) bool {
 	}
 	had := c.carry[r.Item]
 	had.Failures++
+	if r.Kind == job.FailMemory {
+		had.OOMs++
+	}
 	c.carry[r.Item] = had
 	if r.Final {
 		c.set(r.Item, itemFailed)

@@ -29,6 +29,8 @@ type Try struct {
 	Name string
 	// Alone: nothing else runs beside it (M13).
 	Alone bool
+	// OOMs is for how many of those before it the item had too little memory.
+	OOMs int
 }
 
 // Hold is a chunk that this agent owns: what it may start of it, and what it has
@@ -46,6 +48,7 @@ type Hold struct {
 
 	buffer []Result
 	fails  map[int]int   // failures in buffer, by item
+	ooms   map[int]int   // of these, for want of memory
 	bytes  int           // of buffer, about
 	oldest time.Duration // when its first result came
 	naming int           // item that the next entry names (M13); 0: none
@@ -86,7 +89,7 @@ var (
 func backOff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
 
 func (m *MapMember) newHold(c *Chunk, sent time.Duration) *Hold {
-	return &Hold{m: m, c: c, claim: c.Claim, queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, fresh: sent}
+	return &Hold{m: m, c: c, claim: c.Claim, queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, ooms: map[int]int{}, fresh: sent}
 }
 
 // ID names the chunk.
@@ -153,7 +156,7 @@ func (h *Hold) begin(item int, alone bool) Try {
 	h.flight[item] = true
 	h.begun++
 	had := h.c.carry[item]
-	return Try{Item: item, N: 1 + h.failures(item) + had.Interruptions + had.Blames, Alone: alone,
+	return Try{Item: item, N: 1 + h.failures(item) + had.Interruptions + had.Blames, Alone: alone, OOMs: had.OOMs + h.ooms[item],
 		Name: h.c.ID + "-" + strconv.Itoa(h.claim) + "-" + strconv.Itoa(h.begun)}
 }
 
@@ -187,10 +190,13 @@ func (h *Hold) Done(r Result) {
 	delete(h.flight, r.Item)
 	if r.Failed {
 		had := h.failures(r.Item) + 1
-		if r.Final = r.Final || had > h.m.t.m.Retries(); !r.Final {
+		if r.Final = r.Final || h.m.t.m.final(r, had); !r.Final {
 			h.later[r.Item] = h.m.t.now() + backOff(had)
 		}
 		h.fails[r.Item]++
+		if r.Kind == job.FailMemory {
+			h.ooms[r.Item]++
+		}
 	}
 	if len(h.buffer) == 0 {
 		h.oldest = h.m.t.now()
@@ -345,6 +351,9 @@ func (h *Hold) recorded(e Entry) {
 		if r.Failed {
 			h.fails[r.Item]--
 		}
+		if r.Kind == job.FailMemory {
+			h.ooms[r.Item]--
+		}
 		if !r.Failed || r.Final {
 			h.keep(r)
 		}
@@ -355,6 +364,7 @@ func (h *Hold) recorded(e Entry) {
 	} else { // e may share its room, and is done with
 		h.buffer = h.buffer[:0]
 		clear(h.fails)
+		clear(h.ooms)
 	}
 	if len(e.Starting) > 0 {
 		h.named, h.naming = e.Starting[0], 0
@@ -467,6 +477,7 @@ func (h *Hold) seed(items []int, wait time.Duration) Seed {
 		if r.Failed && !r.Final && s.Items.Has(r.Item) {
 			had := s.Carry[r.Item]
 			had.Failures = h.failures(r.Item)
+			had.OOMs = h.c.carry[r.Item].OOMs + h.ooms[r.Item]
 			if s.Carry == nil {
 				s.Carry = map[int]Carry{}
 			}

@@ -299,6 +299,16 @@ func sorted(ids []string) []string {
 // Cancel asks for the end of a job. It returns once that is durable: stands is
 // false when the job had already settled, or was stopped by something else.
 func (w World) Cancel(ctx context.Context, p job.Path, by, reason string) (stands bool, err error) {
+	return w.stop(ctx, p, by, Stop{Reason: reason})
+}
+
+// Drain is Cancel of a map whose items that run may end (E2); Cancel after it has
+// them ended.
+func (w World) Drain(ctx context.Context, p job.Path, by, reason string) (stands bool, err error) {
+	return w.stop(ctx, p, by, Stop{Reason: reason, Drain: true})
+}
+
+func (w World) stop(ctx context.Context, p job.Path, by string, stop Stop) (stands bool, err error) {
 	l := w.openLog(jobDir(p)+"/log", by)
 	for {
 		if err := w.exists(ctx, p); err != nil {
@@ -320,10 +330,10 @@ func (w World) Cancel(ctx context.Context, p job.Path, by, reason string) (stand
 			}
 		}
 		r := foldRun(l.Entries)
-		if r.Settled != nil || r.Stop != nil {
+		if r.Settled != nil || r.Stop != nil && (r.Failing || !r.Stop.hardenedBy(stop)) {
 			return r.Stop != nil && !r.Failing, nil
 		}
-		if _, err := l.Append(ctx, Entry{Cancelled: &Stop{Reason: reason}}); err != nil {
+		if _, err := l.Append(ctx, Entry{Cancelled: &stop}); err != nil {
 			return false, err
 		}
 	}

@@ -108,9 +108,13 @@ type Attempt struct {
 type Stop struct {
 	Reason string `json:"reason,omitempty"`
 	Code   int    `json:"code,omitempty"` // exit status to give, 0: by kind
-	// Drain lets a map's running items end (E2).
+	// Drain lets a map's running items end (E2), until a cancel without it.
 	Drain bool `json:"drain,omitempty"`
 }
+
+// hardenedBy says whether a later cancel takes the place of the stop that stands:
+// one that was to let items end is cancelled outright.
+func (s *Stop) hardenedBy(later Stop) bool { return s != nil && s.Drain && !later.Drain }
 
 // Settled ends a job for good.
 type Settled struct {

@@ -100,10 +100,12 @@ func (w World) lives(b Beat) bool {
 }
 
 // The phases that a reader acts on. Left is that of an agent's last heartbeat,
-// Queued that of one that waits until its machine has room.
+// Queued that of one that waits until its machine has room, and Resting that of one
+// which has heeded a pause.
 const (
-	Left   = "left"
-	Queued = "queued"
+	Left    = "left"
+	Queued  = "queued"
+	Resting = "paused"
 )
 
 // state derives where the job stands. INTERRUPTED is computed, never written:

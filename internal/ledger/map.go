@@ -22,6 +22,7 @@ type Map struct {
 	// Told are the agents that the engine says are gone.
 	Told   map[string]Death
 	Paused bool
+	Pause  Pause // valid while Paused
 
 	Stop    *Stop // of this round
 	StopAt  int   // number of its entry
@@ -37,6 +38,12 @@ type Map struct {
 
 // Extension is an `extended` that counts, by number.
 type Extension = Numbered[Extended]
+
+// Pause is who asked that nothing new begins, and when by his clock.
+type Pause struct {
+	Paused
+	At time.Time
+}
 
 // Numbered is a fact and the number of its entry.
 type Numbered[T any] struct {
@@ -135,8 +142,11 @@ func (m *Map) take(n int, e Entry) bool {
 		m.Placed = append(m.Placed, *e.Placed)
 		ok = m.Settled == nil
 	case e.Amended != nil && ok: // by itself, or what a round begins with
-		m.amend(*e.Amended)
+		m.Amend(*e.Amended)
 	case e.Paused != nil:
+		if !m.Paused { // of two who pause it the first is told of
+			m.Pause = Pause{*e.Paused, e.At}
+		}
 		m.Paused = true
 	case e.Resumed != nil:
 		m.Paused = false
@@ -151,6 +161,8 @@ func (m *Map) take(n int, e Entry) bool {
 		m.Stop, m.StopAt = e.Cancelled, n
 	case e.Failing != nil && live:
 		m.Stop, m.StopAt, m.Failing = e.Failing, n, true
+	case e.Cancelled != nil && m.Settled == nil && m.Stop.hardenedBy(*e.Cancelled):
+		m.Stop = e.Cancelled // what chunks are ended by stays: the entry that stopped it
 	case e.Cancelled != nil || e.Failing != nil:
 		ok = false
 	case e.Settled != nil:
@@ -180,7 +192,8 @@ func (m *Map) extend(n int, x Extended) bool {
 	return true
 }
 
-func (m *Map) amend(a Amended) {
+// Amend takes in what binds from now on; fields left out stay.
+func (m *Map) Amend(a Amended) {
 	if a.Limits != nil {
 		m.Amended.Limits = a.Limits
 	}
@@ -189,6 +202,15 @@ func (m *Map) amend(a Amended) {
 	}
 	if a.Retries != nil {
 		m.Amended.Retries = a.Retries
+	}
+	if a.RetryOn != nil {
+		m.Amended.RetryOn = a.RetryOn
+	}
+	if a.Code != nil {
+		m.Amended.Code = a.Code
+	}
+	if a.MemoryStep != nil {
+		m.Amended.MemoryStep = a.MemoryStep
 	}
 }
 
@@ -225,6 +247,35 @@ func (m *Map) Retries() int {
 		return *m.Amended.Retries
 	}
 	return m.Spec.Retries
+}
+
+// RetryOn are the failures after which an item is tried again.
+func (m *Map) RetryOn() job.RetryOn {
+	if m.Amended.RetryOn != nil {
+		return *m.Amended.RetryOn
+	}
+	return m.Spec.RetryOn
+}
+
+// Code is what items of j run with from now on.
+func (m *Map) Code(j job.Job) Code {
+	if m.Amended.Code != nil {
+		return *m.Amended.Code
+	}
+	return Code{j.Code, j.Environment, j.Interpreter}
+}
+
+// MemoryStep is how many times the memory an item gets after it had too little.
+func (m *Map) MemoryStep() float64 {
+	if m.Amended.MemoryStep != nil {
+		return *m.Amended.MemoryStep
+	}
+	return m.Spec.MemoryStep
+}
+
+// final says whether a failure of an item, its nth, is its last (M13).
+func (m *Map) final(r Result, n int) bool {
+	return n > m.Retries() || !m.RetryOn().Matches(r.Code, r.Signal, r.Kind)
 }
 
 // Limits are those of an item that starts now.

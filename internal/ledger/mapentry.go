@@ -40,6 +40,7 @@ type Result struct {
 	Final   bool     `json:"z,omitempty"` // of a failure: there is no further try
 	Code    int      `json:"c,omitempty"` // exit status as a shell would say it
 	Signal  string   `json:"s,omitempty"`
+	Kind    string   `json:"k,omitempty"` // of a failure: job.FailMemory, job.FailTime
 	Why     string   `json:"w,omitempty"` // one line, when the status alone does not tell
 	Ended   int64    `json:"e,omitempty"` // Unix time in microseconds
 	Wall    int64    `json:"t,omitempty"`
@@ -84,6 +85,8 @@ type Carry struct {
 	Failures      int `json:"f,omitempty"`
 	Interruptions int `json:"i,omitempty"`
 	Blames        int `json:"b,omitempty"` // silent losses that found it starting
+	// OOMs are those of its failures for which it had too little memory.
+	OOMs int `json:"o,omitempty"`
 }
 
 // Released gives a chunk back. Flight are the items that were running and are
@@ -111,6 +114,18 @@ type Amended struct {
 	Limits  *job.Limits   `json:"limits,omitempty"`
 	Timeout *job.Duration `json:"timeout,omitempty"`
 	Retries *int          `json:"retries,omitempty"`
+	// RetryOn and MemoryStep: what they are is said at job.Items.
+	RetryOn    *job.RetryOn `json:"retry_on,omitempty"`
+	MemoryStep *float64     `json:"memory_step,omitempty"`
+	Code       *Code        `json:"code,omitempty"`
+}
+
+// Code is what agents that begin from then on run items with: stored before an entry
+// names it. The rest of job.json stays.
+type Code struct {
+	job.Code
+	Environment string `json:"environment,omitempty"`
+	Interpreter string `json:"interpreter,omitempty"`
 }
 
 // Extended adds items to a map, numbered after those it has.
@@ -124,6 +139,7 @@ type Extended struct {
 type (
 	Paused struct {
 		Reason string `json:"reason,omitempty"`
+		User   string `json:"user,omitempty"` // who asked, for people
 	}
 	Resumed struct{}
 )

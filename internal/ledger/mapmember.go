@@ -30,6 +30,8 @@ type MapOrder struct {
 	Why     string // for people
 	Limits  job.Limits
 	Timeout time.Duration // of one try of an item; 0: none
+	Step    float64       // how many times the memory it gets after it had too little
+	Code    string        // digest of the new code that items run with; "": the job's own
 	Settled *Settled
 	Status  int // for Depart: the agent's exit status
 }
@@ -182,14 +184,17 @@ func (m *MapMember) glance(ctx context.Context) error {
 
 func (m *MapMember) order() MapOrder {
 	f := m.t.m
-	o := MapOrder{Do: Work, Limits: f.Limits(), Timeout: f.ItemTimeout(), Settled: f.Settled}
+	o := MapOrder{Do: Work, Limits: f.Limits(), Timeout: f.ItemTimeout(), Step: f.MemoryStep(), Settled: f.Settled}
+	if f.Amended.Code != nil {
+		o.Code = f.Amended.Code.Digest
+	}
 	switch {
 	case f.Settled != nil && len(m.holds) == 0:
 		o.Do, o.Why = Depart, "the job has ended"
 	case f.Settled != nil:
 		o.Do, o.Why = Cease, "the job has ended"
 	case f.Stop != nil && f.Stop.Drain:
-		o.Do, o.Why = Drain, "the job was cancelled"
+		o.Do, o.Why = Drain, "the job was cancelled: what runs may end"
 	case f.Stop != nil:
 		o.Do, o.Why = Cease, "the job was stopped"
 	case f.Paused:

@@ -166,6 +166,9 @@ func (s *yard) setScene() {
 		s.agents, s.items, s.size = min(s.agents, 1+s.rng.IntN(3)), 1+s.rng.IntN(8), 1+s.rng.IntN(4)
 	}
 	s.retries = s.rng.IntN(3)
+	if s.chance(25) {
+		s.retryOn = []job.RetryOn{{job.FailMemory}, {"1"}, {job.FailTime, "1-3"}}[s.rng.IntN(3)]
+	}
 	s.boot = 15 * time.Second
 	s.grace = 10 * time.Second
 	s.sameHost = s.chance(40)
@@ -375,7 +378,7 @@ func wantedOfMaps() []string {
 	all := []string{"second job", "second round", "wrong entry", "looks", "extra run", "began alone", "killed by an item", "quarantined", "blamed",
 		"licence ran out", "a zombie began an item", "waited for room", "given up", "given up, and landed", "left an unsettled job", "declined", "died before it began", "keeper interrupted",
 		"evidence: told", "evidence: gone", "evidence: silent", "evidence: silent, and it lives", "ended for a slow owner", "a reopen was dismissed",
-		"handed for a back-off", "cancelled with drain", "reopened live", "reopened after " + string(job.Succeeded), "reopened after " + string(job.Failed), "reopened after " + string(job.Cancelled),
+		"handed for a back-off", "cancelled with drain", "cancelled after a drain", "final by a rule", "reopened live", "reopened after " + string(job.Succeeded), "reopened after " + string(job.Failed), "reopened after " + string(job.Cancelled),
 		"failing: too many items", "failing: nothing came to live"}
 	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "told", "reopened",
 		"results", "starting", "handed", "released", "ended", "ended by a stop", "again"} {

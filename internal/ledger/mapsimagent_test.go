@@ -239,8 +239,12 @@ func (a *mapAgent) wake() {
 // begin starts a try; it ends by itself in time, if nothing ends it before.
 func (a *mapAgent) begin(w *waitingTry) {
 	s := a.s
-	try := &mapTry{agent: a, hold: w.hold, job: a.job, item: w.try.Item, name: w.try.Name, nth: w.try.N, alone: w.try.Alone,
+	try := &mapTry{agent: a, hold: w.hold, job: a.job, item: w.try.Item, name: w.try.Name, nth: w.try.N, alone: w.try.Alone, ooms: w.try.OOMs,
 		chunk: w.hold.ID(), begun: s.now}
+	if try.item < 1 {
+		s.violate("M13: %s begins an item that nothing names", a.agent)
+		return
+	}
 	s.checkBegin(try)
 	a.running = append(a.running, try)
 	s.tries = append(s.tries, try)
@@ -348,7 +352,10 @@ func (a *mapAgent) reap() {
 		}
 		r := Result{Item: try.item, Try: try.name, Ended: a.s.now.Microseconds(), Wall: (try.ended - try.begun).Microseconds()}
 		if try.how != "ok" {
-			r.Failed, r.Code = true, 1
+			r.Failed, r.Code, r.Kind = true, 1, map[string]string{"timed out": job.FailTime}[try.how]
+			if try.item%3 == 0 && r.Kind == "" { // it had too little memory
+				r.Kind = job.FailMemory
+			}
 		}
 		try.hold.Done(r)
 	}

@@ -176,7 +176,18 @@ func (c *chunkTale) result(e Entry, r Result) bool {
 	}
 	had := c.had[r.Item]
 	had.Failures++
+	if r.Kind == job.FailMemory {
+		had.OOMs++
+	}
 	c.had[r.Item] = had
+	if once := s.failsOnce(r.Item, r.Kind == job.FailTime); once {
+		s.seen["final by a rule"]++
+		if !r.Final {
+			s.violate("M13: item %d failed as %q and is to be tried again, which is for %v alone", r.Item, r.Kind, s.retryOn)
+		}
+		c.state[r.Item], c.failed[r.Item] = job.ItemFailed, s.now
+		return true
+	}
 	if r.Final {
 		c.state[r.Item], c.failed[r.Item] = job.ItemFailed, s.now
 	}
@@ -189,6 +200,23 @@ func (c *chunkTale) result(e Entry, r Result) bool {
 		s.violate("M13: item %d is to be tried after %d failures of %d", r.Item, had.Failures, most)
 	}
 	return true
+}
+
+// failsOnce says whether the rules of retry make a failure final: one in three items
+// fails for want of memory, if it does not take too long.
+func (s *yard) failsOnce(item int, late bool) bool {
+	if len(s.retryOn) == 0 {
+		return false
+	}
+	kind := "1"
+	switch {
+	case late:
+		kind = job.FailTime
+	case item%3 == 0:
+		kind = job.FailMemory
+	}
+	on := s.retryOn
+	return !slices.Contains(on, kind) && !(kind == "1" && slices.Contains(on, "1-3"))
 }
 
 // handed is M2, M3 and M8.
@@ -262,7 +290,7 @@ func (c *chunkTale) stopped(e Entry) bool {
 	case c.owner == "" || c.owner == e.By:
 	case stop.Drain:
 		s.checkDead(c, e, "drain")
-	case s.now-c.t.stopAt < 30*time.Second:
+	case s.now-c.t.hardAt < 30*time.Second:
 		s.checkDead(c, e, "stop")
 	default:
 		s.seen["ended for a slow owner"]++

@@ -80,6 +80,9 @@ func (s *yard) checkBegin(try *mapTry) {
 		}
 		s.seen["began alone"]++
 	}
+	if try.ooms != c.had[try.item].OOMs+s.unrecorded(try) && claim.to == 0 {
+		s.violate("M13: item %d begins, and had too little memory %d times: it is told %d", try.item, c.had[try.item].OOMs+s.unrecorded(try), try.ooms)
+	}
 	open := 1
 	for _, o := range a.running {
 		if o.item == try.item {
@@ -105,6 +108,17 @@ func (s *yard) checkBegin(try *mapTry) {
 			s.violate("M8: item %d begins %s after its failure number %d", try.item, s.now-last.ended, had)
 		}
 	}
+}
+
+// unrecorded counts the tries of an item, by the same hold, that had too little
+// memory and are not in the log yet.
+func (s *yard) unrecorded(try *mapTry) (n int) {
+	for _, o := range s.tries {
+		if o.hold == try.hold && o.item == try.item && o.how == "failed" && !o.recorded && o.item%3 == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *mapTale) stopSince() time.Duration {
@@ -357,7 +371,7 @@ func (t *mapTale) checkNature(i int, st job.ItemState) {
 	case st == job.ItemFailed && had.Interruptions > mostInterred:
 		right = true
 	case st == job.ItemFailed:
-		right = n.kind == badItem || n.kind == hanging || n.kind == onceItem && n.fails > t.retries[0]
+		right = n.kind == badItem || n.kind == hanging || n.kind == onceItem && (n.fails > t.retries[0] || s.failsOnce(i, false))
 	case st == job.ItemCancelled:
 		right = t.round > 0 // by an earlier round's end, and not asked for again
 	}

@@ -31,6 +31,7 @@ type mapTale struct {
 	stop      *Stop
 	stopN     int
 	stopAt    time.Duration
+	hardAt    time.Duration // when it became a stop that is no drain
 	failing   bool
 	stops     map[int]*Stop // every one that counted, by number
 	reopens   map[int]Reopened
@@ -244,7 +245,7 @@ func (t *mapTale) compare(e Entry) {
 		}
 		return fmt.Sprint(s.State, s.Place)
 	}
-	if (r.Stop != nil) != (t.stop != nil) || r.Stop != nil && r.StopAt != t.stopN || r.Failing != t.failing || place(r.Settled) != place(t.settled) ||
+	if (r.Stop != nil) != (t.stop != nil) || r.Stop != nil && (r.StopAt != t.stopN || r.Stop.Drain != t.stop.Drain) || r.Failing != t.failing || place(r.Settled) != place(t.settled) ||
 		r.Paused != (t.paused > 0) || r.Items() != t.total || r.Round != t.round || len(r.Placed) != t.placed || len(r.Reopened) != len(t.reopens) {
 		t.s.violate("L3: after %s the fold of %s says stop %v at %d, settled %v, paused %v, %d items, round %d, %d placed, %d reopened; it is %v at %d, %v, %v, %d, %d, %d, %d",
 			encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
@@ -294,7 +295,7 @@ func (t *mapTale) counts(n int, e Entry) bool {
 			t.told[agent] = true
 		}
 	case e.Cancelled != nil, e.Failing != nil:
-		return open && t.stopped(n, e)
+		return open && t.stopped(n, e) || t.hardened(e)
 	case e.Settled != nil:
 		return t.settle(*e.Settled)
 	}
@@ -302,7 +303,7 @@ func (t *mapTale) counts(n int, e Entry) bool {
 }
 
 func (t *mapTale) stopped(n int, e Entry) bool {
-	t.stop, t.stopN, t.stopAt = e.Cancelled, n, t.s.now
+	t.stop, t.stopN, t.stopAt, t.hardAt = e.Cancelled, n, t.s.now, t.s.now
 	if t.failing = e.Failing != nil; t.failing {
 		t.stop = e.Failing
 		t.checkFailing()
@@ -311,6 +312,18 @@ func (t *mapTale) stopped(n int, e Entry) bool {
 	if t.stop.Drain {
 		t.s.seen["cancelled with drain"]++
 	}
+	return true
+}
+
+// hardened is a cancel after a drain: chunks are still ended by the drain's entry, and
+// owners have their time from now on (E2).
+func (t *mapTale) hardened(e Entry) bool {
+	if e.Cancelled == nil || e.Cancelled.Drain || t.settled != nil || t.stop == nil || !t.stop.Drain {
+		return false
+	}
+	t.stop, t.hardAt = e.Cancelled, t.s.now
+	t.stops[t.stopN] = t.stop
+	t.s.seen["cancelled after a drain"]++
 	return true
 }
 

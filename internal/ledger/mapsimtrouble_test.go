@@ -138,18 +138,22 @@ func (s *yard) canceller(p *process) {
 	p.end()
 }
 
-// drainer cancels and lets run what runs.
+// drainer cancels and lets run what runs; some lose patience and have it ended.
 func (s *yard) drainer(p *process) {
-	s.say(p, "cancel", func(w World, id string) (bool, error) {
-		return w.tell(ctx, pathOf(id), p.name, func(*Map) (Entry, bool) { return Entry{Cancelled: &Stop{Drain: true}}, false })
-	})
+	s.say(p, "cancel", func(w World, id string) (bool, error) { return w.Drain(ctx, pathOf(id), p.name, "enough") })
+	if s.chance(40) {
+		p.sleep(s.between(time.Second, 2*time.Minute))
+		s.canceller(p)
+	}
 	p.end()
 }
 
 // pauser pauses a job, and lets it go on some time later; if he dies meanwhile
 // somebody else does in the end.
 func (s *yard) pauser(p *process) {
-	s.say(p, "pause", func(w World, id string) (bool, error) { return w.Pause(ctx, pathOf(id), p.name, "wait") })
+	s.say(p, "pause", func(w World, id string) (bool, error) {
+		return w.Pause(ctx, pathOf(id), p.name, Paused{Reason: "wait"})
+	})
 	p.sleep(s.between(20*time.Second, 3*time.Minute))
 	s.goOn(p)
 	p.end()
@@ -377,10 +381,10 @@ func (s *yard) wrongInMap(m *Map) []Entry {
 	}
 	switch {
 	case m.Settled != nil:
-		return []Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &Stop{}}, {Failing: &Stop{}},
+		return []Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &Stop{Drain: true}}, {Failing: &Stop{}},
 			{Reopened: &Reopened{Place: m.Settled.Place}}, {Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	case m.Stop != nil:
-		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{}}, {Reopened: &Reopened{Place: 1 << 20}},
+		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{Drain: true}}, {Reopened: &Reopened{Place: 1 << 20}},
 			{Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	}
 	return []Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}

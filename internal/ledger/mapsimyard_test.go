@@ -49,6 +49,7 @@ type mapPlot struct {
 	scouts        bool
 	items, size   int
 	retries       int
+	retryOn       job.RetryOn
 	maxFails      string
 	nature        map[string][]itemNature // by job: of item i at i-1
 	work          time.Duration           // all of it takes about so long
@@ -93,6 +94,7 @@ type mapTry struct {
 	claim    int
 	nth      int
 	alone    bool
+	ooms     int
 	begun    time.Duration
 	ended    time.Duration
 	how      string // "" while it runs; ok, failed, timed out, killed
@@ -170,7 +172,7 @@ func (s *yard) somebody(name string, body func(*process)) bool {
 func (s *yard) newJob() job.Job {
 	return job.Job{V: 1, Manifest: job.Manifest{Count: s.items, Digest: "x", Format: "range"}, ChunkSize: s.size,
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Retries: s.retries, Grace: job.Duration(s.grace),
-			Items: job.Items{From: "1-9", Workers: s.agents, Slots: s.slots, MaxFails: s.maxFails, ItemTimeout: job.Duration(s.timeout)}}}
+			Items: job.Items{From: "1-9", Workers: s.agents, Slots: s.slots, MaxFails: s.maxFails, RetryOn: s.retryOn, ItemTimeout: job.Duration(s.timeout)}}}
 }
 
 // submit makes a new job, or finds that another is live.

@@ -152,9 +152,11 @@ func (r MapReport) state() job.State {
 	switch {
 	case r.Map.Settled != nil:
 		return r.Map.Settled.State
+	case r.Map.Paused && r.Map.Stop == nil:
+		return job.Paused
 	case len(r.Living) == 0 && len(r.Beats) > 0:
 		return job.Interrupted
-	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "idle" }):
+	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "idle" || b.Phase == Resting }):
 		return job.Running
 	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase != Queued }):
 		return job.Starting

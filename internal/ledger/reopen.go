@@ -109,10 +109,44 @@ func (w World) addRound(ctx context.Context, j job.Job, by string, r Round, entr
 	}
 }
 
+// MapOf is the fold of a map's log as it is now: what binds an agent that begins.
+func (w World) MapOf(ctx context.Context, j job.Job) (*Map, error) {
+	l := w.openLog(jobDir(j.Path())+"/log", "")
+	if err := l.Read(ctx); err != nil {
+		return nil, err
+	}
+	m := NewMap(j)
+	for _, e := range l.Entries {
+		m.Fold(e)
+	}
+	return m, nil
+}
+
+// Bind is a job as it binds what begins now (J2): its spec, and its code.
+func (m *Map) Bind(j job.Job) job.Job {
+	j = m.Recoded(j)
+	j.Spec = m.Bound()
+	return j
+}
+
+// Recoded is a job with the newest code that it was given.
+func (m *Map) Recoded(j job.Job) job.Job {
+	c := m.Code(j)
+	j.Code, j.Environment, j.Interpreter = c.Code, c.Environment, c.Interpreter
+	return j
+}
+
+// Bound is the job's spec as it binds what begins now (J2).
+func (m *Map) Bound() job.Spec {
+	s := m.Spec
+	s.Limits, s.ItemTimeout, s.Retries, s.RetryOn, s.MemoryStep = m.Limits(), job.Duration(m.ItemTimeout()), m.Retries(), m.RetryOn(), m.MemoryStep()
+	return s
+}
+
 // Pause stops claims and starts of a map until Continue (J3). It returns once that
 // is durable; stands is false when the job has ended or is being stopped.
-func (w World) Pause(ctx context.Context, p job.Path, by, reason string) (stands bool, err error) {
-	return w.tell(ctx, p, by, func(m *Map) (Entry, bool) { return Entry{Paused: &Paused{Reason: reason}}, m.Paused })
+func (w World) Pause(ctx context.Context, p job.Path, by string, pause Paused) (stands bool, err error) {
+	return w.tell(ctx, p, by, func(m *Map) (Entry, bool) { return Entry{Paused: &pause}, m.Paused })
 }
 
 // Continue ends a pause.

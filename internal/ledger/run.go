@@ -55,7 +55,7 @@ func (r *Run) take(e Entry) bool {
 		}
 		r.Attempts = append(r.Attempts, *e.Attempt)
 	case e.Cancelled != nil:
-		if !open {
+		if !open && (r.Settled != nil || !r.Stop.hardenedBy(*e.Cancelled)) {
 			return false
 		}
 		r.Stop = e.Cancelled

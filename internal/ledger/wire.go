@@ -57,6 +57,7 @@ func appendResult(b []byte, r *Result) []byte {
 	}
 	b = appendNumber(b, `,"c":`, int64(r.Code))
 	b = appendText(b, `,"s":`, r.Signal)
+	b = appendText(b, `,"k":`, r.Kind)
 	b = appendText(b, `,"w":`, r.Why)
 	b = appendNumber(b, `,"e":`, r.Ended)
 	b = appendNumber(b, `,"t":`, r.Wall)

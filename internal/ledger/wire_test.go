@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -27,6 +28,27 @@ func TestResultsAreWrittenAsPackageJSONWouldWriteThem(t *testing.T) {
 	} {
 		if diff := cmp.Diff(plain(t, r), string(appendResult(nil, &r))); diff != "" {
 			t.Errorf("%+v (-json +ours):\n%s", r, diff)
+		}
+	}
+}
+
+// A field that is added to Result must be written, too.
+func TestEveryFieldOfAResultIsWritten(t *testing.T) {
+	t.Parallel()
+	for i := range reflect.TypeFor[Result]().NumField() {
+		var r Result
+		switch f := reflect.ValueOf(&r).Elem().Field(i); f.Kind() {
+		case reflect.Int, reflect.Int64:
+			f.SetInt(7)
+		case reflect.String:
+			f.SetString("seven")
+		case reflect.Bool:
+			f.SetBool(true)
+		default:
+			r.Outputs = []Output{{Name: "seven", Size: 7, SHA256: "07"}}
+		}
+		if diff := cmp.Diff(plain(t, r), string(appendResult(nil, &r))); diff != "" {
+			t.Errorf("%s (-json +ours):\n%s", reflect.TypeFor[Result]().Field(i).Name, diff)
 		}
 	}
 }

@@ -76,6 +76,9 @@ type Errand struct {
 	Env     []string      // added to the spawner's, the last of a key wins
 	Stdin   []byte        // nil: /dev/null. It comes as a file in memory, so it never blocks
 	Timeout time.Duration // 0: none. It counts from when the program began
+	// Memory is for who gives each errand a tree of its own, the limit of this one; 0:
+	// as all have. A spawner knows none.
+	Memory int64
 }
 
 // SpawnedKind is what happened to an errand.

@@ -1,10 +1,12 @@
 package verify
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
 )
 
 // own folds what a chunk's owner wrote: facts of one entry in the order in which they
@@ -82,18 +84,31 @@ func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
 	}
 	had := c.behind[r.Item]
 	had.Failures++
+	if r.Kind == job.FailMemory {
+		had.OOMs++
+	}
 	c.behind[r.Item] = had
 	switch {
-	case r.Final && had.Failures <= c.w.fewest:
+	case r.Final && had.Failures <= c.w.fewest && !c.w.ends(r):
 		c.doubt(RuleRetries, n, e, r.Item, "it has failed for good after %d tries, and %d retries were allowed", had.Failures, c.w.fewest)
 	case !r.Final && had.Failures > c.w.most:
 		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times and may be tried again, with %d retries", had.Failures, c.w.most)
+	case !r.Final && c.w.endsAlways(r):
+		c.doubt(RuleRetries, n, e, r.Item, "it may be tried again after %s, and no rule of the job says so", failureOf(r))
 	case had.Failures > c.w.most+1:
 		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times, with %d retries", had.Failures, c.w.most)
 	}
 	if r.Final {
 		c.set(place, failed)
 	}
+}
+
+// failureOf is what a rule of retry would go by.
+func failureOf(r ledger.Result) string {
+	if r.Kind != "" {
+		return r.Kind
+	}
+	return fmt.Sprintf("exit status %d", r.Code)
 }
 
 // well says what cannot be of one result.

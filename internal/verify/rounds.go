@@ -22,6 +22,10 @@ type rounds struct {
 	// Retries bind the items started by agents that have read them (J2), so any of
 	// those that ever stood may have bound one: the least and the most.
 	fewest, most int
+	// rules are those of retry that ever stood, for the same reason; told is that a
+	// program may say itself that a failure is final.
+	rules []job.RetryOn
+	told  bool
 
 	// Of the round that is open:
 	place   int // of the task's log; 0 of the first
@@ -61,7 +65,7 @@ type round struct {
 func newRounds(v *verifier) *rounds {
 	r := v.j.Spec.Retries
 	return &rounds{v: v, lists: []list{{first: 1, size: v.j.ChunkSize, m: v.j.Manifest}}, stops: map[int]bool{},
-		fewest: r, most: r, spoken: -1}
+		fewest: r, most: r, rules: []job.RetryOn{v.j.Spec.RetryOn}, told: v.j.Spec.Stream, spoken: -1}
 }
 
 func (r *rounds) items() (n int) {
@@ -97,6 +101,9 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	if a := e.Amended; a != nil && a.Retries != nil {
 		r.fewest, r.most = min(r.fewest, *a.Retries), max(r.most, *a.Retries)
 	}
+	if a := e.Amended; a != nil && a.RetryOn != nil {
+		r.rules = append(r.rules, *a.RetryOn)
+	}
 	switch {
 	case e.Extended != nil:
 		r.extend(n, e)
@@ -107,6 +114,16 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	case e.Settled != nil:
 		r.settle(n, e)
 	}
+}
+
+// ends says whether a failure may be final although retries are left.
+func (r *rounds) ends(x ledger.Result) bool {
+	return r.told || slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return !on.Matches(x.Code, x.Signal, x.Kind) })
+}
+
+// endsAlways says whether every rule that ever stood makes a failure final.
+func (r *rounds) endsAlways(x ledger.Result) bool {
+	return !slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
 func (r *rounds) note(n int, e ledger.Entry, why string, args ...any) {
@@ -129,7 +146,13 @@ func (r *rounds) checkPlaces() {
 }
 
 // halt is the lower number (E1): a later stop, or one after the end, does not count.
+// But who has let items end may have them ended (E2); chunks name the entry that
+// stopped the job all the same.
 func (r *rounds) halt(n int, e ledger.Entry) {
+	if !r.over && r.stop != nil && r.stop.Drain && e.Cancelled != nil && !e.Cancelled.Drain {
+		r.stop = e.Cancelled
+		return
+	}
 	if r.over || r.stop != nil {
 		r.note(n, e, "it stops the job, which was stopped or had settled")
 		return

@@ -94,6 +94,7 @@ type Kit struct {
 	// Environ is what each item's environment begins with.
 	Environ []string
 	Cores   []int    // the only cores for items that have limits; nil: all
+	Memory  int64    // that was set apart for all items, and the most that one gets; 0: not known
 	GPUs    []string // CUDA_VISIBLE_DEVICES by slot; nil: as the machine has it
 }
 
@@ -244,11 +245,11 @@ func (c *crew) turn(ctx context.Context) (gone bool, err error) {
 			return gone, err
 		}
 	}
-	switch c.order.Do {
-	case ledger.Drain, ledger.Cease:
+	if c.order.Do != ledger.Cease {
+		err = c.flush(ctx) // in a drain, what ends is not kept until the last item has
+	}
+	if err == nil && c.stopped() {
 		err = c.wind(ctx)
-	default:
-		err = c.flush(ctx)
 	}
 	if err == nil {
 		err = c.rearm(ctx)
@@ -275,7 +276,7 @@ func (c *crew) wait() time.Duration {
 	}
 	now := c.now()
 	for _, w := range c.works {
-		if !c.stopped() {
+		if c.order.Do != ledger.Cease {
 			due = min(due, now+w.due(now))
 		}
 	}
@@ -285,7 +286,7 @@ func (c *crew) wait() time.Duration {
 	return max(0, due-now)
 }
 
-// stopped says that the job was: no hold is flushed any more, each is wound up.
+// stopped says that the job was: each hold is wound up once nothing of it runs.
 func (c *crew) stopped() bool { return c.order.Do == ledger.Drain || c.order.Do == ledger.Cease }
 
 // idle says that slots are free and the holds have nothing for them. While the job

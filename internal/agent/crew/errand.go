@@ -123,7 +123,7 @@ func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand
 		return e, fault.New(fault.Invalid, "", "run item %d: it is too long for a variable: use --stdin", it.N)
 	}
 	t.timeout = c.order.Timeout
-	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, told, places, files)}
+	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, told, places, files), Memory: int64(c.memory(t))}
 	e.Args = append(make([]string, 0, 1+len(args)), c.kit.Name)
 	if c.kit.Name == "" {
 		e.Args[0] = c.kit.Path

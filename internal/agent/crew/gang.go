@@ -110,7 +110,7 @@ func (g *gang) open(ctx context.Context) (err error) {
 		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token, Grace: grace, MaxOutput: maxOutput})
 	} else {
 		l := c.needs.limits
-		r = newMinders(c.life, minderConfig{slots: g.slots, dir: c.kit.Dir, env: c.kit.Environ, token: c.Token, grace: grace, gpus: c.kit.GPUs,
+		r = newMinders(c.life, minderConfig{slots: g.slots, dir: c.kit.Dir, env: c.kit.Environ, token: c.Token, grace: grace, gpus: c.kit.GPUs, room: c.kit.Memory,
 			limits: proc.Limits{CPUs: l.CPUs, Cores: c.kit.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
 	}
 	if err != nil {

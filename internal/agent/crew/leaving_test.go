@@ -142,7 +142,7 @@ func TestAPausedJobStartsNothing(t *testing.T) {
 		ran, _ := os.ReadFile(filepath.Join(a.code, "ran"))
 		return strings.Count(string(ran), "\n") == 2
 	})
-	_, err := s.Pause(t.Context(), s.job.Path(), "cli-1", "lunch")
+	_, err := s.Pause(t.Context(), s.job.Path(), "cli-1", ledger.Paused{Reason: "lunch"})
 	s.check(err)
 	a.wait(func() bool { return a.noted("the job is paused") })
 	s.check(os.WriteFile(filepath.Join(a.code, "go"), nil, 0o600))
@@ -187,6 +187,55 @@ func TestACancelledJobEndsItsItems(t *testing.T) {
 	got := s.settled()
 	if got.State != job.Cancelled || got.Tally.Open() != 0 || got.Tally.Failed != 0 || got.Tally.Cancelled < 28 {
 		t.Errorf("settled %+v %+v", got, got.Tally)
+	}
+}
+
+func TestADrainedJobLetsItsItemsEnd(t *testing.T) {
+	t.Parallel()
+	s := newRange(t, shell(`echo $1 >>ran; while [ ! -e go$1 ]; do sleep 0.01; done`), 30, 10)
+	a := s.start(2, nil)
+	a.wait(func() bool {
+		ran, _ := os.ReadFile(filepath.Join(a.code, "ran"))
+		return strings.Count(string(ran), "\n") == 2
+	})
+	stands, err := s.Drain(t.Context(), s.job.Path(), "cli-1", "enough")
+	if s.check(err); !stands {
+		t.Fatal("it had ended")
+	}
+	a.wait(func() bool { return a.noted("what runs may end") })
+	ran, err := os.ReadFile(filepath.Join(a.code, "ran"))
+	s.check(err)
+	first, second, _ := strings.Cut(strings.TrimSpace(string(ran)), "\n")
+	s.check(os.WriteFile(filepath.Join(a.code, "go"+first), nil, 0o600))
+	a.wait(func() bool { // it is recorded while the other runs
+		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		s.check(err)
+		return rep.Tally.Succeeded == 1
+	})
+	s.check(os.WriteFile(filepath.Join(a.code, "go"+second), nil, 0o600))
+	a.leave(0)
+	s.wants(job.Cancelled, job.Tally{Items: 30, Succeeded: 2, Cancelled: 28})
+}
+
+func TestACancelEndsWhatADrainLetRun(t *testing.T) {
+	t.Parallel()
+	s := newRange(t, shell(`: >hangs; exec sleep 1000`), 30, 10)
+	a := s.start(2, nil)
+	a.begun("hangs")
+	_, err := s.Drain(t.Context(), s.job.Path(), "cli-1", "slowly")
+	s.check(err)
+	a.wait(func() bool { return a.noted("what runs may end") })
+	stands, err := s.Cancel(t.Context(), s.job.Path(), "cli-2", "at once")
+	if s.check(err); !stands {
+		t.Fatal("it had ended")
+	}
+	a.leave(0)
+	s.wants(job.Cancelled, job.Tally{Items: 30, Cancelled: 30})
+	if got := s.settled(); got.Reason != "at once" {
+		t.Errorf("settled %+v", got)
+	}
+	if stands, err := s.Drain(t.Context(), s.job.Path(), "cli-3", "late"); err != nil || !stands {
+		t.Errorf("drained again: %v, %v", stands, err)
 	}
 }
 

@@ -22,6 +22,7 @@ type minderConfig struct {
 	token  string // and "-" and the slot's number, of each errand's tree
 	grace  time.Duration
 	limits proc.Limits // of each errand's tree
+	room   int64       // memory that their limits may come to together; 0: not known
 	gpus   []string    // CUDA_VISIBLE_DEVICES by slot; nil: not set
 }
 
@@ -37,6 +38,7 @@ type minders struct {
 	queue   []proc.Errand
 	free    []int // slots
 	until   time.Duration
+	used    int64                    // of room
 	running map[uint64]*proc.Process // nil while it starts
 	doomed  map[uint64]bool          // of these, to be ended as soon as they have
 	closed  bool
@@ -71,12 +73,27 @@ func (m *minders) Until(d time.Duration) {
 func (m *minders) fill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.queue) > 0 && len(m.free) > 0 && !m.closed && store.System.Boot() < m.until {
+	for len(m.queue) > 0 && len(m.free) > 0 && !m.closed && store.System.Boot() < m.until && m.fits(m.queue[0]) {
 		e, slot := m.queue[0], m.free[len(m.free)-1]
+		m.used += m.memory(e)
 		m.queue, m.free = m.queue[1:], m.free[:len(m.free)-1]
 		m.running[e.ID] = nil
 		m.runs.Go(func() { m.run(e, slot) })
 	}
+}
+
+// memory is the limit of an errand.
+func (m *minders) memory(e proc.Errand) int64 {
+	if e.Memory > 0 {
+		return e.Memory
+	}
+	return m.limits.Memory
+}
+
+// fits says whether there is memory for an errand beside those that run. One that
+// needs more than there is for all of them runs alone.
+func (m *minders) fits(e proc.Errand) bool {
+	return m.used == 0 || m.room == 0 || m.used+m.memory(e) <= m.room
 }
 
 // Drop gives back what has not begun.
@@ -156,6 +173,7 @@ func (m *minders) run(e proc.Errand, slot int) {
 	delete(m.running, e.ID)
 	delete(m.doomed, e.ID)
 	m.free = append(m.free, slot)
+	m.used -= m.memory(e)
 	m.mu.Unlock()
 	m.events <- []proc.Spawned{end}
 	m.fill()
@@ -169,6 +187,7 @@ func (m *minders) start(e *proc.Errand, slot int, end *proc.Spawned) error {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+m.gpus[slot])
 	}
 	c := proc.Command{Path: e.Path, Args: e.Args, Dir: m.dir, Env: env, Token: fmt.Sprintf("%s-%d", m.token, slot), Limits: m.limits}
+	c.Limits.Memory = m.memory(*e)
 	var files []*os.File
 	defer func() {
 		for _, f := range files {

@@ -24,6 +24,16 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	if c.order.Do != before && c.order.Why != "" {
 		c.Note(c.order.Why)
 	}
+	if c.outdated() && c.order.Do != ledger.Depart {
+		c.recall()
+		if len(c.tries) == 0 {
+			c.notice = Notice{Why: "the job has new code"}
+			c.order.Status, err = c.leave(ctx)
+			return true, err
+		}
+		c.order.Do = ledger.Rest // what runs may end
+	}
+	c.tellPaused(before)
 	switch c.order.Do {
 	case ledger.Work:
 		c.unstick()
@@ -40,6 +50,31 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 		c.member.Ready()
 	}
 	return false, nil
+}
+
+// outdated says that items are to be run with other code than this agent has.
+func (c *crew) outdated() bool {
+	return c.order.Code != "" && c.order.Code != c.Job.Code.Digest && c.order.Do == ledger.Work
+}
+
+// tellPaused has the heartbeat say that nothing more begins here, or that it does
+// again: who asked for it waits for that word.
+func (c *crew) tellPaused(before ledger.MapDo) {
+	if rests := c.order.Do == ledger.Rest; c.kit == nil || rests == (before == ledger.Rest) {
+		return
+	}
+	c.Beat(true, func(b *ledger.Beat) {
+		b.Phase = c.phase()
+		c.member.Dress(b)
+	})
+}
+
+// phase is what the heartbeat calls an agent that is prepared.
+func (c *crew) phase() string {
+	if c.order.Do == ledger.Rest {
+		return ledger.Resting
+	}
+	return "running"
 }
 
 // depart lets the task's log know of the job's end.
@@ -81,7 +116,7 @@ func (c *crew) begin(ctx context.Context, k Kit) error {
 	c.openLarder()
 	c.member.Ready()
 	c.Beat(true, func(b *ledger.Beat) {
-		b.Phase, b.Slots, b.Since = "running", c.Slots, c.clock.Now().UTC()
+		b.Phase, b.Slots, b.Since = c.phase(), c.Slots, c.clock.Now().UTC()
 	})
 	return nil
 }

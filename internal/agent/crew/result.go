@@ -33,9 +33,12 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
 	}
 	switch {
 	case x.TimedOut:
-		r.Code, r.Why = fault.ExitTimeLimit, "timed out after "+job.Duration(t.timeout).String()
+		r.Code, r.Kind, r.Why = fault.ExitTimeLimit, job.FailTime, "timed out after "+job.Duration(t.timeout).String()
 	case x.OOM:
-		r.Signal, r.Why = "", fmt.Sprintf("out of memory: %s limit", c.needs.limits.Memory.Words())
+		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", c.memory(t).Words())
+		if most := job.Bytes(c.kit.Memory); c.order.Step > 1 && most > 0 && c.memory(t) >= most {
+			r.Why += ", all that is set apart here"
+		}
 	case x.Crowd:
 		r.Signal, r.Why = "", fmt.Sprintf("too many processes: limit of %d", c.needs.limits.Processes)
 	case x.Lost:
@@ -44,6 +47,11 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
 		r.Why, r.Final = said.last, said.final
 	}
 	return r
+}
+
+// memory is the limit of a try: more, after its item had too little.
+func (c *crew) memory(t *try) job.Bytes {
+	return c.needs.limits.Memory.Stepped(c.order.Step, t.OOMs, job.Bytes(c.kit.Memory))
 }
 
 var signalNames = map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSEGV: "SIGSEGV",

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// maxAgain is how much longer the items of a large job that failed may take to run
+// again than as many in a job of their own: they lie apart, and are found first.
+const maxAgain = 1.5
+
+// pickedEach is how many items of picky come to one that fails.
+const pickedEach = 100
+
+// retryOfAMillion runs a job of which one item in a hundred fails, mends its program
+// and has these run again; beside it as many items in a new job.
+func retryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
+	items := max(h.cut(1_000_000), pickedEach)
+	bad := items / pickedEach
+	line := fmt.Sprintf("drover map -q --from 1-%d -j 8 -- picky {}", items)
+	retry, fresh := "drover retry -q last", fmt.Sprintf("drover map -q --from 1-%d -j 8 -- silent {}", bad)
+	var whole time.Duration
+	var again, anew times
+	for round := range h.options.rounds {
+		if round > 0 && items > 100_000 {
+			break // long enough to be its own median
+		}
+		if err := h.picky(ctx); err != nil {
+			return "", nil, err
+		}
+		h.newStore()
+		_, took, err := h.clock(ctx, line+"; test $? = 1", items)
+		if err != nil {
+			return "", nil, err
+		}
+		if err := h.mended(); err != nil {
+			return "", nil, err
+		}
+		_, second, err := h.clock(ctx, retry, items)
+		if err != nil {
+			return "", nil, err
+		}
+		if _, err := theStoreAgrees(ctx, h, items); err != nil {
+			return "", nil, err
+		}
+		h.newStore()
+		_, third, err := h.clock(ctx, fresh, items)
+		if err != nil {
+			return "", nil, err
+		}
+		whole, again, anew = took, append(again, second), append(anew, third)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "to run %s of %s items again, which failed: %s\n", grouped(bad), grouped(items), retry)
+	for _, row := range []struct {
+		what string
+		took time.Duration
+	}{{line, whole}, {retry, again.median()}, {fresh, anew.median()}} {
+		fmt.Fprintf(&b, "  %10s  %s\n", row.took.Round(time.Millisecond), row.what)
+	}
+	ratio := float64(again.median()) / float64(anew.median())
+	broken := verdict(&b, "one percent of a job runs again in at most 1.5 times what it takes as a new job", ratio <= maxAgain, fmt.Sprintf("%.2f times", ratio))
+	return b.String(), broken, nil
+}
+
+// picky makes the program that fails for every hundredth item.
+func (h *hall) picky(ctx context.Context) error {
+	return h.compile(ctx, "picky", "tiny.c", append([]string{"-DSILENT", "-DPICKY"}, how()...)...)
+}
+
+// mended puts one that never fails in its place. It is no code of the job's: it is
+// found on PATH.
+func (h *hall) mended() error {
+	bin := filepath.Join(h.dir, "bin")
+	return errors.Join(copyFile(filepath.Join(bin, "mended"), filepath.Join(bin, "silent")),
+		os.Rename(filepath.Join(bin, "mended"), filepath.Join(bin, "picky")))
+}

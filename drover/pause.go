@@ -1,0 +1,133 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// Pause has a map's agents begin nothing more until Continue; items that run go on
+// to their end. It returns how the map stands once its agents have heeded it, which
+// those near the store do at once and others within half a minute; one that does not
+// answer is waited for no longer. A map that is paused already stays so.
+func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
+	rec, err := j.ofItems(ctx, "pause", "A program cannot be held: Ctrl-C where it is followed interrupts it, and drover resume goes on; drover queue pause keeps others from starting.")
+	if err != nil {
+		return MapStatus{}, err
+	}
+	stands, err := j.c.world.Pause(ctx, j.path, j.c.engine.Caller.By, ledger.Paused{Reason: reason, User: j.c.engine.Caller.User})
+	if err != nil {
+		return MapStatus{}, err
+	}
+	if !stands {
+		s, err := j.MapStatus(ctx)
+		if err == nil {
+			err = unmoved("pause", rec, s)
+		}
+		return s, err
+	}
+	return j.heeded(ctx)
+}
+
+// How long Pause waits for agents: longer than they look at the job's log and tell.
+const (
+	nearHeed = 3 * time.Second
+	farHeed  = 2 * ledger.Heartbeat
+)
+
+// heeded waits until every agent of a paused map has said that it rests.
+func (j *Job) heeded(ctx context.Context) (MapStatus, error) {
+	clock, limit := j.c.world.Store.Clock(), farHeed
+	if j.c.near {
+		limit = nearHeed
+	}
+	for begin := clock.Boot(); ; {
+		s, err := j.MapStatus(ctx)
+		at := func(n Node) bool { return n.State == "running" || n.State == "idle" }
+		if err != nil || s.State != job.Paused || clock.Boot()-begin >= limit || !slices.ContainsFunc(s.Nodes, at) {
+			return s, err
+		}
+		if err := clock.Sleep(ctx, j.c.pace()/4); err != nil {
+			return s, err
+		}
+	}
+}
+
+// Continue ends a pause; a map that is not paused goes on as it does. Wait and
+// Start put agents to work where none lives.
+func (j *Job) Continue(ctx context.Context) error {
+	rec, err := j.ofItems(ctx, "resume", "drover resume goes on with it.")
+	if err != nil {
+		return err
+	}
+	stands, err := j.c.world.Continue(ctx, j.path, j.c.engine.Caller.By)
+	if err != nil || stands {
+		return err
+	}
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return err
+	}
+	return unmoved("resume", rec, s)
+}
+
+// unmoved says why what was asked of a live map came too late.
+func unmoved(what string, rec job.Job, s MapStatus) error {
+	if s.State.Settled() {
+		return fault.New(fault.Invalid, "Run its command again for what is left, or drover retry "+rec.Short+".", "%s job %s: it has ended, %s", what, rec.Short, s.State)
+	}
+	return fault.New(fault.Invalid, "Wait for its end: drover wait "+rec.Short+".", "%s job %s: it is being stopped", what, rec.Short)
+}
+
+// ofItems is the record of a job that must be a map; of another the hint says what
+// to do instead.
+func (j *Job) ofItems(ctx context.Context, what, hint string) (job.Job, error) {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		_, err := j.look(ctx) // it says it in words for people
+		return rec, err
+	}
+	if rec.Spec.Verb != job.Map {
+		return rec, fault.New(fault.Invalid, hint, "%s job %s: it is no map but a %s", what, rec.Short, rec.Spec.Verb)
+	}
+	return rec, nil
+}
+
+// Drain cancels a map and waits until it has settled, as Stop does, but items that
+// run may end and are recorded. told is called once it is durable, before that is
+// waited for. Stop after it has what still runs ended.
+func (j *Job) Drain(ctx context.Context, reason string, told func(MapStatus)) (stands bool, err error) {
+	if _, err := j.ofItems(ctx, "drain", "Leave --drain out: a program gets SIGTERM, and its grace to save."); err != nil {
+		return false, err
+	}
+	return j.c.engine.Drain(ctx, j.path, reason, func() {
+		if s, err := j.MapStatus(ctx); err == nil { // it is for people alone
+			told(s)
+		}
+	})
+}
+
+// pausedWords is "paused by ann at 15:04:05 (lunch)".
+func (s MapStatus) pausedWords() string {
+	text := "paused"
+	if s.PausedBy != "" {
+		text += " by " + s.PausedBy
+	}
+	if !s.PausedAt.IsZero() {
+		at := s.PausedAt.Local()
+		layout := time.TimeOnly
+		if s.Time.Sub(at) > 20*time.Hour {
+			layout = time.DateTime
+		}
+		text += " at " + at.Format(layout)
+	}
+	if s.PausedWhy != "" {
+		text += fmt.Sprintf(" (%s)", s.PausedWhy)
+	}
+	return text
+}
