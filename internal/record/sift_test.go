@@ -114,7 +114,7 @@ func heard(t *testing.T, all iter.Seq2[Found, error]) (lines []string, found []F
 // TestASiftFindsWhatAnOracleFinds: the same lines as the naive way, and with their
 // context the same sequence as Search gives.
 func TestASiftFindsWhatAnOracleFinds(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, seed))
 			d := newDepot()

@@ -16,7 +16,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -303,5 +302,3 @@ func (r *Runner) post() {
 		}
 	}
 }
-
-var errClosed = errors.New("the connection was closed")
