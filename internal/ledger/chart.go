@@ -136,7 +136,7 @@ func (t *chart) read(ctx context.Context, c *Chunk, visit func(Entry, []Result))
 
 func (t *chart) take(c *Chunk, b []byte, key string, visit func(Entry, []Result)) error {
 	var e Entry
-	if err := decode(b, &e, &e.V, key); err != nil {
+	if err := decodeResults(b, &e, &e.Results, &e.V, key); err != nil {
 		return err
 	}
 	t.took(c, e, visit)

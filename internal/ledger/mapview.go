@@ -285,7 +285,7 @@ func ReadSnapshot(ctx context.Context, s *store.Store, key string) (snap Snapsho
 	if err != nil {
 		return snap, err
 	}
-	return snap, decode(b, &snap, &snap.V, key)
+	return snap, decodeResults(b, &snap, &snap.Results, &snap.V, key)
 }
 
 // Ended is when the map settled, by its writer's clock; zero while it has not.
