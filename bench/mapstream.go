@@ -17,7 +17,7 @@ import (
 var streamSections = []section{
 	dispatch("map-stream", contest{
 		to:      "square 100,000 numbers in two programs that stay; drover's answers are durable, and each has its item",
-		runners: []runner{streamed(us, "$python square.py", nil), streamed("drover-go", "stream -worker drover", goPeers), squared("grpc"), squared("bidi"), squared("pipe")},
+		runners: []runner{streamed(us, "$python square.py", nil), streamed("drover-go", "stream -worker drover", goPeers), squared("grpc", 1), squared("bidi", 1), squared("pipe", 1), squared("pipe", 2)},
 		claims:  []ratio{{over: "grpc", least: 1}, {over: "pipe", least: 0.35}},
 		after:   everySquareIsRight,
 	}),
@@ -31,11 +31,15 @@ func streamed(who, program string, lack func(*hall) string) runner {
 	}}
 }
 
-// squared is two workers in Go, and who tells them what to do: see bench/peers/stream. It
+// squared is workers in Go, and who tells them what to do: see bench/peers/stream. It
 // fails when an answer is wrong or missing.
-func squared(proto string) runner {
-	return runner{who: proto, items: 100_000, lack: goPeers, line: func(n int) string {
-		return fmt.Sprintf("stream -proto %s -items %d -workers 2 -window 64", proto, n)
+func squared(proto string, workers int) runner {
+	who := proto
+	if workers > 1 {
+		who = fmt.Sprintf("%s-%d", proto, workers)
+	}
+	return runner{who: who, items: 100_000, lack: goPeers, line: func(n int) string {
+		return fmt.Sprintf("stream -proto %s -items %d -workers %d -window 64", proto, n, workers)
 	}}
 }
 

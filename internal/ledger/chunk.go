@@ -65,7 +65,7 @@ const (
 	itemHandedOn // it is in a child
 )
 
-var itemStates = map[itemState]job.ItemState{itemOpen: job.ItemPending, itemSucceeded: job.ItemSucceeded, itemFailed: job.ItemFailed,
+var itemStates = [...]job.ItemState{itemHandedOn: "", itemOpen: job.ItemPending, itemSucceeded: job.ItemSucceeded, itemFailed: job.ItemFailed,
 	itemQuarantined: job.ItemQuarantined, itemCancelled: job.ItemCancelled}
 
 // NewChunk is a chunk that nobody has touched.

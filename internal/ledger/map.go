@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -310,11 +311,20 @@ func (m *Map) asked(c *Chunk) (items []int, by int) {
 			by = r.N
 		}
 	}
-	if by == 0 || c.Tally.Succeeded == c.Tally.Items {
+	if by == 0 || c.Tally.Succeeded == c.Tally.Items || c.state == nil {
 		return nil, 0
 	}
+	// This is asked of every chunk again and again, and few of its items matter.
+	var chosen [len(itemStates)]bool
+	for s, state := range itemStates {
+		chosen[s] = slices.ContainsFunc(m.Reopened, func(r Numbered[Reopened]) bool { return r.Fact.takes(state) })
+	}
+	place := -1
 	for item := range c.Items.All {
-		state := itemStates[c.stateOf(item)]
+		if place++; !chosen[c.state[place]] {
+			continue
+		}
+		state := itemStates[c.state[place]]
 		for _, r := range m.Reopened {
 			if r.N > c.Mark && r.Fact.selects(item, state) {
 				items = append(items, item)

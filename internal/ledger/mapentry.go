@@ -156,12 +156,17 @@ type Reopened struct {
 
 // selects says whether an item that ended in state s is chosen.
 func (r Reopened) selects(item int, s job.ItemState) bool {
+	return r.takes(s) && (len(r.Items) == 0 || r.Items.Has(item))
+}
+
+// takes says whether items in a state may be among them.
+func (r Reopened) takes(s job.ItemState) bool {
 	switch s {
 	case job.ItemFailed, job.ItemQuarantined, job.ItemCancelled:
 	default:
 		return false
 	}
-	return !r.None && (len(r.States) == 0 || slices.Contains(r.States, s)) && (len(r.Items) == 0 || r.Items.Has(item))
+	return !r.None && (len(r.States) == 0 || slices.Contains(r.States, s))
 }
 
 // Spans are ranges of item numbers, both ends included, in order and apart.

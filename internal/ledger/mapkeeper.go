@@ -221,7 +221,7 @@ func (k *MapKeeper) survey(ctx context.Context, machines []Machine) (v surveyed,
 		if err := k.mind(ctx, c, machines, &v); err != nil {
 			return err
 		}
-		if alive && k.t.m.Stop == nil {
+		if k.t.m.Stop == nil { // agents do the rest, and without them it would be of no use
 			return nil
 		}
 		for {
