@@ -70,7 +70,8 @@ func searchOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	fmt.Fprintf(&b, "  both found the same %s lines, and drover whose each is\n", grouped(lines))
 	times := float64(ours.median()) / float64(peer.median())
-	return b.String(), verdict(&b, searchClaim, times <= maxSearch, fmt.Sprintf("%.2f times", times)), nil
+	broken := verdict(&b, searchClaim, times <= maxSearch, fmt.Sprintf("%.2f times", times))
+	return b.String(), broken, nil
 }
 
 // sameLines says how many lines were found, if both found the same ones and each of
