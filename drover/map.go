@@ -181,7 +181,7 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 		if b.Queue != "" {
 			what = b.Queue
 		}
-		if b.Phase != "running" && b.Phase != "idle" && b.Phase != ledger.Resting && !slices.Contains(s.Doing, what) {
+		if !ledger.Works(b.Phase) && !slices.Contains(s.Doing, what) {
 			s.Doing = append(s.Doing, what)
 		}
 	}

@@ -31,17 +31,18 @@ func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
 		}
 		return s, err
 	}
-	return j.heeded(ctx)
+	return j.heeded(ctx, func(s MapStatus) bool { return s.State == job.Paused })
 }
 
-// How long Pause waits for agents: longer than they look at the job's log and tell.
+// How long Pause and Drain wait for agents: longer than they look at the job's log and tell.
 const (
 	nearHeed = 3 * time.Second
 	farHeed  = 2 * ledger.Heartbeat
 )
 
-// heeded waits until every agent of a paused map has said that it rests.
-func (j *Job) heeded(ctx context.Context) (MapStatus, error) {
+// heeded waits until every agent of a map that was paused, or is drained, has said that
+// it begins nothing more; no longer than the map stands so.
+func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatus, error) {
 	clock, limit := j.c.world.Store.Clock(), farHeed
 	if j.c.near {
 		limit = nearHeed
@@ -49,7 +50,7 @@ func (j *Job) heeded(ctx context.Context) (MapStatus, error) {
 	for begin := clock.Boot(); ; {
 		s, err := j.MapStatus(ctx)
 		at := func(n Node) bool { return n.State == "running" || n.State == "idle" }
-		if err != nil || s.State != job.Paused || clock.Boot()-begin >= limit || !slices.ContainsFunc(s.Nodes, at) {
+		if err != nil || !stands(s) || clock.Boot()-begin >= limit || !slices.ContainsFunc(s.Nodes, at) {
 			return s, err
 		}
 		if err := clock.Sleep(ctx, j.c.pace()/4); err != nil {
@@ -99,14 +100,15 @@ func (j *Job) ofItems(ctx context.Context, what, hint string) (job.Job, error) {
 }
 
 // Drain cancels a map and waits until it has settled, as Stop does, but items that
-// run may end and are recorded. told is called once it is durable, before that is
-// waited for. Stop after it has what still runs ended.
+// run may end and are recorded. told is called once it is durable and agents know of it,
+// before that is waited for. Stop after it has what still runs ended.
 func (j *Job) Drain(ctx context.Context, reason string, told func(MapStatus)) (stands bool, err error) {
 	if _, err := j.ofItems(ctx, "drain", "Leave --drain out: a program gets SIGTERM, and its grace to save."); err != nil {
 		return false, err
 	}
 	return j.c.engine.Drain(ctx, j.path, reason, func() {
-		if s, err := j.MapStatus(ctx); err == nil { // it is for people alone
+		// it is for people alone
+		if s, err := j.heeded(ctx, func(s MapStatus) bool { return !s.State.Settled() }); err == nil {
 			told(s)
 		}
 	})

@@ -100,13 +100,19 @@ func (w World) lives(b Beat) bool {
 }
 
 // The phases that a reader acts on. Left is that of an agent's last heartbeat,
-// Queued that of one that waits until its machine has room, and Resting that of one
-// which has heeded a pause.
+// Queued that of one that waits until its machine has room, Resting that of one which
+// has heeded a pause, and Draining a stop that lets what runs end.
 const (
-	Left    = "left"
-	Queued  = "queued"
-	Resting = "paused"
+	Left     = "left"
+	Queued   = "queued"
+	Resting  = "paused"
+	Draining = "draining"
 )
+
+// Works says whether an agent in that phase of a map is prepared.
+func Works(phase string) bool {
+	return phase == "running" || phase == "idle" || phase == Resting || phase == Draining
+}
 
 // state derives where the job stands. INTERRUPTED is computed, never written:
 // not settled, something was started, and no agent lives (R1).

@@ -156,7 +156,7 @@ func (r MapReport) state() job.State {
 		return job.Paused
 	case len(r.Living) == 0 && len(r.Beats) > 0:
 		return job.Interrupted
-	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase == "running" || b.Phase == "idle" || b.Phase == Resting }):
+	case slices.ContainsFunc(r.Living, func(b Beat) bool { return Works(b.Phase) }):
 		return job.Running
 	case slices.ContainsFunc(r.Living, func(b Beat) bool { return b.Phase != Queued }):
 		return job.Starting

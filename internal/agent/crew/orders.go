@@ -33,7 +33,6 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 		}
 		c.order.Do = ledger.Rest // what runs may end
 	}
-	c.tellPaused(before)
 	switch c.order.Do {
 	case ledger.Work:
 		c.unstick()
@@ -45,6 +44,7 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	case ledger.Depart:
 		return true, c.depart(ctx)
 	}
+	c.tellHeeded(before)
 	if c.stopped() && c.kit == nil { // what was claimed is still to be ended, and the job to be settled
 		c.Unneeded()
 		c.member.Ready()
@@ -57,22 +57,25 @@ func (c *crew) outdated() bool {
 	return c.order.Code != "" && c.order.Code != c.Job.Code.Digest && c.order.Do == ledger.Work
 }
 
-// tellPaused has the heartbeat say that nothing more begins here, or that it does
+// tellHeeded has the heartbeat say that nothing more begins here, or that it does
 // again: who asked for it waits for that word.
-func (c *crew) tellPaused(before ledger.MapDo) {
-	if rests := c.order.Do == ledger.Rest; c.kit == nil || rests == (before == ledger.Rest) {
+func (c *crew) tellHeeded(before ledger.MapDo) {
+	if c.kit == nil || phase(c.order.Do) == phase(before) {
 		return
 	}
 	c.Beat(true, func(b *ledger.Beat) {
-		b.Phase = c.phase()
+		b.Phase = phase(c.order.Do)
 		c.member.Dress(b)
 	})
 }
 
 // phase is what the heartbeat calls an agent that is prepared.
-func (c *crew) phase() string {
-	if c.order.Do == ledger.Rest {
+func phase(do ledger.MapDo) string {
+	switch do {
+	case ledger.Rest:
 		return ledger.Resting
+	case ledger.Drain:
+		return ledger.Draining
 	}
 	return "running"
 }
@@ -116,7 +119,7 @@ func (c *crew) begin(ctx context.Context, k Kit) error {
 	c.openLarder()
 	c.member.Ready()
 	c.Beat(true, func(b *ledger.Beat) {
-		b.Phase, b.Slots, b.Since = c.phase(), c.Slots, c.clock.Now().UTC()
+		b.Phase, b.Slots, b.Since = phase(c.order.Do), c.Slots, c.clock.Now().UTC()
 	})
 	return nil
 }
