@@ -122,7 +122,8 @@ func (c *Chunk) Fold(e Entry) (counted []Result) {
 	if !ok {
 		c.Ignored = append(c.Ignored, n)
 	}
-	if e.By == c.Owner {
+	// What the owner sealed under an earlier claim may land after what it wrote since.
+	if claims := ok && e.Claimed != nil; claims || e.By == c.Owner && e.At.After(c.Wrote) {
 		c.Wrote = e.At
 	}
 	return counted

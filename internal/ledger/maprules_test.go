@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -220,5 +221,30 @@ func TestAnOwnerHandsOverToWhoIsIdle(t *testing.T) {
 	}
 	if s := busy.Map().Settled; s == nil || s.State != job.Succeeded || len(busy.ran)+len(idle.ran) != 40 || len(idle.ran) < 20 {
 		t.Errorf("settled %+v; the slow one ran %d, the fast one %d of 40", s, len(busy.ran), len(idle.ran))
+	}
+}
+
+// An owner's entry of an earlier claim may be in flight for long: it is no word that it
+// has been silent since it was sealed.
+func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int64, e Entry) Entry {
+		e.At = time.Unix(seconds, 0)
+		return e
+	}
+	c := NewChunk("000001", Seed{Items: Spans{{1, 6}}})
+	for i, step := range []struct {
+		e    Entry
+		want int64
+	}{
+		{at(10, claimedBy("a", 1, Untouched)), 10},
+		{at(30, claimedBy("b", 2, Silence)), 30},
+		{at(20, claimedBy("a", 3, Silence)), 20},
+		{at(25, wrote("a", 3, Result{Item: 1})), 25},
+		{at(12, wrote("a", 1, Result{Item: 2})), 25},
+	} {
+		if c.Fold(step.e); c.Wrote.Unix() != step.want {
+			t.Errorf("after entry %d the owner wrote at %d, want %d", i, c.Wrote.Unix(), step.want)
+		}
 	}
 }
