@@ -148,6 +148,13 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 		}
 		if step.Fail == nil {
 			o := m.order()
+			if o.Do == Depart && o.Settled == nil {
+				if stayed, err := m.stayed(ctx); err != nil {
+					return MapOrder{}, err
+				} else if !stayed {
+					o.Do, o.Why = Work, ""
+				}
+			}
 			if o.Do == Depart {
 				return o, m.lowerHand(ctx)
 			}

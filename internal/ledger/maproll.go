@@ -11,12 +11,14 @@ import (
 // roll is what is known of the other agents of the job, for M12.
 type roll struct {
 	at     time.Duration // of the last listing
+	asked  time.Duration // when those that stay were last seen to be there
 	round  int           // of the job, that it was called in
 	seen   []seen        // in the order of a listing
 	known  bool          // two listings were compared
 	moved  []string      // between those, in order
 	spare  int           // our place among the spares, from 0; -1: none of them
 	spares int           // how many there are
+	stay   []string      // the spares before us that were read and had not left
 	most   int           // agents that moved at once, in this round
 }
 
@@ -61,7 +63,7 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 	if m.roll.round == m.t.m.Round {
 		most = m.roll.most
 	}
-	m.roll = roll{at: now, round: m.t.m.Round, seen: here, spare: -1, most: max(most, len(moved))}
+	m.roll = roll{at: now, asked: now, round: m.t.m.Round, seen: here, spare: -1, most: max(most, len(moved))}
 	if !known { // or so long ago that who moved since may be gone (D2), as who left after a round
 		return nil
 	}
@@ -92,21 +94,39 @@ func (m *MapMember) findPlace(ctx context.Context) error {
 	if len(before) >= spares+far {
 		return nil
 	}
-	place := 0
 	for _, id := range before {
-		b, ok, err := m.t.w.readBeat(ctx, m.t.p, id)
-		if err != nil {
+		if left, err := m.hasLeft(ctx, id); err != nil {
 			return err
+		} else if !left {
+			m.roll.stay = append(m.roll.stay, id)
 		}
-		if ok && b.Phase != Left {
-			place++
-		}
-		if place == spares {
+		if len(m.roll.stay) == spares {
 			return nil
 		}
 	}
-	m.roll.spare = place
+	m.roll.spare = len(m.roll.stay)
 	return nil
+}
+
+// stayed says whether the spares that we leave the job to are still there: each may
+// have been told to go since the roll. Who finds one gone stays for the next roll.
+func (m *MapMember) stayed(ctx context.Context) (bool, error) {
+	asked := m.t.now()
+	for _, id := range m.roll.stay[:min(sparesLeast, len(m.roll.stay))] {
+		if left, err := m.hasLeft(ctx, id); err != nil {
+			return false, err
+		} else if left {
+			m.roll.known = false
+			return false, nil
+		}
+	}
+	m.roll.asked = asked
+	return true, nil
+}
+
+func (m *MapMember) hasLeft(ctx context.Context, id string) (bool, error) {
+	b, ok, err := m.t.w.readBeat(ctx, m.t.p, id)
+	return !ok || b.Phase == Left, err
 }
 
 // leaveAfter is how long an agent waits for what the dead have left: who stays has
@@ -118,7 +138,7 @@ const leaveAfter = Lease + 2*rollEvery
 // back-off counts.
 func (m *MapMember) mayLeave() bool {
 	now := m.t.now()
-	if !m.roll.known || m.roll.round != m.t.m.Round || m.roll.spare >= 0 || len(m.holds) > 0 || now-m.roll.at > rollEvery {
+	if !m.roll.known || m.roll.spare >= 0 || len(m.holds) > 0 || now-m.roll.at > rollEvery {
 		return false
 	}
 	if m.resting == 0 || now-m.since < leaveAfter {

@@ -248,3 +248,30 @@ func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
 		}
 	}
 }
+
+// A spare that is told to go after the others have called the roll is no spare: who
+// would have left the job to it stays, and takes its place.
+func TestNobodyLeavesAJobToWhoIsGone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(10, 10, nil)
+	_, err := d.hand(j, "1-0-owner", fine).Seek(t.Context()) // takes all there is
+	d.check(err)
+	beat := func(phase string, ids ...string) {
+		for _, id := range ids {
+			d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: id, Counter: d.clock.Now().UnixMicro(), Host: Host{Boot: id}, Phase: phase}))
+		}
+	}
+	idle := d.hand(j, "1-1-late", fine)
+	for ; !idle.mayLeave(); d.pass(5 * time.Second) {
+		beat("running", "1-0-owner", idle.ID, "1-2-a", "1-3-b") // it is the last by its hash
+		_, err := idle.Poll(t.Context())
+		d.check(err)
+		_, err = idle.Seek(t.Context())
+		d.check(err)
+	}
+	beat(Left, idle.roll.stay[0])
+	if o, err := idle.Poll(t.Context()); err != nil || o.Do != Work {
+		t.Errorf("it leaves the job to who is gone: %+v, %v", o, err)
+	}
+}

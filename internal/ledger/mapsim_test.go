@@ -18,6 +18,7 @@ import (
 )
 
 var (
+	mapFrom  = flag.Uint64("mapfrom", 0, "how many worlds TestMapSimulation leaves out first")
 	mapSeeds = flag.Int("mapseeds", defaultMapSeeds(), "how many worlds TestMapSimulation plays")
 	mapSeed  = flag.Uint64("mapseed", 0, "play this world of a map alone and print its history")
 )
@@ -52,8 +53,8 @@ func TestMapSimulation(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for {
-				n := next.Add(1)
-				if n > uint64(*mapSeeds) || t.Failed() {
+				n := *mapFrom + next.Add(1)
+				if n > *mapFrom+uint64(*mapSeeds) || t.Failed() {
 					return
 				}
 				s := simulateMap(n, false)

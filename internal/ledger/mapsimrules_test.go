@@ -401,12 +401,12 @@ func (s *yard) checkLeft(a *mapAgent) {
 	const recently = 125 * time.Second
 	s.seen["left an unsettled job"]++
 	spares := 0
-	roll := a.member.roll.at - a.p.offset
+	asked := a.member.roll.asked - a.p.offset
 	for _, o := range s.built {
-		if o.leftAt > 0 && o.leftAt < roll && len(o.beats) > 0 && s.saidGoodbye(o) {
+		if o.leftAt > 0 && o.leftAt < asked && len(o.beats) > 0 && s.saidGoodbye(o) {
 			continue // that could be read
 		}
-		if o != a && o.job == a.job && o.agent != "" && o.departed == 0 && len(o.beats) > 0 && (!o.p.dead || s.now-max(o.died, o.beats[len(o.beats)-1]) < recently) {
+		if o != a && o.job == a.job && o.agent != "" && len(o.beats) > 0 && (!o.p.dead || s.now-max(o.died, o.beats[len(o.beats)-1]) < recently) {
 			spares++
 		}
 	}

@@ -416,8 +416,10 @@ func (s *yard) wrongInChunk(c *Chunk) []Entry {
 		}
 	}
 	if c.Owner != "" {
-		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}},
-			Entry{By: c.Owner, Claim: c.Claim, Ended: &Ended{}})
+		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}})
+	}
+	if c.Owner != "" && c.Tally.Open() > 0 {
+		wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim, Ended: &Ended{}})
 	}
 	if c.Mark > 0 {
 		wrong = append(wrong, Entry{By: "vandal", Ended: &Ended{By: c.Mark}}, Entry{By: "vandal", Again: &Again{By: c.Mark, Items: c.Items}})
