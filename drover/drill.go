@@ -80,6 +80,7 @@ type drill struct {
 	r    DrillReport
 	calm MapStatus
 	rate hitRate
+	left string // what became of the job that was interrupted
 }
 
 // Drillable refuses a plan whose agents do not live on this machine.
@@ -94,7 +95,8 @@ func (p *Plan) Drillable() error {
 // with its agents asked to go, killed and stopped at random. It compares what came
 // out; where that differs, a third, undisturbed run tells whether it always does.
 // Whatever the first run's items come to, the second has to come to the same. p itself
-// is not submitted. When ctx ends, the run at hand is cancelled.
+// is not submitted. When ctx ends, the run at hand is cancelled, and Drill returns once
+// nothing of it is left: fault.Interrupted, and what it was at.
 func (p *Plan) Drill(ctx context.Context, o DrillOptions) (DrillReport, error) {
 	if err := p.Drillable(); err != nil {
 		return DrillReport{}, err
@@ -106,26 +108,35 @@ func (p *Plan) Drill(ctx context.Context, o DrillOptions) (DrillReport, error) {
 		o.Told = func(DrillEvent) {}
 	}
 	d := &drill{p: p, o: o, r: DrillReport{V: 1, Seed: o.Seed, Hits: map[string]int{}, Differences: []Difference{}}}
+	err := d.all(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = d.interrupted()
+	}
+	return d.r, err
+}
+
+// all does the runs one after the other, and compares them.
+func (d *drill) all(ctx context.Context) error {
 	calm, err := d.run(ctx, "calm", nil)
 	if err != nil {
-		return d.r, err
+		return err
 	}
 	if d.rate, err = rateOf(ctx, calm, d.calm); err != nil {
-		return d.r, err
+		return err
 	}
 	hurt, err := d.run(ctx, "drill", d.harass)
 	if err != nil {
-		return d.r, err
+		return err
 	}
 	v, err := hurt.Verify(ctx, VerifyOptions{})
 	if err != nil {
-		return d.r, err
+		return err
 	}
 	d.r.Extra, d.r.Lost, d.r.Unseen, d.r.Doubts = v.Extra.Sum(), v.Losses, v.Bound, v.Doubted
 	if d.r.Differences, err = compare(ctx, calm, hurt); err != nil || len(d.r.Differences) == 0 {
-		return d.r, err
+		return err
 	}
-	return d.r, d.again(ctx, calm)
+	return d.again(ctx, calm)
 }
 
 // again runs the sample once more, undisturbed, and marks the differences that it
@@ -163,7 +174,11 @@ func (d *drill) run(ctx context.Context, stage string, beside func(context.Conte
 	if s.Spec.Stream {
 		s.Spec.Retries = max(s.Spec.Retries, drillRetries)
 	}
-	j, err := s.Submit(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// A submit that is broken off may have made a job that nobody knows of.
+	j, err := s.Submit(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -188,15 +203,32 @@ func (d *drill) run(ctx context.Context, stage string, beside func(context.Conte
 	return j, nil
 }
 
-// stopped cancels a run that nobody waits for any more.
+// stopped cancels a run that nobody waits for any more, and waits until its agents are
+// gone.
 func (d *drill) stopped(ctx context.Context, j *Job, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	if _, err := j.Stop(context.WithoutCancel(ctx), "the drill was interrupted"); err != nil {
-		return err
+	ctx = context.WithoutCancel(ctx)
+	stands, failed := j.Stop(ctx, "the drill was interrupted")
+	short := j.path.Job
+	if rec, err := j.Spec(ctx); err == nil {
+		short = rec.Short
 	}
-	return fault.Wrap(context.Cause(ctx), fault.Interrupted, "Run it again: --seed "+fmt.Sprint(d.o.Seed)+" makes the same hits.", "run drill")
+	switch {
+	case failed != nil:
+		d.left = fmt.Sprintf("; job %s may go on, cancel it with drover cancel %s: %v", short, short, failed)
+	case stands:
+		d.left = fmt.Sprintf("; job %s is cancelled", short)
+	default:
+		d.left = fmt.Sprintf("; job %s had ended", short)
+	}
+	return err
+}
+
+// interrupted says what stands of a drill that nobody waits for any more.
+func (d *drill) interrupted() error {
+	return fault.New(fault.Interrupted, fmt.Sprintf("Run it again: --seed %d makes the same hits.", d.o.Seed), "run drill: it was interrupted%s", d.left)
 }
 
 // attend sees that the job has agents until it has settled. Agents that were asked

@@ -280,11 +280,7 @@ func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[reco
 			yield(record.Line{}, err)
 			return
 		}
-		lines := record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
-		if o.Tail > 0 {
-			lines = record.Tail(lines, o.Tail)
-		}
-		lines(yield)
+		j.lines(ctx, rep, f, o)(yield)
 	}
 }
 
@@ -301,5 +297,5 @@ func itemFilter(rep ledger.Report, n int, o LogOptions) (record.Filter, error) {
 }
 
 func noItem(short string, n, all int) error {
-	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %d.", all), "read item %d of job %s: there is none", n, short)
+	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %s.", job.Comma(all)), "read item %d of job %s: there is none", n, short)
 }

@@ -79,7 +79,7 @@ func (j *Job) GetItems(ctx context.Context, dir string, told func(GotItems)) (Go
 		}
 	}
 	if more := b.got.Left - leftNotes; more > 0 {
-		b.got.Notes = append(b.got.Notes, fmt.Sprintf("and %d more outputs of names that others have", more))
+		b.got.Notes = append(b.got.Notes, fmt.Sprintf("and %s more outputs of names that others have", job.Comma(more)))
 	}
 	return b.got, nil
 }

@@ -48,9 +48,9 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 	case job.Failed:
 		w.Answer = s.Reason
 	case job.Cancelled:
-		w.Answer = fmt.Sprintf("%s; %d of %s had succeeded", s.Reason, s.Items.Succeeded, plural(s.Items.Items, "item", "items"))
+		w.Answer = fmt.Sprintf("%s; %s of %s had succeeded", s.Reason, job.Comma(s.Items.Succeeded), plural(s.Items.Items, "item", "items"))
 	case job.Paused:
-		w.Answer, w.Next = fmt.Sprintf("%s; %d of %s are left", s.pausedWords(), s.Items.Open(), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
+		w.Answer, w.Next = fmt.Sprintf("%s; %s of %s are left", s.pausedWords(), job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
 		if s.Running > 0 {
 			w.Detail = append(w.Detail, plural(s.Running, "item that had begun runs to its end", "items that had begun run to their end"))
 		}
@@ -77,7 +77,7 @@ func were(n int) string {
 	if n == 1 {
 		return "1 item was"
 	}
-	return fmt.Sprintf("%d items were", n)
+	return job.Comma(n) + " items were"
 }
 
 func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
@@ -92,13 +92,13 @@ func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
 			how = "it was stopped by hand"
 		}
 	}
-	w.Answer = fmt.Sprintf("nobody works on it: %s; %d of %s are left", how, s.Items.Open(), plural(s.Items.Items, "item", "items"))
+	w.Answer = fmt.Sprintf("nobody works on it: %s; %s of %s are left", how, job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover resume " + w.ID
 }
 
 // mapWaiting says what a live map is at.
 func (w *Reason) mapWaiting(s MapStatus, placed bool, living []ledger.Beat) {
-	left := fmt.Sprintf("%d of %s are left", s.Items.Open(), plural(s.Items.Items, "item", "items"))
+	left := fmt.Sprintf("%s of %s are left", job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover status --watch " + w.ID
 	switch {
 	case s.Running > 0:
@@ -126,17 +126,17 @@ func plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return job.Comma(n) + " " + more
 }
 
 // failures are the ways in which items failed, each with what to do about it.
 func (w *Reason) failures(s MapStatus, f Figures, timeout job.Duration) {
 	for i, g := range f.Groups {
 		if i == 5 {
-			w.Detail = append(w.Detail, fmt.Sprintf("and %d other ways to fail", len(f.Groups)-i))
+			w.Detail = append(w.Detail, fmt.Sprintf("and %s other ways to fail", job.Comma(len(f.Groups)-i)))
 			break
 		}
-		w.Detail = append(w.Detail, fmt.Sprintf("%d × %s, such as item %d", g.Items, g.Words(), g.First))
+		w.Detail = append(w.Detail, fmt.Sprintf("%s × %s, such as item %d", job.Comma(g.Items), g.Words(), g.First))
 		if do := g.remedy(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
 			w.Detail = append(w.Detail, "    "+do)
 		}

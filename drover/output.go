@@ -90,7 +90,7 @@ func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.lines(ctx, rep, o) {
+		for l, err := range j.lines(ctx, rep, o.filter(), o) {
 			if !yield(plain(l), err) {
 				return
 			}
@@ -106,7 +106,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.found(ctx, rep, o, o.filter(), j.lines(ctx, rep, o), re, before, after) {
+		for l, err := range j.found(ctx, rep, o, o.filter(), j.lines(ctx, rep, o.filter(), o), re, before, after) {
 			if !yield(l.Line, err) {
 				return
 			}
@@ -124,7 +124,7 @@ func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f reco
 		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
 		if !j.still(rep, o.Follow) {
 			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
-				return j.following(ctx, rep, f, known, o.Follow, o.Enough)
+				return j.following(ctx, rep, f, known, nil, o.Follow, o.Enough)
 			}
 		}
 		all = record.Sift(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, then, re, before, after)
@@ -142,78 +142,11 @@ func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f reco
 
 // lines are those that o chooses. Of a job that goes on, the last lines are counted
 // when it is asked; what comes then follows.
-func (j *Job) lines(ctx context.Context, rep ledger.Report, o LogOptions) iter.Seq2[record.Line, error] {
-	f := o.filter()
-	if o.Tail <= 0 {
-		return record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
+func (j *Job) lines(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+	if o.Tail > 0 {
+		return j.lastLines(ctx, rep, f, o)
 	}
-	if rep.Run.Settled != nil {
-		return record.Tail(record.Lines(record.ReadTail(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, o.Tail)), o.Tail)
-	}
-	there := record.Lines(j.frames(ctx, rep, f, false, nil))
-	if !o.Follow {
-		return record.Tail(there, o.Tail)
-	}
-	seen := passed{}
-	return func(yield func(record.Line, error) bool) {
-		for l, err := range record.Tail(seen.whole(there), o.Tail) {
-			if !yield(l, err) {
-				return
-			}
-		}
-		for l, err := range record.Lines(j.frames(ctx, rep, f, true, o.Enough)) {
-			if err == nil && seen.again(l) {
-				continue
-			}
-			if !yield(l, err) {
-				return
-			}
-		}
-	}
-}
-
-// passed is how far the lines of each writer were read: the newest frame that a
-// line began in, and how many did.
-type passed map[string]struct {
-	seq  uint64
-	many int
-}
-
-// whole passes on lines that have ended, and remembers them: one that goes on is
-// for who reads on.
-func (p passed) whole(lines iter.Seq2[record.Line, error]) iter.Seq2[record.Line, error] {
-	return func(yield func(record.Line, error) bool) {
-		for l, err := range lines {
-			if err == nil && !l.Whole {
-				continue
-			}
-			if err == nil {
-				at := p[l.Writer]
-				if l.Seq > at.seq {
-					at.seq, at.many = l.Seq, 0
-				}
-				at.many++
-				p[l.Writer] = at
-			}
-			if !yield(l, err) {
-				return
-			}
-		}
-	}
-}
-
-// again says of a line that it was passed on before.
-func (p passed) again(l record.Line) bool {
-	at := p[l.Writer]
-	if l.Seq < at.seq {
-		return true
-	}
-	if l.Seq > at.seq || at.many == 0 {
-		return false
-	}
-	at.many--
-	p[l.Writer] = at
-	return true
+	return record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
 }
 
 func plain(l record.Line) Line {
@@ -226,7 +159,7 @@ func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, fo
 	if j.still(rep, follow) {
 		return record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f)
 	}
-	return j.following(ctx, rep, f, nil, follow, enough)
+	return j.following(ctx, rep, f, nil, nil, follow, enough)
 }
 
 // still says that nothing is looked at but what is stored.
@@ -234,11 +167,12 @@ func (j *Job) still(rep ledger.Report, follow bool) bool {
 	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
 }
 
-// following gives what the job has printed and prints, but the frames that are known.
-func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter, known map[string]uint64, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
+// following gives what the job has printed and prints, but the frames that are known, and
+// those in objects before the ones that are named.
+func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter, known map[string]uint64, objects map[string]int, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	ended := make(chan struct{})
-	o := record.FollowOptions{Store: w.Store, Prefix: ledger.LogsPrefix(j.path), Filter: f, After: known, Every: j.c.pace(), Ended: ended,
+	o := record.FollowOptions{Store: w.Store, Prefix: ledger.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pace(), Ended: ended,
 		Live: func(ctx context.Context) []string {
 			rep, err := w.Look(ctx, j.path)
 			if err != nil {

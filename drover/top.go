@@ -70,7 +70,7 @@ func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	r.Top = h.list
 	slices.SortFunc(r.Top, h.compare)
 	if len(r.Top) == 0 && r.Without > 0 {
-		return r, fault.New(fault.Invalid, reader.hint(), "order results by %q: none of %d has such a number", o.By, r.Without)
+		return r, fault.New(fault.Invalid, reader.hint(), "order results by %q: none of %s has such a number", o.By, job.Comma(r.Without))
 	}
 	return r, nil
 }

@@ -186,13 +186,13 @@ func (t Tally) Add(o Tally) Tally {
 
 // String is the tally in words: "1,000 items: 990 succeeded, 10 failed".
 func (t Tally) String() string {
-	text := fmt.Sprintf("%d items: %d succeeded", t.Items, t.Succeeded)
+	text := fmt.Sprintf("%s items: %s succeeded", Comma(t.Items), Comma(t.Succeeded))
 	for _, part := range []struct {
 		n    int
 		what string
 	}{{t.Failed, "failed"}, {t.Quarantined, "quarantined"}, {t.Cancelled, "cancelled"}, {t.Open(), "open"}} {
 		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.what)
+			text += fmt.Sprintf(", %s %s", Comma(part.n), part.what)
 		}
 	}
 	return text

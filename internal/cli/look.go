@@ -70,13 +70,18 @@ func (a *app) statusList(ctx context.Context, all bool, tags []string) ([]listRo
 	if a.settings.json {
 		return list, json.NewEncoder(a.out).Encode(forPrograms(list))
 	}
+	return list, a.printList(list, left, tags)
+}
+
+// printList prints jobs as a table; left is how many older ones there are.
+func (a *app) printList(list []listRow, left int, tags []string) error {
 	if len(list) == 0 && len(tags) > 0 {
 		a.note("no job with the tag %s", strings.Join(tags, " and "))
-		return nil, nil
+		return nil
 	}
 	if len(list) == 0 {
 		a.note("no jobs yet   start one: drover run train.py")
-		return nil, nil
+		return nil
 	}
 	t := newTable(a.out, "JOB", "TASK", "STATE", "ATTEMPT", "AGE", "TIME", "NOTE")
 	for _, s := range list {
@@ -84,12 +89,12 @@ func (a *app) statusList(ctx context.Context, all bool, tags []string) ([]listRo
 			span(time.Since(s.Submitted)), runTime(s.Status), s.Reason)
 	}
 	if err := t.flush(); err != nil {
-		return nil, err
+		return err
 	}
 	if left > 0 {
 		a.note("%s more: drover status -a", count(left, "job"))
 	}
-	return list, nil
+	return nil
 }
 
 // forPrograms is the list as JSON: of maps also how their items stand.
@@ -122,18 +127,26 @@ func statuses(ctx context.Context, jobs []*drover.Job, tags []string, limit int)
 		if !tagged(s, tags) {
 			continue
 		}
-		row := listRow{Status: s}
+		row := drover.Glance{Status: s}
 		m, many, err := listed(ctx, j)
 		if err != nil {
 			return list, 0, err
 		}
 		if many {
-			row = listRow{m.Status, &m}
-			row.Reason = strings.Join(counts(m), ", ")
+			row = drover.Glance{Status: m.Status, Many: &m}
 		}
-		list = append(list, row)
+		list = append(list, rowOf(row))
 	}
 	return list, 0, nil
+}
+
+// rowOf says of a map how its items stand.
+func rowOf(g drover.Glance) listRow {
+	row := listRow{g.Status, g.Many}
+	if g.Many != nil {
+		row.Reason = strings.Join(counts(*g.Many), ", ")
+	}
+	return row
 }
 
 // tagged says whether a job has all of these labels, written KEY=VALUE or KEY.

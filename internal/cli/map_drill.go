@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/signal"
@@ -26,12 +25,13 @@ func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT)
 	defer stop()
-	a.note("drill    seed %d: --seed %d does the same again", t.seed, t.seed)
+	defer context.AfterFunc(ctx, func() {
+		a.note("\nStopping: the drill's job is cancelled, items that run have got SIGTERM (Ctrl-C again: do not wait for them)")
+		stop() // who is asked again is gone; the agents know what to do
+	})()
+	a.note("%s", seedLine(t.seed))
 	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrill})
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			a.note("") // behind ^C
-		}
 		return err
 	}
 	if a.settings.json {
@@ -53,8 +53,18 @@ func (a *app) noteDrill(e drover.DrillEvent) {
 	case e.Ended != nil:
 		a.note("         %s in %s: %s", strings.ToLower(string(e.Ended.State)), span(e.Ended.Ended.Sub(e.Ended.Submitted)), strings.Join(counts(*e.Ended), ", "))
 	default:
-		a.note("%-8s %s, %s: task %s", e.Stage, count(e.Items, "item"), stageWords[e.Stage], e.Job.Path().Task)
+		a.note("%s", stageLine(e.Stage, e.Items, e.Job.Path().Task))
 	}
+}
+
+// stageLine is a run that begins.
+func stageLine(stage string, items int, task string) string {
+	return fmt.Sprintf("%-8s %s, %s: task %s", stage, count(items, "item"), stageWords[stage], task)
+}
+
+// seedLine is the first line of a drill.
+func seedLine(seed uint64) string {
+	return fmt.Sprintf("drill    seed %d: --seed %d does the same again", seed, seed)
 }
 
 var stageWords = map[string]string{"calm": "undisturbed", "drill": "the same, with agents hit at random", "again": "undisturbed once more, to see what differs anyway"}

@@ -56,8 +56,8 @@ func mapLines(p *drover.Plan) []string {
 		lines = append(lines, "results  what each prints to stdout, and its exit status")
 	}
 	if it.Chunks > 0 {
-		lines = append(lines, fmt.Sprintf("store    %s; an object store gets about %s and %s, and %d and %d more in each minute of work",
-			count(it.Chunks, "chunk"), count(it.Requests.Writes, "write"), count(it.Requests.Reads, "read"), it.Minute.Writes, it.Minute.Reads))
+		lines = append(lines, fmt.Sprintf("store    %s; an object store gets about %s and %s, and %s and %s more in each minute of work",
+			count(it.Chunks, "chunk"), count(it.Requests.Writes, "write"), count(it.Requests.Reads, "read"), comma(it.Minute.Writes), comma(it.Minute.Reads)))
 	}
 	return lines
 }

@@ -55,23 +55,37 @@ func (a *app) statusWatch(cmd *cobra.Command, args []string, all bool, tags []st
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT)
 	defer stop()
-	look := func(ctx context.Context) (watchFrame, error) { return a.watchList(ctx, cmd, all, tags) }
-	if len(args) == 1 {
-		j, err := a.find(ctx, args)
-		if err != nil {
-			return err
-		}
-		if look, err = a.watchOne(ctx, j); err != nil {
-			return err
-		}
+	look, err := a.watched(ctx, args, all, tags)
+	if err != nil {
+		return err
 	}
 	ticks := time.NewTicker(watchEvery)
 	defer ticks.Stop()
-	err := a.watch(ctx, look, ticks.C, newWatchScreen(a.out))
+	err = a.watch(ctx, look, ticks.C, newWatchScreen(a.out))
 	if ctx.Err() != nil && cmd.Context().Err() == nil {
 		return status(fault.ExitInterrupted) // Ctrl-C is for us; jobs go on
 	}
 	return err
+}
+
+// watched gives the looks at one job, or at the list.
+func (a *app) watched(ctx context.Context, args []string, all bool, tags []string) (func(context.Context) (watchFrame, error), error) {
+	if len(args) == 1 {
+		j, err := a.find(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return a.watchOne(ctx, j)
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, most := c.Overview(a.settings.project), newest
+	if all {
+		most = 0
+	}
+	return func(ctx context.Context) (watchFrame, error) { return a.watchList(ctx, jobs, most, tags) }, nil
 }
 
 // watch shows what look sees, at each tick, until nothing can change any more.
@@ -195,12 +209,19 @@ func factOf(s drover.Status, m *drover.MapStatus) watchFact {
 }
 
 // watchList is a look at the list of jobs.
-func (a *app) watchList(ctx context.Context, cmd *cobra.Command, all bool, tags []string) (f watchFrame, err error) {
+func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
+	seen, left, err := jobs.Look(ctx, func(s drover.Status) bool { return tagged(s, tags) }, most)
+	if err != nil {
+		return f, err
+	}
+	var list []listRow
+	for _, g := range seen {
+		list = append(list, rowOf(g))
+	}
 	var text bytes.Buffer
 	b := *a
 	b.out, b.err = &text, &text
-	list, err := b.statusList(ctx, all, tags)
-	if err != nil {
+	if err := b.printList(list, left, tags); err != nil {
 		return f, err
 	}
 	f.text, f.idle = text.String(), true

@@ -17,7 +17,8 @@ import (
 // Bringer brings single files to this machine, each for one who needs it once:
 // nothing is kept to be compared with later, and nothing is shared.
 type Bringer struct {
-	// Client is as Fetch has it; nil: a new one.
+	// Client is as Fetch has it; nil: a new one. Where others have chosen the addresses
+	// it is one that is Guarded.
 	Client *http.Client
 	Dir    string // relative paths begin here
 	// Pause waits between two requests for what did not come; nil: by the clock.

@@ -224,8 +224,9 @@ func mayRetry(err error) bool {
 	var name *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var room errNoRoom
+	var barred *barredError
 	switch {
-	case errors.As(err, &room):
+	case errors.As(err, &room), errors.As(err, &barred):
 		return false
 	case errors.As(err, &name):
 		return !name.IsNotFound
@@ -251,6 +252,7 @@ func (f *fetcher) failed(err error) error {
 	var answer *refusedError
 	var here *os.PathError
 	var cert *tls.CertificateVerificationError
+	var barred *barredError
 	kind, hint := fault.Lost, "Run it again: what is here already is not brought again."
 	switch {
 	case errors.As(err, &answer):
@@ -262,6 +264,9 @@ func (f *fetcher) failed(err error) error {
 		case !mayRetry(err):
 			kind, hint = fault.Invalid, "Check the address."
 		}
+	case errors.As(err, &barred):
+		// Without what package net says around it.
+		err, kind, hint = barred, fault.Denied, "Leave --fetch out, and let the program ask there, if that is what you want."
 	case errors.Is(err, errRedirect):
 		kind, hint = fault.Invalid, "Use the address that it leads to, if you trust it."
 	case isFull(err):

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -289,7 +288,7 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return job.Comma(n) + " " + noun + "s"
 }
 
 // Newest finds the newest job of the store, or of one project when project is
@@ -307,40 +306,5 @@ func (w World) Newest(ctx context.Context, project string) (p job.Path, ok bool,
 // that gc has removed. A job whose submit never finished may be among them; Look
 // tells.
 func (w World) All(ctx context.Context, project string) ([]job.Path, error) {
-	type dated struct {
-		at time.Time
-		p  job.Path
-	}
-	var found []dated
-	for o, err := range w.Store.List(ctx, "ids/") {
-		if err != nil {
-			return nil, err
-		}
-		var p job.Path
-		b, err := w.Store.Get(ctx, o.Key)
-		if err != nil {
-			continue // withdrawn between the listing and now
-		}
-		v := 0
-		if err := decode(b, &p, &v, o.Key); err != nil {
-			return nil, err
-		}
-		if project != "" && p.Project != project {
-			continue
-		}
-		err = w.exists(ctx, p) // removed jobs keep their short id
-		if errors.Is(err, ErrRemoved) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, dated{o.Time, p})
-	}
-	slices.SortStableFunc(found, func(a, b dated) int { return a.at.Compare(b.at) })
-	paths := make([]job.Path, len(found))
-	for i, d := range found {
-		paths[i] = d.p
-	}
-	return paths, nil
+	return w.NewCatalog(project).Jobs(ctx)
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -383,9 +384,17 @@ func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
 		return MapStep{Settle: m.verdict(t)}
 	}
 	if limit, limited := m.Spec.FailLimit(m.Items()); limited && bad > limit && m.Stop == nil {
-		return MapStep{Fail: &Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%d items failed, at most %s may", bad, m.Spec.MaxFails)}}
+		return MapStep{Fail: &Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%s items failed, at most %s may", job.Comma(bad), mostFails(m.Spec.MaxFails))}}
 	}
 	return MapStep{}
+}
+
+// mostFails is the limit in words: a number, or percent as they were typed.
+func mostFails(text string) string {
+	if n, err := strconv.Atoi(text); err == nil {
+		return job.Comma(n)
+	}
+	return text
 }
 
 // verdict settles a map whose chunks are all done.
@@ -401,7 +410,7 @@ func (m *Map) verdict(t job.Tally) *Settled {
 			s.Reason = m.Stop.Reason
 		}
 	case bad > 0:
-		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%d of %d items failed", bad, t.Items)
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%s of %s items failed", job.Comma(bad), job.Comma(t.Items))
 	}
 	if m.Stop != nil && m.Stop.Code != 0 {
 		s.Code = m.Stop.Code

@@ -31,6 +31,9 @@ type FollowOptions struct {
 	// After says by writer the seq of the last frame that is known already:
 	// what ReadTail gave is not given again. It may be nil.
 	After map[string]uint64
+	// Objects says by writer the number of the first object that holds others. It may be
+	// nil: then the index of each is read.
+	Objects map[string]int
 	// Live gives the sockets of writers on this machine, as Listen gave them.
 	// It is asked again every 2 s and after a loss. nil: there are none, and
 	// what is stored is all there is to see.
@@ -55,7 +58,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		f := &follower{
 			o:      o,
-			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter, after: o.After},
+			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter, after: o.After, objects: o.Objects},
 			yield:  yield,
 			news:   make(chan news),
 			links:  map[string]*link{},

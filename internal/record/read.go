@@ -86,6 +86,7 @@ type reader struct {
 	prefix  string
 	filter  Filter
 	after   map[string]uint64 // by writer: the last seq not to give; may be nil
+	objects map[string]int    // and the first object that may hold others; may be nil
 	cursors map[place]*cursor
 	zstd    *zstd.Decoder // made when first needed
 
@@ -110,7 +111,7 @@ func (r *reader) cursor(p place) *cursor {
 		if r.cursors == nil {
 			r.cursors = map[place]*cursor{}
 		}
-		c = &cursor{place: p, next: max(1, r.filter.FromSeq, r.after[p.writer]+1)}
+		c = &cursor{place: p, next: max(1, r.filter.FromSeq, r.after[p.writer]+1), number: r.objects[p.writer]}
 		r.cursors[p] = c
 	}
 	return c

@@ -87,10 +87,17 @@ const maxTail = 64 << 20
 
 // ReadTail is Read from where the last n lines of each writer begin. It reads
 // the objects from their end, a block at a time, and none that it does not need.
-// Where many items print at once, and where lines are very long, it may give
-// more than n; Tail(Lines(...), n) chooses. Lines that are older than maxTail
-// are not there.
+// Where lines are very long it may give more than n; Tail(Lines(...), n) chooses.
+// Lines that are older than maxTail are not there. Of a line that began before a
+// whole object in which its item printed nothing, the beginning is not there.
 func ReadTail(ctx context.Context, s Store, prefix string, f Filter, n int) iter.Seq2[Frame, error] {
+	return ReadTailTo(ctx, s, prefix, f, n, map[string]uint64{}, map[string]int{})
+}
+
+// ReadTailTo is ReadTail, and notes by writer where a Follow goes on: after is the seq of
+// the last frame that is stored, whatever the filter chooses, and objects the number of
+// the object behind it.
+func ReadTailTo(ctx context.Context, s Store, prefix string, f Filter, n int, after map[string]uint64, objects map[string]int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		r := reader{store: s, prefix: prefix, filter: f}
 		sizes := map[place]map[int]int64{}
@@ -110,8 +117,10 @@ func ReadTail(ctx context.Context, s Store, prefix string, f Filter, n int) iter
 		}
 		writers := slices.SortedFunc(maps.Keys(sizes), func(a, b place) int { return strings.Compare(a.key("", 0), b.key("", 0)) })
 		for _, p := range writers {
-			t := ending{reader: &r, place: p, want: n, sources: map[source]int{}}
-			if !t.read(ctx, sizes[p], yield) {
+			t := ending{reader: &r, place: p, want: n, sizes: sizes[p], sources: map[source]*tailed{}}
+			goOn := t.read(ctx, yield)
+			after[p.writer], objects[p.writer] = t.last, t.next
+			if !goOn {
 				return
 			}
 		}
@@ -123,34 +132,55 @@ type ending struct {
 	*reader
 	place
 	want    int
-	blocks  [][]Frame // the last one first
+	sizes   map[int]int64 // of its objects, by number
+	blocks  [][]Frame     // the last one first
 	size    int
-	lines   int            // that begin in what was read
-	sources map[source]int // and of each: newlines
-	cut     bool           // there is more before
+	ended   int                // newlines
+	open    int                // lines without one
+	sources map[source]*tailed // of what was read
+	cut     bool               // there is more before
+	last    uint64             // seq of the last frame that is stored
+	next    int                // number of the object behind it
+
+	number int     // of the object that is read
+	unread []block // of it
+	ahead  *opened // the object before that one, if it was looked at
+}
+
+type opened struct {
+	*object
+	err error
+}
+
+// tailed is what was read of one source.
+type tailed struct {
+	lines  int // that ended
+	oldest int // of these the first one's place, counted from the writer's last
 }
 
 // read reads back until there is enough, and gives what it read to yield.
-func (t *ending) read(ctx context.Context, sizes map[int]int64, yield func(Frame, error) bool) bool {
-	for number := slices.Max(slices.Collect(maps.Keys(sizes))); number >= 0 && !t.cut; number-- {
-		o, err := t.open(ctx, number, sizes)
-		if err == nil && o.at != t.place {
-			err = broken("it says %s, writer %s", o.at, o.at.writer)
+func (t *ending) read(ctx context.Context, yield func(Frame, error) bool) bool {
+	for t.number = slices.Max(slices.Collect(maps.Keys(t.sizes))); t.number >= 0 && !t.cut; t.number-- {
+		o := t.ahead
+		if t.ahead = nil; o == nil {
+			o = t.index(ctx, t.number)
 		}
+		err := o.err
 		if err == nil {
-			err = t.object(ctx, o)
+			err = t.object(ctx, o.object)
 		}
-		if err != nil && !yield(Frame{}, fmt.Errorf("read %s: %w", t.key(t.prefix, number), err)) {
+		if err != nil && !yield(Frame{}, fmt.Errorf("read %s: %w", t.key(t.prefix, t.number), err)) {
 			return false
 		}
 		if err != nil && ctx.Err() != nil {
 			return true
 		}
 	}
+	t.number++ // what is unread now lies before that one
 	begun := map[source]bool{}
 	for _, frames := range slices.Backward(t.blocks) {
 		for _, f := range frames {
-			if t.cut && !t.whole(&f, begun) {
+			if t.cut && !t.whole(ctx, &f, begun) {
 				continue
 			}
 			if !yield(f, nil) {
@@ -161,18 +191,22 @@ func (t *ending) read(ctx context.Context, sizes map[int]int64, yield func(Frame
 	return true
 }
 
-// open reads an object's index; the listing may have left the object out.
-func (t *ending) open(ctx context.Context, number int, sizes map[int]int64) (*object, error) {
+// index reads an object's index; the listing may have left the object out.
+func (t *ending) index(ctx context.Context, number int) *opened {
 	key := t.key(t.prefix, number)
-	if size, listed := sizes[number]; listed {
-		return openObject(ctx, t.store, key, size)
+	o, err := &object{key: key}, error(nil)
+	if size, listed := t.sizes[number]; listed {
+		o, err = openObject(ctx, t.store, key, size)
+	} else if o.tail, err = t.store.Get(ctx, key); err == nil {
+		err = o.load(ctx, t.store, int64(len(o.tail)))
 	}
-	body, err := t.store.Get(ctx, key)
-	if err != nil {
-		return nil, err
+	if err == nil && o.at != t.place {
+		err = broken("it says %s, writer %s", o.at, o.at.writer)
 	}
-	o := &object{key: key, tail: body}
-	return o, o.load(ctx, t.store, int64(len(body)))
+	if err == nil && len(o.blocks) > 0 {
+		t.last, t.next = max(t.last, o.blocks[len(o.blocks)-1].last), max(t.next, number+1)
+	}
+	return &opened{o, err}
 }
 
 // object reads an object's blocks from the last one back.
@@ -202,33 +236,78 @@ func (t *ending) object(ctx context.Context, o *object) (err error) {
 			errs = append(errs, err)
 			continue
 		}
-		t.take(frames)
+		t.unread = o.blocks[:i]
+		t.take(ctx, frames)
 	}
 	return errors.Join(errs...)
 }
 
-// take counts the lines of a block. The first newline of each source may end a
-// line that began before.
-func (t *ending) take(frames []Frame) {
+// take counts the lines of a block, from its end.
+func (t *ending) take(ctx context.Context, frames []Frame) {
 	t.blocks = append(t.blocks, frames)
-	for i := range frames {
+	for i := range slices.Backward(frames) {
 		f := &frames[i]
-		from := source{t.place, f.Item, f.Stream}
-		if n := bytes.Count(f.Data, newline); n > 0 {
-			had := t.sources[from]
-			t.sources[from] = had + n
-			t.lines += max(0, had+n-1) - max(0, had-1)
+		from := f.source()
+		s := t.sources[from]
+		if s == nil {
+			s = &tailed{}
+			t.sources[from] = s
+			if len(f.Data) > 0 && f.Data[len(f.Data)-1] != '\n' {
+				t.open++
+			}
+		}
+		n := bytes.Count(f.Data, newline)
+		if t.ended += n; n > 0 {
+			s.lines, s.oldest = s.lines+n, t.ended
 		}
 		t.size += len(f.Data)
 	}
-	t.cut = t.lines >= t.want || t.size >= maxTail
+	t.cut = t.size >= maxTail || t.enough(ctx)
+}
+
+// enough says that the last lines are there, from their beginnings on. A program that
+// ends no line is not waited for.
+func (t *ending) enough(ctx context.Context) bool {
+	need := t.want - t.open // a line that is open comes after those that are not
+	if t.ended < need {
+		return false
+	}
+	for from, s := range t.sources {
+		if s.lines > 0 && s.oldest <= need && t.earlier(ctx, from) {
+			return false
+		}
+	}
+	return true
+}
+
+// earlier says whether what was not read yet may hold more of a source: the rest of the
+// object, or the one before. Further back it is not looked for: a map has a million items,
+// of which each prints for a while, and then never again.
+func (t *ending) earlier(ctx context.Context, from source) bool {
+	holds := func(b block) bool {
+		return t.filter.block(&b) && b.minItem <= from.item && from.item <= b.maxItem && b.streams&byte(from.stream) != 0
+	}
+	if slices.ContainsFunc(t.unread, holds) {
+		return true
+	}
+	if t.number == 0 {
+		return false
+	}
+	if t.ahead == nil {
+		t.ahead = t.index(ctx, t.number-1)
+	}
+	return t.ahead.err == nil && slices.ContainsFunc(t.ahead.blocks, holds)
 }
 
 // whole leaves out the end of a line whose beginning was not read. A source that
 // ends no line, a progress bar say, has nothing else to show and keeps it.
-func (t *ending) whole(f *Frame, begun map[source]bool) bool {
-	from := source{t.place, f.Item, f.Stream}
-	if begun[from] || t.sources[from] == 0 {
+func (t *ending) whole(ctx context.Context, f *Frame, begun map[source]bool) bool {
+	from := f.source()
+	if begun[from] || t.sources[from].lines == 0 {
+		return true
+	}
+	if !t.earlier(ctx, from) {
+		begun[from] = true
 		return true
 	}
 	_, rest, found := bytes.Cut(f.Data, newline)

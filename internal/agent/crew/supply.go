@@ -40,7 +40,7 @@ func (c *crew) openLarder() {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	hands := min(max(fetchHands, c.Slots), 16)
 	transport.MaxIdleConnsPerHost = hands
-	b := input.Bringer{Client: &http.Client{Transport: transport}, Dir: c.kit.Dir, Pause: c.pause}
+	b := input.Bringer{Client: input.Guarded(transport), Dir: c.kit.Dir, Pause: c.pause}
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.patient(ctx, func() (err error) { file, ours, err = b.Bring(ctx, name, into, room); return err })

@@ -1,0 +1,140 @@
+package drover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Overview looks at a project's jobs again and again, for little: what has ended is read
+// once, and what lives when its agents' heartbeats have changed. Not for concurrent use.
+type Overview struct {
+	c       *Client
+	catalog *ledger.Catalog
+	seen    map[job.Path]*glance
+	boot    func() time.Duration
+}
+
+// Glance is a job as an Overview has seen it last.
+type Glance struct {
+	Status
+	Many *MapStatus // of a map
+}
+
+// glance is what an Overview knows of a job.
+type glance struct {
+	Glance
+	j     *Job
+	look  *MapLook // of a map
+	known bool     // whether it is a map
+	gone  bool     // there was no such job
+	pulse string
+	at    time.Duration // of the look
+}
+
+const (
+	// liveAgain is how soon a job is read again whose heartbeats stay the same: its
+	// agents may be gone, and somebody may have cancelled it.
+	liveAgain = 5 * time.Second
+	// mapAgain is how soon a map is that has ended: drover retry opens it again.
+	mapAgain = 30 * time.Second
+)
+
+// Overview makes one, of all projects when project is "".
+func (c *Client) Overview(project string) *Overview {
+	return &Overview{c: c, catalog: c.world.NewCatalog(project), seen: map[job.Path]*glance{}, boot: c.world.Store.Clock().Boot}
+}
+
+// Look gives the newest jobs of those that wanted chooses, the newest first and at most so
+// many; 0: all. left is how many were not looked at.
+func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int) (list []Glance, left int, err error) {
+	paths, err := o.catalog.Jobs(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := len(paths) - 1; i >= 0; i-- {
+		if most > 0 && len(list) == most {
+			return list, i + 1, nil
+		}
+		g := o.seen[paths[i]]
+		if g == nil {
+			g = &glance{j: o.c.job(paths[i])}
+			o.seen[paths[i]] = g
+		}
+		// What a job is called never changes: one that is not wanted is read once.
+		if g.known && !wanted(g.Status) {
+			continue
+		}
+		if err := o.see(ctx, g); err != nil {
+			return list, 0, err
+		}
+		if !g.gone && wanted(g.Status) {
+			list = append(list, g.Glance)
+		}
+	}
+	return list, 0, nil
+}
+
+// see brings a glance up to date.
+func (o *Overview) see(ctx context.Context, g *glance) error {
+	now := o.boot()
+	since := now - g.at
+	switch {
+	case !g.known && !g.gone: // never seen
+	case g.gone || g.look == nil && g.State.Settled():
+		if since < liveAgain || !g.gone {
+			return nil
+		}
+	case g.State.Settled():
+		if since < mapAgain {
+			return nil
+		}
+	default:
+		pulse, err := o.c.world.Pulse(ctx, g.j.path)
+		if err != nil {
+			return err
+		}
+		if pulse == g.pulse && since < liveAgain {
+			return nil
+		}
+		g.pulse = pulse
+	}
+	g.at = now
+	err := g.read(ctx)
+	g.gone = fault.KindOf(err) == fault.Missing || errors.Is(err, ledger.ErrRemoved) || errors.Is(err, store.ErrNotExist) // or withdrawn
+	if g.gone {
+		return nil
+	}
+	return err
+}
+
+// read looks at the job; a map is read on from the look before.
+func (g *glance) read(ctx context.Context) error {
+	if !g.known {
+		rec, err := g.j.Spec(ctx)
+		if err != nil {
+			_, err := g.j.look(ctx) // it says it in words for people
+			return err
+		}
+		if rec.Spec.Verb == job.Map {
+			g.look = &MapLook{g.j, g.j.c.world.NewMapView(rec)}
+		}
+	}
+	if g.look == nil {
+		s, err := g.j.Status(ctx)
+		if err == nil {
+			g.Status, g.known = s, true
+		}
+		return err
+	}
+	s, err := g.look.Status(ctx)
+	if err == nil {
+		g.Status, g.Many, g.known = s.Status, &s, true
+	}
+	return err
+}

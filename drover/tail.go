@@ -1,0 +1,130 @@
+package drover
+
+import (
+	"context"
+	"iter"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/record"
+)
+
+// openLines is how many lines are read more where those that have not ended are left for
+// later: as many as items run on most machines.
+const openLines = 64
+
+// lastLines are the last lines that there are, and with Follow what comes then. Of what
+// is stored only the end is read.
+func (j *Job) lastLines(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+	after, objects := map[string]uint64{}, map[string]int{}
+	most := o.Tail
+	if o.Follow {
+		most += openLines
+	}
+	stored := record.ReadTailTo(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, most, after, objects)
+	if j.still(rep, o.Follow) {
+		return record.Tail(record.Lines(stored), o.Tail)
+	}
+	return func(yield func(record.Line, error) bool) {
+		there := frames{}
+		for fr, err := range stored {
+			there = append(there, frame{fr, err})
+		}
+		now := record.Lines(there.then(j.following(ctx, rep, f, after, objects, false, nil)))
+		if !o.Follow {
+			record.Tail(now, o.Tail)(yield)
+			return
+		}
+		seen := passed{}
+		for l, err := range record.Tail(seen.whole(now), o.Tail) {
+			if !yield(l, err) {
+				return
+			}
+		}
+		there.sound()
+		for l, err := range record.Lines(there.then(j.following(ctx, rep, f, after, objects, true, o.Enough))) {
+			if err == nil && seen.again(l) {
+				continue
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// frames are some that were read, and what could not be.
+type frames []frame
+
+type frame struct {
+	record.Frame
+	err error
+}
+
+// then gives them, and those behind them.
+func (fs frames) then(more iter.Seq2[record.Frame, error]) iter.Seq2[record.Frame, error] {
+	return func(yield func(record.Frame, error) bool) {
+		for _, f := range fs {
+			if !yield(f.Frame, f.err) {
+				return
+			}
+		}
+		more(yield)
+	}
+}
+
+// sound forgets what could not be read: it was said.
+func (fs *frames) sound() {
+	sound := (*fs)[:0]
+	for _, f := range *fs {
+		if f.err == nil {
+			sound = append(sound, f)
+		}
+	}
+	*fs = sound
+}
+
+// passed counts the lines of each source that were passed on. Who reads the same frames
+// again, and more, meets them in the same order.
+type passed map[origin]int
+
+// origin is what a line belongs to.
+type origin struct {
+	attempt, rank int
+	writer        string
+	item          uint64
+	stream        record.Stream
+}
+
+func originOf(l record.Line) origin {
+	return origin{l.Attempt, l.Rank, l.Writer, l.Item, l.Stream}
+}
+
+// whole passes on lines that have ended, and remembers them: one that goes on is
+// for who reads on.
+func (p passed) whole(lines iter.Seq2[record.Line, error]) iter.Seq2[record.Line, error] {
+	return func(yield func(record.Line, error) bool) {
+		for l, err := range lines {
+			if err == nil && !l.Whole {
+				continue
+			}
+			if err == nil {
+				p[originOf(l)]++
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// again says of a line that it was passed on before.
+func (p passed) again(l record.Line) bool {
+	from := originOf(l)
+	if p[from] == 0 {
+		return false
+	}
+	if p[from]--; p[from] == 0 {
+		delete(p, from)
+	}
+	return true
+}

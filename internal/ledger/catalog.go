@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// Catalog lists the jobs of the store again and again: each time one listing, and what
+// it has not seen yet is read. Not for concurrent use.
+type Catalog struct {
+	w       World
+	project string // "": all
+	known   map[string]*known
+}
+
+// known is a short id.
+type known struct {
+	p       job.Path
+	there   bool
+	patient int // how many looks more one is waited for that is not
+}
+
+// absentLooks is how often a job is looked for that has an id and no record: its submit
+// may be between the two, or it was removed and keeps its id.
+const absentLooks = 10
+
+// NewCatalog makes one, of one project when project is not empty.
+func (w World) NewCatalog(project string) *Catalog {
+	return &Catalog{w: w, project: project, known: map[string]*known{}}
+}
+
+// Jobs lists them, oldest first by the times of the listing, as All has it. One that is
+// removed later on stays in it.
+func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
+	type dated struct {
+		at time.Time
+		p  job.Path
+	}
+	var found []dated
+	for o, err := range c.w.Store.List(ctx, "ids/") {
+		if err != nil {
+			return nil, err
+		}
+		k := c.known[o.Key]
+		if k == nil {
+			p, ok, err := c.read(ctx, o.Key)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue // withdrawn between the listing and now
+			}
+			k = &known{p: p, patient: absentLooks}
+			c.known[o.Key] = k
+		}
+		if c.project != "" && k.p.Project != c.project {
+			continue
+		}
+		if !k.there && k.patient > 0 {
+			k.patient--
+			err := c.w.exists(ctx, k.p) // removed jobs keep their short id
+			if err != nil && !errors.Is(err, ErrRemoved) {
+				return nil, err
+			}
+			k.there = err == nil
+		}
+		if k.there {
+			found = append(found, dated{o.Time, k.p})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b dated) int { return a.at.Compare(b.at) })
+	paths := make([]job.Path, len(found))
+	for i, d := range found {
+		paths[i] = d.p
+	}
+	return paths, nil
+}
+
+// read reads a short id.
+func (c *Catalog) read(ctx context.Context, key string) (p job.Path, ok bool, err error) {
+	b, err := c.w.Store.Get(ctx, key)
+	if err != nil {
+		return p, false, nil
+	}
+	v := 0
+	return p, true, decode(b, &p, &v, key)
+}
+
+// Pulse is different when an agent of the job has written a heartbeat since, and as a
+// rule only then. It is one listing.
+func (w World) Pulse(ctx context.Context, p job.Path) (string, error) {
+	var pulse strings.Builder
+	for o, err := range w.Store.List(ctx, jobDir(p)+"/agents/") {
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&pulse, "%s %d %d\n", o.Key, o.Size, o.Time.UnixNano())
+	}
+	return pulse.String(), nil
+}
