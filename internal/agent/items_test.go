@@ -3,12 +3,14 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/record"
@@ -26,17 +28,7 @@ func (p *place) submitMap(spec job.Spec, n int, files map[string]string) job.Job
 	m, err := list.Put(p.t.Context(), p.Store, "")
 	p.check(err)
 	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Manifest: job.Manifest(m), ChunkSize: ledger.ChunkSize(n, spec.Workers)}
-	if len(files) > 0 {
-		dir := p.t.TempDir()
-		write(p.t, dir, files)
-		found, err := bundle.Scan(p.t.Context(), bundle.Source{Dir: dir})
-		p.check(err)
-		b, err := bundle.Put(p.t.Context(), p.Store, found)
-		p.check(err)
-		if j.Code.Blob, j.Code.Digest = string(b.Blob), b.Content; files[spec.Program] != "" {
-			j.Code.Script = spec.Program
-		}
-	}
+	j.Code = p.code(spec.Program, files)
 	p.check(p.NameJob(p.t.Context(), &j))
 	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
 	if p.check(err); !mine {
@@ -127,6 +119,42 @@ func TestAMapThatIsCancelledWhileItWaitsForRoomEnds(t *testing.T) {
 	rep, _ := p.ofMap(j)
 	if s := rep.Map.Settled; s == nil || s.State != job.Cancelled {
 		t.Errorf("settled %+v", s)
+	}
+	p.nothingLeft()
+}
+
+func TestAMapsAgentLeavesForNewCode(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	gate := t.TempDir()
+	spec := job.Spec{Program: "work.sh", Args: []string{"{}", gate}, Items: job.Items{Slots: 2}}
+	j := p.submitMap(spec, 9, map[string]string{"work.sh": `: >"$2/began-$1"; while [ ! -e "$2/go" ]; do sleep 0.01; done; echo old`})
+	w := p.start(j, nil)
+	p.until("two items run", func() bool {
+		began, err := filepath.Glob(filepath.Join(gate, "began-*"))
+		return err == nil && len(began) == 2
+	})
+	code := ledger.Code{Code: p.code("work.sh", map[string]string{"word": "new", "work.sh": `cat word`})}
+	_, err := p.Amend(t.Context(), j.Path(), "cli-1", ledger.Amended{Code: &code})
+	p.check(err)
+	p.until("it begins no more", func() bool {
+		rep, _ := p.ofMap(j)
+		return len(rep.Beats) > 0 && rep.Beats[0].Phase == ledger.Resting
+	})
+	write(t, gate, map[string]string{"go": ""})
+	w.leave(exitLater)
+	p.nothingLeft()
+	p.start(j, nil).leave(0)
+	rep, heads := p.ofMap(j)
+	if s := rep.Map.Settled; s == nil || s.State != job.Succeeded {
+		t.Errorf("settled %+v", s)
+	}
+	said := map[string]int{}
+	for _, head := range heads {
+		said[strings.TrimSpace(head)]++
+	}
+	if diff := cmp.Diff(map[string]int{"old": 2, "new": 7}, said); diff != "" {
+		t.Errorf("what items printed (-want +got):\n%s", diff)
 	}
 	p.nothingLeft()
 }

@@ -119,25 +119,32 @@ func (p *place) submit(spec job.Spec, files map[string]string) job.Job {
 	spec.Project, spec.Task = "demo", "digits"
 	spec, err := spec.Normal()
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC()}
-	if len(files) > 0 {
-		dir := p.t.TempDir()
-		write(p.t, dir, files)
-		list, err := bundle.Scan(p.t.Context(), bundle.Source{Dir: dir})
-		p.check(err)
-		b, err := bundle.Put(p.t.Context(), p.Store, list)
-		p.check(err)
-		j.Code.Blob, j.Code.Digest = string(b.Blob), b.Content
-		if _, ok := files[spec.Program]; ok {
-			j.Code.Script = spec.Program
-		}
-	}
+	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
 	p.check(p.NameJob(p.t.Context(), &j))
 	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
 	if p.check(err); !mine {
 		p.t.Fatal("another job is live")
 	}
 	return j
+}
+
+// code stores the files that come along with a program, if there are any.
+func (p *place) code(program string, files map[string]string) (c job.Code) {
+	p.t.Helper()
+	if len(files) == 0 {
+		return c
+	}
+	dir := p.t.TempDir()
+	write(p.t, dir, files)
+	list, err := bundle.Scan(p.t.Context(), bundle.Source{Dir: dir})
+	p.check(err)
+	b, err := bundle.Put(p.t.Context(), p.Store, list)
+	p.check(err)
+	c.Blob, c.Digest = string(b.Blob), b.Content
+	if _, ok := files[program]; ok {
+		c.Script = program
+	}
+	return c
 }
 
 func write(t *testing.T, dir string, files map[string]string) {

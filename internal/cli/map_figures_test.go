@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,56 +19,23 @@ import (
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
 
 // anUnevenMap leaves a map of 60 numbers in the store that has ended: item n took
 // about n² milliseconds, and those that end in 7 failed.
 func (d *desk) anUnevenMap() (short string) {
 	d.t.Helper()
-	ctx := d.t.Context()
-	check := func(err error) {
-		d.t.Helper()
-		if err != nil {
-			d.t.Fatal(err)
+	m := d.submitMap(job.Spec{Task: "uneven", Program: "./work.sh", Args: []string{"{}"}, Limits: job.Limits{Memory: 4 << 30, CPUs: 4}, Items: job.Items{From: "1-60"}},
+		20, items.Source{From: "1-60"})
+	m.work(func(t ledger.Try) ledger.Result {
+		n := int64(t.Item)
+		r := ledger.Result{Item: t.Item, Ended: 1_700_000_000_000_000 + n*1e6, Wall: n * n * 1000, CPU: n * n * 500, MaxRSS: (100 + (n*37)%60) << 20, Head: fmt.Sprintf(`{"n":%d}`, n), Size: 8}
+		if t.Item%10 == 7 {
+			r.Failed, r.Code, r.Why, r.Head = true, 3, fmt.Sprintf("cannot open '%d.png'", t.Item), ""
 		}
-	}
-	w := ledger.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
-	spec, err := job.Spec{Project: "demo", Task: "uneven", Verb: job.Map, Program: "./work.sh", Args: []string{"{}"}, On: "mem", Limits: job.Limits{Memory: 4 << 30, CPUs: 4},
-		Items: job.Items{From: "1-60"}}.Normal()
-	check(err)
-	j := job.Job{V: 1, Spec: spec, ChunkSize: 20, User: "ann", Host: "desk"}
-	check(w.NameJob(ctx, &j))
-	l, err := items.Collect(ctx, items.Source{From: "1-60"}, d.t.TempDir())
-	check(err)
-	defer l.Close()
-	m, err := l.Put(ctx, w.Store, ledger.ItemsPrefix(j.Path()))
-	check(err)
-	j.Manifest = job.Manifest(m)
-	_, _, err = w.Submit(ctx, j, "cli-1")
-	check(err)
-	worker := w.NewMapMember(j, "1-0-a", ledger.Host{Boot: "here", PID: 1}, ledger.MapOptions{Slots: 1, Near: true})
-	worker.Ready()
-	for worker.Map().Settled == nil {
-		_, err := worker.Poll(ctx)
-		check(err)
-		for _, h := range worker.Holds() {
-			for t, ok := h.Next(); ok; t, ok = h.Next() {
-				n := int64(t.Item)
-				r := ledger.Result{Item: t.Item, Ended: 1_700_000_000_000_000 + n*1e6, Wall: n * n * 1000, CPU: n * n * 500, MaxRSS: (100 + (n*37)%60) << 20, Head: fmt.Sprintf(`{"n":%d}`, n), Size: 8}
-				if t.Item%10 == 7 {
-					r.Failed, r.Code, r.Why, r.Head = true, 3, fmt.Sprintf("cannot open '%d.png'", t.Item), ""
-				}
-				h.Done(r)
-			}
-			_, err := h.Flush(ctx)
-			check(err)
-		}
-		_, err = worker.Seek(ctx)
-		check(err)
-	}
-	check(worker.Leave(ctx))
-	return j.Short
+		return r
+	})
+	return m.job.Short
 }
 
 func TestWhatItemsUsedAndWhichUsedMost(t *testing.T) {

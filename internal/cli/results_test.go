@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -13,13 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
 
 // aMap leaves a map of people in the store that has ended: dan failed, the rest
@@ -27,56 +24,25 @@ import (
 func (d *desk) aMap() (short string) {
 	d.t.Helper()
 	ctx := d.t.Context()
-	check := func(err error) {
-		d.t.Helper()
-		if err != nil {
-			d.t.Fatal(err)
+	m := d.submitMap(job.Spec{Task: "greet", Program: "./greet.sh", Args: []string{"{name}"}, Items: job.Items{From: "people.csv", Format: "csv", Out: []string{"cards/{name}.txt"}}},
+		2, items.Source{From: "-", Format: "csv", Stdin: strings.NewReader("name,town\nann,Bern\nbob,\"Rome, Italy\"\ncy,\x1b[31mred\ndan,Oslo\n")})
+	logs, err := record.NewWriter(record.Options{Store: m.Store, Prefix: ledger.LogsPrefix(m.job.Path()), ID: "a", Clock: m.Store.Clock()})
+	m.check(err)
+	m.work(func(t ledger.Try) ledger.Result {
+		r := ledger.Result{Item: t.Item, Try: t.Name, Ended: 1_700_000_000_000_000, Wall: 1_250_000, CPU: 250_000, MaxRSS: 4 << 20, Head: fmt.Sprintf("hello %d\nand bye\n", t.Item), Size: 16}
+		if t.Item == 4 {
+			r.Failed, r.Code, r.Why, r.Head = true, 3, "no such town", ""
+			_, err = logs.Copy(record.Stderr, 4, strings.NewReader("no such town\n"))
+		} else {
+			m.check(m.Store.CreateFile(ctx, ledger.OutPrefix(m.job.Path(), t.Item, t.Name)+"/"+card(t.Item), strings.NewReader("card")))
+			r.Outputs = []ledger.Output{{Name: card(t.Item), Size: 4, SHA256: "8367cd66fdd136bba8ba23f8805bb050dd6289401c8ec3b0be44a3c233eef90d"}}
+			_, err = logs.Copy(record.Stdout, uint64(t.Item), strings.NewReader(r.Head))
 		}
-	}
-	w := ledger.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
-	spec, err := job.Spec{Project: "demo", Task: "greet", Verb: job.Map, Program: "./greet.sh", Args: []string{"{name}"}, On: "mem",
-		Items: job.Items{From: "people.csv", Format: "csv", Out: []string{"cards/{name}.txt"}}}.Normal()
-	check(err)
-	j := job.Job{V: 1, Spec: spec, ChunkSize: 2, User: "ann", Host: "desk"}
-	check(w.NameJob(ctx, &j))
-	l, err := items.Collect(ctx, items.Source{From: "-", Format: "csv", Stdin: strings.NewReader("name,town\nann,Bern\nbob,\"Rome, Italy\"\ncy,\x1b[31mred\ndan,Oslo\n")}, d.t.TempDir())
-	check(err)
-	defer l.Close()
-	m, err := l.Put(ctx, w.Store, ledger.ItemsPrefix(j.Path()))
-	check(err)
-	j.Manifest = job.Manifest(m)
-	_, _, err = w.Submit(ctx, j, "cli-1")
-	check(err)
-	logs, err := record.NewWriter(record.Options{Store: w.Store, Prefix: ledger.LogsPrefix(j.Path()), ID: "a", Clock: w.Store.Clock()})
-	check(err)
-	worker := w.NewMapMember(j, "1-0-a", ledger.Host{Boot: "here", PID: 1}, ledger.MapOptions{Slots: 1, Near: true})
-	worker.Ready()
-	for worker.Map().Settled == nil {
-		_, err := worker.Poll(ctx)
-		check(err)
-		for _, h := range worker.Holds() {
-			for t, ok := h.Next(); ok; t, ok = h.Next() {
-				r := ledger.Result{Item: t.Item, Try: t.Name, Ended: 1_700_000_000_000_000, Wall: 1_250_000, CPU: 250_000, MaxRSS: 4 << 20, Head: fmt.Sprintf("hello %d\nand bye\n", t.Item), Size: 16}
-				if t.Item == 4 {
-					r.Failed, r.Code, r.Why, r.Head = true, 3, "no such town", ""
-					_, err = logs.Copy(record.Stderr, 4, strings.NewReader("no such town\n"))
-				} else {
-					check(w.Store.CreateFile(ctx, ledger.OutPrefix(j.Path(), t.Item, t.Name)+"/"+card(t.Item), strings.NewReader("card")))
-					r.Outputs = []ledger.Output{{Name: card(t.Item), Size: 4, SHA256: "8367cd66fdd136bba8ba23f8805bb050dd6289401c8ec3b0be44a3c233eef90d"}}
-					_, err = logs.Copy(record.Stdout, uint64(t.Item), strings.NewReader(r.Head))
-				}
-				check(err)
-				h.Done(r)
-			}
-			_, err := h.Flush(ctx)
-			check(err)
-		}
-		_, err = worker.Seek(ctx)
-		check(err)
-	}
-	check(worker.Leave(ctx))
-	check(logs.Close(ctx))
-	return j.Short
+		m.check(err)
+		return r
+	})
+	m.check(logs.Close(ctx))
+	return m.job.Short
 }
 
 func card(item int) string { return fmt.Sprintf("cards/%d.txt", item) }

@@ -4,12 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,28 +41,11 @@ func TestMapSimulation(t *testing.T) {
 		reportMap(t, s)
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are small and short
-	var next atomic.Uint64
-	var mu sync.Mutex
-	seen := coverage{}
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				n := *mapFrom + next.Add(1)
-				if n > *mapFrom+uint64(*mapSeeds) || t.Failed() {
-					return
-				}
-				s := simulateMap(n, false)
-				mu.Lock()
-				reportMap(t, s)
-				seen.add(s.seen)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d worlds\n%s", *mapSeeds, seen)
+	seen := playWorlds(t, *mapFrom, uint64(*mapSeeds), func(seed uint64) coverage {
+		s := simulateMap(seed, false)
+		reportMap(t, s)
+		return s.seen
+	})
 	if *mapSeeds >= normalMapSeeds {
 		seen.checkMaps(t)
 	}
@@ -191,6 +170,7 @@ func (s *yard) setScene() {
 		s.stillborn = []int{1, 2, 1000}[s.rng.IntN(3)]
 	}
 	s.at(s.between(20*time.Second, time.Minute), s.makeRoom)
+	s.setCodes()
 	switch n := s.rng.IntN(100); {
 	case n < 12 && !s.near:
 		s.setZombies()
@@ -213,7 +193,7 @@ func (s *yard) setZombies() {
 	s.stillborn, s.troubled = 0, true
 	s.setRunners()
 	for range 1 + s.rng.IntN(2) {
-		s.snares = append(s.snares, mapSnare{[]string{"claimed", "results", "handed"}[s.rng.IntN(3)], []string{arrived, back}[s.rng.IntN(2)],
+		s.snares = append(s.snares, snare[*yard]{[]string{"claimed", "results", "handed"}[s.rng.IntN(3)], []string{arrived, back}[s.rng.IntN(2)],
 			1 + s.rng.IntN(3), false, mapTroubleOf("paused beyond a lease")})
 	}
 }
@@ -379,6 +359,7 @@ func wantedOfMaps() []string {
 	all := []string{"second job", "second round", "wrong entry", "looks", "extra run", "began alone", "killed by an item", "quarantined", "blamed",
 		"licence ran out", "a zombie began an item", "waited for room", "given up", "given up, and landed", "left an unsettled job", "declined", "died before it began", "keeper interrupted",
 		"evidence: told", "evidence: gone", "evidence: silent", "evidence: silent, and it lives", "ended for a slow owner", "a reopen was dismissed",
+		"new code", "new code with a round", "code as it once was", "began with new code", "left for new code", "let an item end with old code",
 		"handed for a back-off", "cancelled with drain", "cancelled after a drain", "final by a rule", "reopened live", "reopened after " + string(job.Succeeded), "reopened after " + string(job.Failed), "reopened after " + string(job.Cancelled),
 		"failing: too many items", "failing: nothing came to live"}
 	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "told", "reopened",

@@ -36,6 +36,9 @@ type mapAgent struct {
 	told            Verdict // Interrupted: notice. AskedToStop: Ctrl-C
 	toldAt, died    time.Duration
 	killedBy        int // the item that killed it
+	code            string
+	heard           time.Duration // all that stood in the job's log by then is known to it
+	stale, yields   bool          // it has other code than items are to run with; it leaves because of that
 	taken, broke    bool
 	disowned        bool
 	departed        time.Duration
@@ -77,6 +80,7 @@ func (a *mapAgent) run(p *process) {
 			s.violate("L2: two agents are called %s", a.agent)
 		}
 	}
+	j = a.bind(j)
 	host := Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
 	a.member = a.w.NewMapMember(j, a.agent, host, MapOptions{Slots: s.slots, Near: s.near})
 	a.member.risk, a.member.few, a.member.scout = s.risk, s.few, s.scouts
@@ -133,13 +137,18 @@ func (a *mapAgent) turn(p *process) bool {
 		return false
 	}
 	a.reap()
-	if s.now >= a.pollAt {
+	if s.now >= a.pollAt || a.stale && len(a.running)+len(a.ended) == 0 {
+		from := s.now
 		o, err := a.member.Poll(ctx)
 		if a.stuck(err) {
 			return true
 		}
+		a.heard = from
 		s.seen[fmt.Sprintf("order %d", o.Do)]++
 		a.order, a.pollAt = o, s.now+s.pollEvery()
+		if a.stale = a.outdated(); a.stale && a.yieldToCode() {
+			return false
+		}
 	}
 	switch a.order.Do {
 	case Depart:
@@ -391,7 +400,7 @@ func (a *mapAgent) wind() {
 // seek looks for more when slots are idle.
 func (a *mapAgent) seek() {
 	s := a.s
-	if a.order.Do == Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
+	if a.stale || a.order.Do == Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
 		return
 	}
 	h, err := a.member.Seek(ctx)

@@ -113,6 +113,9 @@ func (c *chunkTale) claimed(e Entry) bool {
 	if lost {
 		s.checkDead(c, e, k.Why)
 	}
+	if a := s.agentNamed(e.By); a != nil {
+		s.checkOutdated(a, "J2: %s claims chunk %s with %s, and it is %s for long", e.By, c.id, a.code, c.t.code())
+	}
 	if wait := c.seed.Wait; k.N == 1 && s.now-c.born < wait {
 		s.violate("M8: %s claimed chunk %s after %s, which is to wait for %s", e.By, c.id, s.now-c.born, wait)
 	}
@@ -267,7 +270,9 @@ func (c *chunkTale) released(e Entry) {
 		}
 	}
 	switch {
-	case a.told == "":
+	case a.yields && len(e.Released.Flight) > 0:
+		s.violate("J2: %s left for new code, and %v, which ran, may end", e.By, e.Released.Flight)
+	case a.told == "" && !a.yields:
 		s.violate("M12: %s gave chunk %s back, and nobody had told it to go", e.By, c.id)
 	case a.told == AskedToStop && len(e.Released.Flight) > 0:
 		s.violate("M13: %s was stopped by a person, and %v are counted as interrupted", e.By, e.Released.Flight)

@@ -72,6 +72,7 @@ func (s *yard) checkBegin(try *mapTry) {
 	}
 	claim := &c.claims[try.claim-1]
 	s.checkOwned(try, c, claim)
+	s.checkCode(try)
 	if claim.silent >= 2 {
 		named, ok := claim.starting[try.item]
 		if !ok || !try.alone || len(a.running) > 0 {
@@ -196,6 +197,9 @@ func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
 		s.violate("M6: try %s was recorded before its output was stored", try.name)
 	}
 	try.recorded, try.at = true, s.now
+	if try.agent.stale {
+		s.seen["let an item end with old code"]++
+	}
 }
 
 // checkDead is D1 and D2: whoever takes over, or ends, what another owns has

@@ -43,6 +43,7 @@ type mapTale struct {
 	said      []Settled       // how its rounds have ended
 	retries   [2]int          // least and most that were ever allowed
 	told      map[string]bool // agents that the engine called gone
+	codes     []codeTale      // what items ran with, its own code first
 
 	order  []string // chunks, parents first
 	chunks map[string]*chunkTale
@@ -86,7 +87,7 @@ const itemHanded job.ItemState = "HANDED" // it is in a child now
 
 func (s *yard) newTale(j job.Job) *mapTale {
 	t := &mapTale{s: s, id: j.ID, j: j, real: NewMap(j), stops: map[int]*Stop{}, reopens: map[int]Reopened{}, exts: map[int]Extended{},
-		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, told: map[string]bool{},
+		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, told: map[string]bool{}, codes: []codeTale{{j.Code.Digest, 0}},
 		chunks: map[string]*chunkTale{}, home: map[int]*chunkTale{}, won: map[int]string{}}
 	t.add(0, j.Manifest.Count, j.ChunkSize)
 	return t
@@ -251,6 +252,9 @@ func (t *mapTale) compare(e Entry) {
 			encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
 			t.stop, t.stopN, t.settled, t.paused, t.total, t.round, t.placed, len(t.reopens))
 	}
+	if c := r.Code(t.j).Digest; c != t.code() {
+		t.s.violate("L3: after %s the fold of %s says that items run with %s; it is %s", encode(e), t.id, c, t.code())
+	}
 }
 
 // counts says whether an entry of the job's log counts, and takes it in.
@@ -268,11 +272,13 @@ func (t *mapTale) counts(n int, e Entry) bool {
 			return false
 		}
 		t.exts[n] = x
+		t.amended(e)
 		t.add(n, x.Manifest.Count, x.Size)
 		return true
 	}
+	t.amended(e)
 	switch {
-	case e.Reopened != nil:
+	case e.Reopened != nil, e.Amended != nil:
 	case e.Placed != nil:
 		t.placed++
 		if e.Placed.Placement != t.placed {
@@ -282,10 +288,6 @@ func (t *mapTale) counts(n int, e Entry) bool {
 			t.s.violate("J1: placement %d was placed after the end", t.placed)
 		}
 		return t.settled == nil
-	case e.Amended != nil:
-		if r := e.Amended.Retries; r != nil {
-			t.retries = [2]int{min(t.retries[0], *r), max(t.retries[1], *r)}
-		}
 	case e.Paused != nil:
 		t.paused = max(t.s.now, 1)
 	case e.Resumed != nil:

@@ -12,14 +12,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// mapTrouble is something that happens to one process; it says whether it could.
-type mapTrouble struct {
-	name   string
-	weight int
-	to     func(s *yard, p *process) bool
-}
-
-var mapTroubles = []mapTrouble{
+// mapTroubles are what may happen to the processes of a map.
+var mapTroubles = []trouble[*yard]{
 	{"killed", 8, func(_ *yard, p *process) bool { return p.kill() }},
 	{"paused", 4, func(s *yard, p *process) bool { return p.pause(s.between(5*time.Second, 50*time.Second)) }},
 	{"paused beyond a lease", 8, func(s *yard, p *process) bool { return p.pause(s.between(80*time.Second, 5*time.Minute)) }},
@@ -48,8 +42,8 @@ var mapTroubles = []mapTrouble{
 	{"room made", 1, func(s *yard, _ *process) bool { s.bucket.Free(); return true }},
 }
 
-func mapTroubleOf(name string) mapTrouble {
-	return mapTroubles[slices.IndexFunc(mapTroubles, func(t mapTrouble) bool { return t.name == name })]
+func mapTroubleOf(name string) trouble[*yard] {
+	return mapTroubles[slices.IndexFunc(mapTroubles, func(t trouble[*yard]) bool { return t.name == name })]
 }
 
 func (s *yard) toAgent(p *process, why Verdict, within time.Duration) bool {
@@ -171,60 +165,22 @@ func (s *yard) amend(*process) bool {
 	})
 }
 
-func (s *yard) drawTrouble() mapTrouble {
-	sum := 0
-	for _, t := range mapTroubles {
-		sum += t.weight
-	}
-	n := s.rng.IntN(sum)
-	for _, t := range mapTroubles {
-		if n -= t.weight; n < 0 {
-			return t
-		}
-	}
-	panic("unreachable")
-}
+func (s *yard) drawTrouble() trouble[*yard] { return drawTrouble(s.world, mapTroubles) }
 
-// strike lets something happen to a process; what cannot happen to that one gives
-// way to something else.
-func (s *yard) strike(t mapTrouble, p *process) {
+func (s *yard) strike(t trouble[*yard], p *process) {
 	s.troubled = true
-	for range 4 {
-		s.logf("trouble: %s for %s", t.name, p.name)
-		s.seen["fault "+t.name]++ // before: who strikes himself down does not come back
-		if t.to(s, p) {
-			return
-		}
-		s.seen["fault "+t.name]--
-		t = s.drawTrouble()
-	}
+	strike(s, s.world, s.seen, t, p, mapTroubles)
 }
 
 // victim draws somebody who lives: agents that hold a chunk more often than others.
 func (s *yard) victim() *process {
-	var who []*process
-	for _, p := range s.procs {
-		if !p.dead {
-			who = append(who, p)
-		}
-	}
+	var dear []*process
 	for _, a := range s.built {
-		if !a.p.dead && a.member != nil && len(a.member.holds) > 0 {
-			who = append(who, a.p, a.p, a.p)
+		if a.member != nil && len(a.member.holds) > 0 {
+			dear = append(dear, a.p)
 		}
 	}
-	if len(who) == 0 {
-		return nil
-	}
-	return who[s.rng.IntN(len(who))]
-}
-
-// mapSnare is a trouble that waits for a moment, as a snare does.
-type mapSnare struct {
-	kind, stage string
-	nth         int
-	other       bool
-	trouble     mapTrouble
+	return s.drawVictim(dear)
 }
 
 var mapMoments = []string{"claimed", "claimed", "claimed", "results", "results", "results", "starting", "handed", "handed", "released", "released",
@@ -232,11 +188,11 @@ var mapMoments = []string{"claimed", "claimed", "claimed", "results", "results",
 
 func (s *yard) setSnares() {
 	if s.chance(15) { // an entry stands long before its writer hears of it
-		s.snares = append(s.snares, mapSnare{[]string{"claimed", "results", "handed"}[s.rng.IntN(3)], arrived,
+		s.snares = append(s.snares, snare[*yard]{[]string{"claimed", "results", "handed"}[s.rng.IntN(3)], arrived,
 			1 + s.rng.IntN(4), false, mapTroubleOf("paused beyond a lease")})
 	}
 	for range s.rng.IntN(5) {
-		s.snares = append(s.snares, mapSnare{mapMoments[s.rng.IntN(len(mapMoments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
+		s.snares = append(s.snares, snare[*yard]{mapMoments[s.rng.IntN(len(mapMoments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
 			1 + s.rng.IntN(6), s.chance(30), s.drawTrouble()})
 	}
 }
@@ -251,10 +207,7 @@ func (s *yard) onCreate(p *process, r request) {
 	}
 	for i := range s.snares {
 		n := &s.snares[i]
-		if n.kind != r.kind || n.stage != r.stage || n.nth == 0 {
-			continue
-		}
-		if n.nth--; n.nth > 0 {
+		if !n.springs(r) {
 			continue
 		}
 		who := p

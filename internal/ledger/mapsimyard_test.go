@@ -27,7 +27,7 @@ type yard struct {
 	deeds     map[string]int      // job/item -> agents it killed in this round
 	stands    []*stand            // what people were told
 	seers     int                 // looks of readers
-	snares    []mapSnare
+	snares    []snare[*yard]
 	scheduler *process
 	started   func() // what happens once a job is submitted
 	attending []*process
@@ -62,6 +62,8 @@ type mapPlot struct {
 	slowEngine    bool // the driver tells of deaths late
 	keeper        bool // a command line attends; else a small keeper of our own
 	outputs       bool // tries leave outputs
+	recodes       bool // somebody mends the script
+	codes         int  // so many times by now
 	stillborn     int  // so many placements die before their agents begin
 }
 
@@ -170,7 +172,7 @@ func (s *yard) somebody(name string, body func(*process)) bool {
 
 // newJob draws a map.
 func (s *yard) newJob() job.Job {
-	return job.Job{V: 1, Manifest: job.Manifest{Count: s.items, Digest: "x", Format: "range"}, ChunkSize: s.size,
+	return job.Job{V: 1, Manifest: job.Manifest{Count: s.items, Digest: "x", Format: "range"}, ChunkSize: s.size, Code: job.Code{Digest: ownCode},
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Retries: s.retries, Grace: job.Duration(s.grace),
 			Items: job.Items{From: "1-9", Workers: s.agents, Slots: s.slots, MaxFails: s.maxFails, RetryOn: s.retryOn, ItemTimeout: job.Duration(s.timeout)}}}
 }
@@ -236,7 +238,9 @@ func (s *yard) reopen(p *process, w World, id string) string {
 			s.nature[id] = append(s.nature[id], s.drawNature())
 		}
 	}
-	live, ok, err := w.Reopen(ctx, t.j, p.name, Round{Again: again, More: more})
+	r := Round{Again: again, More: more}
+	s.recode(&r)
+	live, ok, err := w.Reopen(ctx, t.j, p.name, r)
 	must(err)
 	s.logf("%s reopen %s (%v, %v): live %s %v", p.name, id, again, more != nil, live, ok)
 	if ok != (live == id) {

@@ -4,11 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,28 +35,11 @@ func TestSimulation(t *testing.T) {
 		report(t, s)
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are small and short
-	var next atomic.Uint64
-	var mu sync.Mutex
-	seen := coverage{}
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				n := next.Add(1)
-				if n > uint64(*seeds) || t.Failed() {
-					return
-				}
-				s := simulate(n, false)
-				mu.Lock()
-				report(t, s)
-				seen.add(s.seen)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d worlds\n%s", *seeds, seen)
+	seen := playWorlds(t, 0, uint64(*seeds), func(seed uint64) coverage {
+		s := simulate(seed, false)
+		report(t, s)
+		return s.seen
+	})
 	if *seeds >= normalSeeds {
 		seen.check(t)
 	}

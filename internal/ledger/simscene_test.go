@@ -33,7 +33,7 @@ type scene struct {
 	vandals   *coro
 	calm      bool
 	logs      map[string]*raw
-	snares    []snare
+	snares    []snare[*scene]
 	seen      coverage
 }
 

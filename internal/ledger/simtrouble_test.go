@@ -12,14 +12,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// trouble is something that happens to one process; it says whether it could.
-type trouble struct {
-	name   string
-	weight int
-	to     func(s *scene, p *process) bool
-}
-
-var troubles = []trouble{
+// troubles are what may happen to the processes of a run.
+var troubles = []trouble[*scene]{
 	{"killed", 8, func(_ *scene, p *process) bool { return p.kill() }},
 	{"paused", 5, func(s *scene, p *process) bool { return p.pause(s.between(5*time.Second, 50*time.Second)) }},
 	{"paused beyond a lease", 8, func(s *scene, p *process) bool { return p.pause(s.between(65*time.Second, 4*time.Minute)) }},
@@ -126,66 +120,27 @@ func (s *scene) tear() bool {
 	return true
 }
 
-// drawTrouble draws one by weight.
-func (s *scene) drawTrouble() trouble {
-	sum := 0
-	for _, t := range troubles {
-		sum += t.weight
-	}
-	n := s.rng.IntN(sum)
-	for _, t := range troubles {
-		if n -= t.weight; n < 0 {
-			return t
-		}
-	}
-	panic("unreachable")
-}
+func (s *scene) drawTrouble() trouble[*scene] { return drawTrouble(s.world, troubles) }
 
-// strike lets something happen to a process; what cannot happen to that one gives
-// way to something else.
-func (s *scene) strike(t trouble, p *process) {
+func (s *scene) strike(t trouble[*scene], p *process) {
 	s.seen["faults"]++
 	if p.dead {
 		s.seen["faults to the dead"]++
 	}
-	for range 4 {
-		s.logf("trouble: %s for %s", t.name, p.name)
-		s.seen["fault "+t.name]++ // before: who strikes himself down does not come back
-		if t.to(s, p) {
-			return
-		}
-		s.seen["fault "+t.name]--
-		t = s.drawTrouble()
+	if !strike(s, s.world, s.seen, t, p, troubles) {
+		s.seen["faults in vain"]++
 	}
-	s.seen["faults in vain"]++
 }
 
 // victim draws somebody who lives: agents that hold a rank more often than others.
 func (s *scene) victim() *process {
-	var who []*process
-	for _, p := range s.procs {
-		if !p.dead {
-			who = append(who, p)
-		}
-	}
+	var dear []*process
 	for _, m := range s.built {
-		if m.holds() && !m.p.dead {
-			who = append(who, m.p, m.p, m.p)
+		if m.holds() {
+			dear = append(dear, m.p)
 		}
 	}
-	if len(who) == 0 {
-		return nil
-	}
-	return who[s.rng.IntN(len(who))]
-}
-
-// snare is a trouble that waits for a moment: the nth time that something is
-// written, just before, at, or just after it.
-type snare struct {
-	kind, stage string
-	nth         int
-	other       bool // it happens to somebody else
-	trouble     trouble
+	return s.drawVictim(dear)
 }
 
 // moments are what snares wait for, the interesting more often.
@@ -194,13 +149,13 @@ var moments = []string{"attempt", "attempt", "join", "join", "join", "exit", "ex
 
 func (s *scene) setSnares() {
 	if s.chance(15) { // the last that somebody does
-		s.snares = append(s.snares, snare{"exit", back, 1 + s.rng.IntN(3), false, troubles[0]})
+		s.snares = append(s.snares, snare[*scene]{"exit", back, 1 + s.rng.IntN(3), false, troubles[0]})
 	}
 	if s.chance(12) { // who cancels is slow
-		s.snares = append(s.snares, snare{"cancelled", leaving, 1, false, troubles[1]})
+		s.snares = append(s.snares, snare[*scene]{"cancelled", leaving, 1, false, troubles[1]})
 	}
 	for range s.rng.IntN(4) {
-		s.snares = append(s.snares, snare{moments[s.rng.IntN(len(moments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
+		s.snares = append(s.snares, snare[*scene]{moments[s.rng.IntN(len(moments))], []string{leaving, arrived, back}[s.rng.IntN(3)],
 			1 + s.rng.IntN(4), s.chance(35), s.drawTrouble()})
 	}
 }
@@ -215,10 +170,7 @@ func (s *scene) onCreate(p *process, r request) {
 	}
 	for i := range s.snares {
 		n := &s.snares[i]
-		if n.kind != r.kind || n.stage != r.stage || n.nth == 0 {
-			continue
-		}
-		if n.nth--; n.nth > 0 {
+		if !n.springs(r) {
 			continue
 		}
 		who := p

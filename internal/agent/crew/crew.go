@@ -149,6 +149,7 @@ type crew struct {
 	chores chan func(context.Context) error // of putAway, which has ended when index is done
 	index  sync.WaitGroup
 
+	stale                  bool          // see outdated
 	polled, sought, beaten time.Duration // when it is due next
 	said                   ledger.Beat   // what the last heartbeat said of the work
 }
@@ -240,7 +241,7 @@ func (c *crew) loop(ctx context.Context) (status int, err error) {
 
 // turn does what is due: the job's log, the holds' flushes, chunks, tries.
 func (c *crew) turn(ctx context.Context) (gone bool, err error) {
-	if c.now() >= c.polled {
+	if c.now() >= c.polled || c.stale && len(c.tries) == 0 { // before it would seek
 		if gone, err = c.poll(ctx); gone || err != nil {
 			return gone, err
 		}

@@ -24,7 +24,7 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	if c.order.Do != before && c.order.Why != "" {
 		c.Note(c.order.Why)
 	}
-	if c.outdated() && c.order.Do != ledger.Depart {
+	if c.stale = c.outdated(); c.stale {
 		c.recall()
 		if len(c.tries) == 0 {
 			c.notice = Notice{Why: "the job has new code"}
@@ -52,7 +52,8 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	return false, nil
 }
 
-// outdated says that items are to be run with other code than this agent has.
+// outdated says that items are to be run with other code than this agent has. It
+// claims no more then, and leaves once nothing runs: another one fetches that code.
 func (c *crew) outdated() bool {
 	return c.order.Code != "" && c.order.Code != c.Job.Code.Digest && c.order.Do == ledger.Work
 }

@@ -40,6 +40,7 @@ type bucket struct {
 	mu     sync.Mutex
 	refuse func(key string) error // of writes
 	wrote  func(key string)
+	asked  func(key string) // of reads; set before there are any
 }
 
 func (b *bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
@@ -48,6 +49,13 @@ func (b *bucket) Create(ctx context.Context, key string, body io.ReadSeeker) err
 
 func (b *bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
 	return b.write(key, func() error { return b.Bucket.Put(ctx, key, body) })
+}
+
+func (b *bucket) Get(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if b.asked != nil {
+		b.asked(key)
+	}
+	return b.Bucket.Get(ctx, key, offset, length)
 }
 
 func (b *bucket) write(key string, do func() error) error {
