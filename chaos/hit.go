@@ -21,16 +21,14 @@ type hit struct {
 }
 
 // reach is whose items in flight may run again without a record of it: nobody has
-// failed, and what an agent gives back because it was asked to is not counted. What a
-// dead agent leaves is in verify's bound.
+// failed. What a dead agent leaves, and what one ends that is asked to leave, is in
+// verify's bound.
 type reach int
 
 const (
 	nobody reach = iota
 	oneProgram
 	oneBacklog // what a minder was sent and has not reported
-	oneAgent
-	everybody
 )
 
 // planned is a hit with all that chance says of it: so that a seed says it again,
@@ -45,14 +43,14 @@ type planned struct {
 // hits in a fixed order: which is drawn follows from the seed.
 var hits = []hit{
 	{"killed an agent", 4, nobody, send("agent", unix.SIGKILL)},
-	{"ended an agent", 2, oneAgent, send("agent", unix.SIGTERM)},
-	{"interrupted an agent", 1, oneAgent, send("agent", unix.SIGINT)},
+	{"ended an agent", 2, nobody, send("agent", unix.SIGTERM)},
+	{"interrupted an agent", 1, nobody, send("agent", unix.SIGINT)},
 	{"killed an item or program", 4, oneProgram, send("item", unix.SIGKILL)},
 	{"ended an item or program", 1, oneProgram, send("item", unix.SIGTERM)},
 	{"killed a minder", 2, oneBacklog, send("minder", unix.SIGKILL)},
 	{"killed the command", 2, nobody, send("command", unix.SIGKILL)},
-	{"interrupted the command", 2, everybody, send("command", unix.SIGINT)},
-	{"ended the command", 1, everybody, send("command", unix.SIGTERM)},
+	{"interrupted the command", 2, nobody, send("command", unix.SIGINT)},
+	{"ended the command", 1, nobody, send("command", unix.SIGTERM)},
 	{"killed everything", 1, nobody, func(r *round, _ planned) (bool, error) { r.lane.endAll(); return true, nil }},
 	{"stopped an agent for a moment", 2, nobody, pause(0, 3*time.Second)},
 	{"filled the disk", 2, nobody, fillDisk},

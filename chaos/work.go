@@ -116,9 +116,8 @@ func (w work) failing() int {
 
 // inFlight is how many items may have run without a record of it where somebody was
 // hit: what an agent has sent to its programs or minders, who go on while it waits for
-// a store, and, where it was asked to leave, what waits to be stored. The figures are
-// those of internal/agent/crew: what it keeps ahead of short items, and its porters'
-// room.
+// a store. The figures are those of internal/agent/crew: what it keeps ahead of short
+// items.
 func (w work) inFlight(of reach) int {
 	sent, cores := 2*w.slots, runtime.NumCPU()
 	switch {
@@ -129,19 +128,8 @@ func (w work) inFlight(of reach) int {
 	case w.pause < 0.05:
 		sent = 128 * min(cores, w.slots)
 	}
-	left := sent
-	if w.outputs {
-		left += 128*cores + 8*w.slots + 128
-	}
-	switch of {
-	case oneAgent:
-		return left
-	case everybody:
-		return left * w.workers
-	case oneProgram:
-		if w.kind != "stream" {
-			return 0 // it has failed, and that is recorded
-		}
+	if of == oneProgram && w.kind != "stream" {
+		return 0 // it has failed, and that is recorded
 	}
 	return sent
 }

@@ -444,6 +444,13 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	leave("both/1-0-c", mark{Host: stranger()})
 	leave("both/1-1-d", mark{Host: ledger.Host(proc.Self())})
 	leave("elsewhere/1-0-e", mark{Host: ledger.Host{Boot: "another machine", PID: 1, Start: 1}})
+	far, err := os.MkdirTemp("", "drover-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(far, "s"), filepath.Join(p.work, "dead/1-0-a/0.sock")); err != nil {
+		t.Fatal(err)
+	}
 	write(t, p.work, map[string]string{"torn/1-0-f/mark.json": "{", "no/mark/here": ""})
 	if rep := p.run(p.submit(shell("true"), nil)); rep.State != job.Succeeded {
 		t.Errorf("%s", rep.State)
@@ -457,8 +464,10 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	if diff := cmp.Diff([]string{"both/1-1-d", "elsewhere/1-0-e", "no/mark", "torn/1-0-f"}, found); diff != "" {
 		t.Errorf("what is there now (-want +got):\n%s", diff)
 	}
-	if _, err := os.Stat(filepath.Join(p.work, "dead")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder of its job stays: %v", err)
+	for _, gone := range []string{filepath.Join(p.work, "dead"), far} {
+		if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s stays: %v", gone, err)
+		}
 	}
 }
 

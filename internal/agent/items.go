@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew"
@@ -44,8 +45,20 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { kit <- a.kit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
 		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.change, Log: a.Log,
-		Notice: notice, Kit: kit, Patience: a.Machine.Patience, Hush: a.beat.hush, Leftovers: a.leftovers,
+		Notice: notice, Kit: kit, Patience: a.Machine.Patience, Hush: a.beat.hush, Leftovers: a.leftovers, Warn: a.warnItems,
 		Unneeded: func() { drop(errors.New("no item runs any more")) }})
+}
+
+// warnItems is warn for the programs of items.
+func (a *agent) warnItems(why string, left time.Duration) {
+	switch {
+	case why == "":
+		a.leaveNotice("")
+	case left == 0:
+		a.leaveNotice(why + "\n")
+	default:
+		a.warn(why, left)
+	}
 }
 
 // countSlots says how many items run here at once: as was asked for, else as many
@@ -128,7 +141,7 @@ func (a *agent) itemEnviron() []string {
 // ofItems says whether a variable of the contract is for items: the others tell
 // of ranks, and of folders that are a run's.
 func ofItems(name string) bool {
-	return slices.Contains([]string{"DROVER_JOB", "DROVER_PROJECT", "DROVER_TASK", contract.CodeVariable, "AWS_REGION", "PYTHONUNBUFFERED",
+	return slices.Contains([]string{"DROVER_JOB", "DROVER_PROJECT", "DROVER_TASK", contract.CodeVariable, contract.NoticeVariable, "AWS_REGION", "PYTHONUNBUFFERED",
 		"SM_CHANNELS", "SM_INPUT_DIR", "SM_NUM_CPUS", "SM_NUM_GPUS", "TRAINING_JOB_NAME"}, name) ||
 		strings.HasPrefix(name, "DROVER_INPUT_") || strings.HasPrefix(name, "SM_CHANNEL_")
 }

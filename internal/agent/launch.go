@@ -136,6 +136,11 @@ func (p *program) stop(grace time.Duration) {
 // whole, and before the program is asked to end. A program without room for it has
 // SIGTERM.
 func (a *agent) warn(why string, grace time.Duration) {
+	a.leaveNotice(fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339)))
+}
+
+// leaveNotice writes the file; "" takes it away.
+func (a *agent) leaveNotice(text string) {
 	root, err := os.OpenRoot(a.root) // the program may have put links there
 	if err != nil {
 		return
@@ -145,9 +150,10 @@ func (a *agent) warn(why string, grace time.Duration) {
 	if err != nil {
 		return
 	}
-	text := fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339))
 	_ = root.Remove(name + ".new")
-	if root.WriteFile(name+".new", []byte(text), 0o644) == nil {
+	if text == "" {
+		_ = root.Remove(name)
+	} else if root.WriteFile(name+".new", []byte(text), 0o644) == nil {
 		_ = root.Rename(name+".new", name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger"
@@ -345,6 +346,7 @@ func (a *agent) sweep() {
 				a.Log.Warn("ended processes of a lost agent", "dir", dir, "killed", n, "err", err)
 			}
 		}
+		stream.Sweep(dir)
 		if err := removeAll(dir); err != nil {
 			a.Log.Warn("folder stays", "dir", dir, "err", err)
 		}

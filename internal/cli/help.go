@@ -145,7 +145,8 @@ What --notify runs finds DROVER_JOB, DROVER_PROJECT, DROVER_TASK, DROVER_STATE (
 CANCELLED), DROVER_REASON, DROVER_EXIT (the exit status) and, of a map, DROVER_TALLY.
 Each item of a map finds DROVER_ITEM, DROVER_ITEM_N (its number), DROVER_ITEM_TRY, DROVER_OUT
 (where the first --out is written), DROVER_SLOT, DROVER_ITEM_<FIELD> for CSV and JSON lines,
-and with --fetch DROVER_ITEM_FILE (and DROVER_ITEM_<FIELD>_FILE): where the file lies.
+and with --fetch DROVER_ITEM_FILE (and DROVER_ITEM_<FIELD>_FILE): where the file lies. The file
+that DROVER_NOTICE names appears when items are to end: their agent must go, or the job was cancelled.
 `,
 	"jobs": `How jobs are named
 

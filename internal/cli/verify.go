@@ -71,7 +71,11 @@ func (a *app) printVerified(r drover.Verified) {
 		p("logs", "%s in %s; %s, %s handed over", entryCount(r.Entries), count(r.Chunks, "chunk"), count(r.Claims, "claim"), comma(r.Handed))
 		p("extra", "%s beyond one for each item: %s, %s, %s by agents that had lost the item", count(r.Extra.Sum(), "recorded run"),
 			retryCount(r.Extra.Retries), count(r.Extra.Interrupted, "interruption"), comma(r.Extra.Unexplained))
-		p("bound", "%s may have run more without a record, for %s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"))
+		stopped := ""
+		if r.Stopped > 0 {
+			stopped = fmt.Sprintf(", and %s that ended when a person stopped agents", count(r.Stopped, "run"))
+		}
+		p("bound", "%s may have run more without a record, for %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
 	} else {
 		p("logs", "%s; %s", entryCount(r.Entries), count(r.Attempts, "attempt"))
 	}

@@ -57,6 +57,9 @@ func lines(set map[string]string) []string {
 // CodeVariable names the folder of the program's code, on its own node.
 const CodeVariable = "DROVER_CODE_DIR"
 
+// NoticeVariable names the file that appears when a program is to end.
+const NoticeVariable = "DROVER_NOTICE"
+
 // ours are the variables no other system has.
 func (f Facts) ours(set map[string]string) {
 	p := f.Paths()
@@ -70,7 +73,7 @@ func (f Facts) ours(set map[string]string) {
 		"DROVER_STATE_DIR":      p.State,
 		"DROVER_FAILURE_FILE":   p.Failure,
 		"DROVER_MESSAGE_FILE":   p.Message,
-		"DROVER_NOTICE":         p.Notice,
+		NoticeVariable:          p.Notice,
 	})
 	for name, value := range map[string]string{
 		"DROVER_JOB": f.ID, "DROVER_PROJECT": f.Project, "DROVER_TASK": f.Task, "AWS_REGION": f.Region,

@@ -296,6 +296,17 @@ func (h *Hold) Flush(ctx context.Context) (Fate, error) {
 	return h.fate, nil
 }
 
+// Record appends the results that there are, and nothing else: for who is about to
+// Release the chunk, and has to wait for some of its items before.
+func (h *Hold) Record(ctx context.Context) error {
+	for !h.over && len(h.buffer) > 0 {
+		if _, err := h.append(ctx, Entry{Results: h.buffer}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // append writes an entry of ours, as what comes after all that was read. One whose
 // outcome stayed unknown comes first, with its own bytes (L1), and the caller
 // decides again.
@@ -507,14 +518,14 @@ func (h *Hold) Wind(ctx context.Context) error {
 }
 
 // Release gives the chunk back. Its tries in flight were ended: they count as
-// interrupted, unless a person asked.
+// interrupted, unless a person asked; then it is only said how many there were.
 func (h *Hold) Release(ctx context.Context, asked bool) error {
 	for !h.over {
-		flight := sortedItems(h.flight)
+		gone := Released{Flight: sortedItems(h.flight)}
 		if asked {
-			flight = nil
+			gone = Released{Stopped: len(gone.Flight)}
 		}
-		e := Entry{Results: h.buffer, Released: &Released{Flight: flight}}
+		e := Entry{Results: h.buffer, Released: &gone}
 		if left := len(h.queue) + len(h.later) + len(h.flight); left == 0 {
 			e.Released, e.Ended = nil, &Ended{}
 		}

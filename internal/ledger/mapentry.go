@@ -90,9 +90,10 @@ type Carry struct {
 }
 
 // Released gives a chunk back. Flight are the items that were running and are
-// counted as interrupted; those a person stopped are not.
+// counted as interrupted; those a person stopped are not, but Stopped is how many.
 type Released struct {
-	Flight []int `json:"flight,omitempty"`
+	Flight  []int `json:"flight,omitempty"`
+	Stopped int   `json:"stopped,omitempty"`
 }
 
 // Ended closes a chunk: every item of it has a result or was handed on, or the

@@ -149,7 +149,7 @@ var mapMutants = []mutant{
 	{"M13", "a person's stop is an interruption", holdFile,
 		"if asked {", "if false {"},
 	{"M13", "items that wait are interrupted", holdFile,
-		"flight := sortedItems(h.flight)\n", "flight := append(sortedItems(h.flight), h.queue...)\n"},
+		"gone := Released{Flight: sortedItems(h.flight)}\n", "gone := Released{Flight: append(sortedItems(h.flight), h.queue...)}\n"},
 	{"D1*", "an agent elsewhere is judged by a process number here", watchFile,
 		"s.gone = known && gone", "s.gone = known == gone"},
 	{"D1*", "half a lease is enough", watchFile,

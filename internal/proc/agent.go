@@ -170,6 +170,7 @@ func (p *Process) attend(running bool) {
 		}
 		if r.Exited {
 			p.exit.end(syscall.WaitStatus(r.Status))
+			p.exit.Stopped = r.Stopped
 		}
 		if r.Gone != nil {
 			gone = true

@@ -48,6 +48,7 @@ type minder struct {
 	wire    *wire
 	pen     pen
 	program int  // 0 once it has exited
+	stopped bool // it was told to end while the program ran
 	dying   bool // the tree is to be killed
 	orphan  bool // the agent is gone
 	left    int  // processes given up on
@@ -206,6 +207,10 @@ func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
 
 // obey does what a word asks for. A stop gives the time when grace is over.
 func (m *minder) obey(w word) (deadline time.Time, stop bool) {
+	if w.Do == doKill || w.Do == doStop {
+		m.reap() // it may have ended before
+		m.stopped = m.stopped || m.program != 0
+	}
 	switch w.Do {
 	case doKill:
 		m.dying = true
@@ -235,7 +240,7 @@ func (m *minder) reap() (childless bool) {
 			return false
 		case pid == m.program:
 			m.program, m.dying = 0, true
-			_ = m.wire.send(report{Exited: true, Status: int(ws)})
+			_ = m.wire.send(report{Exited: true, Status: int(ws), Stopped: m.stopped})
 		}
 	}
 }

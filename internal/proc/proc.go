@@ -228,6 +228,10 @@ type Exit struct {
 	Signal syscall.Signal // the signal that ended it, or 0
 	Core   bool           // it left a core file
 
+	// Stopped is true when Stop or Kill reached the tree before the program had
+	// ended: how it did says nothing of it.
+	Stopped bool
+
 	// TimedOut is true when a Spawner ended the errand, as its Timeout was over.
 	TimedOut bool
 

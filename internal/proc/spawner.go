@@ -106,6 +106,7 @@ type Spawned struct {
 	// use. Kind Full: there was no room, and the errand can be sent again.
 	Err          error
 	Began, Ended time.Time // by the wall clock. Began is also set in SpawnedBegan
+	Stopped      bool      // Kill reached it before it had ended: how it did says nothing of it
 	Output       [2]int64  // bytes written to each stream in all, forwarded or not
 }
 

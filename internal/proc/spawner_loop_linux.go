@@ -299,6 +299,7 @@ func (s *spawner) drop() {
 
 func (s *spawner) kill(id uint64) {
 	if it := s.byID[id]; it != nil {
+		it.stopped = it.stopped || !it.over && !dead(it.pid)
 		s.terminate(it)
 		return
 	}
@@ -309,6 +310,13 @@ func (s *spawner) kill(id uint64) {
 			return
 		}
 	}
+}
+
+// dead says whether a child has ended, though nobody has told us yet.
+func dead(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
 }
 
 // close is for the end of the agent, or of its wish for errands.

@@ -34,6 +34,7 @@ type plainItem struct {
 	process  *Process // nil: it is just being started
 	ask, end bool     // it is to be stopped, or killed, once it is
 	timedOut bool
+	stopped  bool // by kill
 }
 
 func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
@@ -88,7 +89,7 @@ func (p *plain) run(e *Errand, it *plainItem) {
 		end.Ended = time.Now()
 	}
 	p.mu.Lock()
-	end.Exit.TimedOut = it.timedOut
+	end.Exit.TimedOut, end.Stopped = it.timedOut, it.stopped && (end.Exit.Stopped || end.Exit.Lost)
 	p.mu.Unlock()
 	p.post.deliver([]Spawned{end})
 }
@@ -241,6 +242,7 @@ func (p *plain) kill(ids []uint64) {
 	var back []Spawned
 	for _, id := range ids {
 		if it := p.running[id]; it != nil {
+			it.stopped = true
 			if !it.ask && it.process != nil {
 				it.process.Stop(p.config.Grace)
 			}

@@ -195,6 +195,7 @@ type errandEnd struct {
 	id           uint64
 	status       syscall.WaitStatus
 	timedOut     bool
+	stopped      bool
 	left         int
 	user, system time.Duration
 	maxRSS       int64
@@ -202,15 +203,24 @@ type errandEnd struct {
 	output       [2]int64
 }
 
+// Why an errand ended that did not by itself.
+const (
+	endTimedOut = 1 << iota
+	endStopped
+)
+
 func (e *errandEnd) append(b []byte) []byte {
 	b, at := openFrame(b, frameEnded)
-	timedOut := byte(0)
+	why := byte(0)
 	if e.timedOut {
-		timedOut = 1
+		why |= endTimedOut
+	}
+	if e.stopped {
+		why |= endStopped
 	}
 	b = little.AppendUint64(b, e.id)
 	b = little.AppendUint32(b, uint32(e.status))
-	b = append(b, timedOut)
+	b = append(b, why)
 	b = little.AppendUint32(b, uint32(e.left))
 	for _, n := range [...]int64{
 		int64(e.user), int64(e.system), e.maxRSS, e.began.UnixNano(), e.ended.UnixNano(), e.output[0], e.output[1],
@@ -221,14 +231,16 @@ func (e *errandEnd) append(b []byte) []byte {
 }
 
 func (e *errandEnd) spawned() Spawned {
-	s := Spawned{ID: e.id, Kind: SpawnedEnded, Exit: ended(e.status), Began: e.began, Ended: e.ended, Output: e.output}
+	s := Spawned{ID: e.id, Kind: SpawnedEnded, Exit: ended(e.status), Began: e.began, Ended: e.ended, Output: e.output, Stopped: e.stopped}
 	s.Exit.TimedOut, s.Exit.Left = e.timedOut, e.left
 	s.Exit.User, s.Exit.System, s.Exit.MaxRSS = e.user, e.system, e.maxRSS
 	return s
 }
 
 func (c *cut) end(id uint64) errandEnd {
-	e := errandEnd{id: id, status: syscall.WaitStatus(c.u32()), timedOut: c.u8() == 1, left: int(c.u32())}
+	e := errandEnd{id: id, status: syscall.WaitStatus(c.u32())}
+	why := c.u8()
+	e.timedOut, e.stopped, e.left = why&endTimedOut != 0, why&endStopped != 0, int(c.u32())
 	e.user, e.system, e.maxRSS = time.Duration(c.u64()), time.Duration(c.u64()), int64(c.u64())
 	e.began, e.ended = c.time(), c.time()
 	e.output = [2]int64{int64(c.u64()), int64(c.u64())}

@@ -55,14 +55,14 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	}
 
 	at := time.Unix(1_700_000_000, 123)
-	end := errandEnd{id: 7, status: 9 << 8, timedOut: true, left: 2, user: 1, system: 2, maxRSS: 3, began: at, ended: at.Add(time.Second), output: [2]int64{5, 6}}
+	end := errandEnd{id: 7, status: 9 << 8, timedOut: true, stopped: true, left: 2, user: 1, system: 2, maxRSS: 3, began: at, ended: at.Add(time.Second), output: [2]int64{5, 6}}
 	up := appendBegan(nil, 7, 42, at)
 	up = end.append(up)
 	up = appendUnfit(up, &job{id: 8, path: []byte("/no/such\x00")}, syscall.ENOENT, at)
 	up = appendID(up, frameUnstarted, 9)
 	want := []Spawned{
 		{ID: 7, Kind: SpawnedBegan, Began: at},
-		{ID: 7, Kind: SpawnedEnded, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6},
+		{ID: 7, Kind: SpawnedEnded, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6}, Stopped: true,
 			Exit: Exit{Code: 9, TimedOut: true, Left: 2, User: 1, System: 2, MaxRSS: 3}},
 		{ID: 8, Kind: SpawnedEnded, Began: at, Ended: at, Exit: Exit{Code: -1}},
 		{ID: 9, Kind: SpawnedUnstarted},

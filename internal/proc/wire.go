@@ -51,8 +51,9 @@ type report struct {
 	Started int               `json:",omitempty"` // the program's id, as the minder sees it
 	Missed  map[string]string `json:",omitempty"` // with it: controllers whose group it is not in, and why
 
-	Exited bool `json:",omitempty"` // the program ended, with this wait status
-	Status int  `json:",omitempty"`
+	Exited  bool `json:",omitempty"` // the program ended, with this wait status
+	Status  int  `json:",omitempty"`
+	Stopped bool `json:",omitempty"` // with it: it was told to, before
 
 	Gone *tally `json:",omitempty"` // nothing of the tree is left
 }

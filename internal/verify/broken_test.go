@@ -144,6 +144,8 @@ var broken = []struct {
 		s.edit(t, at(log, 1), "SUCCEEDED", "FAILED")
 	}, []string{"tally job 1"}},
 	{"in flight twice", interrupted, func(t *testing.T, s *story) { s.edit(t, at(first, 1), "[2]", "[2,2]") }, []string{"released 000000 1 item 2"}},
+	{"more stopped than were open", interrupted, func(t *testing.T, s *story) { s.edit(t, at(first, 1), `"flight":[2]`, `"stopped":3`) }, []string{"released 000000 1"}},
+	{"fewer than none", interrupted, func(t *testing.T, s *story) { s.edit(t, at(first, 1), `"flight":[2]`, `"stopped":-1`) }, []string{"released 000000 1"}},
 	{"in flight and ended", interrupted, func(t *testing.T, s *story) { s.edit(t, at(first, 1), "[2]", "[1,2]") }, []string{"released 000000 1 item 1"}},
 
 	// Handed over.

@@ -151,6 +151,7 @@ func (c *chunk) claim(n int, e ledger.Entry) {
 func (c *chunk) lose(silent bool) {
 	c.w.v.r.Losses++
 	c.w.v.r.Bound += c.risk
+	c.w.risk += c.risk
 	if silent {
 		c.silent++
 	}

@@ -37,7 +37,7 @@ var harmless = []struct{ what, why string }{
 	{` job\.json\.(spec\.(program|nodes|out(\[\])?)|manifest\.(digest|format)): `, "what was asked for only job.json says"},
 	{` chunk\.claimed\.risk: `, "it changes the bound that is printed"},
 	{` chunk\.claimed\.why: changed`, "how an owner was lost the next one knows"},
-	{` chunk\.(released\.flight|starting)(\[\])?: `, "what ran when it was given up, or was starting, only its owner knows"},
+	{` chunk\.(released\.(flight|stopped)|starting)(\[\])?: `, "what ran when it was given up, or was starting, only its owner knows"},
 	{` chunk\.results\[\]\.c: `, "an exit status, of a failure"},
 	{`(plain|declined) chunk\.results\[\]\.o: (left out|one less)`, "no item of these must leave an output"},
 	{`(dismissed|reopened|stopped) chunk\.by: `, "whoever it was: anyone ends and reopens chunks"},

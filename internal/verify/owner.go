@@ -193,8 +193,10 @@ func differs(a, b map[int]ledger.Carry) (item int) {
 	return item
 }
 
-// release gives the chunk back; what was in flight was interrupted (M13).
+// release gives the chunk back; what was in flight was interrupted (M13), or stopped by
+// a person, and will run again (M10).
 func (c *chunk) release(n int, e ledger.Entry) {
+	left := len(c.openItems())
 	for i, item := range e.Released.Flight {
 		place, ok := c.g.at(item)
 		if !ok || c.stands[place] != open || slices.Contains(e.Released.Flight[:i], item) {
@@ -204,6 +206,13 @@ func (c *chunk) release(n int, e ledger.Entry) {
 		had := c.behind[item]
 		had.Interruptions++
 		c.broke(item, place, had)
+	}
+	switch stopped := e.Released.Stopped; {
+	case stopped < 0 || stopped+len(e.Released.Flight) > left:
+		c.doubt(RuleReleased, n, e, 0, "it ended %d tries that a person stopped, of %d items that were open", stopped, left)
+	default:
+		c.w.v.r.Stopped += stopped
+		c.w.v.r.Bound += stopped
 	}
 	c.owner, c.starting = "", nil
 }

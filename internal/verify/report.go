@@ -24,11 +24,13 @@ type Report struct {
 	Claims  int `json:"claims,omitempty"`
 	Handed  int `json:"handed,omitempty"` // chunks that were handed over
 
-	// Losses are claims that followed an owner's death. Bound is what these owners
-	// may have run without recording it (M10).
-	Losses int       `json:"losses,omitempty"`
-	Extra  ExtraRuns `json:"extra_runs,omitzero"`
-	Bound  int       `json:"bound"`
+	// Losses are claims that followed an owner's death, Stopped tries that an owner ended
+	// because a person had asked it to leave. Bound is how many items may have run
+	// without a record in all: these, and what the lost owners had at risk (M10).
+	Losses  int       `json:"losses,omitempty"`
+	Extra   ExtraRuns `json:"extra_runs,omitzero"`
+	Stopped int       `json:"stopped,omitempty"`
+	Bound   int       `json:"bound"`
 
 	Attempts int   `json:"attempts,omitempty"` // of a run
 	Outputs  int   `json:"outputs"`            // files whose bytes were read

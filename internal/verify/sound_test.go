@@ -14,7 +14,7 @@ import (
 // sound are histories in which all agrees: of every kind of entry and every way in
 // which an item may end.
 var sound = map[string]func() *story{
-	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "interrupted": interrupted, "stopped": stopped,
+	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "interrupted": interrupted, "asked": asked, "stopped": stopped,
 	"failing": failing, "reopened": reopened, "extended": extended, "dismissed": dismissed, "fenced": fenced,
 	"declined": declined, "outputs": outputs, "added": added, "snapshots": snapshots, "live": live, "ignored": ignored, "worn": worn,
 }
@@ -102,6 +102,18 @@ func interrupted() *story {
 	s.job("cli", `"told":{"b":true}`)
 	s.claim("000000", "c", 3, "taken")
 	s.own("000000", "c", 3, results("2", "3"), ended)
+	s.settle("SUCCEEDED", 0, 3, 3, 0, 0, 0)
+	s.close()
+	return s
+}
+
+// asked: a person stops a, of which two items run; b does them again.
+func asked() *story {
+	s := begin(3, 3, 0)
+	s.claim("000000", "a", 1, "untouched")
+	s.own("000000", "a", 1, results("1"), `"released":{"stopped":2}`)
+	s.claim("000000", "b", 2, "released")
+	s.own("000000", "b", 2, results("2", "3"), ended)
 	s.settle("SUCCEEDED", 0, 3, 3, 0, 0, 0)
 	s.close()
 	return s
@@ -298,6 +310,7 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 		"handed":      {State: job.Failed, Items: 6, Tally: tally(6, 5, 1, 0, 0), Rounds: 1, Chunks: 3, Entries: 12, Claims: 3, Handed: 2, Extra: ExtraRuns{Retries: 2}},
 		"lost":        {State: job.Failed, Items: 3, Tally: tally(3, 2, 0, 1, 0), Rounds: 1, Chunks: 1, Entries: 16, Claims: 6, Losses: 5, Bound: 40, Extra: ExtraRuns{Interrupted: 2}},
 		"interrupted": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 3, Losses: 1, Bound: 8, Extra: ExtraRuns{Interrupted: 2}},
+		"asked":       {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Stopped: 2, Bound: 2},
 		"worn":        {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: ExtraRuns{Interrupted: 20}},
 		"stopped":     {State: job.Cancelled, Items: 6, Tally: tally(6, 2, 0, 0, 4), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
 		"failing":     {State: job.Failed, Items: 3, Tally: tally(3, 0, 1, 0, 2), Rounds: 1, Chunks: 1, Entries: 7, Claims: 1},

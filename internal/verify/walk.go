@@ -29,6 +29,7 @@ type walk struct {
 	ended  bits // with a recorded result
 	runs   int  // recorded results that count, and
 	breaks int  // tries that an agent gave up or died in
+	risk   int  // tries that lost owners may not have recorded
 }
 
 // mapJob verifies a map. Each log is read after those that speak of it were
@@ -115,8 +116,8 @@ func (w *walk) all(ctx context.Context) error {
 	x := &w.v.r.Extra
 	x.Retries = w.runs - w.ended.count()
 	x.Interrupted = w.runs + w.breaks - w.run.count() - x.Retries
-	if x.Unexplained > w.v.r.Bound {
-		w.v.doubt(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%d tries were recorded by agents that had lost their chunks, and at most %d may have run", x.Unexplained, w.v.r.Bound)})
+	if x.Unexplained > w.risk {
+		w.v.doubt(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%d tries were recorded by agents that had lost their chunks, and at most %d may have run", x.Unexplained, w.risk)})
 	}
 	return nil
 }

@@ -21,6 +21,7 @@
 package crew
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -70,6 +71,9 @@ type Config struct {
 	Hush func()
 	// Leftovers is called when no item runs any more, if any could have.
 	Leftovers func()
+	// Warn leaves word for the programs that items should end, and why; left is the time
+	// that they have, 0: as long as they take. "" takes it back.
+	Warn func(why string, left time.Duration)
 	// Patience is how long results wait for room in a full store.
 	Patience time.Duration
 
@@ -142,6 +146,8 @@ type crew struct {
 	hurry   chan struct{} // closed with it
 	notice  Notice        // valid when hurry is closed
 
+	word word // to programs, of their end
+
 	life  context.Context // of the goroutines, until shut
 	end   context.CancelFunc
 	hands sync.WaitGroup // shelves, porters, and who waits for the notice
@@ -179,12 +185,13 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	return status, err
 }
 
-// listen ends with the notice, or with life. It closes hurry, which also ends a
-// wait for room in the store.
+// listen ends with the notice, or with life. Programs hear of it at once. It closes
+// hurry, which also ends a wait for room in the store.
 func (c *crew) listen() {
 	select {
 	case c.notice = <-c.Notice:
 		c.leaving.Store(true)
+		c.warn(cmp.Or(c.notice.Why, "the agent leaves"), c.grace())
 		close(c.hurry)
 	case <-c.life.Done():
 	}

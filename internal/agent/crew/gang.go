@@ -98,7 +98,7 @@ func (c *crew) rearm(ctx context.Context) error {
 
 // open starts the runner and its scribe.
 func (g *gang) open(ctx context.Context) (err error) {
-	c, grace := g.c, time.Duration(g.c.Job.Spec.Grace)
+	c, grace := g.c, g.c.grace()
 	g.quit, g.scribed = make(chan struct{}), make(chan struct{})
 	g.flight, g.queued, g.bytes, g.trial, g.batch = 0, 0, 0, nil, nil
 	g.moved, c.licensed = c.now(), 0
@@ -125,12 +125,13 @@ func (g *gang) open(ctx context.Context) (err error) {
 func (g *gang) openStreams(ctx context.Context) error {
 	c, l := g.c, g.c.needs.limits
 	p := &printer{c: c, streams: map[[2]int]*voice{}}
-	r, err := stream.Open(ctx, stream.Config{Seats: g.slots, Dir: c.Root, Grace: time.Duration(c.Job.Spec.Grace), Print: p.print, Environ: c.seat, Recycle: int64(l.Memory) / 10 * 9,
+	r, err := stream.Open(ctx, stream.Config{Seats: g.slots, Dir: c.Root, Grace: c.grace(), Print: p.print, Environ: c.seat, Recycle: int64(l.Memory) / 10 * 9,
 		Command: proc.Command{Path: c.kit.Path, Args: append([]string{cmp.Or(c.kit.Name, c.kit.Path)}, c.kit.Args...), Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token,
 			Limits: proc.Limits{CPUs: l.CPUs, Cores: c.kit.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
 	if err != nil {
 		return fmt.Errorf("start programs: %w", err)
 	}
+	c.stay(r)
 	s := streams{r, c}
 	g.runner = s
 	go s.report(g, g.quit, g.scribed) // close waits for it

@@ -40,7 +40,7 @@ type minders struct {
 	until   time.Duration
 	used    int64                    // of room
 	running map[uint64]*proc.Process // nil while it starts
-	doomed  map[uint64]bool          // of these, to be ended as soon as they have
+	doomed  map[uint64]bool          // of these, that are ended, as soon as they have begun
 	closed  bool
 }
 
@@ -123,10 +123,11 @@ func (m *minders) Kill(ids ...uint64) {
 	var batch []proc.Spawned
 	for _, id := range ids {
 		p, begun := m.running[id]
+		if begun {
+			m.doomed[id] = true
+		}
 		if p != nil {
 			p.Stop(m.grace)
-		} else if begun {
-			m.doomed[id] = true
 		}
 		for i, e := range m.queue {
 			if e.ID == id {
@@ -170,6 +171,7 @@ func (m *minders) run(e proc.Errand, slot int) {
 	}
 	end.Ended = time.Now()
 	m.mu.Lock()
+	end.Stopped = m.doomed[e.ID] && (end.Exit.Stopped || end.Exit.Lost)
 	delete(m.running, e.ID)
 	delete(m.doomed, e.ID)
 	m.free = append(m.free, slot)

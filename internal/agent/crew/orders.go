@@ -35,10 +35,15 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	}
 	switch c.order.Do {
 	case ledger.Work:
+		c.unwarn()
 		c.unstick()
-	case ledger.Rest, ledger.Drain:
+	case ledger.Rest:
+		c.recall()
+	case ledger.Drain:
+		c.warn(c.order.Why, 0)
 		c.recall()
 	case ledger.Cease:
+		c.warn(c.order.Why, c.grace())
 		c.recall()
 		c.kill(func(*try) bool { return true })
 	case ledger.Depart:
@@ -204,7 +209,8 @@ func (c *crew) wind(ctx context.Context) error {
 }
 
 // leave is the way out before the end: what runs is ended, what was done recorded,
-// and the chunks given back.
+// and the chunks given back. What had ended by itself is recorded while the rest has its
+// grace: who wants us gone may not wait for all of it.
 func (c *crew) leave(ctx context.Context) (status int, err error) {
 	n := c.notice
 	if status = exitLater; n.Asked {
@@ -216,8 +222,12 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 	c.order.Do = ledger.Rest
 	c.recall()
 	c.kill(func(t *try) bool { return !t.ended })
+	quiet := time.NewTimer(quietTime)
+	defer quiet.Stop()
 	for len(c.tries) > 0 {
 		select {
+		case <-quiet.C:
+			c.record(ctx)
 		case r := <-c.reports:
 			err = c.take(ctx, r)
 		case s := <-c.stored:
@@ -235,13 +245,26 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 		c.Leftovers()
 	}
 	for _, w := range c.works {
-		if err := w.hold.Release(ctx, n.Asked); err != nil {
-			return status, err
-		}
+		err = errors.Join(err, w.hold.Release(ctx, n.Asked)) // of those that can be
+	}
+	if err != nil {
+		return status, err
 	}
 	c.beaten = 0
 	c.beat()
 	return status, nil
+}
+
+// quietTime is longer than what had ended takes to be reported.
+const quietTime = 100 * time.Millisecond
+
+// record records what has ended. What it cannot, is for the release to try again.
+func (c *crew) record(ctx context.Context) {
+	for _, w := range c.works {
+		if err := w.hold.Record(ctx); err != nil {
+			c.Log.Warn("results not recorded yet", "err", err)
+		}
+	}
 }
 
 // patient does what needs room in the store, and waits while there is none: a

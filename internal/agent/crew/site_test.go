@@ -226,7 +226,7 @@ func (s *site) start(slots int, change func(*Config, *Kit)) *agent {
 	s.check(err)
 	a.c = Config{World: s.World, Job: s.job, ID: id, Self: ledger.Host(proc.Self()), Slots: slots, Near: true, Root: s.t.TempDir(),
 		Token: strings.ReplaceAll(id, ":", "-"), Out: out, Note: a.note, Beat: func(bool, func(*ledger.Beat)) {},
-		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Notice: a.notice, Kit: a.kit, Unneeded: func() {}, Hush: func() {}, Leftovers: func() {}, Patience: patience}
+		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Notice: a.notice, Kit: a.kit, Unneeded: func() {}, Hush: func() {}, Leftovers: func() {}, Warn: func(string, time.Duration) {}, Patience: patience}
 	kit := s.program(a.code)
 	if change != nil {
 		change(&a.c, &kit)

@@ -90,6 +90,7 @@ func (c *crew) hear(g *gang, e *stream.Event, all []said) (rest []said) {
 		end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Ended: time.Unix(0, e.Ended), Output: [2]int64{int64(all[0].size)}}
 		end.Began = end.Ended.Add(-e.Took)
 		if e.End != nil {
+			end.Stopped = e.End.Stopped
 			if e.End.Exit != nil {
 				end.Exit = *e.End.Exit
 			}

@@ -27,7 +27,7 @@ type try struct {
 	size     int // of its text, while it is sent
 	began    bool
 	ended    bool // its program has ended
-	void     bool // we ended it: its end says nothing of the item
+	void     bool // we have it ended: its end says nothing of the item, unless that had come before
 
 	share   *larder.Share // the files that it was promised; nil: none, or they are gone
 	timeout time.Duration
@@ -39,7 +39,7 @@ type try struct {
 
 // fill hands as many tries to the gangs as they have places for.
 func (c *crew) fill(ctx context.Context) error {
-	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest {
+	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() {
 		return nil
 	}
 	c.supply()
@@ -188,12 +188,15 @@ func (c *crew) back(t *try) {
 
 // unsent takes a try out that its runner did not begin.
 func (c *crew) unsent(t *try) {
-	if t.void {
+	if t.void && !c.stands(t.work) {
 		c.finish(t)
 		return
 	}
 	c.back(t)
 }
+
+// stands says whether a hold is not over.
+func (c *crew) stands(w *work) bool { return slices.Contains(c.works, w) }
 
 // take hears what a gang has to report.
 func (c *crew) take(ctx context.Context, r report) error {
@@ -249,6 +252,9 @@ func (g *gang) done(t *try) {
 // declared.
 func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
 	t.ended = true
+	if !e.Stopped && c.stands(t.work) { // nobody had heard of its end yet, and it was one
+		t.void = false
+	}
 	if e.Err != nil && fault.KindOf(e.Err) == fault.Full && !t.void { // no room for a process: as if it had never been sent
 		c.rest = c.now() + roomPause
 		t.ended = false

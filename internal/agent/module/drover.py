@@ -120,6 +120,7 @@ class _Link:
         self.sent = 0.0
         self.low = 0  # ask for more when no more than these are left
         self.minded = False  # remind will look once more
+        self.looked = 0.0
         self.lock, self.waiting = threading.Lock(), None
 
     def done(self, item, result):
@@ -207,7 +208,12 @@ class _Link:
         return True
 
     def next(self):
-        if self.items and _boottime() >= self.until:  # drover may have given them to others
+        now = _boottime()
+        if _over or now - self.looked > _SOON:
+            self.looked = now
+            if _noticed():
+                return None  # close gives back what has not begun
+        if self.items and now >= self.until:  # drover may have given them to others
             back, self.items = self.items, collections.deque()
             self.send(back=back)
         while not self.items:
@@ -489,13 +495,53 @@ def _number(value):
 
 def checkpoint():
     """The folder for checkpoints: what is in it comes back after an interruption, on
-    whatever machine. On its own, ./checkpoints."""
+    whatever machine. On its own, ./checkpoints. Items of a map have none."""
+    if ("DROVER_SOCK" in os.environ or "DROVER_ITEM_N" in os.environ) and not os.environ.get("DROVER_METRICS"):
+        raise RuntimeError("drover.checkpoint() is for drover run, and this is an item of a map: "
+                           "write what it makes to item.out (drover map --out NAME), or answer with item.done(result)")
     path = os.environ.get("DROVER_CHECKPOINT_DIR") or "checkpoints"
     os.makedirs(path, exist_ok=True)
     return path
 
 
+_over = False
+
+
+def _noticed():
+    global _over
+    if not _over:
+        path = os.environ.get("DROVER_NOTICE")
+        _over = bool(path) and os.path.exists(path)
+    return _over
+
+
 def stopping():
-    """True once this machine is about to be taken away: save, and end."""
-    path = os.environ.get("DROVER_NOTICE")
-    return bool(path) and os.path.exists(path)
+    """True once this program has to end soon: its machine is about to be taken away, or
+    somebody has stopped the job. Save, and end.
+
+    Who asks has time for that: from the first call on SIGTERM ends this process no more,
+    unless it has a handler of its own for it; after --grace it is killed."""
+    if os.environ.get("DROVER_NOTICE"):
+        _outlive()
+    return _noticed()
+
+
+_outlives = False
+
+
+def _outlive():
+    global _outlives
+    if _outlives or threading.current_thread() is not threading.main_thread():
+        return  # only that one may
+    _outlives = True
+    import signal
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    us = os.getpid()
+
+    def heard(number, frame):
+        if os.getpid() != us:  # a child, which is ended as ever
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, heard)

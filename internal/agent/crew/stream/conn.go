@@ -119,15 +119,11 @@ func (c *conn) take(line []byte) error {
 		if err != nil {
 			return err
 		}
-		r.queue = slices.Insert(r.queue, 0, g)
-		r.say(Event{ID: g.ID, Kind: Waits})
+		r.again([]*given{g}, c.s.doomed)
 	}
 	if q.Bye {
 		c.told = true
-		for i := len(c.has) - 1; i >= 0; i-- {
-			r.queue = slices.Insert(r.queue, 0, c.has[i])
-			r.say(Event{ID: c.has[i].ID, Kind: Waits})
-		}
+		r.again(c.has, c.s.doomed)
 		c.has, c.want, q.Want = nil, 0, 0
 		r.more.Broadcast()
 	}
@@ -178,11 +174,18 @@ func (c *conn) answers(q *request, now moment) error {
 	for _, f := range q.Fail {
 		e := Event{Kind: Ended, End: &End{Failed: true, Why: f.Error, Final: f.Retry != nil && !*f.Retry}}
 		step(&e)
+		e.End.Stopped = c.dooms(f.N)
 		if err := c.answer(f.N, e, now.boot); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// dooms says whether item n is one that the program is being ended for: that it fails
+// may be no more than that.
+func (c *conn) dooms(n int) bool {
+	return slices.ContainsFunc(c.has, func(g *given) bool { return g.N == n && c.s.doomed[g.ID] })
 }
 
 // note learns how long an item takes, of n that were answered in some time. On a busy

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,8 +22,8 @@ type seat struct {
 	r      *Runner
 	n      int
 	socket *net.UnixListener
-	folder string // made for the socket; ""
 	path   string
+	link   string         // to path, where that is not in Dir; ""
 	talks  sync.WaitGroup // connections of the program
 
 	// Guarded by r.mu.
@@ -48,30 +47,16 @@ type seat struct {
 // newSeat makes the seat and its socket.
 func newSeat(r *Runner, n int) (*seat, error) {
 	s := &seat{r: r, n: n}
-	s.path = filepath.Join(r.c.Dir, strconv.Itoa(n)+".sock")
-	const longest = 100 // bytes of a socket's name: 104 where that is least
-	if len(s.path) > longest {
-		dir, err := os.MkdirTemp("", "drover-")
-		if err != nil {
-			return nil, fault.Wrap(err, fault.Full, "Free some space in TMPDIR.", "make socket for items")
-		}
-		s.folder, s.path = dir, filepath.Join(dir, "s")
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path, Net: "unix"})
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Invalid, "Set TMPDIR to a folder with a short name.", "make socket for items")
-	}
-	s.socket = l
-	return s, nil
+	return s, s.openSocket()
 }
 
 // run starts programs for as long as there may be items.
 func (s *seat) run() {
-	defer s.shut()
+	defer s.closeSocket()
 	r := s.r
 	for first := true; ; first = false {
 		r.mu.Lock()
-		for !first && !r.closed && len(r.queue)+len(s.suspects) == 0 {
+		for !r.closed && (r.waning || !first && len(r.queue)+len(s.suspects) == 0) {
 			r.more.Wait()
 		}
 		closed := r.closed
@@ -85,13 +70,6 @@ func (s *seat) run() {
 			r.mu.Unlock()
 			return
 		}
-	}
-}
-
-func (s *seat) shut() {
-	s.socket.Close()
-	if s.folder != "" {
-		_ = os.RemoveAll(s.folder)
 	}
 }
 
@@ -132,6 +110,8 @@ func (s *seat) serve() error {
 	}
 	if r.closed {
 		s.leave()
+	} else if r.waning {
+		s.retire()
 	}
 	r.mu.Unlock()
 	var pumps, hands sync.WaitGroup
@@ -264,6 +244,7 @@ func (s *seat) stop(ids map[uint64]bool) {
 	for id := range ids {
 		s.doomed[id] = true
 	}
+	s.retire() // who hears of it another way, and ends by itself, is told so too
 	s.program.Stop(s.r.c.Grace)
 }
 
@@ -299,10 +280,10 @@ func (s *seat) ended(x proc.Exit) {
 	slices.SortFunc(left, func(a, b *given) int { return cmp.Compare(a.ID, b.ID) })
 	if s.asked {
 		r.useless = 0
-	} else if r.useless++; r.useless >= strikes && !r.closed {
+	} else if r.useless++; r.useless >= strikes && !r.closed && !r.waning {
 		r.close(&ErrUseless{x, lastLine(s.last)})
 	}
-	var again []*given
+	var again, suspects []*given
 	for _, g := range left {
 		switch {
 		case r.closed, s.doomed[g.ID]:
@@ -312,28 +293,30 @@ func (s *seat) ended(x proc.Exit) {
 			x.TimedOut = true
 			s.over(g, x, true)
 		case slices.Contains(s.late, g):
-			s.suspect(g)
+			suspects = append(suspects, g)
 		case s.doomed != nil, len(s.late) > 0: // it was ended for another's sake
 			again = append(again, g)
-			r.say(Event{ID: g.ID, Kind: Waits})
 		case len(left) == 1 && s.served == 0 && !chance:
 			s.over(g, x, true)
 		default:
-			s.suspect(g)
+			suspects = append(suspects, g)
 		}
 	}
-	r.queue = append(again, r.queue...)
+	r.again(again, nil)
+	for _, g := range suspects {
+		if r.waning {
+			r.say(Event{ID: g.ID, Kind: Unstarted})
+			continue
+		}
+		s.suspects = append(s.suspects, g)
+		r.say(Event{ID: g.ID, Kind: Waits})
+	}
 	r.more.Broadcast()
-}
-
-func (s *seat) suspect(g *given) {
-	s.suspects = append(s.suspects, g)
-	s.r.say(Event{ID: g.ID, Kind: Waits})
 }
 
 func (s *seat) over(g *given, x proc.Exit, failed bool) {
 	s.r.say(Event{ID: g.ID, Kind: Ended, Ended: time.Now().UnixNano(), Took: store.System.Boot() - g.since,
-		End: &End{Failed: failed, Exit: &x, Last: lastLine(s.last)}})
+		End: &End{Failed: failed, Exit: &x, Last: lastLine(s.last), Stopped: !failed}})
 }
 
 // share is how many items a program is given at once: about as many as it answers in

@@ -16,6 +16,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type Config struct {
 	// and what Environ says of the seat; Token gets "-" and the seat's number.
 	Command proc.Command
 	Environ func(seat int) []string // nil: nothing
-	Dir     string                  // for sockets; one is made when its name is too long for them
+	Dir     string                  // for sockets; another is made where its name is too long for them: see Sweep
 	// Grace is how long a program may go on that was told to end.
 	Grace time.Duration
 	// Recycle is the memory, in bytes, from which on a program is asked to end after
@@ -86,6 +87,9 @@ type End struct {
 	// that did not answer it in time; nil: it was answered.
 	Exit *proc.Exit
 	Last string // line of standard error, of such a program
+	// Stopped says that Kill had reached the item: that it was not done says nothing
+	// of it. An answer is one, also a late one.
+	Stopped bool
 }
 
 // ErrUseless says that programs end without asking for an item, again and again.
@@ -114,7 +118,8 @@ type Runner struct {
 	queue   []*given
 	until   time.Duration // boot time
 	closed  bool
-	useless int // programs in a row that never asked
+	waning  bool // nothing is given out any more, and no program is started
+	useless int  // programs in a row that never asked
 	err     error
 	out     []Event       // to be sent
 	wake    chan struct{} // there is some in out; one value
@@ -137,7 +142,7 @@ func Open(ctx context.Context, c Config) (*Runner, error) {
 		s, err := newSeat(r, i)
 		if err != nil {
 			for _, s := range r.seats {
-				s.socket.Close()
+				s.closeSocket()
 			}
 			return nil, err
 		}
@@ -156,7 +161,7 @@ func (r *Runner) Send(items ...Item) {
 	defer r.mu.Unlock()
 	all := make([]given, len(items))
 	for i, it := range items {
-		if r.closed || r.err != nil {
+		if r.closed || r.waning || r.err != nil {
 			r.say(Event{ID: it.ID, Kind: Unstarted})
 			continue
 		}
@@ -192,6 +197,33 @@ func (r *Runner) drop() {
 			r.say(Event{ID: g.ID, Kind: Unstarted})
 		}
 		s.suspects = nil
+	}
+}
+
+// Wane gives out nothing more, now and later: who asks is told that there is nothing
+// more, and what programs give back, or have not answered when they end, no other will
+// have. Those that have items go on with them.
+func (r *Runner) Wane() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waning = true
+	r.drop()
+	for _, s := range r.seats {
+		s.retire()
+	}
+}
+
+// again has items wait for the next program; no program will have those that Kill was
+// about, and none when there is no next one.
+func (r *Runner) again(given []*given, doomed map[uint64]bool) {
+	for i := len(given) - 1; i >= 0; i-- {
+		g := given[i]
+		if r.closed || r.waning || doomed[g.ID] {
+			r.say(Event{ID: g.ID, Kind: Unstarted})
+			continue
+		}
+		r.queue = slices.Insert(r.queue, 0, g)
+		r.say(Event{ID: g.ID, Kind: Waits})
 	}
 }
 

@@ -1,0 +1,58 @@
+package crew
+
+import (
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/internal/agent/crew/stream"
+)
+
+// word is what programs are told of their end, by who hears of it first: the loop may be
+// waiting for the store when the machine is about to go.
+type word struct {
+	mu    sync.Mutex
+	text  string         // that stands; "": none
+	stays *stream.Runner // of programs that stay; nil: there are none
+}
+
+// warn tells the programs that look for it that they should end. Those that stay are
+// given nothing more: one that ends because it was told so is not started anew.
+func (c *crew) warn(why string, left time.Duration) {
+	w := &c.word
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.text == why {
+		return
+	}
+	w.text = why
+	c.Warn(why, left)
+	if w.stays != nil {
+		w.stays.Wane()
+	}
+}
+
+// unwarn is for a job that has come back to life while we were here.
+func (c *crew) unwarn() {
+	w := &c.word
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.text == "" || c.leaving.Load() {
+		return
+	}
+	w.text = ""
+	c.Warn("", 0)
+	c.needs.open = false // programs that were told of their end do not come back
+}
+
+// stay has the programs of a runner hear of their end, too late or not.
+func (c *crew) stay(r *stream.Runner) {
+	w := &c.word
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stays = r; w.text != "" {
+		r.Wane()
+	}
+}
+
+// grace is how long an item has from SIGTERM to SIGKILL.
+func (c *crew) grace() time.Duration { return time.Duration(c.Job.Spec.Grace) }
