@@ -443,6 +443,11 @@ def _tap():
         if _tapped:
             return
         _tapped = True
+        for stream in (sys.stdout, sys.stderr):
+            try:  # a line at a time: unbuffered, print() would send it in two pieces
+                stream.reconfigure(line_buffering=True, write_through=False)
+            except (AttributeError, OSError, ValueError):
+                pass
         sys.stdout, sys.stderr = _Tap(sys.stdout), _Tap(sys.stderr)
         sys.excepthook = _raised(sys.excepthook)
         atexit.register(_flush)
