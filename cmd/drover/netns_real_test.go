@@ -40,16 +40,22 @@ func hosts(t *testing.T, n int) (names []string) {
 		}
 	}
 	id := os.Getpid()%10000*10 + int(made.Add(1)) // the kernel takes its time to let a name go
-	bridge := fmt.Sprintf("dbr%d", id)
-	ip("link", "add", bridge, "type", "bridge")
-	t.Cleanup(func() { ip("link", "del", bridge) })
-	ip("link", "set", bridge, "up")
-	for i := range n {
-		name, here := fmt.Sprintf("drover-%d-%d", id, i), fmt.Sprintf("dv%d-%d", id, i)
+	space := func(name string) {
+		t.Helper()
 		ip("netns", "add", name)
 		t.Cleanup(func() { ip("netns", "del", name) })
-		ip("link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", name)
-		ip("link", "set", here, "master", bridge, "up")
+	}
+	// The bridge has a namespace too: docker, where it runs, has the machine's own
+	// forward nothing for strangers.
+	wire := fmt.Sprintf("drover-%d-wire", id)
+	space(wire)
+	ip("-n", wire, "link", "add", "br0", "type", "bridge")
+	ip("-n", wire, "link", "set", "br0", "up")
+	for i := range n {
+		name, plug := fmt.Sprintf("drover-%d-%d", id, i), fmt.Sprintf("plug%d", i)
+		space(name)
+		ip("-n", wire, "link", "add", plug, "type", "veth", "peer", "name", "eth0", "netns", name)
+		ip("-n", wire, "link", "set", plug, "master", "br0", "up")
 		ip("-n", name, "addr", "add", fmt.Sprintf("10.77.%d.%d/24", id%250, 11+i), "dev", "eth0")
 		ip("-n", name, "link", "set", "lo", "up")
 		ip("-n", name, "link", "set", "eth0", "up")
