@@ -31,7 +31,7 @@ type glance struct {
 	Glance
 	j     *Job
 	look  *MapLook // of a map
-	known bool     // whether it is a map
+	known bool     // it was read
 	gone  bool     // there was no such job
 	pulse string
 	at    time.Duration // of the look

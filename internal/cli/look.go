@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -34,8 +33,7 @@ func (a *app) statusCommand() *cobra.Command {
 		case len(args) == 1:
 			return a.statusOf(cmd.Context(), args)
 		}
-		_, err := a.statusList(cmd.Context(), all, tags)
-		return err
+		return a.statusList(cmd.Context(), all, tags)
 	}
 	return c
 }
@@ -48,29 +46,32 @@ type listRow struct {
 	many *drover.MapStatus
 }
 
-// statusList prints the list, and gives what is in it.
-func (a *app) statusList(ctx context.Context, all bool, tags []string) ([]listRow, error) {
-	limit := newest
-	c, err := a.client(ctx)
+// statusList prints the list.
+func (a *app) statusList(ctx context.Context, all bool, tags []string) error {
+	jobs, most, err := a.overview(ctx, all)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	jobs, err := c.Jobs(ctx, a.settings.project)
+	list, left, err := rows(ctx, jobs, most, tags)
 	if err != nil {
-		return nil, err
-	}
-	slices.Reverse(jobs)
-	if all {
-		limit = len(jobs)
-	}
-	list, left, err := statuses(ctx, jobs, tags, limit)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	if a.settings.json {
-		return list, json.NewEncoder(a.out).Encode(forPrograms(list))
+		return json.NewEncoder(a.out).Encode(forPrograms(list))
 	}
-	return list, a.printList(list, left, tags)
+	return a.printList(list, left, tags)
+}
+
+// overview looks at the jobs of the project, and says how many a list has; 0: all.
+func (a *app) overview(ctx context.Context, all bool) (*drover.Overview, int, error) {
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if all {
+		return c.Overview(a.settings.project), 0, nil
+	}
+	return c.Overview(a.settings.project), newest, nil
 }
 
 // printList prints jobs as a table; left is how many older ones there are.
@@ -110,34 +111,14 @@ func forPrograms(list []listRow) []any {
 	return full
 }
 
-// statuses looks at jobs until there are as many as limit; left is how many were
+// rows are the newest jobs with these labels, at most so many; left is how many were
 // not looked at.
-func statuses(ctx context.Context, jobs []*drover.Job, tags []string, limit int) (list []listRow, left int, err error) {
-	for i, j := range jobs {
-		if len(list) == limit {
-			return list, len(jobs) - i, nil
-		}
-		s, err := j.Status(ctx)
-		if err != nil && fault.KindOf(err) == fault.Missing {
-			continue // withdrawn or removed
-		}
-		if err != nil {
-			return list, 0, err
-		}
-		if !tagged(s, tags) {
-			continue
-		}
-		row := drover.Glance{Status: s}
-		m, many, err := listed(ctx, j)
-		if err != nil {
-			return list, 0, err
-		}
-		if many {
-			row = drover.Glance{Status: m.Status, Many: &m}
-		}
-		list = append(list, rowOf(row))
+func rows(ctx context.Context, jobs *drover.Overview, most int, tags []string) (list []listRow, left int, err error) {
+	seen, left, err := jobs.Look(ctx, func(s drover.Status) bool { return tagged(s, tags) }, most)
+	for _, g := range seen {
+		list = append(list, rowOf(g))
 	}
-	return list, 0, nil
+	return list, left, err
 }
 
 // rowOf says of a map how its items stand.

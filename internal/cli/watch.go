@@ -77,13 +77,9 @@ func (a *app) watched(ctx context.Context, args []string, all bool, tags []strin
 		}
 		return a.watchOne(ctx, j)
 	}
-	c, err := a.client(ctx)
+	jobs, most, err := a.overview(ctx, all)
 	if err != nil {
 		return nil, err
-	}
-	jobs, most := c.Overview(a.settings.project), newest
-	if all {
-		most = 0
 	}
 	return func(ctx context.Context) (watchFrame, error) { return a.watchList(ctx, jobs, most, tags) }, nil
 }
@@ -210,13 +206,9 @@ func factOf(s drover.Status, m *drover.MapStatus) watchFact {
 
 // watchList is a look at the list of jobs.
 func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
-	seen, left, err := jobs.Look(ctx, func(s drover.Status) bool { return tagged(s, tags) }, most)
+	list, left, err := rows(ctx, jobs, most, tags)
 	if err != nil {
 		return f, err
-	}
-	var list []listRow
-	for _, g := range seen {
-		list = append(list, rowOf(g))
 	}
 	var text bytes.Buffer
 	b := *a

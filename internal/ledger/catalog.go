@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Catalog lists the jobs of the store again and again: each time one listing, and what
@@ -82,11 +83,14 @@ func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
 	return paths, nil
 }
 
-// read reads a short id.
+// read reads a short id; ok is false for one that was withdrawn.
 func (c *Catalog) read(ctx context.Context, key string) (p job.Path, ok bool, err error) {
 	b, err := c.w.Store.Get(ctx, key)
-	if err != nil {
+	if errors.Is(err, store.ErrNotExist) {
 		return p, false, nil
+	}
+	if err != nil {
+		return p, false, err
 	}
 	v := 0
 	return p, true, decode(b, &p, &v, key)
