@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/drover-run/drover/job"
 )
 
 // Driver is a place to run agents. All methods may be called from many
@@ -56,12 +58,33 @@ type Needs struct {
 	CPUs   float64 // cores each; 0: no wish
 	Memory int64   // bytes each; 0: no wish
 	GPUs   int     // each; 0: none
+	// Place is what the agents run in.
+	Place Place
+}
+
+// Place is what agents run in, where a target has containers. A target without
+// any has no use for it.
+type Place struct {
+	Image string // a reference; "": the target's own choice
+	// Later says that Image is made between Offer and Start: Offer does not miss it.
+	Later bool
+	// Python is the version, as "3.12", that the target's own choice should bring;
+	// "": any.
+	Python string
+	// Nodes is how many agents of the job must reach each other; 0 and 1: none.
+	Nodes  int
+	Shm    int64 // bytes of /dev/shm; 0: the target's choice
+	Mounts []job.Mount
+	// Seen are files and folders of the submitting machine that the job's programs
+	// are given the names of: shown under these names, read-only.
+	Seen []string
 }
 
 // Offer is a place's answer to Needs.
 type Offer struct {
 	Fits    bool
 	Reason  string   // why not, in one sentence, when it does not fit
+	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
 	Missing []string // what would have to be granted, and by whom
 	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
 	Price   float64  // per agent and hour, in Currency; 0: costs nothing
@@ -74,6 +97,11 @@ type Offer struct {
 	// Attached is true when the agents live beside the command line: Ctrl-C
 	// stops them, and lost ones are replaced by the attached command line only.
 	Attached bool
+	// Apart is true when the agents do not see this machine's programs: its Python,
+	// its packages and PATH count for nothing there.
+	Apart bool
+	// Containers is true when the target runs images, so that a Place counts.
+	Containers bool
 }
 
 // Request is a Start.
@@ -92,6 +120,19 @@ type Boot struct {
 	Store  string // as typed after --store; absolute
 	Job    string // project/task/job
 	Env    []string
+
+	// Folders are those of this machine that an agent beside the command line
+	// reads and writes under their own names, whatever it runs in: its store, when
+	// that is a folder. They are there.
+	Folders []string
+	// Secrets are references (job.Resolve) by variable, for a target whose agents
+	// do not inherit this process's environment: it reads them at Start, and hands
+	// the values over where no list of processes, no log and no record of the
+	// target shows them.
+	Secrets map[string]string
+	// Tools are programs of this machine that agents elsewhere may want: static
+	// ones, such as uv. They find them on their PATH, last.
+	Tools []string
 }
 
 // Argv is the command line of agent number index of a placement.

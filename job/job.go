@@ -7,6 +7,7 @@ package job
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -97,6 +98,17 @@ type Spec struct {
 	// CleanState begins with an empty /state: what earlier jobs left is not offered.
 	CleanState bool `json:"clean_state,omitempty" yaml:"clean_state,omitempty" jsonschema:"description=Begin with an empty /state"`
 
+	// Container is what the programs run in, where the target has containers.
+	Container `yaml:",inline"`
+	// Rules are whose customs the command follows.
+	Rules Rules `json:"rules,omitempty" yaml:"-"`
+	// Hyperparameters are the whole of SM_HPS, as text; nil: they are read from
+	// the arguments. Args holds what the program is given in either case.
+	Hyperparameters map[string]string `json:"hyperparameters,omitempty" yaml:"hyperparameters,omitempty" jsonschema:"description=SM_HPS and hyperparameters.json. Default: what the arguments say"`
+	// Entrypoint are the words before the program of a processing job; none: what
+	// the program's name says.
+	Entrypoint []string `json:"entrypoint,omitempty" yaml:"entrypoint,omitempty" jsonschema:"description=With verb process: words before the program\\, such as [bash\\, -e]. Default: what its name says"`
+
 	// Items are a map's. What Limits and GPUs say is then for each item.
 	Items `yaml:",inline"`
 
@@ -180,7 +192,7 @@ func (s Spec) Normal() (Spec, error) {
 	if s.Memory == 0 && s.Verb != Map {
 		s.Memory = s.Share.Memory / Bytes(max(s.Nodes, 1))
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkItems, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags}
+	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkItems, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags, checkContainer, checkCustoms}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err
@@ -209,6 +221,7 @@ func (s Spec) processing() Spec {
 func (s Spec) Same(o Spec) bool {
 	return s.Verb == o.Verb && s.Program == o.Program && slices.Equal(s.Args, o.Args) &&
 		s.Source == o.Source && slices.Equal(s.Deps, o.Deps) && slices.Equal(s.Inputs, o.Inputs) &&
+		slices.Equal(s.Entrypoint, o.Entrypoint) && maps.Equal(s.Hyperparameters, o.Hyperparameters) && s.Container.Same(o.Container) && s.Rules == o.Rules &&
 		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs &&
 		s.From == o.From && s.Format == o.Format && s.ByShell == o.ByShell && s.Stdin == o.Stdin && s.Stream == o.Stream && s.Fetch == o.Fetch && slices.Equal(s.Out, o.Out)
 }

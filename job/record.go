@@ -32,12 +32,16 @@ type Job struct {
 	Environment string `json:"environment,omitempty"`
 	// Interpreter is the Python that the plan found, where agents run on the
 	// machine that made it: the copy of the code may lie where another is found.
-	Interpreter string    `json:"interpreter,omitempty"`
-	User        string    `json:"user,omitempty"`
-	Host        string    `json:"host,omitempty"`
-	Folder      string    `json:"folder,omitempty"` // where it was typed
-	At          time.Time `json:"at"`
-	Drover      string    `json:"drover,omitempty"` // version that submitted it
+	Interpreter string `json:"interpreter,omitempty"`
+	// Image is the container image that its agents run in, as exactly as the target
+	// can name it; "": the target has none. ImageOwn says that drover built it.
+	Image    string    `json:"image,omitempty"`
+	ImageOwn bool      `json:"image_own,omitempty"`
+	User     string    `json:"user,omitempty"`
+	Host     string    `json:"host,omitempty"`
+	Folder   string    `json:"folder,omitempty"` // where it was typed
+	At       time.Time `json:"at"`
+	Drover   string    `json:"drover,omitempty"` // version that submitted it
 }
 
 // Code is what was shipped.

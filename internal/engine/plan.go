@@ -298,6 +298,15 @@ func (p *Plan) differences(old job.Job) []string {
 	if s.Launcher != o.Launcher || s.Procs != o.Procs || s.GPUs != o.GPUs {
 		diff = append(diff, "launcher, processes or GPUs")
 	}
+	if !s.Container.Same(o.Container) {
+		diff = append(diff, "image")
+	}
+	if !maps.Equal(s.Hyperparameters, o.Hyperparameters) {
+		diff = append(diff, "hyperparameters")
+	}
+	if !slices.Equal(s.Entrypoint, o.Entrypoint) {
+		diff = append(diff, "entrypoint")
+	}
 	if !slices.Equal(s.Results, o.Results) {
 		diff = append(diff, "results")
 	}

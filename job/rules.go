@@ -1,0 +1,25 @@
+package job
+
+import "github.com/drover-run/drover/fault"
+
+// Rules say by whose customs a command is understood: when a task is complete,
+// what another task's outputs need, who shares /state. They change nothing of the
+// protocol on the store.
+type Rules string
+
+// The rules. Drover's own are DESIGN section 7; those of simple-sagemaker are
+// what its users' scripts rely on (docs/design/008).
+const (
+	Drover Rules = ""
+	SSM    Rules = "ssm"
+)
+
+func checkCustoms(s Spec) error {
+	switch {
+	case s.Rules != Drover && s.Rules != SSM:
+		return fault.New(fault.Bug, "", "check job: unknown rules %q", string(s.Rules))
+	case len(s.Entrypoint) > 0 && s.Verb != Process:
+		return fault.New(fault.Invalid, "Use verb: process, or begin the command with these words.", "check job: only processing jobs have an entrypoint")
+	}
+	return nil
+}
