@@ -76,6 +76,9 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		Boot: driver.Boot{Binary: o.Binary, Store: o.Bucket.String()},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})
+	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
+		e.Boot.Folders = []string{root}
+	}
 	return &Client{engine: e, world: w, near: o.Near}, nil
 }
 

@@ -34,14 +34,19 @@ type Job struct {
 	// machine that made it: the copy of the code may lie where another is found.
 	Interpreter string `json:"interpreter,omitempty"`
 	// Image is the container image that its agents run in, as exactly as the target
-	// can name it; "": the target has none. ImageOwn says that drover built it.
-	Image    string    `json:"image,omitempty"`
-	ImageOwn bool      `json:"image_own,omitempty"`
-	User     string    `json:"user,omitempty"`
-	Host     string    `json:"host,omitempty"`
-	Folder   string    `json:"folder,omitempty"` // where it was typed
-	At       time.Time `json:"at"`
-	Drover   string    `json:"drover,omitempty"` // version that submitted it
+	// can name it; "": the target's own choice, if it has containers. ImageOwn says
+	// that drover built it. Python is the version that such a choice should bring.
+	Image    string `json:"image,omitempty"`
+	ImageOwn bool   `json:"image_own,omitempty"`
+	Python   string `json:"python,omitempty"`
+	// Seen are folders of the submitting machine that items lie in: agents that see
+	// little of that machine are shown these.
+	Seen   []string  `json:"seen,omitempty"`
+	User   string    `json:"user,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	Folder string    `json:"folder,omitempty"` // where it was typed
+	At     time.Time `json:"at"`
+	Drover string    `json:"drover,omitempty"` // version that submitted it
 }
 
 // Code is what was shipped.

@@ -58,6 +58,7 @@ type Driver struct {
 	placements map[driver.Handle]*placement
 	refusal    error  // the next Start's
 	silent     bool   // the next Start happens, its answer is lost
+	contains   bool   // containers
 	spoilt     string // why the next Start's agents never come up
 }
 
@@ -100,6 +101,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Attached: true}
+	d.mu.Lock()
+	o.Apart, o.Containers = d.contains, d.contains
+	d.mu.Unlock()
 	all := float64(max(n.Agents, 1))
 	switch {
 	case n.CPUs*all > Cores:

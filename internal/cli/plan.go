@@ -48,6 +48,9 @@ func planLines(p *drover.Plan) []string {
 	for _, in := range p.Spec.Inputs {
 		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
 	}
+	if p.Offer.Containers {
+		lines = append(lines, "image    "+orElse(p.Image.Why, "the target's own, with Python "+orElse(p.Image.Python, "3")))
+	}
 	if p.Environment.Interpreter != "" {
 		lines = append(lines, "python   "+p.Environment.Why)
 	}

@@ -28,6 +28,7 @@ type startFlags struct {
 	yes                          bool
 
 	use useFlags
+	box containerFlags
 
 	entrypoint string // of drover process
 	results    []string
@@ -56,6 +57,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL (default 30s)")
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
 	s.use.add(f)
+	s.box.add(f)
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
@@ -81,7 +83,7 @@ func (s *startFlags) programFlags(c *cobra.Command) {
 // aliases are other spellings of flags, those of simple-sagemaker among them.
 // They are taken, and not shown.
 var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
-	"cs": "clean-state", "ks": "keep-state", "md": "metric"}
+	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile"}
 
 // spec makes the spec of what was typed.
 func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
@@ -141,6 +143,9 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		}
 	}
 	if err := s.use.apply(cmd, &spec, conf); err != nil {
+		return spec, err
+	}
+	if err := s.box.apply(&spec); err != nil {
 		return spec, err
 	}
 	if err := addInputs(&spec, s.inputs); err != nil {

@@ -134,9 +134,7 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 // start asks a driver for a placement's agents. A place that is full or gone is
 // said, and the job stays as it is.
 func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed ledger.Placed) error {
-	boot := e.Boot
-	boot.Job = j.Path().String()
-	each := needs(j.Spec)
+	each := needsOf(j)
 	if o, err := d.Offer(ctx, each); err == nil && o.Attached {
 		// Its agents inherit what this command has: without a secret the job would
 		// fail for good, and here somebody can still be asked.
@@ -145,7 +143,7 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed l
 		}
 	}
 	each.Agents = placed.Agents
-	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents, Needs: each, Run: boot})
+	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents, Needs: each, Run: e.boot(j)})
 	if err != nil {
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
@@ -299,6 +297,6 @@ func (e *Engine) Attached(ctx context.Context, p job.Path) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	o, err := d.Offer(ctx, needs(j.Spec))
+	o, err := d.Offer(ctx, needsOf(j))
 	return o.Attached, err
 }

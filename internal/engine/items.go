@@ -229,6 +229,9 @@ func (e *Engine) Readers(ctx context.Context, m *ledger.Map) ([]*items.Reader, e
 // both in one entry.
 func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	j := p.before.Job
+	if err := e.unseen(ctx, p); err != nil {
+		return p.Job, err
+	}
 	var again *ledger.Reopened
 	if p.Items.Again > 0 {
 		again = &ledger.Reopened{}

@@ -59,7 +59,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	if err != nil {
 		return c, err
 	}
-	if p.Offer, err = d.Offer(ctx, needs(j.Spec)); err != nil || !p.Offer.Attached {
+	if p.Offer, err = d.Offer(ctx, needsOf(j)); err != nil || !p.Offer.Attached || p.Offer.Apart {
 		return c, err
 	}
 	p.Environment, err = e.environment(ctx, *p)

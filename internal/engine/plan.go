@@ -47,11 +47,13 @@ type Plan struct {
 	Digest      string // of the code
 	Environment env.Plan
 	Offer       driver.Offer
+	Image       Image             // where the target has containers
 	Contents    map[string]string // digests of what the inputs hold, by name
 	Items       ItemsPlan         // of a map; Close the plan when it is done with
 
 	ship       shipment
 	feeds      []feed
+	seen       []string // folders of this machine that its items lie in
 	since      int
 	stateSince int
 	before     ledger.Report // the job that is there, when there is one
@@ -61,6 +63,9 @@ type Plan struct {
 func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
 	if spec.Task == "" {
 		spec.Task = job.TaskName(spec, e.Caller.User, e.Caller.Host, e.Caller.Folder)
+	}
+	if err := e.absoluteMounts(&spec); err != nil {
+		return Plan{}, err
 	}
 	spec, err := spec.Normal()
 	if err != nil {
@@ -91,16 +96,15 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	for _, f := range p.feeds {
 		p.Contents[f.in.Name] = f.tree.Digest()
 	}
-	if p.Offer, err = d.Offer(ctx, needs(spec)); err != nil {
-		return p, err
-	}
-	if !p.Offer.Fits {
-		return p, fault.New(fault.Full, "Ask for less, or choose another target with --on.", "place job on %s: %s", spec.On, p.Offer.Reason)
+	if err = e.offer(ctx, d, &p); err != nil {
+		return p, errors.Join(err, p.Close())
 	}
 	if p.Offer.Attached {
 		if _, err = job.Resolve(spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return p, err
 		}
+	}
+	if p.Offer.Attached && !p.Offer.Apart {
 		if err = e.packages(ctx, p); err != nil {
 			return p, err
 		}
@@ -152,14 +156,6 @@ func (e *Engine) launcher(ctx context.Context, p Plan) error {
 		return env.FindTorchrun(ctx, e.Caller.Environ, p.Environment.Interpreter)
 	}
 	return nil
-}
-
-// needs is what each of a job's agents must have.
-func needs(s job.Spec) driver.Needs {
-	if s.Verb == job.Map {
-		return driver.Needs{Agents: s.Workers, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
-	}
-	return driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
 }
 
 // decide applies the second-command rule.
@@ -373,6 +369,7 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
+	p.placeOf(&j)
 	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
 	if !p.ship.nothing {
 		b, err := bundle.Put(ctx, e.World.Store, p.Code)

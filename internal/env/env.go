@@ -59,6 +59,7 @@ type Plan struct {
 	Source      string // one of the Source constants
 	Why         string // one plain sentence, for the plan shown to a person
 	Build       bool   // it is not in the cache: Build will take its time
+	Version     string // of that interpreter, as "3.12"; "" when none is needed
 	Digest      string // hex, of interpreter, platform and requirements; "" when no Python is needed
 
 	self   identity  // of the interpreter that an environment would stand on
@@ -95,6 +96,7 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 		Interpreter: v.Self.Executable,
 		Active:      v.Self.Executable,
 		Source:      SourceActive,
+		Version:     minor(v.Self.Version),
 		Digest:      digest(v.Self, asked),
 		self:        v.Self,
 		caller:      r,
@@ -157,6 +159,24 @@ func (p *Plan) plan(v verdict, asked *manifest) (Plan, error) {
 	}
 	p.Why = fmt.Sprintf("%s %s: %s", state, asked.title(), v.why())
 	return *p, nil
+}
+
+// minor is the part of a version that decides what can be installed: 3.12 of
+// 3.12.4.
+func minor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// UV is the uv that Build would use if one is there: on PATH, or in drover's own
+// cache; "" otherwise. It asks nothing and fetches nothing.
+func UV(environ []string, cache string) string {
+	for _, path := range append(onPath(environ, "uv"), filepath.Join(cache, "tools", uvFolder, "bin", "uv")) {
+		if runnable(path) {
+			return path
+		}
+	}
+	return ""
 }
 
 // folder is where the plan's environment lives, for good: virtual environments

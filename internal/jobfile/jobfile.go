@@ -121,6 +121,12 @@ func (p page) settle(s *job.Spec) error {
 	if strings.Contains(s.Python, "/") {
 		paths = append(paths, path{"python", &s.Python})
 	}
+	if !strings.Contains(s.Dockerfile, "\n") && !strings.Contains(s.Dockerfile, " ") { // else it is the text itself
+		paths = append(paths, path{"dockerfile", &s.Dockerfile})
+	}
+	for i := range s.Mounts {
+		paths = append(paths, path{"mounts", &s.Mounts[i]}) // its source comes first
+	}
 	folder := filepath.Dir(p.name)
 	for _, one := range paths {
 		switch said := *one.at; {

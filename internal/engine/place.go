@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/job"
+)
+
+// needs is what each of a job's agents must have.
+func needs(s job.Spec) driver.Needs {
+	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
+	n.Place = driver.Place{Image: s.Image, Shm: int64(s.Shm), Nodes: s.Nodes}
+	if s.Verb == job.Map {
+		n.Agents, n.Place.Nodes = s.Workers, 1
+	}
+	for _, text := range s.Mounts {
+		if m, err := job.ParseMount(text); err == nil { // it was checked before the job was made
+			n.Place.Mounts = append(n.Place.Mounts, m)
+		}
+	}
+	return n
+}
+
+// needsOf is the same for a job that is there: its image is made, and known by
+// its content.
+func needsOf(j job.Job) driver.Needs {
+	n := needs(j.Spec)
+	n.Place.Image, n.Place.Python, n.Place.Seen = j.Image, j.Python, j.Seen
+	return n
+}
+
+// absoluteMounts makes the sources of mounts absolute: a second command from
+// another folder means other ones.
+func (e *Engine) absoluteMounts(s *job.Spec) error {
+	s.Mounts = slices.Clone(s.Mounts)
+	for i, text := range s.Mounts {
+		m, err := job.ParseMount(text)
+		if err != nil {
+			return err
+		}
+		if !filepath.IsAbs(m.Source) {
+			m.Source = filepath.Join(e.Caller.Folder, m.Source)
+		}
+		m.Source = filepath.Clean(m.Source)
+		s.Mounts[i] = m.String()
+	}
+	return nil
+}
+
+// boot is what agents of a job begin with.
+func (e *Engine) boot(j job.Job) driver.Boot {
+	b := e.Boot
+	b.Job, b.Secrets = j.Path().String(), j.Spec.Secrets
+	if uv := env.UV(e.Caller.Environ, e.Caller.Cache); uv != "" {
+		b.Tools = append(slices.Clone(b.Tools), uv)
+	}
+	return b
+}
+
+// pythonOf is the version of Python that a script finds here, so that a target's
+// own choice of an image brings the same; "" when there is none, or none is needed.
+func (e *Engine) pythonOf(ctx context.Context, p Plan) string {
+	r := env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, Environ: e.Caller.Environ, Cache: e.Caller.Cache}
+	if v := strings.TrimPrefix(p.Spec.Python, "python"); v != "" && strings.Trim(v, "0123456789.") == "" {
+		return v
+	}
+	found, err := env.Resolve(ctx, r)
+	if err != nil {
+		return "" // what is wrong here need not be wrong there
+	}
+	return found.Version
+}
+
+// most folders that items may lie in, each shown to the agents by itself. Beyond
+// that what they have in common is shown.
+const mostSeen = 32
+
+// seen are the folders of this machine that items lie in, which are names of files:
+// a place apart has to show them. dir is what relative names begin at. A folder that
+// lies in another one is left out.
+func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
+	found := map[string]bool{}
+	last := ""
+	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range itemNames(it) {
+			name = strings.TrimPrefix(name, "file://")
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(e.Caller.Folder, name)
+			}
+			dir := filepath.Dir(name)
+			if dir == last || found[dir] {
+				continue
+			}
+			if _, err := os.Lstat(name); err == nil {
+				last, found[dir] = dir, true
+			}
+		}
+	}
+	return e.narrowed(found)
+}
+
+// itemNames are the texts of an item that may be names of files.
+func itemNames(it items.Item) []string {
+	names := it.Fields
+	if names == nil {
+		names = []string{it.Text}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return n == "" || len(n) > 4096 || strings.ContainsAny(n, "\x00\n") || strings.Contains(n, "://") && !strings.HasPrefix(n, "file:///")
+	})
+}
+
+// narrowed leaves out what lies in another, and goes up where there are too many.
+func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
+	for {
+		var kept []string
+		deepest := 0
+		for dir := range found {
+			inner := false
+			for up := filepath.Dir(dir); !inner; up = filepath.Dir(up) {
+				inner = found[up] && up != dir
+				if up == "/" || up == "." {
+					break
+				}
+			}
+			if !inner {
+				kept = append(kept, dir)
+				deepest = max(deepest, strings.Count(dir, "/"))
+			}
+		}
+		slices.Sort(kept)
+		if i := slices.IndexFunc(kept, func(d string) bool { return d == "/" || d == e.Caller.Home }); i >= 0 {
+			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with --mount.", "show items to the container: they lie in %s itself", kept[i])
+		}
+		if len(kept) <= mostSeen {
+			return kept, nil
+		}
+		clear(found)
+		for _, dir := range kept {
+			if strings.Count(dir, "/") == deepest {
+				dir = filepath.Dir(dir)
+			}
+			found[dir] = true
+		}
+	}
+}
+
+// unseen refuses new items that lie where a job's agents do not look.
+func (e *Engine) unseen(ctx context.Context, p *Plan) error {
+	old := p.before.Job.Seen
+	if !p.Offer.Containers || p.Items.fresh == nil {
+		return nil
+	}
+	dirs, err := e.seen(ctx, p.Items.fresh)
+	if err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		if !slices.ContainsFunc(old, func(o string) bool { return d == o || strings.HasPrefix(d, o+"/") }) {
+			return fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its containers do not see %s", p.before.Job.Short, d)
+		}
+	}
+	return nil
+}
+
+// offer asks the target, and finds out what the job would run in there.
+func (e *Engine) offer(ctx context.Context, d driver.Driver, p *Plan) (err error) {
+	n := needs(p.Spec)
+	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: n.Agents, Place: driver.Place{Later: true}}); err != nil {
+		return err
+	}
+	if !p.Offer.Containers {
+		if err := e.noContainers(p); err != nil {
+			return err
+		}
+	} else if err := e.container(ctx, p, &n); err != nil {
+		return err
+	}
+	if p.Offer, err = d.Offer(ctx, n); err != nil {
+		return err
+	}
+	if !p.Offer.Fits {
+		hint := p.Offer.Hint
+		if hint == "" {
+			hint = "Ask for less, or choose another target with --on."
+		}
+		return fault.New(fault.Full, hint, "place job on %s: %s", p.Spec.On, p.Offer.Reason)
+	}
+	return nil
+}
+
+// noContainers is for a target that runs programs on the machine as it is: who
+// asked for an image did not mean that. The seed's rules take a command as it is.
+func (e *Engine) noContainers(p *Plan) error {
+	if !p.Spec.Container.Set() || p.Spec.Rules == job.SSM {
+		return nil
+	}
+	var able []string
+	for name, d := range e.Drivers {
+		if o, err := d.Offer(context.Background(), driver.Needs{Place: driver.Place{Later: true}}); err == nil && o.Containers {
+			able = append(able, "--on "+name)
+		}
+	}
+	slices.Sort(able)
+	hint := "Leave out what is said of an image."
+	if len(able) > 0 {
+		hint = "Add " + strings.Join(able, " or ") + ", or leave out what is said of an image."
+	}
+	return fault.New(fault.Invalid, hint, "place job on %s: it runs programs on the machine as it is, not in an image", p.Spec.On)
+}
+
+// container finds out what the agents run in.
+func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error {
+	if p.Spec.Verb == job.Map {
+		dirs, err := e.seen(ctx, p.Items.list)
+		if err != nil {
+			return err
+		}
+		p.seen = dirs
+	}
+	p.Image = Image{Ref: p.Spec.Image, Why: p.Spec.Image}
+	if p.Image.Ref == "" {
+		p.Image.Python = e.pythonOf(ctx, *p)
+	}
+	n.Place.Image, n.Place.Python, n.Place.Seen = p.Image.Ref, p.Image.Python, p.seen
+	return nil
+}
+
+// Image is what a planned job's agents run in.
+type Image struct {
+	Ref    string // "": the target's own choice
+	Python string // the version that such a choice should bring, as "3.12"; "": any
+	Own    bool   // drover builds it
+	Why    string // for people; "" for the target's own choice
+}
+
+// placeOf is what a planned job's agents run in.
+func (p *Plan) placeOf(j *job.Job) {
+	j.Image, j.ImageOwn, j.Python, j.Seen = p.Image.Ref, p.Image.Own, p.Image.Python, p.seen
+}

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+)
+
+// What a container was asked for reaches the place, at Start as in the plan.
+func TestAPlaceHearsOfTheContainer(t *testing.T) {
+	d := newDesk(t)
+	d.mem.Contain()
+	heard := make(chan driver.Request, 1)
+	d.Drivers[mem.Target] = listening{d.mem, heard}
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target, Nodes: 2,
+		Container: job.Container{Image: "debian:12", Shm: 1 << 30, Mounts: []string{"data:/data:ro"}}}
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	_, err = d.Attend(t.Context(), path)
+	d.check(err)
+	want := driver.Place{Image: "debian:12", Nodes: 2, Shm: 1 << 30, Mounts: []job.Mount{{Source: filepath.Join(d.dir, "data"), Target: "/data", ReadOnly: true}}}
+	if diff := cmp.Diff(want, (<-heard).Needs.Place); diff != "" {
+		t.Error(diff)
+	}
+}
+
+type listening struct {
+	driver.Driver
+	heard chan driver.Request
+}
+
+func (l listening) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
+	l.heard <- r
+	return l.Driver.Start(ctx, r)
+}
+
+// A target that runs programs as they are refuses an image, but for the seed's
+// users, whose command lines hold what means nothing here.
+func TestAnImageNeedsContainers(t *testing.T) {
+	d := newDesk(t)
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target, Container: job.Container{Framework: "pytorch"}}
+	_, err := d.Plan(t.Context(), spec, false)
+	var f *fault.Fault
+	if !errors.As(err, &f) || f.Kind != fault.Invalid || !strings.Contains(err.Error(), "not in an image") {
+		t.Errorf("got %v", err)
+	}
+	spec.Rules = job.SSM
+	_, err = d.Plan(t.Context(), spec, false)
+	d.check(err)
+}
+
+// Folders that items lie in are shown to a place apart; items that lie elsewhere
+// make another job.
+func TestAPlaceApartSeesTheItems(t *testing.T) {
+	d := newDesk(t)
+	d.mem.Contain()
+	elsewhere := t.TempDir()
+	if err := os.WriteFile(filepath.Join(elsewhere, "c.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.write(map[string]string{"in/a.txt": "a", "in/deep/b.txt": "b", "items.txt": "in/a.txt\nin/deep/b.txt\nno/such.txt\nhttps://x/y\n"})
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer p.Close()
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	j, err := d.World.Load(t.Context(), path)
+	d.check(err)
+	if diff := cmp.Diff([]string{filepath.Join(d.dir, "in")}, j.Seen); diff != "" {
+		t.Error(diff)
+	}
+	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.write(map[string]string{"items.txt": "in/a.txt\nin/deep/b.txt\n" + filepath.Join(elsewhere, "c.txt") + "\n"})
+	more, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer more.Close()
+	if _, err = d.Submit(t.Context(), &more); err == nil || !strings.Contains(err.Error(), "do not see "+elsewhere) {
+		t.Errorf("%s: %v", more.Action, err)
+	}
+}
+
+func TestSeenFoldersAreFew(t *testing.T) {
+	e := &Engine{Config{Caller: Caller{Home: "/home/ann"}}}
+	many := map[string]bool{"/data/x/y": true, "/other": true}
+	for i := range 100 {
+		many[filepath.Join("/data/x/y/z", string(rune('a'+i)))] = true
+		many[filepath.Join("/pics", string(rune('a'+i)), "raw")] = true
+	}
+	got, err := e.narrowed(many)
+	if diff := cmp.Diff([]string{"/data", "/other", "/pics"}, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	for _, all := range []string{"/", "/home/ann"} {
+		if _, err := e.narrowed(map[string]bool{all: true, "/data": true}); err == nil {
+			t.Errorf("%s is shown", all)
+		}
+	}
+}
