@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,10 +56,26 @@ func (e *Engine) absoluteMounts(s *job.Spec) error {
 	return nil
 }
 
+// indexes are the variables that say where packages come from. They are handed to
+// agents that do not inherit ours as secrets are: an address may hold a password.
+var indexes = []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_INSECURE_HOST"}
+
+func hasVariable(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(kv string) bool { return len(kv) > len(name)+1 && strings.HasPrefix(kv, name+"=") })
+}
+
 // boot is what agents of a job begin with.
 func (e *Engine) boot(j job.Job) driver.Boot {
 	b := e.Boot
-	b.Job, b.Secrets = j.Path().String(), j.Spec.Secrets
+	b.Job, b.Secrets = j.Path().String(), maps.Clone(j.Spec.Secrets)
+	for _, name := range indexes {
+		if _, ok := b.Secrets[name]; !ok && hasVariable(e.Caller.Environ, name) {
+			if b.Secrets == nil {
+				b.Secrets = map[string]string{}
+			}
+			b.Secrets[name] = "env:" + name
+		}
+	}
 	if uv := env.UV(e.Caller.Environ, e.Caller.Cache); uv != "" {
 		b.Tools = append(slices.Clone(b.Tools), uv)
 	}
