@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,17 +13,13 @@ import (
 // record.MetricMark: it is taken out again on its way to the log.
 const markVariable = "DROVER_METRICS"
 
-// withModule leaves the module in the agent's folder, and adds that to PYTHONPATH: at
+// withModule leaves our modules in the agent's folder, and adds that to PYTHONPATH: at
 // its end, so that a module of that name in the script's folder, or where the caller
 // has Python look, comes first.
 func (a *agent) withModule(environ []string) ([]string, error) {
 	dir := filepath.Join(a.root, "python")
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "drover.py"), module.Python, 0o644)
-	}
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "lay out module")
+	if err := module.Lay(dir); err != nil {
+		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "prepare program")
 	}
 	path := dir
 	for _, kv := range environ { // the last of a key wins

@@ -30,7 +30,7 @@ func (a *agent) seen() contract.Paths { return a.shape(a.seenRoot()).Paths() }
 // shape is the part of the facts that folders follow from.
 func (a *agent) shape(root string) contract.Facts {
 	spec := a.job.Spec
-	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results}
+	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, Rules: spec.Rules}
 }
 
 func (a *agent) seenRoot() string {

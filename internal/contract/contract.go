@@ -58,6 +58,11 @@ type Facts struct {
 	Process bool
 	Results []job.Result
 
+	// Hyperparameters are all there are, as text. With none of them they are read
+	// from Args, but for Rules that know them apart.
+	Hyperparameters map[string]string
+	Rules           job.Rules // whose customs: simple-sagemaker's has some variables more
+
 	Env map[string]string // the user's own variables: they win
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/drover-run/drover/job"
 )
 
 // maxVariable is the longest "NAME=value" that Linux starts a program with: 32
@@ -19,8 +21,8 @@ const maxVariable = 128<<10 - 1
 // Environ gives the variables of the contract as "NAME=value", sorted by name:
 // DROVER_*, and those by which the processes of a launcher find each other; for a
 // training job also all SM_* that SageMaker's toolkit sets, and those of its newer
-// SDK that apply. A processing job has no SM_* there, so it has none here. The
-// user's own stand among them and win. What the machine has (PATH, HOME) is the
+// SDK that apply. A processing job has no SM_* there, so it has none here. Under
+// simple-sagemaker's rules both have its SSM_* too. The user's own stand among them and win. What the machine has (PATH, HOME) is the
 // caller's to add, and Defaults below that.
 //
 // Names with a dash, which no shell can say, are there a second time with "_"
@@ -35,6 +37,9 @@ func (f Facts) Environ() []string {
 		f.sagemaker(set)
 		f.channelDirs(set)
 		f.hyperparameters(set)
+	}
+	if f.Rules == job.SSM {
+		f.ssm(set)
 	}
 	for name, value := range set {
 		if len(name)+len("=")+len(value) > maxVariable {
@@ -156,14 +161,16 @@ func (f Facts) channelDirs(set map[string]string) {
 
 // hyperparameters are one variable for each, and all in one.
 func (f Facts) hyperparameters(set map[string]string) {
-	values := Hyperparameters(f.Args)
+	values := f.values()
 	all := compact(values)
 	set["SM_HPS"] = all
 	if len(all) > maxVariable {
 		return // together they would be too long for Linux, if not each alone
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		both(set, "SM_HP_"+strings.ToUpper(name), variable(values[name]))
+		if text := variable(values[name]); !strings.ContainsRune(text, 0) && !strings.ContainsAny(name, "=\x00") {
+			both(set, "SM_HP_"+strings.ToUpper(name), text)
+		}
 	}
 }
 

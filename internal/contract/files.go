@@ -19,7 +19,7 @@ func (f Facts) Files() map[string][]byte {
 	if f.Process {
 		documents["processingjobconfig.json"] = f.processing()
 	} else {
-		documents["hyperparameters.json"] = flags(f.Args)
+		documents["hyperparameters.json"] = f.documented()
 		documents["inputdataconfig.json"] = f.channels()
 	}
 	files := map[string][]byte{}
@@ -36,7 +36,7 @@ func (f Facts) Files() map[string][]byte {
 // view of its own: all is made below at, at the path that the program sees. With
 // "" the program sees the machine as it is.
 func (f Facts) Write(at string) error {
-	for _, folder := range f.Paths().Folders() {
+	for _, folder := range append(f.Paths().Folders(), f.customary()...) {
 		if err := os.MkdirAll(filepath.Join(at, folder), 0o755); err != nil {
 			return fmt.Errorf("write contract: %w", err)
 		}
@@ -104,7 +104,7 @@ func (f Facts) trainingEnv(module string) map[string]any {
 		"distribution_instance_groups":    groups,
 		"framework_module":                nil,
 		"hosts":                           f.Hosts,
-		"hyperparameters":                 Hyperparameters(f.Args),
+		"hyperparameters":                 f.values(),
 		"input_config_dir":                p.Config,
 		"input_data_config":               f.channels(),
 		"input_dir":                       p.Input,
