@@ -13,6 +13,7 @@ import argparse
 import json
 import logging
 import os
+import pathlib
 import shlex
 import shutil
 import sys
@@ -20,6 +21,10 @@ import sys
 __all__ = ["WorkerConfig", "parseArgs", "setDebugLevel", "initMultiWorkersState", "markCompleted"]
 
 logger = logging.getLogger(__name__)
+
+def JSON(text):  # by its name argparse says what is wrong
+    return json.loads(text)
+
 
 # Each field: the word that sets it on the command line, the variable that says it,
 # what it is without, and how the text is read.
@@ -30,20 +35,26 @@ _FIELDS = (
     ("--input-dir", "SM_INPUT_DIR", "", str),
     ("--input-config-dir", "SM_INPUT_CONFIG_DIR", "", str),
     ("--input-data-config", "SM_INPUT_DATA_CONFIG", "", str),
-    ("--hps", "SM_HPS", "[]", json.loads),
-    ("--channels", "SM_CHANNELS", "[]", json.loads),
+    ("--hps", "SM_HPS", "[]", JSON),
+    ("--channels", "SM_CHANNELS", "[]", JSON),
     ("--channel-data", "SM_CHANNEL_DATA", "", str),
     ("--channel-model", "SM_CHANNEL_MODEL", "", str),
     ("--current_host", "SM_CURRENT_HOST", "", str),
-    ("--hosts", "SM_HOSTS", "[]", json.loads),
+    ("--hosts", "SM_HOSTS", "[]", JSON),
     ("--num_gpus", "SM_NUM_GPUS", "-1", int),
     ("--num_cpus", "SM_NUM_CPUS", str(os.cpu_count() or 1), int),
     ("--network_interface_name", "SM_NETWORK_INTERFACE_NAME", "", str),
-    ("--job_name", "SAGEMAKER_JOB_NAME", "", str),
+    ("--job_name", "SAGEMAKER_JOB_NAME", os.environ.get("TRAINING_JOB_NAME", ""), str),
     ("--resource-config", "SM_RESOURCE_CONFIG", "", str),
 )
 
+# What the functions of earlier versions read as well.
+_EARLIER = (("--epochs", 50, int), ("--batch-size", 64, int), ("--learning-rate", 0.05, float), ("--use-cuda", False, bool))
+
 _MARK = "__COMPLETED__"
+
+# The state that is this node's alone, a copy: on SageMaker, and where drover runs it.
+_COPY = os.environ.get("DROVER_STATE_DIR", "/state")
 
 
 class WorkerConfig:
@@ -125,8 +136,8 @@ def setDebugLevel():
 
 
 def parseArgs():
-    """The fields as a namespace, those of WorkerConfig and under their earlier names."""
-    config = _read()
+    """The fields as a namespace: WorkerConfig's, and those of these versions."""
+    config = _read(_EARLIER)
     config.channel_names, config.network_interface = config.channels, config.network_interface_name
     for name, value in list(vars(config).items()):
         if name.startswith("channel_") and name != "channel_names":
@@ -148,12 +159,14 @@ def markCompleted(args):
     _mark(args)
 
 
-def _read():
+def _read(more=()):
     _read_processing()
     # No abbreviations: --model would be taken for --model_dir, and --input for an error.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for word, variable, default, read in _FIELDS:
         parser.add_argument(word, type=read, default=os.environ.get(variable, default))
+    for word, default, read in more:
+        parser.add_argument(word, type=read, default=default)
     config, _ = parser.parse_known_args()
     for name in config.channels:
         folder = os.environ.get("SM_CHANNEL_" + name.upper())
@@ -161,9 +174,9 @@ def _read():
             setattr(config, "channel_" + name, folder)
     config.num_nodes = len(config.hosts) or -1
     config.host_rank = config.hosts.index(config.current_host) if config.hosts else -1
-    # SageMaker has no variable for this one. Where /opt/ml is elsewhere, it is too.
-    config.tensorboard_dir = os.path.join(config.output_dir or "/opt/ml/output", "tensorboard")
-    config.state = os.environ.get("SSM_STATE", "/state")
+    tensorboard = os.path.join(config.output_dir or "/opt/ml/output", "tensorboard")
+    config.tensorboard_dir = os.environ.get("SSM_TENSORBOARD_DIR", tensorboard)
+    config.state = os.environ.get("SSM_STATE", _COPY)
     return config
 
 
@@ -182,10 +195,10 @@ def _read_processing():
 
 
 def _own_state(config):
+    own = str(pathlib.Path(config.state, config.current_host))
     logger.info("Deleting other instances' state")
-    own = os.path.join(config.state, config.current_host)
     try:
-        there = os.listdir(config.state)
+        there = os.listdir(config.state) if config.current_host else []  # without a name this is no job
     except OSError:
         there = []
     for name in there:
@@ -204,10 +217,7 @@ def _is_ours_to_delete(config, name):
     somebody else has chosen (SSM_STATE) may be one that all nodes share: a folder of
     theirs is in use.
     """
-    copy = os.environ.get("DROVER_STATE_DIR", "/state")
-    if os.path.normpath(config.state) == os.path.normpath(copy):
-        return True
-    return name not in config.hosts
+    return os.path.normpath(config.state) == os.path.normpath(_COPY) or name not in config.hosts
 
 
 def _mark(config):
