@@ -134,3 +134,41 @@ func TestAProgramsSocketIsNotHandedDown(t *testing.T) {
 		t.Errorf("it printed %q and %q", out, p.said(j, record.Stderr))
 	}
 }
+
+// A worker written for simple-sagemaker finds what it imports and what that reads; a
+// command by its rules has the same as variables.
+func TestWorkersOfSSMRunUnchanged(t *testing.T) {
+	t.Parallel()
+	python := `from worker_toolkit import worker_lib
+c = worker_lib.WorkerConfig()
+open(c.instance_state + "/seen", "w").close()
+print(c.hps, c.num_nodes, c.host_rank, c.current_host, c.instance_state[-13:], c.job_name[:12], c.tensorboard_dir[-26:])
+import os
+os.rmdir(c.tensorboard_dir)
+`
+	for name, row := range map[string]struct {
+		spec  job.Spec
+		files map[string]string
+		want  string
+	}{
+		"a worker": {job.Spec{Program: "worker.py", Args: []string{"x", "--lr", "0.1"}, Hyperparameters: map[string]string{"lr": "0.1"}}, map[string]string{"worker.py": python},
+			"{'lr': '0.1'} 1 0 algo-1 /state/algo-1 demo-digits- /opt/ml/output/tensorboard\n"},
+		"a command": {job.Spec{Verb: job.Shell, Program: `cd "$SSM_INSTANCE_STATE" && touch here && ls "$SSM_STATE"/*/* | grep -o "algo-1/here" && echo $SSM_NUM_NODES $SSM_HOST_RANK $SM_HPS`}, nil,
+			"algo-1/here\n1 0 {}\n"},
+		"without their rules": {job.Spec{Program: "worker.py", Args: []string{"x", "--lr", "0.1"}}, map[string]string{"worker.py": strings.Split(python, "import os")[0]},
+			"{'lr': 0.1} 1 0 algo-1 /state/algo-1 demo-digits- /opt/ml/output/tensorboard\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			if name != "without their rules" {
+				row.spec.Rules = job.SSM
+			}
+			j := p.submit(row.spec, row.files)
+			p.run(j)
+			if out := p.said(j, record.Stdout); out != row.want {
+				t.Errorf("it printed %q and %q, want %q", out, p.said(j, record.Stderr), row.want)
+			}
+		})
+	}
+}
