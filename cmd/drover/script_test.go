@@ -71,6 +71,7 @@ func TestRealFullDisk(t *testing.T)               { real(t, "run_full_disk") }
 func TestRealDiskFillsWhileAJobRuns(t *testing.T) { real(t, "run_disk_that_fills") }
 func TestRealTheDigitsExample(t *testing.T)       { real(t, "run_digits_example") }
 func TestRealTheExamplesOfMaps(t *testing.T)      { real(t, "map_examples") }
+func TestRealTheExampleOfSSM(t *testing.T)        { real(t, "ssm_example") }
 func TestRealAPausedAgentComesBack(t *testing.T)  { real(t, "run_paused_agent_comes_back") }
 func TestRealAsNobody(t *testing.T)               { real(t, "shell_as_a_plain_user") }
 
