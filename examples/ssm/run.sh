@@ -19,6 +19,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 mkdir "$made/bin"
 ln -s "$ssm" "$made/bin/ssm" # by that name drover is simple-sagemaker's program
+ln -s "$ssm" "$made/bin/drover"
 PATH=$made/bin:$PATH
 DROVER_STORE=$made/store
 export DROVER_STORE PATH
@@ -83,6 +84,11 @@ for node in 0 1; do
 	says "out4/logs/logs$node" 'Score=60;'
 	says "out4/logs/logs$node" 'Score=100;'
 done
+drover metrics ex3-2 Score -p ssm-ex --csv >"$made/points"
+says "$made/points" ',0,Score,1,60$'
+says "$made/points" ',1,Score,2,100$'
+drover status ex3-2 -p ssm-ex --json >"$made/status"
+says "$made/status" '"MyTag":"MyValue"'
 
 # Complete: it is not run again, and what it left is there.
 rm -rf out3
