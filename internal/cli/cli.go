@@ -150,7 +150,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
-		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.imageCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	} {
 		root.AddCommand(c)
@@ -349,6 +349,16 @@ func exactly(n int) cobra.PositionalArgs {
 			return nil
 		}
 		return fault.New(fault.Invalid, "Write it as "+cmd.UseLine()+".", "read command line: %s takes %s, not %d", cmd.CommandPath(), count(n, "argument"), len(args))
+	}
+}
+
+// between is the arguments of verbs that take some words more or less.
+func between(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		return fault.New(fault.Invalid, "Write it as "+cmd.UseLine()+".", "read command line: %s takes %d to %d words, not %d", cmd.CommandPath(), least, most, len(args))
 	}
 }
 

@@ -33,6 +33,8 @@ var known = []setting{
 	{"on", "DROVER_ON", "target of jobs that name none"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
+	{"image_mirror", "DROVER_IMAGE_MIRROR", "registry prefix that holds the framework images, instead of AWS's own"},
+	{"region", "AWS_REGION", "AWS region, whose registry has the framework images"},
 }
 
 // found is a setting's value and where it comes from.

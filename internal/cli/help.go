@@ -40,6 +40,7 @@ Act    wait     Wait until a job has ended; the exit status is the job's
        put      Make a folder the state that a task's next job begins with
        data     Show, download or clear what a task keeps
 Where  queue    Who holds this machine and who waits; pause and resume queues
+       image    Build container images, list what was built, push it to a registry
        gc       Find leftovers and remove them; and ended jobs, when asked
 Set up init     Write drover.yaml for this project
        doctor   Check this machine, the store and what was left behind
@@ -94,20 +95,26 @@ var examples = map[string]string{
 	"put":     "  drover put digits state ./vocabulary",
 	"data":    "  drover data digits\n  drover data digits -o out\n  drover data digits --clear state",
 	"queue":   "  drover queue ls\n  drover queue pause night\n  drover config set targets.local.queues.night.cpus 2",
-	"gc":      "  drover gc --dry-run\n  drover gc --keep 3 --older 30d\n  drover gc 7fk2",
-	"status":  "  drover status\n  drover status --tag team=vision\n  drover status last\n  drover status --json | jq -r '.[0].state'",
-	"logs":    "  drover logs last\n  drover logs last --node 1\n  drover logs last --item 17\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
-	"events":  "  drover events last\n  drover events -f last --json",
-	"why":     "  drover why last",
-	"get":     "  drover get last -o out\n  drover get digits state -o state",
-	"wait":    "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
-	"retry":   "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
-	"resume":  "  drover resume last",
-	"pause":   "  drover pause last --reason 'the licence server is down'",
-	"cancel":  "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
-	"init":    "  drover init -p vision",
-	"doctor":  "  drover doctor",
-	"config":  "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
+	"image": `  drover image build                            the Dockerfile of this folder
+  drover image build --image python:3.12 $'RUN pip install numpy\nCOPY . /app'
+  drover image build docker/ -f pytorch:2.8.0   __BASE_IMAGE__ is the framework's image
+  drover image build --push ghcr.io/me          copies files alone: needs no Docker
+  drover image build -o image.tar && drover image push image.tar ghcr.io/me
+  drover image ls`,
+	"gc":     "  drover gc --dry-run\n  drover gc --keep 3 --older 30d\n  drover gc 7fk2",
+	"status": "  drover status\n  drover status --tag team=vision\n  drover status last\n  drover status --json | jq -r '.[0].state'",
+	"logs":   "  drover logs last\n  drover logs last --node 1\n  drover logs last --item 17\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
+	"events": "  drover events last\n  drover events -f last --json",
+	"why":    "  drover why last",
+	"get":    "  drover get last -o out\n  drover get digits state -o state",
+	"wait":   "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
+	"retry":  "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
+	"resume": "  drover resume last",
+	"pause":  "  drover pause last --reason 'the licence server is down'",
+	"cancel": "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
+	"init":   "  drover init -p vision",
+	"doctor": "  drover doctor",
+	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
 }
 
 // topics are the pages that belong to no verb.
@@ -131,6 +138,11 @@ var topics = map[string]string{
   DROVER_PROJECT   project, as -p
   DROVER_PYTHON    interpreter, as --python
   DROVER_OUTPUT    folder for outputs, as -o
+  DROVER_IMAGE_MIRROR
+                   registry prefix that holds the framework images of --framework
+  AWS_REGION, AWS_DEFAULT_REGION
+                   whose registry has them otherwise
+  DOCKER_HOST      the Docker that builds images (default: unix:///var/run/docker.sock)
   XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME, XDG_CONFIG_HOME
                    where the default store, running jobs, environments and the config lie
   NO_COLOR, CLICOLOR_FORCE

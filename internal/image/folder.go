@@ -174,6 +174,9 @@ func (f *Folder) Below(dir string) []File {
 // Match are the paths that a word of COPY names: one path, or by *, ? and [a-z]
 // those that are there.
 func (f *Folder) Match(word string) (paths []string, err error) {
+	if up := path.Clean(word); up == ".." || strings.HasPrefix(up, "../") {
+		return nil, fault.New(fault.Invalid, "Copy it into the folder, or name a folder further up.", "copy %s: it lies outside the folder that is built from", word)
+	}
 	word = strings.TrimPrefix(path.Clean("/"+word), "/")
 	if word == "" {
 		return []string{"."}, nil

@@ -82,7 +82,10 @@ func Framework(words string, site Site) (string, error) {
 		return strings.TrimSuffix(site.Mirror, "/") + "/" + image, nil
 	}
 	host, err := all.host(words, s, site.Region)
-	return host + "/" + image, err
+	if err != nil {
+		return "", err
+	}
+	return host + "/" + image, nil
 }
 
 // pick is the newest version that answers what was asked, and its Python.

@@ -142,8 +142,12 @@ func (p *Plan) seal() error {
 	if bases := p.Bases(); len(bases) > 0 {
 		p.Line += " on " + strings.Join(bases, ", ")
 	}
-	if n := len(p.Folder.Files); n > 0 {
-		p.Line += fmt.Sprintf(" with %d of its files", n)
+	files := len(p.Folder.Files)
+	if _, ok := p.Folder.Find(p.Recipe.File); ok && p.Recipe.File != "" {
+		files-- // itself
+	}
+	if files > 0 {
+		p.Line += fmt.Sprintf(", files it may copy: %d", files)
 	}
 	return nil
 }

@@ -8,13 +8,17 @@ import (
 )
 
 // Region is the AWS region that a person has chosen: AWS_REGION,
-// AWS_DEFAULT_REGION, the profile's in AWS's own config file; "" for none. env
-// is os.Getenv. A config file that cannot be read says nothing.
-func Region(env func(string) string) string {
+// AWS_DEFAULT_REGION, what drover's config says, the profile's in AWS's own
+// config file; "" for none. env is os.Getenv. A file that cannot be read says
+// nothing.
+func Region(env func(string) string, config string) string {
 	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION"} {
 		if v := env(name); v != "" {
 			return v
 		}
+	}
+	if config != "" {
+		return config
 	}
 	file, profile := env("AWS_CONFIG_FILE"), env("AWS_PROFILE")
 	if file == "" {

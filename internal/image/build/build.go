@@ -190,7 +190,7 @@ func (b *Builder) appends(o Order) (bool, error) {
 	case o.Way == ByAppending, o.Way == Auto && why == nil && (where || b.Docker == nil):
 		return true, nil
 	case b.Docker == nil && why != nil && o.Way == Auto:
-		return false, fault.Wrap(b.Why, fault.Missing, fault.Hint(b.Why), "build image: %s, which needs Docker", reason(why))
+		return false, fault.Wrap(b.Why, fault.Missing, fault.Hint(b.Why), "%s, which needs Docker", reason(why))
 	case b.Docker == nil:
 		return false, b.Why
 	case hasLocalBase(o.Plan):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -43,6 +44,9 @@ func Connect(ctx context.Context) (*Docker, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if why := (*net.OpError)(nil); errors.As(err, &why) {
+			err = why.Err // without the client's own sentences around it
+		}
 		return nil, fault.Wrap(err, fault.Missing, "Start Docker, or set DOCKER_HOST.", "ask docker at %s", host)
 	}
 	return &Docker{cli}, nil
@@ -70,6 +74,9 @@ func (d *Docker) List(ctx context.Context, project string) ([]Image, error) {
 	list := []Image{}
 	for _, s := range got.Items {
 		for _, tag := range s.RepoTags {
+			if tag == "<none>:<none>" { // what an older daemon calls one without a name
+				continue
+			}
 			list = append(list, Image{Name: tag, Project: s.Labels[image.LabelProject], Digest: s.Labels[image.LabelDigest], Bytes: s.Size, Created: time.Unix(s.Created, 0).UTC()})
 		}
 	}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/internal/image/build"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) imageCommand() *cobra.Command {
+	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.imageList(cmd.Context()) }}
+	c.AddCommand(a.imageBuildCommand(), a.imageListCommand(), a.imagePushCommand())
+	return c
+}
+
+// imageFlags say what to build.
+type imageFlags struct {
+	container                         job.Container
+	machine, platform, push, output   string
+	gpus                              int
+	append, docker, pull, force, plan bool
+}
+
+func (a *app) imageBuildCommand() *cobra.Command {
+	s := &imageFlags{}
+	c := &cobra.Command{Use: "build [DOCKERFILE]", Short: "Build an image from a folder, a Dockerfile or its text; again: nothing, while nothing changed", Args: between(0, 1)}
+	a.jsonFlag(c)
+	f := c.Flags()
+	f.StringVarP(&a.settings.project, "project", "p", "", "project, which is part of the name (default: drover.yaml, or the folder's name)")
+	f.StringVar(&s.container.Image, "image", "", "image that __BASE_IMAGE__ stands for, and that a Dockerfile without FROM begins from; oci:./FOLDER and tar:./FILE are images too")
+	f.StringVarP(&s.container.Framework, "framework", "f", "", "the same by NAME[:VERSION[:PYTHON]] of a prebuilt SageMaker image, such as pytorch:2.8.0:py312")
+	f.IntVar(&s.gpus, "gpus", 0, "GPUs for each node: the framework's image for GPUs")
+	f.StringVar(&s.machine, "machine", "", "type of machine, such as ml.p3.2xlarge: its family says the same")
+	f.StringVar(&s.platform, "platform", "", "system and processor, such as linux/arm64 (default: this machine's)")
+	f.StringVar(&s.push, "push", "", "push it below a registry's prefix, such as ghcr.io/me, instead of leaving it in Docker")
+	f.StringVarP(&s.output, "output", "o", "", "write it to an archive that docker load reads")
+	f.BoolVar(&s.append, "append", false, "append layers, without Docker's builder: for Dockerfiles that only copy files")
+	f.BoolVar(&s.docker, "docker", false, "have Docker build it, also where layers could be appended")
+	f.BoolVar(&s.pull, "pull", false, "have Docker ask for a newer base first")
+	f.BoolVar(&s.force, "force", false, "build though it is there")
+	f.BoolVar(&s.plan, "plan", false, "say what would be built, and stop")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "only the image's name")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		s.container.Dockerfile = "."
+		if len(args) == 1 {
+			s.container.Dockerfile = args[0]
+		}
+		return a.imageBuild(cmd.Context(), s)
+	}
+	return c
+}
+
+// site is where images are resolved for a project.
+func (a *app) site(s *imageFlags) (image.Site, error) {
+	project, err := a.project()
+	if err != nil {
+		return image.Site{}, err
+	}
+	conf, err := a.config()
+	if err != nil {
+		return image.Site{}, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return image.Site{}, fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+	}
+	return image.Site{Project: project, Dir: dir, GPUs: s.gpus, Machine: s.machine, Platform: s.platform,
+		Region: image.Region(os.Getenv, conf.get("region").value), Mirror: conf.get("image_mirror").value}, nil
+}
+
+func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o := build.Order{Push: s.push, File: s.output, Force: s.force, Pull: s.pull}
+	switch {
+	case s.push != "" && s.output != "":
+		return fault.New(fault.Invalid, "Write the archive, then: drover image push FILE REGISTRY.", "read command line: both --push and -o")
+	case s.append && s.docker:
+		return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --append and --docker")
+	case s.append:
+		o.Way = build.ByAppending
+	case s.docker:
+		o.Way = build.ByDocker
+	}
+	site, err := a.site(s)
+	if err != nil {
+		return err
+	}
+	if o.Plan, err = image.Resolve(s.container, site); err != nil {
+		return err
+	}
+	b := build.New(ctx, a.progress())
+	defer b.Close()
+	if err := b.Pin(ctx, o.Plan); err != nil {
+		return err
+	}
+	a.note("image    %s", plainText(o.Plan.Line))
+	if s.plan {
+		return a.printBuilt(build.Built{Reference: o.Plan.Name(s.push), Digest: o.Plan.Digest})
+	}
+	built, err := b.Build(ctx, o)
+	if err != nil {
+		return err
+	}
+	if built.Skipped {
+		a.note("there already: nothing changed since it was built")
+	}
+	if s.output != "" {
+		a.note("written to %s", s.output)
+	}
+	return a.printBuilt(built)
+}
+
+// progress is where the builder's words go.
+func (a *app) progress() io.Writer {
+	if a.quiet || a.settings.json {
+		return io.Discard
+	}
+	return a.err
+}
+
+func (a *app) printBuilt(b build.Built) error {
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(b)
+	}
+	_, err := fmt.Fprintln(a.out, b.Reference)
+	return err
+}
+
+func (a *app) imageListCommand() *cobra.Command {
+	c := &cobra.Command{Use: "ls", Short: "List the images drover built that Docker has", Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.imageList(cmd.Context()) }}
+	a.jsonFlag(c)
+	c.Flags().StringVarP(&a.settings.project, "project", "p", "", "only this project's")
+	return c
+}
+
+func (a *app) imageList(ctx context.Context) error {
+	d, err := build.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := d.List(ctx, a.settings.project)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(list)
+	}
+	if len(list) == 0 {
+		a.note("no image was built here")
+		return nil
+	}
+	t := newTable(a.out, "IMAGE", "PROJECT", "SIZE", "AGE")
+	for _, i := range list {
+		t.row(i.Name, i.Project, size(i.Bytes), span(time.Since(i.Created)))
+	}
+	return t.flush()
+}
+
+func (a *app) imagePushCommand() *cobra.Command {
+	as := ""
+	c := &cobra.Command{Use: "push IMAGE [REGISTRY]", Short: "Push an image, or an archive of one, to a registry", Args: between(1, 2)}
+	a.jsonFlag(c)
+	c.Flags().StringVar(&as, "as", "", "its whole name there, such as ghcr.io/me/train:1")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "only the image's name")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		registry := ""
+		if len(args) == 2 {
+			registry = args[1]
+		}
+		if (registry == "") == (as == "") {
+			return fault.New(fault.Invalid, "Write it as drover image push "+args[0]+" ghcr.io/me, or with --as ghcr.io/me/name:1.", "read command line: a registry or --as says where it goes")
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		b := build.New(ctx, a.progress())
+		defer b.Close()
+		ref, err := b.Push(ctx, args[0], registry, as)
+		if err != nil {
+			return err
+		}
+		return a.printBuilt(build.Built{Reference: ref})
+	}
+	return c
+}
