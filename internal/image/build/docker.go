@@ -261,7 +261,7 @@ func told(text string, code int, doing string) error {
 		return fault.New(fault.Full, "Make room: docker system df shows what Docker keeps.", "%s: %s", doing, text)
 	case has("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"):
 		return fault.New(fault.Denied, "Check the name, or log in: docker login REGISTRY.", "%s: %s", doing, text)
-	case has("manifest unknown", "not found: manifest", "no such image", "repository does not exist"):
+	case has("manifest unknown", "name unknown", "not found: manifest", "no such image", "repository does not exist"):
 		return fault.New(fault.Missing, "Check the image's name and tag.", "%s: %s", doing, text)
 	case has("dial tcp", "connection refused", "no such host", "i/o timeout", "tls handshake", "connection reset", "cannot connect", "eof"):
 		return fault.New(fault.Lost, "Is the network up, and the registry's name right?", "%s: %s", doing, text)
