@@ -47,7 +47,13 @@ type Options struct {
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then looked at more often.
 	Near bool
+	// Images say where container images come from. Without a Build, jobs with a
+	// Dockerfile are refused.
+	Images Images
 }
+
+// Images say where container images come from.
+type Images = engine.Images
 
 // Client acts on one store. Its methods may be called from many goroutines.
 type Client struct {
@@ -72,7 +78,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Images: o.Images,
 		Boot: driver.Boot{Binary: o.Binary, Store: o.Bucket.String()},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})

@@ -34,11 +34,12 @@ type Job struct {
 	// machine that made it: the copy of the code may lie where another is found.
 	Interpreter string `json:"interpreter,omitempty"`
 	// Image is the container image that its agents run in, as exactly as the target
-	// can name it; "": the target's own choice, if it has containers. ImageOwn says
-	// that drover built it. Python is the version that such a choice should bring.
-	Image    string `json:"image,omitempty"`
-	ImageOwn bool   `json:"image_own,omitempty"`
-	Python   string `json:"python,omitempty"`
+	// can name it; "": the target's own choice, if it has containers. ImageBuilt is
+	// the digest of the Dockerfile and the files that drover built it from; "": it
+	// did not. Python is the version that such a choice should bring.
+	Image      string `json:"image,omitempty"`
+	ImageBuilt string `json:"image_built,omitempty"`
+	Python     string `json:"python,omitempty"`
 	// Seen are folders of the submitting machine that items lie in: agents that see
 	// little of that machine are shown these.
 	Seen   []string  `json:"seen,omitempty"`

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -285,7 +286,8 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near})
+	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
+		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Build: a.buildFor}})
 }
 
 // find resolves the job that an argument names; "last" when there is none.

@@ -123,6 +123,22 @@ func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
 	return a.printBuilt(built)
 }
 
+// buildFor makes the image of a job that is submitted.
+func (a *app) buildFor(ctx context.Context, p *image.Plan) (string, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := build.New(ctx, a.progress())
+	defer b.Close()
+	if err := b.Pin(ctx, p); err != nil {
+		return "", err
+	}
+	built, err := b.Build(ctx, build.Order{Plan: p})
+	if err == nil && built.Skipped {
+		a.note("image    %s is there: nothing changed since it was built", built.Reference)
+	}
+	return built.Reference, err
+}
+
 // progress is where the builder's words go.
 func (a *app) progress() io.Writer {
 	if a.quiet || a.settings.json {

@@ -31,6 +31,7 @@ type Config struct {
 	Drivers map[string]driver.Driver // by target, as in --on
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
+	Images  Images
 }
 
 // Caller says who types, and where.

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/job"
 )
@@ -246,7 +247,18 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		}
 		p.seen = dirs
 	}
-	p.Image = Image{Ref: p.Spec.Image, Why: p.Spec.Image}
+	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror}
+	made, err := image.Resolve(p.Spec.Container, site)
+	if err != nil {
+		return err
+	}
+	p.Image = Image{Ref: made.Reference, Built: made.Digest, Why: made.Line}
+	if made.Recipe != nil {
+		if e.Images.Build == nil {
+			return fault.New(fault.Invalid, "Build it first: drover image build; then name it with --image.", "build image: nothing here can")
+		}
+		p.Image.plan, n.Place.Later = made, true
+	}
 	if p.Image.Ref == "" {
 		p.Image.Python = e.pythonOf(ctx, *p)
 	}
@@ -258,11 +270,30 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 type Image struct {
 	Ref    string // "": the target's own choice
 	Python string // the version that such a choice should bring, as "3.12"; "": any
-	Own    bool   // drover builds it
+	Built  string // digest of the Dockerfile and of what it copies; "": it is not built by drover
 	Why    string // for people; "" for the target's own choice
+
+	plan *image.Plan // of one that Submit builds
+}
+
+// Images says where images come from.
+type Images struct {
+	Region string // whose registry has SageMaker's images; "": us-east-1
+	Mirror string // registry prefix that stands for it; "": none
+	// Build makes an image where the targets of this machine find it, unless it is
+	// there, and gives the name by which they do. Nil: nothing is built.
+	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
+}
+
+// build makes the image of a job that is about to be submitted.
+func (e *Engine) build(ctx context.Context, p *Plan) (err error) {
+	if p.Image.plan != nil {
+		p.Image.Ref, err = e.Images.Build(ctx, p.Image.plan)
+	}
+	return err
 }
 
 // placeOf is what a planned job's agents run in.
 func (p *Plan) placeOf(j *job.Job) {
-	j.Image, j.ImageOwn, j.Python, j.Seen = p.Image.Ref, p.Image.Own, p.Image.Python, p.seen
+	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Ref, p.Image.Built, p.Image.Python, p.seen
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
@@ -109,4 +110,50 @@ func TestSeenFoldersAreFew(t *testing.T) {
 			t.Errorf("%s is shown", all)
 		}
 	}
+}
+
+// A Dockerfile is built once the job is about to be submitted; what it was built
+// from is compared by the next command.
+func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
+	d := newDesk(t)
+	d.mem.Contain()
+	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Target, Container: job.Container{Dockerfile: "Dockerfile"}}
+	if _, err := d.Plan(t.Context(), spec, false); err == nil || !strings.Contains(err.Error(), "nothing here can") {
+		t.Errorf("without a builder: %v", err)
+	}
+	built := 0
+	d.Images.Build = func(_ context.Context, p *image.Plan) (string, error) {
+		built++
+		return "made:" + p.Digest[:6], nil
+	}
+	run := func() Plan {
+		p, err := d.Plan(t.Context(), spec, false)
+		d.check(err)
+		path, err := d.Submit(t.Context(), &p)
+		d.check(err)
+		_, err = d.Attend(t.Context(), path)
+		d.check(err)
+		return p
+	}
+	p := run()
+	j, err := d.World.Load(t.Context(), job.Path{Project: "demo", Task: "t", Job: d.newest("demo", "t")})
+	d.check(err)
+	if built != 1 || j.Image != "made:"+p.Image.Built[:6] || j.ImageBuilt != p.Image.Built {
+		t.Errorf("built %d times; the job has %q, %q", built, j.Image, j.ImageBuilt)
+	}
+	if p := run(); p.Action != Skip || built != 1 {
+		t.Errorf("again: %s, built %d times", p.Action, built)
+	}
+	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN false\n"})
+	if p := run(); p.Action != Start || built != 2 || !strings.Contains(p.Note, "image") {
+		t.Errorf("changed: %s, built %d times: %s", p.Action, built, p.Note)
+	}
+}
+
+func (d *desk) newest(project, task string) string {
+	d.t.Helper()
+	found, err := d.World.Task(d.t.Context(), job.Path{Project: project, Task: task})
+	d.check(err)
+	return found.Newest()
 }

@@ -294,7 +294,7 @@ func (p *Plan) differences(old job.Job) []string {
 	if s.Launcher != o.Launcher || s.Procs != o.Procs || s.GPUs != o.GPUs {
 		diff = append(diff, "launcher, processes or GPUs")
 	}
-	if !s.Container.Same(o.Container) {
+	if !s.Container.Same(o.Container) || p.Image.Built != old.ImageBuilt {
 		diff = append(diff, "image")
 	}
 	if !maps.Equal(s.Hyperparameters, o.Hyperparameters) {
@@ -324,7 +324,11 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 		return p.Job, nil
 	case Extend, Reopen:
 		return e.reopen(ctx, p)
-	case Replace:
+	}
+	if err := e.build(ctx, p); err != nil {
+		return job.Path{}, err
+	}
+	if p.Action == Replace {
 		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a changed command"); err != nil {
 			return job.Path{}, err
 		}
