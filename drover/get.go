@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
@@ -39,7 +40,11 @@ var layout = []string{"model", "output", "files"}
 // has not settled it brings what its newest attempt has stored. Files that an
 // earlier Get has put there and that are not among them any more are removed;
 // others are left alone.
-func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
+//
+// parts names what is wanted of model, output, files and logs; none: all. What an
+// earlier Get has put there of other parts stays.
+func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
+	wanted := func(name string) bool { return len(parts) == 0 || slices.Contains(parts, name) }
 	rep, err := j.look(ctx)
 	if err != nil {
 		return Got{}, err
@@ -55,6 +60,9 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 	got := Got{Dir: dir}
 	trees := map[string]bundle.Tree{}
 	for _, name := range layout {
+		if !wanted(name) {
+			continue
+		}
 		tree, collisions, err := j.c.engine.OutputsOf(ctx, rep, name)
 		if err != nil {
 			return got, fmt.Errorf("get %s: %w", name, err)
@@ -66,7 +74,14 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 		}
 	}
 	for rank := range rep.Run.Nodes {
-		now.Files = append(now.Files, fmt.Sprintf("logs/logs%d", rank))
+		if wanted("logs") {
+			now.Files = append(now.Files, fmt.Sprintf("logs/logs%d", rank))
+		}
+	}
+	for _, name := range was.Files {
+		if part, _, _ := strings.Cut(name, "/"); !wanted(part) {
+			now.Files = append(now.Files, name)
+		}
 	}
 	// First of all, or a file of an earlier job could stand where a folder is to be.
 	for _, name := range was.Files {
@@ -75,6 +90,9 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 		}
 	}
 	for _, name := range layout {
+		if !wanted(name) {
+			continue
+		}
 		// model and output are always there, as SageMaker's are.
 		optional := name == "files" || name == "model" && rep.Job.Spec.Verb == job.Process
 		if t := trees[name]; optional && len(t.Files)+len(t.Links) == 0 {
@@ -86,11 +104,13 @@ func (j *Job) Get(ctx context.Context, dir string) (Got, error) {
 		}
 		got.Parts = append(got.Parts, part)
 	}
-	logs, err := j.getLogs(ctx, rep, dir)
-	if err != nil {
-		return got, fmt.Errorf("get logs: %w", err)
+	if wanted("logs") {
+		logs, err := j.getLogs(ctx, rep, dir)
+		if err != nil {
+			return got, fmt.Errorf("get logs: %w", err)
+		}
+		got.Parts = append(got.Parts, logs)
 	}
-	got.Parts = append(got.Parts, logs)
 	return got, now.write(dir)
 }
 

@@ -38,7 +38,19 @@ func main() {
 			os.Exit(launcher.Rsh(os.Args[2:]))
 		}
 	}
-	os.Exit(cli.Main(context.Background(), face(), os.Args[1:]))
+	os.Exit(cli.Main(context.Background(), face(), typed(os.Args)))
+}
+
+// typed is the command line without the program's name. A link to drover that is
+// named ssm is drover ssm.
+func typed(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	if filepath.Base(args[0]) == "ssm" {
+		return append([]string{"ssm"}, args[1:]...)
+	}
+	return args[1:]
 }
 
 func face() cli.Host {

@@ -59,6 +59,7 @@ type app struct {
 	notify   string   // of --notify
 	settings settings
 	conf     *config
+	ssm      *ssmRun // of drover ssm: nil for all other verbs
 }
 
 // Main runs one command line and returns its exit status.
@@ -85,7 +86,7 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 // printError is the one printer: a line of what and why, and the hint.
 func (a *app) printError(err error) {
 	fmt.Fprintf(a.err, "drover: %s\n", err)
-	if h := fault.Hint(err); h != "" {
+	if h := a.inWords(fault.Hint(err)); h != "" {
 		fmt.Fprintf(a.err, "  %s\n", h)
 	}
 }
@@ -152,7 +153,7 @@ func (a *app) root() *cobra.Command {
 		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
 		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.imageCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
-		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.ssmCommand(),
 	} {
 		root.AddCommand(c)
 	}

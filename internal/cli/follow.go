@@ -222,8 +222,8 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		a.printError(err) // the program's own status says more
 	}
 	if st.State == job.Failed {
-		if st.Hint != "" {
-			a.note("  %s", st.Hint)
+		if hint := a.inWords(st.Hint); hint != "" {
+			a.note("  %s", hint)
 		} else if file := stayedHome(st); file != "" {
 			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
 			a.note("  %s is here and did not go along: -d %s puts it beside the script, -i %s makes it an input", file, top, top)
@@ -262,6 +262,9 @@ func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output
 		return err
 	case many:
 		return a.bringItems(ctx, j, output)
+	}
+	if a.ssm != nil {
+		return a.ssmBring(ctx, j, st, output)
 	}
 	if output == "" {
 		if st.State == job.Succeeded || st.State == job.Failed {

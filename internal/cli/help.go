@@ -45,6 +45,7 @@ Where  queue    Who holds this machine and who waits; pause and resume queues
 Set up init     Write drover.yaml for this project
        doctor   Check this machine, the store and what was left behind
        config   Show, set and explain settings; print the job file's schema
+       ssm      simple-sagemaker's command lines, unchanged: ssm run, shell, process, data
        completion, version, help
 
 drover help VERB has examples and flags; drover help exit-codes, environment, jobs and
@@ -239,6 +240,9 @@ func (a *app) helpCommand() *cobra.Command {
 				return nil
 			}
 			found, rest, err := root.Find(args)
+			if err == nil && found.Name() == "ssm" {
+				return a.ssmHelp(rest)
+			}
 			if err != nil || len(rest) > 0 || found == root {
 				return a.noVerb(root, args)
 			}

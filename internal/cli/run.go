@@ -83,12 +83,15 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 	if err != nil {
 		return err
 	}
+	if p.Action == "skip" && a.ssm != nil {
+		return a.ssmSkipped(ctx, j, st, output)
+	}
 	if p.Action == "skip" {
 		a.note("%s %s/%s %s", a.paint(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
 		return a.bring(ctx, j, st, output)
 	}
-	if p.Note != "" {
-		a.note("note: %s", p.Note)
+	if note := a.inWords(p.Note); note != "" {
+		a.note("note: %s", note)
 	}
 	// What an attached job has printed is shown from its beginning; what is gone
 	// on with has been seen.

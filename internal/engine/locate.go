@@ -35,6 +35,15 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 	}
 	ship := shipment{script: script}
 	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items}
+	if s.Rules == job.SSM && s.Source == "" {
+		// simple-sagemaker ships what is named and nothing else: a folder beside the
+		// script may hold all the data there is.
+		src.Alone = true
+		if script == "" && len(src.Extra) == 0 {
+			ship.nothing = true
+			return ship, nil
+		}
+	}
 	ship.files, err = bundle.Scan(ctx, src)
 	switch {
 	case err == nil:

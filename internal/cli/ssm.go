@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/ssm"
+	"github.com/drover-run/drover/job"
+)
+
+// ssmRun is one command line of simple-sagemaker's, while it is carried out.
+type ssmRun struct {
+	ssm.Command
+	project, task string // as names that drover takes
+}
+
+func (a *app) ssmCommand() *cobra.Command {
+	c := &cobra.Command{Use: "ssm run|shell|process|data ...", Short: "simple-sagemaker's command lines, unchanged",
+		Args: cobra.ArbitraryArgs, DisableFlagParsing: true, ValidArgs: []string{"run", "shell", "process", "data"}}
+	c.RunE = func(cmd *cobra.Command, args []string) error { return a.ssmMain(cmd.Context(), args) }
+	return c
+}
+
+// ssmHelp is drover help ssm, or of one of its verbs.
+func (a *app) ssmHelp(words []string) error {
+	verb := ssm.Verb("")
+	if len(words) > 0 {
+		if verb = ssm.Verb(words[0]); !slices.Contains(ssm.Verbs, verb) || len(words) > 1 {
+			return fault.New(fault.Invalid, "Its verbs are run, shell, process and data.", "read command line: there is no help on ssm %s", strings.Join(words, " "))
+		}
+	}
+	fmt.Fprint(a.out, ssm.Help(verb))
+	return nil
+}
+
+// ssmMain is drover ssm. Its exit statuses are simple-sagemaker's: 1 for a job that
+// failed, whatever its program gave, and 2 for a command line that is wrong.
+func (a *app) ssmMain(ctx context.Context, args []string) error {
+	c, err := ssm.Read(args, os.LookupEnv)
+	a.ssm = &ssmRun{Command: c}
+	if err != nil {
+		return err
+	}
+	if c.Help {
+		fmt.Fprint(a.out, ssm.Help(c.Verb))
+		return nil
+	}
+	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	if err := c.Check(there); err != nil {
+		return err
+	}
+	for _, n := range c.Notes {
+		a.note("note: %s", n)
+	}
+	a.ssm.project, a.ssm.task = a.ssmName("project", c.Project), a.ssmName("task", c.Task)
+	if err := checkFolder(c.Output); err != nil {
+		return err
+	}
+	if c.Verb == ssm.Data {
+		return a.ssmData(ctx, c)
+	}
+	err = a.ssmStart(ctx, c)
+	var s status
+	if errors.As(err, &s) && s != 0 && s != status(fault.ExitInterrupted) && s != status(fault.ExitDrover) {
+		return status(1)
+	}
+	return err
+}
+
+// ssmStart submits the job that a command line asks for, and follows it.
+func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
+	spec, err := a.ssmSpec(c)
+	if err != nil {
+		return err
+	}
+	cl, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := cl.Plan(ctx, spec, c.Force)
+	if err != nil {
+		return err
+	}
+	a.ssmNotes(c, p)
+	a.printPlan(p)
+	if p.Action == "skip" && c.CleanState {
+		// The tool clears before it looks whether there is anything to do.
+		if err := a.clear(ctx, cl, spec.Project, spec.Task, "state", true); err != nil {
+			return err
+		}
+	}
+	j, err := p.Submit(ctx)
+	if err != nil {
+		return err
+	}
+	return a.carryOn(ctx, p, j, spec.Output, false)
+}
+
+// ssmNotes says what of the command line means nothing where the job runs.
+func (a *app) ssmNotes(c ssm.Command, p *drover.Plan) {
+	if p.Offer.Attached || p.Offer.Machine != "" && p.Offer.Currency == "" {
+		if aws := c.OnlyAWS(); len(aws) > 0 {
+			a.note("note: without effect off AWS: %s", strings.Join(aws, ", "))
+		}
+	}
+	if box := p.Spec.Container; box.Set() && !p.Offer.Containers {
+		var of []string
+		if box.Framework != "" {
+			of = append(of, "-f "+c.Framework)
+		}
+		if box.Dockerfile != "" {
+			of = append(of, "--df")
+		}
+		a.note("note: no images here: %s has no effect, the job runs with what this machine has (DROVER_ON=docker takes it)", strings.Join(of, " and "))
+	}
+	if line := hyperparameterLine(c); line != "" {
+		a.note("%s", line)
+	}
+	if i, ok := job.SuspiciousArg(p.Spec.Args); ok {
+		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it", i+1)
+	}
+}
+
+// hyperparameterLine shows all of them, so that no mistyped flag is swallowed.
+func hyperparameterLine(c ssm.Command) string {
+	if len(c.Hyperparameters) == 0 {
+		return ""
+	}
+	var words []string
+	for _, h := range c.Hyperparameters {
+		if h.Bare {
+			words = append(words, h.Name)
+		} else {
+			words = append(words, fmt.Sprintf("%s=%s", h.Name, plainText(h.Value)))
+		}
+	}
+	if c.Verb == ssm.Process {
+		return "note: processing jobs have no hyperparameters: left out is " + strings.Join(words, ", ") + "; words for the program come after \"--\""
+	}
+	return "hyperparameters: " + strings.Join(words, ", ")
+}
+
+// ssmName makes a name that drover takes of one that AWS does.
+func (a *app) ssmName(what, typed string) string {
+	if job.ValidName(what, typed) == nil {
+		return typed
+	}
+	if name := job.Label(typed); job.ValidName(what, name) == nil {
+		a.note("note: %s %s is %s here", what, typed, name)
+		return name
+	}
+	return typed // refused later, by name
+}

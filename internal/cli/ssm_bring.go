@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/ssm"
+	"github.com/drover-run/drover/job"
+)
+
+// ssmSkipped is a task that is completed: nothing runs, and what was asked for is
+// brought. The line is the tool's own, on stdout as it prints it: scripts look for it.
+func (a *app) ssmSkipped(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	fmt.Fprintf(a.out, "===== Task %s is already completed by %s =====\n", a.ssm.Task, st.ID)
+	if output == "" {
+		return nil
+	}
+	return a.ssmBring(ctx, j, st, output)
+}
+
+// ssmBring downloads what the tool does: the logs, and of model, output and state
+// those that were asked for.
+func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	c := a.ssm.Command
+	if output == "" {
+		if st.State == job.Succeeded || st.State == job.Failed {
+			a.note("  logs: ssm data -p %s -t %s -o out   (--download_model, --download_output, --download_state)", c.Project, c.Task)
+		}
+		return nil
+	}
+	parts := []string{"logs"}
+	if c.TakeModel {
+		parts = append(parts, "model")
+	}
+	if c.TakeOutputs {
+		parts = append(parts, "output")
+	}
+	got, err := j.Get(ctx, output, parts...)
+	if err != nil {
+		return err
+	}
+	if c.TakeState {
+		cl, err := a.client(ctx)
+		if err != nil {
+			return err
+		}
+		k, err := cl.GetState(ctx, st.Project, st.Task, filepath.Join(output, "state"))
+		if err != nil {
+			return err
+		}
+		got.Parts = append(got.Parts, drover.Part{Name: "state", Files: k.Files, Bytes: k.Bytes})
+	}
+	a.printGot(got, output)
+	return nil
+}
+
+// ssmData is ssm data: clear a task's state, then download what its newest job has
+// left.
+func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
+	if len(c.Hyperparameters)+len(c.Words) > 0 {
+		words := c.Words
+		for _, h := range c.Hyperparameters {
+			words = append(words, "--"+h.Name)
+		}
+		a.note("note: ssm data has no use for %s", strings.Join(words, " "))
+	}
+	cl, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	if c.CleanState {
+		if err := a.clear(ctx, cl, a.ssm.project, a.ssm.task, "state", true); err != nil {
+			return err
+		}
+	}
+	if c.Output == "" {
+		if !c.CleanState {
+			a.note("nothing was asked for: -o FOLDER downloads, --cs clears the state")
+		}
+		return nil
+	}
+	d, err := cl.Data(ctx, a.ssm.project, a.ssm.task)
+	if err != nil {
+		return err
+	}
+	if d.Newest == "" {
+		return fault.New(fault.Missing, "Run it first: ssm run -p "+c.Project+" -t "+c.Task+" -e SCRIPT.", "download data of task %s: it has had no job", c.Task)
+	}
+	j, err := cl.Find(ctx, d.Newest, a.ssm.project)
+	if err != nil {
+		return err
+	}
+	st, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.State != job.Succeeded {
+		a.note("note: the newest job of task %s, %s, is not completed: it is %s", c.Task, st.ID, strings.ToLower(string(st.State)))
+	}
+	return a.ssmBring(ctx, j, st, c.Output)
+}
+
+// inWords gives a hint to who typed ssm in words that ssm has: its own spelling of
+// a flag, or nothing where it has no such flag.
+func (a *app) inWords(hint string) string {
+	if a.ssm == nil {
+		return hint
+	}
+	return ssm.InWords(hint)
+}
