@@ -53,6 +53,9 @@ func build(dir string) error {
 	if err != nil {
 		return fmt.Errorf("find python: %w", err)
 	}
+	if err := os.Symlink("drover", filepath.Join(dir, "ssm")); err != nil { // its other name
+		return err
+	}
 	built.dir, built.python = dir, filepath.Dir(strings.TrimSpace(string(out)))
 	return nil
 }
