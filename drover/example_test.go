@@ -52,6 +52,49 @@ func Example() {
 	// logs/logs0: training with --epochs 3 <nil>
 }
 
+// Two tasks as simple-sagemaker's users chain them: the second reads the model of
+// the first, whose last job has to be completed, and finds its hyperparameters as text.
+func ExampleClient_Run_ssm() {
+	c, folder, done := open(map[string]string{"train.sh": train, "test.sh": "#!/bin/sh\ncat $SM_CHANNEL_TRAINED/model.txt\necho got $*\n"})
+	defer done()
+	ctx := context.Background()
+
+	first := job.Spec{Project: "ssm-ex", Task: "ex3-1", Named: true, Rules: job.SSM, Program: "train.sh", On: "mem"}
+	second := job.Spec{Project: "ssm-ex", Task: "ex3-2", Named: true, Rules: job.SSM, Program: "test.sh", On: "mem",
+		Args: []string{"--task_type", "2"}, Hyperparameters: map[string]string{"task_type": "2"},
+		Inputs: []job.Input{{Name: "trained", Path: "task:ex3-1/model"}}}
+	var last *drover.Job
+	for _, spec := range []job.Spec{first, second} {
+		j, err := c.Run(ctx, spec)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		s, err := j.Wait(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(s.Task, s.State)
+		last = j
+	}
+	got, err := last.Get(ctx, filepath.Join(folder, "out"), "logs")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := os.ReadFile(filepath.Join(folder, "out", "logs", "logs0"))
+	fmt.Print(len(got.Parts), " ", string(b))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// ex3-1 SUCCEEDED
+	// ex3-2 SUCCEEDED
+	// 1 weights
+	// got --task_type 2
+}
+
 // A named task that is complete is not run again while nothing has changed.
 func ExampleClient_Plan() {
 	c, folder, done := open(map[string]string{"train.sh": train})

@@ -158,3 +158,35 @@ func TestGetSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("the status of no job: %v", err)
 	}
 }
+
+// Of the parts only those that were asked for are brought; what an earlier Get has
+// brought of the others stays.
+func TestGetBringsThePartsThatAreWanted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	dir := t.TempDir()
+	first := d.submit("demo", "digits", 1)
+	d.end(first, done, outputs{"model": {"old": "1", "kept": "1"}, "output": {"o": "1"}, "files": {"f": "1"}})
+	got, err := first.Get(t.Context(), dir, "logs", "model")
+	d.check(err)
+	want := tree{"model/old": "1", "model/kept": "1", "logs/logs0": ""}
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" || len(got.Parts) != 2 {
+		t.Errorf("%d parts, the folder (-want +got):\n%s", len(got.Parts), diff)
+	}
+	second := d.submit("demo", "digits", 1)
+	d.end(second, done, outputs{"model": {"kept": "2"}, "output": {"o": "2"}})
+	_, err = second.Get(t.Context(), dir, "output")
+	d.check(err)
+	want["output/o"] = "2"
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("after another part (-want +got):\n%s", diff)
+	}
+	// Whose the model's files are is not forgotten by that.
+	_, err = second.Get(t.Context(), dir, "model")
+	d.check(err)
+	delete(want, "model/old")
+	want["model/kept"] = "2"
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("after the model again (-want +got):\n%s", diff)
+	}
+}

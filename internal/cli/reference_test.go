@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/cli/ssm"
 )
 
 var reference = flag.Bool("reference", false, "write docs/reference.md anew")
@@ -56,6 +58,9 @@ func renderReference(t *testing.T) string {
 	page("drover", helpOf(t, ""))
 	for _, verb := range verbs(t) {
 		page("drover "+verb, helpOf(t, verb))
+	}
+	for _, verb := range ssm.Verbs {
+		page("ssm "+string(verb), helpOf(t, "ssm "+string(verb)))
 	}
 	for _, topic := range slices.Sorted(maps.Keys(topics)) {
 		page("drover help "+topic, helpOf(t, topic))

@@ -38,6 +38,9 @@ func (a *app) ssmHelp(words []string) error {
 		}
 	}
 	fmt.Fprint(a.out, ssm.Help(verb))
+	if verb == "" {
+		fmt.Fprintf(a.out, "\nExamples\n%s\n", examples["ssm"])
+	}
 	return nil
 }
 
@@ -49,9 +52,11 @@ func (a *app) ssmMain(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if c.Help && c.Verb == "" {
+		return a.ssmHelp(nil)
+	}
 	if c.Help {
-		fmt.Fprint(a.out, ssm.Help(c.Verb))
-		return nil
+		return a.ssmHelp([]string{string(c.Verb)})
 	}
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if err := c.Check(there); err != nil {

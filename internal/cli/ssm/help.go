@@ -32,7 +32,7 @@ var examples = map[Verb]string{
 func Help(v Verb) string {
 	var b strings.Builder
 	if v == "" {
-		b.WriteString("The command lines of simple-sagemaker " + Release + ", unchanged. A link to drover that is named ssm reads them too.\n\n")
+		b.WriteString("The command lines of simple-sagemaker " + Release + ", unchanged\n\n  drover ssm VERB ...   or, by a link to drover that is named ssm: ssm VERB ...\n\n")
 		for _, v := range Verbs {
 			fmt.Fprintf(&b, "  ssm %-8s %s\n", v, about[v])
 		}

@@ -26,10 +26,9 @@ func InWords(hint string) string {
 			ours = true // what follows is a command line of its own
 		}
 		bare := strings.Trim(w, "\"'`.,;:?()")
-		if ours && strings.HasSuffix(w, ".") {
-			ours = false
-		}
-		if ours || !strings.HasPrefix(bare, "-") || len(bare) < 2 {
+		theirs := ours
+		ours = ours && !strings.HasSuffix(w, ".")
+		if theirs || !strings.HasPrefix(bare, "-") || len(bare) < 2 {
 			continue
 		}
 		name, value, has := strings.Cut(bare, "=")
