@@ -111,20 +111,19 @@ func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
 
 // ssmNotes says what of the command line means nothing where the job runs.
 func (a *app) ssmNotes(c ssm.Command, p *drover.Plan) {
-	if p.Offer.Attached || p.Offer.Machine != "" && p.Offer.Currency == "" {
-		if aws := c.OnlyAWS(); len(aws) > 0 {
-			a.note("note: without effect off AWS: %s", strings.Join(aws, ", "))
-		}
+	// A target that costs nothing is none of AWS's.
+	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Currency == "" {
+		a.note("note: without effect off AWS: %s", strings.Join(aws, ", "))
 	}
 	if box := p.Spec.Container; box.Set() && !p.Offer.Containers {
 		var of []string
 		if box.Framework != "" {
-			of = append(of, "-f "+c.Framework)
+			of = append(of, "-f "+c.Framework+" (the framework is the one that the environment has)")
 		}
 		if box.Dockerfile != "" {
 			of = append(of, "--df")
 		}
-		a.note("note: no images here: %s has no effect, the job runs with what this machine has (DROVER_ON=docker takes it)", strings.Join(of, " and "))
+		a.note("note: without effect on a target that has no images: %s", strings.Join(of, ", "))
 	}
 	if line := hyperparameterLine(c); line != "" {
 		a.note("%s", line)

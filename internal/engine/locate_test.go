@@ -12,6 +12,17 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// A line of ssm's that names no files brings none.
+func TestBySSMsRulesNothingMayGoAlong(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ship, err := d.locate(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, nil)
+	d.check(err)
+	if !ship.nothing || len(ship.files.Entries) > 0 || ship.note != "" {
+		t.Errorf("nothing %t, %d files, note %q", ship.nothing, len(ship.files.Entries), ship.note)
+	}
+}
+
 // DESIGN section 6: which files go along.
 func TestWhatGoesAlong(t *testing.T) {
 	t.Parallel()
@@ -47,6 +58,10 @@ func TestWhatGoesAlong(t *testing.T) {
 		{"a shell line, with a source folder", job.Spec{Verb: job.Shell, Program: "ls", Source: "lib"}, "", []string{"step.py"}},
 		{"more beside it", job.Spec{Program: "lib/step.py", Deps: []string{"train.py", filepath.Join(other, "helper.py"), "bin"}}, "step.py",
 			[]string{"bin/prog", "helper.py", "step.py", "train.py"}},
+		{"by ssm's rules the script alone", job.Spec{Rules: job.SSM, Program: "train.py"}, "train.py", []string{"train.py"}},
+		{"by ssm's rules what is named beside it", job.Spec{Rules: job.SSM, Program: "lib/step.py", Deps: []string{"bin"}}, "step.py", []string{"bin/prog", "step.py"}},
+		{"by ssm's rules a line and what is named", job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls", Deps: []string{"train.py"}}, "", []string{"train.py"}},
+		{"by ssm's rules a source folder", job.Spec{Rules: job.SSM, Program: "train.py", Source: "."}, "train.py", here},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
