@@ -60,7 +60,8 @@ func ssmRefuse(hint, format string, args ...any) error {
 // stands after "--" and no hyperparameters, as under the tool.
 func ssmScript(c ssm.Command, spec *job.Spec) error {
 	file := filepath.Join(c.Source, c.Entry)
-	if info, err := os.Stat(file); err != nil || info.IsDir() {
+	is := func(name string) bool { info, err := os.Stat(name); return err == nil && !info.IsDir() }
+	if !is(file) && !is(c.Entry) { // in the folder of -s as it is called there, or here
 		hint := "Check the path; with -s it is that below this folder."
 		if entries, err := os.ReadDir(filepath.Dir(file)); err == nil {
 			var names []string
