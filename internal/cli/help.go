@@ -117,9 +117,6 @@ var examples = map[string]string{
 	"doctor": "  drover doctor",
 	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
 	"ssm":    "  ssm shell -p ssm-ex -t ex1 -o ./out1 --cmd_line 'cat /proc/cpuinfo && uname -a'\n  ssm run -p ssm-ex -t ex2 -e worker.py -o ./out2 --ic 2 --epochs 3 -- --verbose\n  drover ssm data -p ssm-ex -t ex2 -o ./out2 --download_model",
-	"init":   "  drover init -p vision",
-	"doctor": "  drover doctor",
-	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
 }
 
 // topics are the pages that belong to no verb.
