@@ -260,7 +260,7 @@ func (s *stage) finish() (v1.Image, error) {
 	}
 	cfg := now.DeepCopy()
 	cfg.Config, cfg.Created = s.cfg.Config, v1.Time{Time: s.newest}
-	cfg.Container, cfg.DockerVersion = "", "" // of the base's own build
+	cfg.Container = "" // of the base's own build
 	if img, err = mutate.ConfigFile(img, cfg); err != nil {
 		return nil, fault.Wrap(err, fault.Bug, "", "build image")
 	}

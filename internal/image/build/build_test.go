@@ -160,10 +160,10 @@ func mutateEnv(t *testing.T, img v1.Image) v1.Image {
 func TestTheSameFilesGiveTheSameImage(t *testing.T) {
 	base := testBase(t)
 	text := "COPY a.py b.py /code/\nWORKDIR /new\n"
-	if planOf(t, testFolder(t), "base", text).Digest != planOf(t, testFolder(t), "base", text).Digest {
+	p, other := planOf(t, testFolder(t), "base", text), planOf(t, testFolder(t), "base", text)
+	if p.Digest != other.Digest {
 		t.Error("the same files in two folders have two digests")
 	}
-	p, other := planOf(t, testFolder(t), "base", text), planOf(t, testFolder(t), "base", text)
 	one, err1 := Append(t.Context(), p, base, t.TempDir(), io.Discard)
 	two, err2 := Append(t.Context(), other, base, t.TempDir(), io.Discard)
 	if err := errors.Join(err1, err2); err != nil {
