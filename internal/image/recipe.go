@@ -44,7 +44,7 @@ func (s *source) recipe(base string, named bool) (*Recipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.from, err)
 	}
-	text := string(s.text)
+	text, added := string(s.text), false
 	switch from := r.first("FROM"); {
 	case strings.Contains(text, BaseWord):
 		if base == "" {
@@ -56,11 +56,17 @@ func (s *source) recipe(base string, named bool) (*Recipe, error) {
 			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with --image.", "read %s: nothing says on which image it builds", s.from)
 		}
 		text = text[:r.head(text)] + "FROM " + base + "\n" + text[r.head(text):]
+		added = true
 	case named:
 		return nil, fault.New(fault.Invalid, "Write FROM "+BaseWord+" there, or leave --image and --framework out.", "read %s: it begins from %s, so %s would not be used", s.from, from.Rest, base)
 	}
 	if r, err = Read(text); err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.from, err)
+	}
+	for i := range r.Lines {
+		if added && i > 0 {
+			r.Lines[i].Line-- // as the person counts them
+		}
 	}
 	r.Own, r.File, r.From = s.file != "" && text == string(s.text), s.file, s.from
 	return r, nil
