@@ -235,6 +235,14 @@ func TestBasesAndResultsMayBeFiles(t *testing.T) {
 	}
 }
 
+func TestOnlyPathsAreFiles(t *testing.T) {
+	for base, want := range map[string]bool{"tar:./x": true, "oci:/x": true, "oci:../x": true, "tar:5000/x": false, "tar:1": false, "debian:12": false, "zip:/x": false} {
+		if _, _, ok := local(base); ok != want {
+			t.Errorf("%s is a file: %v, want %v", base, ok, want)
+		}
+	}
+}
+
 func TestAnArchiveIsPushedWithoutDocker(t *testing.T) {
 	reg := serve(t, nil)
 	dir := testFolder(t)

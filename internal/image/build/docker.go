@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,7 @@ func (d *Docker) List(ctx context.Context, project string) ([]Image, error) {
 			list = append(list, Image{Name: tag, Project: s.Labels[image.LabelProject], Digest: s.Labels[image.LabelDigest], Bytes: s.Size, Created: time.Unix(s.Created, 0).UTC()})
 		}
 	}
+	slices.SortStableFunc(list, func(a, b Image) int { return b.Created.Compare(a.Created) })
 	return list, nil
 }
 

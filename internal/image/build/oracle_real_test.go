@@ -206,6 +206,8 @@ var oracles = map[string]string{
 	"empty lists":                 "FROM base\nCMD []\nENTRYPOINT []\n",
 	"spelled oddly":               "# escape=`\n\n  from   base\n# a comment\ncopy a.py `\n\n  # inside\n   /odd/`\nly\nenv X=a`\n",
 	"continued":                   "FROM base\nENV A=1 \\\n  # comment\n\n  B=2 \\\n  C=\\\n3\nCOPY a.py \\\n /cont/\n",
+	"ignored itself":              "FROM base\nCOPY . /all\nCOPY D*e /x/\n",
+	"ignored itself, one file":    "FROM base\nCOPY a.py /all/\n",
 	"typed, everything":           "FROM base\nCOPY . /all\n",
 	"typed, one file":             "FROM base\nCOPY src/main.py /all/\n",
 	"a file that is not there":    "FROM base\nCOPY nobody /x\n",
@@ -250,6 +252,12 @@ func TestRealLayersAreWhatDockerMakes(t *testing.T) {
 					t.Fatal(err)
 				}
 				text = "."
+			}
+			if strings.HasPrefix(what, "ignored itself") {
+				f := filepath.Join(site.Dir, ".dockerignore")
+				if err := os.WriteFile(f, []byte("Dockerfile\n.dockerignore\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
 			p, err := image.Resolve(job.Container{Dockerfile: text}, site)
 			if err != nil {

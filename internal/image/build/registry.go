@@ -38,7 +38,8 @@ func platformOf(words string) v1.Platform {
 // docker save writes it.
 func local(base string) (kind, path string, ok bool) {
 	kind, path, ok = strings.Cut(base, ":")
-	return kind, path, ok && (kind == "oci" || kind == "tar") && strings.Contains(path, "/")
+	here := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") // "tar:5000/x" is in a registry
+	return kind, path, ok && (kind == "oci" || kind == "tar") && here
 }
 
 // openLocal opens a base that is a file here.

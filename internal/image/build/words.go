@@ -70,17 +70,17 @@ func (e expander) expand(text string, split bool) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			i += n
-			if !split {
-				put(value)
-				continue
+			parts := []string{value}
+			if split {
+				parts = strings.Fields(value)
 			}
-			for j, part := range strings.Fields(" " + value) {
+			for j, part := range parts {
 				if j > 0 {
 					end()
 				}
 				put(part)
 			}
+			i += n
 		case c == e.escape && i+1 < len(text):
 			put(text[i+1 : i+2])
 			i += 2
