@@ -93,6 +93,8 @@ type CountedTask struct {
 	Task Task
 	// Generations are those of each rank that count, newest first.
 	Generations map[int][]Saved
+	// Begun are the states that attempts began with whose ranks share one, newest first.
+	Begun []Begun
 
 	log   *Log
 	ranks map[int]*Log
@@ -213,7 +215,7 @@ func (c *Census) task(ctx context.Context, t *CountedTask) error {
 			t.ranks[rank] = c.w.openLog(stateDir(t.Path, rank), "")
 		}
 	}
-	t.Generations = map[int][]Saved{}
+	t.Generations, t.Begun = map[int][]Saved{}, nil
 	for _, rank := range slices.Sorted(maps.Keys(t.ranks)) {
 		l := t.ranks[rank]
 		if err := l.Read(ctx); err != nil {
@@ -221,6 +223,10 @@ func (c *Census) task(ctx context.Context, t *CountedTask) error {
 		}
 		for _, n := range slices.Backward(generations(l.Entries)) {
 			t.Generations[rank] = append(t.Generations[rank], *l.Entries[n].Saved)
+		}
+		if rank == 0 {
+			t.Begun = begun(l.Entries)
+			slices.Reverse(t.Begun)
 		}
 	}
 	return nil

@@ -52,6 +52,7 @@ type Entry struct {
 	// The log of a rank's state.
 	Restored *Restored `json:"restored,omitempty"`
 	Saved    *Saved    `json:"saved,omitempty"`
+	Begun    *Begun    `json:"begun,omitempty"` // rank 0's alone
 
 	// The log of an input.
 	Version *Version `json:"version,omitempty"`
