@@ -112,6 +112,9 @@ func checkApart(s Spec) error {
 		return nil
 	}
 	folders := map[string]string{ProcessingCode: "the code"}
+	if s.Rules == SSM {
+		folders[ProcessingState], folders[ProcessingBefore] = "the state", "the state before"
+	}
 	for _, in := range s.Inputs {
 		if other, ok := folders[in.To]; ok {
 			return apart("input "+in.Name, in.To, other)

@@ -205,7 +205,13 @@ func (s Spec) Normal() (Spec, error) {
 func (s Spec) processing() Spec {
 	s.Inputs = slices.Clone(s.Inputs)
 	for i, in := range s.Inputs {
-		if in.To == "" {
+		switch {
+		case in.To != "":
+		case s.Rules == SSM && in.Name == "data":
+			s.Inputs[i].To = Processing + "/data"
+		case s.Rules == SSM:
+			s.Inputs[i].To = Processing + "/input/data/" + in.Name
+		default:
 			s.Inputs[i].To = Processing + "/input/" + in.Name
 		}
 	}

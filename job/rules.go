@@ -1,6 +1,12 @@
 package job
 
-import "github.com/drover-run/drover/fault"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
 
 // Rules say by whose customs a command is understood: when a task is complete,
 // what another task's outputs need, who shares /state. They change nothing of the
@@ -13,6 +19,36 @@ const (
 	Drover Rules = ""
 	SSM    Rules = "ssm"
 )
+
+// Where processing jobs by the rules of ssm find their state, and what it was when
+// they began.
+const (
+	ProcessingState  = Processing + "/state"
+	ProcessingBefore = Processing + "/state_prev"
+)
+
+// Completes says whether a job of s, once it has succeeded, makes the task of o
+// complete. By the rules of ssm a task's training jobs and its processing jobs each
+// count for themselves.
+func (s Spec) Completes(o Spec) bool {
+	return o.Rules != SSM || (s.Verb == Process) == (o.Verb == Process)
+}
+
+// Fold makes a valid name out of one that simple-sagemaker takes for a project or
+// task: itself, where it is valid; else its label and six hex digits over all of it,
+// so that Ex_1 and ex-1 stay two.
+func Fold(what, typed string) string {
+	if ValidName(what, typed) == nil {
+		return typed
+	}
+	sum := sha256.Sum256([]byte(typed))
+	digest := hex.EncodeToString(sum[:])[:6]
+	label := Label(typed)
+	if len(label) > MaxName-7 {
+		label = strings.Trim(label[:MaxName-7], "-")
+	}
+	return strings.TrimPrefix(label+"-"+digest, "-")
+}
 
 func checkCustoms(s Spec) error {
 	switch {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strconv"
 
@@ -64,7 +65,13 @@ func orElse(s, other string) string {
 func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
 	spec := a.job.Spec
 	r := env.ProgramRequest{Dir: a.paths().Code, Script: a.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: a.ready.env.Interpreter}
+	if folder := a.workingFolder(); folder != a.seen().Code {
+		r.At = a.seen().Code
+	}
 	switch {
+	case len(spec.Entrypoint) > 0:
+		found, err := a.withEntrypoint(ctx, r)
+		return a.started(found, environ), err
 	case spec.Verb == job.Shell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil
 	case r.Script == "":
@@ -74,6 +81,37 @@ func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command
 	if err != nil {
 		return proc.Command{}, err
 	}
-	file := a.inView(found.Path)
-	return proc.Command{Path: file, Args: append([]string{orElse(found.Name, file)}, found.Args...), Dir: a.seen().Code, Env: environ}, nil
+	return a.started(found, environ), nil
+}
+
+// started is how a command line is started.
+func (a *agent) started(c env.Command, environ []string) proc.Command {
+	file := a.inView(c.Path)
+	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: a.workingFolder(), Env: environ}
+}
+
+// workingFolder is where the program begins, as it sees it: in its code, but for a
+// processing job by the rules of ssm, which begins in "/" as SageMaker's containers do.
+func (a *agent) workingFolder() string {
+	if a.job.Spec.Rules == job.SSM && a.job.Spec.Verb == job.Process {
+		return "/"
+	}
+	return a.seen().Code
+}
+
+// withEntrypoint has the words before a processing job's program start it: the
+// program is the word after them, a script by its whole path, as SageMaker's SDK
+// gives it.
+func (a *agent) withEntrypoint(ctx context.Context, r env.ProgramRequest) (env.Command, error) {
+	words := a.job.Spec.Entrypoint
+	program := a.job.Spec.Program
+	if r.Script != "" {
+		program = path.Join(a.seen().Code, r.Script)
+	}
+	r.Args = slices.Concat(words[1:], []string{program}, r.Args)
+	r.Name, r.Script = words[0], ""
+	if r.Interpreter != "" && (r.Name == "python3" || r.Name == "python") {
+		return env.Command{Path: r.Interpreter, Name: r.Name, Args: r.Args}, nil // the one that has its packages
+	}
+	return env.Program(ctx, r)
 }

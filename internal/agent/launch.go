@@ -70,7 +70,8 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 	spec := a.job.Spec
 	f := a.shape(a.seenRoot())
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
-	f.Attempt, f.Args, f.Hyperparameters, f.Env = o.Attempt, spec.Args, spec.Hyperparameters, spec.Env
+	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
+	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
 	f.Program = orElse(a.job.Code.Script, spec.Program)
 	f.Hosts, f.Rank = contract.Hosts(spec.Nodes), o.Rank
 	f.Machine, f.Region, f.CPUs = spec.Machine, a.Machine.Region, a.Machine.CPUs

@@ -98,7 +98,10 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 // it looked like. Inputs stay.
 func (a *agent) fetch(ctx context.Context) error {
 	p, code := a.paths(), a.paths().Code
-	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Notice) { // nothing of the attempt before
+	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Before, p.Notice) { // nothing of the attempt before
+		if dir == "" {
+			continue
+		}
 		if err := removeAll(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
@@ -206,6 +209,11 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	if err := a.fetchInputs(ctx, o.Rank); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
+	return a.restore(ctx, o)
+}
+
+// restore takes the rank's state over and lays out what it begins with.
+func (a *agent) restore(ctx context.Context, o ledger.Order) error {
 	me := ledger.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
 	complete := func(s ledger.Saved) (bool, error) { return a.complete(ctx, s) }
 	gens, saved, err := a.World.Restore(ctx, a.Path, o.Rank, me, a.job.Since, complete)
@@ -218,34 +226,67 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	}
 	a.gens = gens
 	if saved == nil {
-		return nil
+		saved = &ledger.Saved{Place: -1}
 	}
-	if since := a.job.StateSince; saved.Place < since && (since > 0 || a.job.Spec.CleanState) { // what was put before the first job is at -1
-		saved.State = ""
-	}
-	dirs := [2]string{a.paths().Checkpoints, a.paths().State}
-	for i, d := range [2]store.Digest{saved.Checkpoints, saved.State} {
-		if d == "" {
-			continue
-		}
-		dir := dirs[i]
-		tree, err := bundle.LoadTree(ctx, a.World.Store, d)
-		if err == nil {
-			err = bundle.Restore(ctx, a.World.Store, tree, dir)
+	state := *saved
+	switch {
+	case a.job.Spec.Rules == job.SSM:
+		state, err = a.sharedState(ctx, o)
+		if errors.Is(err, ledger.ErrFenced) {
+			a.fenced, a.gens = true, nil
+			return nil
 		}
 		if err != nil {
-			return a.record(ctx, setupExit(fmt.Errorf("restore %s: %w", filepath.Base(dir), err)))
+			return err
 		}
-		a.restored[i] = kept{digest: tree.Digest(), blob: d}
-		if n := len(tree.Files); n > 0 {
-			a.note("restored %s: %d %s, %d bytes, %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), whose(*saved))
-		}
+	case state.Place < a.stateSince():
+		state.State = ""
+	}
+	if err := a.layOut(ctx, 0, saved.Checkpoints, a.paths().Checkpoints, *saved); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
+	if err := a.layOut(ctx, 1, state.State, a.paths().State, state); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
+	return nil
+}
+
+// stateSince is the first place whose state counts.
+func (a *agent) stateSince() int {
+	if a.job.StateSince == 0 && !a.job.Spec.CleanState {
+		return -1 // what was put before the first job is there
+	}
+	return a.job.StateSince
+}
+
+// layOut restores one of the two folders, whose list is d, and remembers what is in
+// it; "" is nothing.
+func (a *agent) layOut(ctx context.Context, which int, d store.Digest, dir string, from ledger.Saved) error {
+	if d == "" {
+		return nil
+	}
+	tree, err := bundle.LoadTree(ctx, a.World.Store, d)
+	if err == nil {
+		err = bundle.Restore(ctx, a.World.Store, tree, dir)
+	}
+	if before := a.paths().Before; err == nil && which == 1 && before != "" && len(tree.Files) > 0 {
+		err = bundle.Restore(ctx, a.World.Store, tree, before)
+	}
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", filepath.Base(dir), err)
+	}
+	a.restored[which] = kept{digest: tree.Digest(), blob: d}
+	if n := len(tree.Files); n > 0 {
+		a.note("restored %s: %d %s, %d bytes, %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), whose(from))
 	}
 	return nil
 }
 
 // whose says who saved a generation.
 func whose(s ledger.Saved) string {
+	if s.Job == "" {
+		return "of all nodes"
+	}
 	if strings.HasPrefix(s.Agent, "cli-") {
 		return "put there by hand"
 	}

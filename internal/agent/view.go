@@ -30,7 +30,7 @@ func (a *agent) seen() contract.Paths { return a.shape(a.seenRoot()).Paths() }
 // shape is the part of the facts that folders follow from.
 func (a *agent) shape(root string) contract.Facts {
 	spec := a.job.Spec
-	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, Rules: spec.Rules}
+	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, SSM: spec.Rules == job.SSM}
 }
 
 func (a *agent) seenRoot() string {
@@ -98,7 +98,11 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 	}
 	v := &proc.View{}
 	for _, top := range owned {
-		v.Binds = append(v.Binds, proc.Bind{Source: filepath.Join(a.root, top), Target: top})
+		source := filepath.Join(a.root, top)
+		if err := os.MkdirAll(source, 0o755); err != nil { // not every contract has folders in each
+			return nil, fmt.Errorf("make folder: %w", err)
+		}
+		v.Binds = append(v.Binds, proc.Bind{Source: source, Target: top})
 	}
 	if a.job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.

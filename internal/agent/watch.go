@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
@@ -38,6 +39,7 @@ type saver struct {
 type folder struct {
 	path   string
 	as     string // as the program sees it
+	bare   bool   // empty folders do not count
 	left   func(dir string) (folder, why string)
 	cache  bundle.Cache
 	digest string       // of the tree that was stored last
@@ -60,6 +62,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
 	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
+	s.state.bare = a.job.Spec.Rules == job.SSM // S3 has none
 	s.checkpoints.left, s.state.left = a.left, a.left
 	s.checkpoints.stands(a.restored[0])
 	s.state.stands(a.restored[1])
@@ -176,6 +179,9 @@ func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (change
 	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache})
 	if err != nil {
 		return false, 0, err
+	}
+	if f.bare {
+		tree.Dirs = nil
 	}
 	digest := tree.Digest()
 	if f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {

@@ -58,10 +58,13 @@ type Facts struct {
 	Process bool
 	Results []job.Result
 
-	// Hyperparameters are all there are, as text. With none of them they are read
-	// from Args, but for Rules that know them apart.
+	// SSM is what workers of simple-sagemaker find beside the rest: see ssm.go.
+	SSM bool
+	// Hyperparameters are all there are, as text; nil: what Args say,
+	// but in a job of simple-sagemaker none.
 	Hyperparameters map[string]string
-	Rules           job.Rules // whose customs: simple-sagemaker's has some variables more
+	// Entrypoint are the words before the program of a processing job.
+	Entrypoint []string
 
 	Env map[string]string // the user's own variables: they win
 }

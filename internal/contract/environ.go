@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
-
-	"github.com/drover-run/drover/job"
 )
 
 // maxVariable is the longest "NAME=value" that Linux starts a program with: 32
@@ -21,8 +19,9 @@ const maxVariable = 128<<10 - 1
 // Environ gives the variables of the contract as "NAME=value", sorted by name:
 // DROVER_*, and those by which the processes of a launcher find each other; for a
 // training job also all SM_* that SageMaker's toolkit sets, and those of its newer
-// SDK that apply. A processing job has no SM_* there, so it has none here. Under
-// simple-sagemaker's rules both have its SSM_* too. The user's own stand among them and win. What the machine has (PATH, HOME) is the
+// SDK that apply. A processing job has no SM_* there, so it has none here; what
+// workers of simple-sagemaker find in either is ssm's. The
+// user's own stand among them and win. What the machine has (PATH, HOME) is the
 // caller's to add, and Defaults below that.
 //
 // Names with a dash, which no shell can say, are there a second time with "_"
@@ -38,7 +37,7 @@ func (f Facts) Environ() []string {
 		f.channelDirs(set)
 		f.hyperparameters(set)
 	}
-	if f.Rules == job.SSM {
+	if f.SSM {
 		f.ssm(set)
 	}
 	for name, value := range set {

@@ -19,7 +19,7 @@ func (f Facts) Files() map[string][]byte {
 	if f.Process {
 		documents["processingjobconfig.json"] = f.processing()
 	} else {
-		documents["hyperparameters.json"] = f.documented()
+		documents["hyperparameters.json"] = f.texts()
 		documents["inputdataconfig.json"] = f.channels()
 	}
 	files := map[string][]byte{}

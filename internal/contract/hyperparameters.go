@@ -25,6 +25,36 @@ func Hyperparameters(args []string) map[string]any {
 	return values
 }
 
+// given says whether the hyperparameters were given apart from the arguments. In a
+// job of simple-sagemaker they always are: what it hands on behind "--" is none.
+func (f Facts) given() bool { return f.Hyperparameters != nil || f.SSM }
+
+// values are the hyperparameters as a script finds them in SM_HPS.
+func (f Facts) values() map[string]any {
+	if !f.given() {
+		return Hyperparameters(f.Args)
+	}
+	values := map[string]any{}
+	for name, text := range f.Hyperparameters {
+		values[name] = text
+	}
+	return values
+}
+
+// texts are the hyperparameters as SageMaker stores them. Who gives them by name has
+// its SDK send each as JSON: the text 1 is "\"1\"" there, so that the toolkit reads
+// text again and not a number.
+func (f Facts) texts() map[string]string {
+	if !f.given() {
+		return flags(f.Args)
+	}
+	texts := map[string]string{}
+	for name, text := range f.Hyperparameters {
+		texts[name] = compact(text)
+	}
+	return texts
+}
+
 // flags finds flags and the text of their values.
 func flags(args []string) map[string]string {
 	found := map[string]string{}

@@ -27,6 +27,11 @@ type Paths struct {
 	State       string   // kept across the jobs of a task
 	Results     []string // processing: the folders that come back, in their order in Facts
 	Parents     []string // processing: what the folders of inputs are in
+
+	// By the rules of ssm, else "":
+	Instance    string // this node's own folder in State; "" while it is not known which node it is
+	TensorBoard string // training: summaries for TensorBoard
+	Before      string // processing: what State was when the job began
 }
 
 // Paths are where the contract lies below f.Root. A processing job has no model.
@@ -46,6 +51,9 @@ func (f Facts) Paths() Paths {
 		Notice:      f.below("/opt/ml/notice"),
 		Checkpoints: f.below("/opt/ml/checkpoints"),
 		State:       f.below("/state"),
+	}
+	if f.SSM {
+		f.ssmPaths(&p)
 	}
 	if !f.Process {
 		return p
@@ -82,7 +90,7 @@ func (f Facts) results() []job.Result {
 // ones first. output/intermediate is not among them: SageMaker's toolkit takes
 // its presence for a sign that somebody else looks after it.
 func (p Paths) Folders() []string {
-	all := []string{p.Code, p.Input, p.Config, p.Data, p.Model, p.Output, p.OutputData, p.Checkpoints, p.State}
+	all := []string{p.Code, p.Input, p.Config, p.Data, p.Model, p.Output, p.OutputData, p.Checkpoints, p.State, p.TensorBoard}
 	all = append(append(all, p.Results...), p.Parents...)
 	all = slices.DeleteFunc(all, func(folder string) bool { return folder == "" })
 	slices.Sort(all) // a folder's path begins the paths of what is in it

@@ -20,7 +20,7 @@ func (f Facts) processing() map[string]any {
 		"ProcessingJobArn": "arn:drover:sagemaker:" + f.Region + "::processing-job/" + strings.ToLower(f.Job),
 		"AppSpecification": map[string]any{
 			"ImageUri":            "",
-			"ContainerEntrypoint": []string{f.Program},
+			"ContainerEntrypoint": append(slices.Clone(f.Entrypoint), f.Program),
 			"ContainerArguments":  append([]string{}, f.Args...), // [] and not null
 		},
 		"Environment":            environment,

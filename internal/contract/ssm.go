@@ -2,7 +2,6 @@ package contract
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,52 +9,42 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// given says whether the hyperparameters were given apart from the arguments.
-// Under simple-sagemaker's rules they always are: what it hands to the program
-// behind "--" is none.
-func (f Facts) given() bool { return len(f.Hyperparameters) > 0 || f.Rules == job.SSM }
+// Own are the folders in a state that nodes share, one for each node alone, in the
+// order of their ranks.
+func Own(nodes int) []string { return Hosts(nodes) }
 
-// values are the hyperparameters as SM_HPS has them: text where they were given as
-// text, else what the arguments' JSON says.
-func (f Facts) values() map[string]any {
-	if !f.given() {
-		return Hyperparameters(f.Args)
-	}
-	values := map[string]any{}
-	for name, text := range f.Hyperparameters {
-		values[name] = text
-	}
-	return values
+// IsHost says whether a folder's name is one of Hosts, of however many.
+func IsHost(name string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "algo-"))
+	return err == nil && n > 0 && name == "algo-"+strconv.Itoa(n)
 }
 
-// documented are the hyperparameters as hyperparameters.json has them. Whoever
-// reads that file decodes each value as JSON: given text stands there in quotes, as
-// SageMaker's SDK puts it, so that 0.1 stays text.
-func (f Facts) documented() map[string]string {
-	if !f.given() {
-		return flags(f.Args)
+// ssmPaths are where workers of simple-sagemaker look.
+func (f Facts) ssmPaths(p *Paths) {
+	if f.Process {
+		p.State, p.Before = f.below(job.ProcessingState), f.below(job.ProcessingBefore)
+	} else {
+		p.TensorBoard = f.below("/opt/ml/output/tensorboard")
 	}
-	quoted := map[string]string{}
-	for name, text := range f.Hyperparameters {
-		quoted[name] = compact(text)
+	if len(f.Hosts) > 0 {
+		p.Instance = p.State + "/" + f.host()
 	}
-	return quoted
 }
 
-// ssm are the variables that simple-sagemaker's own module adds to SageMaker's, for
-// programs that do not load it; and of a processing job the few of SageMaker's that
-// it sets there.
+// ssm are the variables of simple-sagemaker: those that its own module sets in a
+// worker, for programs that do not use it, and those that it gives a processing job,
+// which has no other SM_*.
 func (f Facts) ssm(set map[string]string) {
 	p := f.Paths()
 	maps.Copy(set, map[string]string{
-		"SAGEMAKER_JOB_NAME":  f.Job,
-		"SSM_STATE":           p.State,
-		"SSM_INSTANCE_STATE":  f.instanceState(),
-		"SSM_NUM_NODES":       strconv.Itoa(len(f.Hosts)),
-		"SSM_HOST_RANK":       strconv.Itoa(f.Rank),
-		"SSM_TENSORBOARD_DIR": f.tensorboard(),
+		"SAGEMAKER_JOB_NAME": f.Job,
+		"SSM_STATE":          p.State,
+		"SSM_INSTANCE_STATE": p.Instance,
+		"SSM_NUM_NODES":      strconv.Itoa(len(f.Hosts)),
+		"SSM_HOST_RANK":      strconv.Itoa(f.Rank),
 	})
 	if !f.Process {
+		set["SSM_TENSORBOARD_DIR"] = p.TensorBoard
 		return
 	}
 	set["SSM_OUTPUT"] = p.OutputData
@@ -65,20 +54,12 @@ func (f Facts) ssm(set map[string]string) {
 	}
 }
 
-// instanceState is this node's own part of the state.
-func (f Facts) instanceState() string { return filepath.Join(f.Paths().State, f.host()) }
-
-func (f Facts) tensorboard() string { return filepath.Join(f.Paths().Output, "tensorboard") }
-
 // customary are the folders that a job of simple-sagemaker finds besides. A Python
 // program makes its own part of the state itself, if it wants one; for a command
 // that tool's launcher does.
 func (f Facts) customary() []string {
-	switch {
-	case f.Rules != job.SSM:
+	if !f.SSM || f.Process || strings.HasSuffix(f.Program, ".py") {
 		return nil
-	case f.Process || strings.HasSuffix(f.Program, ".py"):
-		return []string{f.tensorboard()}
 	}
-	return []string{f.tensorboard(), f.instanceState()}
+	return []string{f.Paths().Instance}
 }

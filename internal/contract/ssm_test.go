@@ -10,13 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/job"
 )
 
 // worker is one of n nodes of a job by simple-sagemaker's rules.
 func worker(rank, n int) contract.Facts {
 	f := node(rank, n)
-	f.Rules, f.Program = job.SSM, "worker.py"
+	f.SSM, f.Program = true, "worker.py"
 	f.Args = []string{"arg1", "-arg2", "--arg3", "argument 4", "--lr", "0.1", "--task_type", "1"}
 	f.Hyperparameters = map[string]string{"lr": "0.1", "task_type": "1"}
 	f.Inputs = map[string]string{"data": "/node/opt/ml/input/data/data", "persons": "/node/opt/ml/input/data/persons"}
@@ -27,7 +26,7 @@ func worker(rank, n int) contract.Facts {
 func TestWhatAJobBySSMsRulesSees(t *testing.T) {
 	golden(t, "ssm-2-of-2", sight(worker(1, 2)))
 	process := processing(0, 1)
-	process.Rules, process.Results = job.SSM, nil
+	process.SSM, process.Results = true, nil
 	process.Inputs = map[string]string{"data": "/node/opt/ml/processing/data", "my-lookup": "/node/opt/ml/processing/input/data/my-lookup"}
 	golden(t, "ssm-process", sight(process))
 }
@@ -37,14 +36,14 @@ func TestWhatAJobBySSMsRulesSees(t *testing.T) {
 func TestSSMsRulesOnlyAdd(t *testing.T) {
 	for _, f := range []contract.Facts{alone(), second(), processing(1, 2)} {
 		own := variables(t, f)
-		f.Rules, f.Hyperparameters = job.SSM, map[string]string{}
+		f.SSM, f.Hyperparameters = true, map[string]string{}
 		for name, value := range contract.Hyperparameters(f.Args) {
 			text, _ := value.(string)
 			f.Hyperparameters[name] = text
 		}
 		theirs := variables(t, f)
 		for name, value := range own {
-			if strings.HasPrefix(name, "SM_HP") || name == "SM_TRAINING_ENV" {
+			if strings.HasPrefix(name, "SM_HP") || name == "SM_TRAINING_ENV" || name == "DROVER_STATE_DIR" && f.Process {
 				continue
 			}
 			if got, ok := theirs[name]; !ok || got != value {
@@ -63,9 +62,9 @@ func TestGivenHyperparametersStayText(t *testing.T) {
 		"lr": "0.1", "n": "10", "flag": "true", "none": "null", "list": "[1, 2]", "quoted": `"adam"`, "empty": "",
 		"text": "two words", "slash": `a\b"c`, "letters": "é\t<&>\U0001F411", "my-name": "007", "line": "a\nb",
 	}
-	for _, rules := range []job.Rules{job.Drover, job.SSM} {
+	for _, ssm := range []bool{false, true} {
 		f := alone() // its arguments say something else
-		f.Rules, f.Hyperparameters = rules, given
+		f.SSM, f.Hyperparameters = ssm, given
 		set := variables(t, f)
 		var all map[string]any
 		if err := json.Unmarshal([]byte(set["SM_HPS"]), &all); err != nil {

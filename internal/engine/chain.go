@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -18,13 +19,19 @@ import (
 // chained finds what another task left (an input such as m=task:train/model). Its
 // blobs are in the store already; those of a source, which is an archive there,
 // are stored if keep says so.
-func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, keep bool) (bundle.Tree, job.Origin, error) {
+//
+// By the rules of ssm a task may have a state before it has a job.
+func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (bundle.Tree, job.Origin, error) {
 	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
 	task, err := e.World.Task(ctx, p)
 	if err != nil {
 		return bundle.Tree{}, job.Origin{}, err
 	}
-	if p.Job = task.Newest(); p.Job == "" {
+	p.Job = task.Newest()
+	if rules == job.SSM && ref.What == "state" {
+		return e.stateNow(ctx, in, ref, p)
+	}
+	if p.Job == "" {
 		hint := "drover status lists what there is; another project's is task:PROJECT/" + ref.Task + "/" + ref.What + "."
 		return bundle.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
 	}
@@ -67,6 +74,28 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	return t, o, err
 }
 
+// stateNow is the state that a task has at this moment, whatever its jobs have come
+// to. One without any is refused, as SageMaker refuses an input of no objects.
+func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (bundle.Tree, job.Origin, error) {
+	o := job.Origin{Job: p.String(), What: ref.What}
+	ranks := 1
+	if p.Job != "" {
+		j, err := e.World.Load(ctx, p)
+		if err != nil && !errors.Is(err, store.ErrNotExist) { // its job may be gone, and the state stays
+			return bundle.Tree{}, o, err
+		}
+		o.Short, ranks = j.Short, max(1, j.Spec.Nodes)
+	}
+	t, err := e.StateOf(ctx, p, ranks)
+	if err != nil {
+		return t, o, err
+	}
+	if len(t.Files)+len(t.Links) == 0 {
+		return t, o, fault.New(fault.Missing, "Run it first, or look at what there is: drover data "+ref.Task+".", "read input %s: task %s has no state", in.Name, ref.Task)
+	}
+	return t, o, nil
+}
+
 func gone(in job.Input, ref job.TaskRef, why string) error {
 	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with --force.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)
 }
@@ -83,8 +112,15 @@ func ended(in job.Input, ref job.TaskRef, rep ledger.Report) error {
 	return nil
 }
 
-// StateOf is the newest state of a task, that of all its ranks as one folder.
+// StateOf is the newest state of a task, that of all its ranks as one folder. ranks
+// are how many there are, where each has a state of its own.
 func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tree, error) {
+	if s, err := e.World.Shared(ctx, p, e.complete(ctx)); err != nil || s.Begun != nil {
+		if err != nil {
+			return bundle.Tree{}, err
+		}
+		return e.united(ctx, s)
+	}
 	var all []bundle.Named
 	for rank := range max(1, ranks) {
 		saved, err := e.World.State(ctx, p, rank, e.complete(ctx))
@@ -102,6 +138,15 @@ func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tre
 	}
 	t, _ := bundle.Merge(all)
 	return t, nil
+}
+
+// united is a state that ranks share as one folder.
+func (e *Engine) united(ctx context.Context, s ledger.Shared) (bundle.Tree, error) {
+	var copies []bundle.Copy
+	base := s.Copies(func(rank int, own string, list store.Digest) {
+		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
+	})
+	return bundle.Unite(ctx, e.World.Store, base, copies, contract.IsHost)
 }
 
 // complete says whether what a generation names as state is all in the store.

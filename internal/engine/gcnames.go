@@ -74,6 +74,15 @@ func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Pa
 				return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
 			}
 		}
+		// What ranks that share a state began with: the newest that is whole, by the
+		// same rule. What they have saved since were named above.
+		var begun []ledger.Saved
+		for _, b := range t.Begun {
+			begun = append(begun, ledger.Saved{State: b.State})
+		}
+		if err := n.state(ctx, begun); err != nil {
+			return fmt.Errorf("read state of task %s: %w", t.Path.Task, err)
+		}
 	}
 	return nil
 }

@@ -21,6 +21,19 @@ type feed struct {
 
 	source input.Source // a local one
 	cache  *bundle.Cache
+
+	// archive is the file that a training job's model or output is, by the rules of
+	// ssm; "" are its files. held is the tree with that file, once it is stored.
+	archive string
+	held    bundle.Tree
+}
+
+// stored is the tree that the job is given.
+func (f *feed) stored() bundle.Tree {
+	if f.archive != "" {
+		return f.held
+	}
+	return f.tree
 }
 
 // feeds finds all inputs of a spec and reads what they hold, but for files that
@@ -28,7 +41,7 @@ type feed struct {
 func (e *Engine) feeds(ctx context.Context, spec job.Spec) ([]feed, error) {
 	var all []feed
 	for _, in := range spec.Inputs {
-		f, err := e.feed(ctx, in, spec.Project, false)
+		f, err := e.feed(ctx, in, spec, false)
 		if err != nil {
 			return all, err
 		}
@@ -39,15 +52,18 @@ func (e *Engine) feeds(ctx context.Context, spec job.Spec) ([]feed, error) {
 
 // feed finds one input. keep stores the files of another task's source, which are
 // no blobs yet.
-func (e *Engine) feed(ctx context.Context, in job.Input, project string, keep bool) (feed, error) {
+func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep bool) (feed, error) {
 	f := feed{in: in}
 	ref, chained, err := in.TaskRef()
 	if err != nil {
 		return f, err
 	}
 	if chained {
-		t, origin, err := e.chained(ctx, in, ref, project, keep)
+		t, origin, err := e.chained(ctx, in, ref, spec.Project, spec.Rules, keep)
 		f.tree, f.origin = below(t, in.Subdir), &origin
+		if err == nil && spec.Rules == job.SSM && in.Subdir == "" {
+			f.archive, err = e.archiveOf(ctx, ref, spec.Project, origin)
+		}
 		return f, err
 	}
 	if kind, err := input.KindOf(in.Path); err != nil {
@@ -122,18 +138,22 @@ func below(t bundle.Tree, folder string) bundle.Tree {
 }
 
 // shipInput stores one input and gives the digest of its list.
-func (e *Engine) shipInput(ctx context.Context, f *feed, project string) (store.Digest, error) {
+func (e *Engine) shipInput(ctx context.Context, f *feed, spec job.Spec) (store.Digest, error) {
 	if f.origin == nil {
 		return f.sync(ctx, e.World.Store)
 	}
 	if f.origin.What == "source" {
-		again, err := e.feed(ctx, f.in, project, true)
+		again, err := e.feed(ctx, f.in, spec, true)
 		if err != nil {
 			return "", err
 		}
 		*f = again
 	}
-	d, err := bundle.PutTree(ctx, e.World.Store, f.tree)
+	err := e.pack(ctx, f)
+	d := store.Digest("")
+	if err == nil {
+		d, err = bundle.PutTree(ctx, e.World.Store, f.stored())
+	}
 	if err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
 	}
@@ -145,7 +165,7 @@ func (e *Engine) shipInput(ctx context.Context, f *feed, project string) (store.
 func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
 	for i := range p.feeds {
 		f, in := &p.feeds[i], p.feeds[i].in
-		d, err := e.shipInput(ctx, f, p.Spec.Project)
+		d, err := e.shipInput(ctx, f, p.Spec)
 		if err != nil {
 			return err
 		}
@@ -156,7 +176,7 @@ func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
 			}
 			j.Lineage[in.Name] = *f.origin
 		}
-		v := ledger.Version{List: d, From: in.Path, Files: len(f.tree.Files), Bytes: f.tree.Bytes()}
+		v := ledger.Version{List: d, From: in.Path, Files: len(f.stored().Files), Bytes: f.stored().Bytes()}
 		if err := e.World.AddVersion(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, in.Name, v, e.Caller.By); err != nil {
 			return fmt.Errorf("note version of input %s: %w", in.Name, err)
 		}

@@ -174,6 +174,9 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	if errors.Is(err, store.ErrNotExist) { // removed since
 		gone := task.Gone[path.Job]
 		p.begin(task, path.Job, gone.Since, gone.StateSince, force)
+		if p.Spec.Rules == job.SSM {
+			return e.ofSeed(ctx, p, task, force)
+		}
 		return nil
 	}
 	if err != nil {
@@ -190,12 +193,11 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	if rep.Run.Settled == nil {
 		return p.again(force)
 	}
+	if p.Spec.Rules == job.SSM {
+		return e.ofSeed(ctx, p, task, force)
+	}
 	if rep.State != job.Succeeded {
-		how := "failed"
-		if rep.State == job.Cancelled {
-			how = "was cancelled"
-		}
-		p.Note = fmt.Sprintf("job %s %s; this is a new one", rep.Job.Short, how)
+		p.Note = fmt.Sprintf("job %s %s; this is a new one", rep.Job.Short, badEnd(rep.State))
 		return nil
 	}
 	p.Changed = p.differences(rep.Job)
@@ -236,7 +238,8 @@ func (p *Plan) again(force bool) error {
 		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", end it with drover cancel "+id+", or choose another -t.",
 			"start task %s: job %s is live with another command", p.Spec.Task, id)
 	}
-	if force {
+	seed := p.Spec.Rules == job.SSM // its scripts say --force_running each time, and mean the job that they started
+	if force && !seed {
 		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
 	}
 	code := slices.ContainsFunc(changed, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
@@ -250,6 +253,9 @@ func (p *Plan) again(force bool) error {
 		if rep.State == job.Paused {
 			p.Note += "; it is paused: drover resume " + id + " has it go on"
 		}
+	case seed && p.Spec.CleanState && !rep.Job.Spec.CleanState:
+		p.Action = Replace
+		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, and a new job starts with an empty state", id)
 	case code:
 		p.Action = Replace
 		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints", id, strings.Join(changed, ", "))

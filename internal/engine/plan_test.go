@@ -282,7 +282,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 		"data":       {"sub/z", "x.csv", "y.csv"},
 		"data/":      {"sub/z", "x.csv", "y.csv"},
 	} {
-		f, err := d.feed(t.Context(), job.Input{Name: "data", Path: path}, "demo", false)
+		f, err := d.feed(t.Context(), job.Input{Name: "data", Path: path}, spec(), false)
 		tree := f.tree
 		d.check(err)
 		var got []string
@@ -293,7 +293,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s%v%v", path, diff, tree.Dirs, tree.Links)
 		}
 	}
-	if _, err := d.feed(t.Context(), job.Input{Name: "data", Path: "gone"}, "demo", false); err == nil {
+	if _, err := d.feed(t.Context(), job.Input{Name: "data", Path: "gone"}, spec(), false); err == nil {
 		t.Error("an input that is not there was saved")
 	}
 }

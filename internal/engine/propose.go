@@ -56,7 +56,7 @@ func (p *Plan) needs(j job.Job) (all []store.Digest) {
 		all = append(all, store.Digest(j.Code.Blob))
 	}
 	for _, f := range p.feeds {
-		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.tree)...)
+		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.stored())...)
 	}
 	return all
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // PutState makes the files of a folder the newest state of one rank of a task:
-// what its next job finds in /state. dir "" empties it. A task with a live job is
+// what its next job finds in /state. Where the ranks share one (the rules of ssm), it
+// is that, whatever the rank. dir "" empties it. A task with a live job is
 // refused: its program writes there.
 func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (bundle.Tree, error) {
 	task, err := e.World.Task(ctx, p)
@@ -42,7 +43,14 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	if err != nil {
 		return t, fmt.Errorf("put state of task %s: %w", p.Task, err)
 	}
-	err = e.World.PutState(ctx, p, rank, e.Caller.By, e.complete(ctx), func(s *ledger.Saved) { s.State, s.Bytes = list, t.Bytes() })
+	was, err := e.World.Shared(ctx, p, e.complete(ctx))
+	switch {
+	case err != nil:
+	case was.Begun != nil: // the one of all ranks
+		err = e.World.PutShared(ctx, p, e.Caller.By, list, t.Bytes())
+	default:
+		err = e.World.PutState(ctx, p, rank, e.Caller.By, e.complete(ctx), func(s *ledger.Saved) { s.State, s.Bytes = list, t.Bytes() })
+	}
 	if errors.Is(err, ledger.ErrFenced) {
 		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)
 	}

@@ -26,11 +26,12 @@ type ProgramRequest struct {
 	Args        []string // the program's own
 	Environ     []string // of the program, "NAME=value"; its PATH finds what runs a script
 	Interpreter string   // Ready's, for a .py or .ipynb; "" takes the python3 on PATH
+	At          string   // Dir as the program sees it, where it works elsewhere; "" is its working folder
 }
 
 // Command is a command line. Where the program sees files elsewhere than this
 // process does, only Path need be translated: the words in Args that name a file
-// of the code are relative to the code folder.
+// of the code are relative to the code folder, or below At.
 type Command struct {
 	Path string   // absolute, as this process sees it
 	Name string   // what the program is told that it is called (argv[0]); "" is Path
@@ -140,6 +141,9 @@ func (r ProgramRequest) script(ctx context.Context) (Command, error) {
 
 // word is the script's name as an argument: it must not be taken for an option.
 func (r ProgramRequest) word() string {
+	if r.At != "" {
+		return path.Join(r.At, r.Script)
+	}
 	if strings.HasPrefix(r.Script, "-") {
 		return "./" + r.Script
 	}
@@ -195,7 +199,7 @@ func (r ProgramRequest) project() []string {
 	for dir := path.Dir(r.Script); ; dir = path.Dir(dir) {
 		for _, name := range []string{"Project.toml", "JuliaProject.toml"} {
 			if s, err := os.Stat(filepath.Join(r.Dir, filepath.FromSlash(dir), name)); err == nil && s.Mode().IsRegular() {
-				return []string{"--project=" + dir}
+				return []string{"--project=" + path.Join(r.At, dir)}
 			}
 		}
 		if dir == "." {

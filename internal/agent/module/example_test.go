@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/job"
 )
 
 // part is one node's go at a part of examples/ssm, without drover: what the contract
@@ -39,7 +38,7 @@ func (p part) run(t *testing.T, toolkit string) (status int, said string, left m
 	t.Helper()
 	root := t.TempDir()
 	f := contract.Facts{Job: "ssm-ex-7fk2", Program: "worker.py", Hosts: contract.Hosts(2), Rank: p.rank, Root: root, CPUs: 1, Shards: p.shards,
-		Rules: job.SSM, Hyperparameters: map[string]string{"task_type": p.number}, Args: []string{"--task_type", p.number}, Inputs: map[string]string{}}
+		SSM: true, Hyperparameters: map[string]string{"task_type": p.number}, Args: []string{"--task_type", p.number}, Inputs: map[string]string{}}
 	for path := range p.files {
 		if rest, ok := strings.CutPrefix(path, "opt/ml/input/data/"); ok {
 			name, _, _ := strings.Cut(rest, "/")
@@ -142,7 +141,7 @@ func TestTheExamplesWorkerNoticesWhatIsWrong(t *testing.T) {
 		"worker: north.txt adds up to 13, and not 12":                   {number: "1", files: without(good, "opt/ml/input/data/data/north.txt", "A 13")},
 		"worker: the persons are []":                                    {number: "1", files: without(good, "opt/ml/input/data/persons/persons.json", "[]")},
 		"worker: the channels are ['data']":                             {number: "1", files: without(good, "opt/ml/input/data/persons/persons.json", "")},
-		"worker: no task_type in {'task_type': 1}":                      {number: "1", files: good, change: func(f *contract.Facts) { f.Rules, f.Hyperparameters = job.Drover, nil }},
+		"worker: no task_type in {'task_type': 1}":                      {number: "1", files: good, change: func(f *contract.Facts) { f.SSM, f.Hyperparameters = false, nil }},
 		"worker: the hosts are ['algo-1']":                              {number: "1", files: good, change: func(f *contract.Facts) { f.Hosts = contract.Hosts(1) }},
 		"worker: the arguments are []":                                  {number: "1", files: good, change: func(f *contract.Facts) { f.Args = nil }},
 		"worker: the model of part 1 is {}":                             {number: "2", files: without(second, "opt/ml/input/data/ex3_1_model/north.txt_by_algo-1", "", "opt/ml/input/data/ex3_1_model/south.txt_by_algo-2", ""), shards: shared, change: withModel},

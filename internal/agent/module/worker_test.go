@@ -18,7 +18,6 @@ import (
 
 	"github.com/drover-run/drover/internal/agent/module"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/job"
 )
 
 var record = flag.Bool("record", false, "TestRealTheirOwnToolkit writes what their own toolkit gave")
@@ -83,7 +82,7 @@ type seen struct {
 func (w worker) facts(root string) contract.Facts {
 	f := contract.Facts{
 		Job: "ssm-ex-ex3-1-7fk2", Program: w.script, Args: w.args, Hosts: contract.Hosts(max(1, w.nodes)), Rank: w.rank,
-		Root: root, CPUs: 2, Rules: job.SSM, Hyperparameters: w.hps, Env: w.environ, Process: w.process,
+		Root: root, CPUs: 2, SSM: true, Hyperparameters: w.hps, Env: w.environ, Process: w.process,
 	}
 	f.Inputs = map[string]string{"data": root + "/opt/ml/input/data/data", "persons": root + "/opt/ml/input/data/persons"}
 	if w.process {
