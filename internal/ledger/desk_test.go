@@ -15,15 +15,17 @@ import (
 // desk is a store in memory and in virtual time, and what of it the tests touch.
 type desk struct {
 	World
-	t     *testing.T
-	clock *storetest.Clock
-	gone  map[int]bool // by PID: what Gone knows of processes on "here"
+	t      *testing.T
+	clock  *storetest.Clock
+	bucket store.Bucket
+	gone   map[int]bool // by PID: what Gone knows of processes on "here"
 }
 
 func newDesk(t *testing.T) *desk {
 	clock := &storetest.Clock{}
 	d := &desk{t: t, clock: clock, gone: map[int]bool{}}
-	d.World = World{Store: store.New(mem.At(clock), store.Options{Clock: clock}), Rand: rand.Reader,
+	d.bucket = mem.At(clock)
+	d.World = World{Store: store.New(d.bucket, store.Options{Clock: clock}), Rand: rand.Reader,
 		Gone: func(h Host) (bool, bool) {
 			gone, known := d.gone[h.PID]
 			return gone, known && h.Boot == "here"

@@ -84,9 +84,21 @@ func begun(entries []Entry) (all []Begun) {
 	return all
 }
 
-// stateLogs reads the logs of all ranks of a task; rank 0's is always there.
+// stateLogs reads the logs of all ranks of a task; rank 0's is always there. Which
+// ranks there are is said in that one, whatever a listing knows (L6); the listing is
+// for those that never shared their state.
 func (w World) stateLogs(ctx context.Context, p job.Path, by string) (map[int]*Log, error) {
 	logs := map[int]*Log{0: w.openLog(stateDir(p, 0), by)}
+	if err := logs[0].Read(ctx); err != nil {
+		return nil, err
+	}
+	for _, b := range begun(logs[0].Entries) {
+		for rank := range b.Own {
+			if logs[rank] == nil {
+				logs[rank] = w.openLog(stateDir(p, rank), by)
+			}
+		}
+	}
 	prefix := taskDir(p) + "/state/"
 	for o, err := range w.Store.List(ctx, prefix) {
 		if err != nil {
@@ -97,6 +109,9 @@ func (w World) stateLogs(ctx context.Context, p job.Path, by string) (map[int]*L
 		}
 	}
 	for _, rank := range slices.Sorted(maps.Keys(logs)) {
+		if rank == 0 {
+			continue // what came in between was not there when the others were looked for
+		}
 		if err := logs[rank].Read(ctx); err != nil {
 			return nil, err
 		}
