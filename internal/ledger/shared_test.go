@@ -296,3 +296,37 @@ func playShared(t *testing.T, seed uint64) {
 		want = now
 	}
 }
+
+// TestTheFirstWhoBeginsDecides: another rank comes, finds more, and is quicker.
+func TestTheFirstWhoBeginsDecides(t *testing.T) {
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits"}
+	old := sit(d.World, p, 0, 0, 1, 2)
+	d.check(old.begin(t, -1))
+	d.check(old.save(t, "a"))
+	slow, quick := sit(d.World, p, 1, 0, 2, 2), sit(d.World, p, 0, 0, 2, 2)
+	asked := 0
+	begun, err := d.Begin(t.Context(), p, slow.me, -1, all, func(s Shared) (store.Digest, int64, error) {
+		if asked++; asked == 1 {
+			d.check(old.save(t, "b"))
+			d.check(quick.begin(t, -1))
+		}
+		return united(s)
+	})
+	if want := store.Digest("(( ) 0:algo-1=b)"); err != nil || begun.State != want || quick.begun.State != want {
+		t.Errorf("they begin with %q and %q, want %q (%v)", begun.State, quick.begun.State, want, err)
+	}
+}
+
+func TestABeginningThatComesTooLateIsIgnored(t *testing.T) {
+	at := func(place, attempt int, state store.Digest) Entry {
+		return Entry{Begun: &Begun{Place: place, Attempt: attempt, State: state}}
+	}
+	var counted []store.Digest
+	for _, b := range begun([]Entry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {
+		counted = append(counted, b.State)
+	}
+	if diff := cmp.Diff([]store.Digest{"a", "b", "c"}, counted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
