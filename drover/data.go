@@ -24,6 +24,7 @@ type Data struct {
 	Newest  string `json:"newest,omitempty"`  // the short id of the last one
 	Success string `json:"success,omitempty"` // that of the last one that has succeeded
 	// State and Checkpoints are those of each node, as the newest generation has them.
+	// A state that all nodes share is node 0's.
 	State       []Kept         `json:"state,omitempty"`
 	Checkpoints []Kept         `json:"checkpoints,omitempty"`
 	Inputs      []InputVersion `json:"inputs,omitempty"`
@@ -110,10 +111,26 @@ func (c *Client) kept(ctx context.Context, rep ledger.Report) (all []Kept, err e
 	return all, nil
 }
 
-// generations counts the newest state and checkpoints of each node.
+// generations counts the newest state and checkpoints of each node; a state that all
+// nodes share (the rules of ssm) once.
 func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data) error {
+	all := func(ledger.Saved) (bool, error) { return true, nil }
+	shared, err := c.world.Shared(ctx, p, all)
+	if err != nil {
+		return err
+	}
+	if shared.Begun != nil {
+		t, err := c.engine.StateOf(ctx, p, nodes)
+		if err != nil {
+			return err
+		}
+		if len(t.Files)+len(t.Links) > 0 {
+			id := shared.Begun.Job
+			d.State = append(d.State, Kept{Name: "state", Job: id[:min(job.MinShort, len(id))], Files: len(t.Files), Bytes: t.Bytes()})
+		}
+	}
 	for rank := range nodes {
-		s, err := c.world.State(ctx, p, rank, func(ledger.Saved) (bool, error) { return true, nil })
+		s, err := c.world.State(ctx, p, rank, all)
 		if err != nil {
 			return err
 		}
@@ -126,7 +143,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 			digest store.Digest
 			list   *[]Kept
 		}{{"state", s.State, &d.State}, {"checkpoints", s.Checkpoints, &d.Checkpoints}} {
-			if one.digest == "" {
+			if one.digest == "" || one.name == "state" && shared.Begun != nil {
 				continue
 			}
 			t, err := bundle.LoadTree(ctx, c.world.Store, one.digest)

@@ -188,6 +188,10 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 		p("tag", "%s=%s", k, s.Tags[k])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Lineage)) {
+		if s.Lineage[name].Short == "" { // a state that was there before a job
+			p("input", "%s: %s of task %s", name, s.Lineage[name].What, s.Lineage[name].Job)
+			continue
+		}
 		p("input", "%s: %s of job %s (%s)", name, s.Lineage[name].What, s.Lineage[name].Short, s.Lineage[name].Job)
 	}
 	if l := limitsLine(spec); l != "" {

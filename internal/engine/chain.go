@@ -77,7 +77,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 // stateNow is the state that a task has at this moment, whatever its jobs have come
 // to. One without any is refused, as SageMaker refuses an input of no objects.
 func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (bundle.Tree, job.Origin, error) {
-	o := job.Origin{Job: p.String(), What: ref.What}
+	o := job.Origin{Job: strings.TrimSuffix(p.String(), "/"), What: ref.What} // its task alone, where there is no job
 	ranks := 1
 	if p.Job != "" {
 		j, err := e.World.Load(ctx, p)
