@@ -206,7 +206,7 @@ SM_CHANNELS None
 SM_MODEL_DIR None
 ` + state + " " + before + "\n"
 	}
-	for _, row := range []string{want("['algo-1']", "False"), want("['algo-1', 's']", "True")} {
+	for _, row := range []string{want("[]", "False"), want("['s']", "True")} {
 		if diff := cmp.Diff(row, inViewText(p, said())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
