@@ -1,12 +1,6 @@
 package job
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-
-	"github.com/drover-run/drover/fault"
-)
+import "github.com/drover-run/drover/fault"
 
 // Rules say by whose customs a command is understood: when a task is complete,
 // what another task's outputs need, who shares /state. They change nothing of the
@@ -32,22 +26,6 @@ const (
 // count for themselves.
 func (s Spec) Completes(o Spec) bool {
 	return o.Rules != SSM || (s.Verb == Process) == (o.Verb == Process)
-}
-
-// Fold makes a valid name out of one that simple-sagemaker takes for a project or
-// task: itself, where it is valid; else its label and six hex digits over all of it,
-// so that Ex_1 and ex-1 stay two.
-func Fold(what, typed string) string {
-	if ValidName(what, typed) == nil {
-		return typed
-	}
-	sum := sha256.Sum256([]byte(typed))
-	digest := hex.EncodeToString(sum[:])[:6]
-	label := Label(typed)
-	if len(label) > MaxName-7 {
-		label = strings.Trim(label[:MaxName-7], "-")
-	}
-	return strings.TrimPrefix(label+"-"+digest, "-")
 }
 
 func checkCustoms(s Spec) error {

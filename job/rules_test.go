@@ -49,23 +49,3 @@ func TestATaskCompletesByJobsOfItsOwnType(t *testing.T) {
 		}
 	}
 }
-
-func TestANameOfTheSeedsBecomesAValidOne(t *testing.T) {
-	seen := map[string]string{}
-	for _, typed := range []string{"ex3-1", "ssm-ex", "Ex3_1", "ex3_1", "Ex3-1", "tests/2020-10-09", "Ünï", "", "ids", strings.Repeat("x", 60), strings.Repeat("x", 61), "-", "a-"} {
-		name := Fold("project", typed)
-		if err := ValidName("project", name); err != nil {
-			t.Errorf("%q becomes %q: %v", typed, name, err)
-		}
-		if other, twice := seen[name]; twice {
-			t.Errorf("%q and %q are both %q", typed, other, name)
-		}
-		seen[name] = typed
-		if again := Fold("project", name); again != name {
-			t.Errorf("%q becomes %q", name, again)
-		}
-	}
-	if Fold("task", "ex3-1") != "ex3-1" || !strings.HasPrefix(Fold("task", "Ex3_1"), "ex3-1-") {
-		t.Errorf("%s, %s", Fold("task", "ex3-1"), Fold("task", "Ex3_1"))
-	}
-}

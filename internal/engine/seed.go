@@ -35,7 +35,7 @@ func (e *Engine) ofSeed(ctx context.Context, p *Plan, task ledger.Task, force bo
 		p.Action, p.before, p.Job = Skip, *rep, rep.Path
 		p.Note = "complete since " + stamp(rep.Ended()) + " by job " + id + "; --force_running runs it again"
 		if p.Spec.CleanState {
-			p.Note += ", and --clean_state alone does not: its state stays"
+			p.Note += ", --clean_state alone does not"
 		}
 	}
 	return nil

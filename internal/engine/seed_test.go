@@ -48,7 +48,7 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 		{"succeeded", spec(seed), succeeded, nil, false, Skip, "complete since ", 0, ""},
 		{"succeeded, edited", spec(seed), succeeded, edit, false, Skip, "--force_running runs it again", 0, ""},
 		{"succeeded, another command", spec(seed), succeeded, args, false, Skip, "complete since ", 0, ""},
-		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, Skip, "its state stays", 1, ""},
+		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, Skip, "--clean_state alone does not", 1, ""},
 		{"succeeded, forced", spec(seed), succeeded, nil, force, Start, "runs the task again", 0, ""},
 		{"succeeded, forced, with --cs", spec(seed), succeeded, as(cleanState), force, Start, "", 1, ""},
 		{"succeeded, as processing", spec(seed), succeeded, as(processing), false, Start, "", 0, ""},
