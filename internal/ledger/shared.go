@@ -170,8 +170,13 @@ func newestOf(logs map[int]*Log, complete func(Saved) (bool, error), meant func(
 }
 
 // Shared reads a task's state, all ranks' together, as it is now. complete is asked
-// about lists of states alone.
+// about lists of states alone. Of a task whose ranks never shared one it is the zero
+// Shared, and costs one log.
 func (w World) Shared(ctx context.Context, p job.Path, complete func(Saved) (bool, error)) (Shared, error) {
+	first := w.openLog(stateDir(p, 0), "")
+	if err := first.Read(ctx); err != nil || len(begun(first.Entries)) == 0 {
+		return Shared{}, err
+	}
 	logs, err := w.stateLogs(ctx, p, "")
 	if err != nil {
 		return Shared{}, err
