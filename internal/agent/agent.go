@@ -66,6 +66,17 @@ type Machine struct {
 	Work    string   // folder for the job's files, on a disk with room
 	Cache   string   // root of drover's cache, for environments
 	Environ []string // what the program's environment begins with
+	// Root is the agent's folder on a machine that is its own, a container, whose
+	// /opt/ml and /state are Root/opt/ml and Root/state already: there is no view to
+	// be made. "": the agent makes a folder below Work, and views.
+	Root string
+	// Hosts, with Root, is the file that is the machine's /etc/hosts, to be rewritten
+	// in place: the names of a job's nodes go there. "": they go nowhere.
+	Hosts string
+	// Secrets are the values of the job's secrets, by variable, where the target has
+	// brought them; nil: they are read here. Others among them belong into Environ,
+	// and are no secrets of the job's.
+	Secrets map[string]string
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.
 	Notice <-chan Notice
@@ -350,7 +361,9 @@ func (a *agent) identify(ctx context.Context) error {
 	}
 	a.place = place
 	a.id = a.World.AgentID(a.Placement, a.Index)
-	a.root = filepath.Join(a.Machine.Work, j.ID, a.id)
+	if a.root = a.Machine.Root; a.root == "" {
+		a.root = filepath.Join(a.Machine.Work, j.ID, a.id)
+	}
 	if err := os.MkdirAll(a.root, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.root)
 	}

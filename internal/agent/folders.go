@@ -82,6 +82,33 @@ func unlock(dir string) {
 	})
 }
 
+// clear removes a folder of the contract with all that is in it; where the machine
+// shows it as it is (Machine.Root), only what is in it, or the machine would go on
+// showing the folder that was.
+func (a *agent) clear(dir string) error {
+	shown := false
+	for _, top := range owned {
+		shown = shown || a.Machine.Root != "" && dir == filepath.Join(a.root, top)
+	}
+	if !shown {
+		return removeAll(dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		unlock(dir)
+		entries, err = os.ReadDir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // removeAll removes a folder, also one that a plain user's program has locked him
 // out of.
 func removeAll(dir string) error {

@@ -102,7 +102,7 @@ func (a *agent) fetch(ctx context.Context) error {
 		if dir == "" {
 			continue
 		}
-		if err := removeAll(dir); err != nil {
+		if err := a.clear(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
 	}

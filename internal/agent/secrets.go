@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -11,17 +14,41 @@ import (
 
 // openSecrets reads the values that the job's secrets refer to. They go into the
 // program's environment and nowhere else; all that is recorded passes the redactor.
-// One that is not here is why the program cannot start.
+// One that is not here is why the program cannot start. What the target has brought
+// beyond them, as where packages come from, is there for whoever looks.
 func (a *agent) openSecrets() {
+	a.Machine.Environ = slices.Clone(a.Machine.Environ)
+	for _, name := range slices.Sorted(maps.Keys(a.Machine.Secrets)) {
+		if _, ok := a.job.Spec.Secrets[name]; !ok {
+			a.Machine.Environ = append(a.Machine.Environ, name+"="+a.Machine.Secrets[name])
+		}
+	}
 	if len(a.job.Spec.Secrets) == 0 {
 		return
 	}
-	values, err := job.Resolve(a.job.Spec.Secrets, a.Machine.Environ, os.ReadFile)
+	values, err := a.secretValues()
 	if err != nil {
 		a.ready.failed = err
 		return
 	}
 	a.secrets, a.redact = values, record.NewRedactor(values)
+}
+
+// secretValues are what the target has brought, else what is here.
+func (a *agent) secretValues() (map[string]string, error) {
+	brought := a.Machine.Secrets
+	if brought == nil {
+		return job.Resolve(a.job.Spec.Secrets, a.Machine.Environ, os.ReadFile)
+	}
+	values := map[string]string{}
+	for name := range a.job.Spec.Secrets {
+		value, ok := brought[name]
+		if !ok {
+			return nil, fault.New(fault.Bug, "", "read secret %s: the target has not brought it", name)
+		}
+		values[name] = value
+	}
+	return values, nil
 }
 
 // noteSecrets says which values are too short to be found in the output.

@@ -15,8 +15,8 @@ import (
 )
 
 // The contract's folders lie below the agent's own one. The program sees them at
-// /opt/ml and /state where the machine gives it a view of its own, else where
-// they are; the variables say so in either case.
+// /opt/ml and /state where the machine gives it a view of its own, or is the
+// agent's own (Machine.Root), else where they are; the variables say so in any case.
 
 // owned are the top folders of the contract that a view shows.
 var owned = []string{"/opt/ml", "/state"}
@@ -51,7 +51,7 @@ func (a *agent) inView(path string) string {
 // wantView decides whether the program gets a view of its own, before it is tried.
 func (a *agent) wantView() {
 	a.view = !a.job.Spec.NoMounts
-	if !a.view {
+	if !a.view || a.Machine.Root != "" {
 		return
 	}
 	home := ""
@@ -93,6 +93,9 @@ func (a *agent) withoutView(why string) {
 
 // binds are the view of one node. Who has peers finds their names in /etc/hosts.
 func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, error) {
+	if a.Machine.Root != "" {
+		return nil, a.nameHosts(facts)
+	}
 	if !a.view {
 		return nil, nil
 	}
@@ -129,6 +132,26 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 		v.Hostname = facts.Hosts[facts.Rank]
 	}
 	return v, nil
+}
+
+// nameHosts gives the nodes their names on a machine of our own. Its file is what
+// the machine has mounted, so that it is written in place.
+func (a *agent) nameHosts(facts contract.Facts) error {
+	if a.Machine.Hosts == "" {
+		return nil
+	}
+	machine, err := os.ReadFile(a.Machine.Hosts)
+	if err != nil {
+		return fmt.Errorf("read hosts: %w", err)
+	}
+	text := facts.HostsFile(machine)
+	if text == nil {
+		return nil
+	}
+	if err := os.WriteFile(a.Machine.Hosts, text, 0o644); err != nil {
+		return fmt.Errorf("write hosts: %w", err)
+	}
+	return nil
 }
 
 // shared says whether another node is on this machine: then its name would not
