@@ -116,6 +116,7 @@ test-real: ## the TestReal... tests, against real servers and registries; fails 
 	@mkdir -p bin
 	@packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
+	DOCKER_HOST=$$(CACHE=$(CURDIR)/bin/images bash driver/docker/testdata/dockerd.sh /tmp/drover-dockerd $$$$) || exit 1; export DOCKER_HOST; \
 	echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
 	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
 	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
@@ -32,12 +33,12 @@ func runAgent(args []string) int {
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ended, err := local.Adopt()
+	in, ended, err := adopt()
 	if err != nil {
 		log.Error("agent not started", "err", err)
 		return fault.ExitDrover
 	}
-	code, err := work(args, terms, log)
+	code, err := work(args, in, terms, log)
 	if err != nil {
 		log.Error("agent ended", "err", err)
 		ended(code, err.Error())
@@ -47,7 +48,17 @@ func runAgent(args []string) int {
 	return code
 }
 
-func work(args []string, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+// adopt makes this process the agent that a driver of this machine started it as.
+// in is nil but in a container.
+func adopt() (in *docker.Inside, ended func(code int, reason string), err error) {
+	if in, ended, err = docker.Adopt(); in != nil || err != nil {
+		return in, ended, err
+	}
+	ended, err = local.Adopt()
+	return nil, ended, err
+}
+
+func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	url := f.String("store", "", "")
 	placement := f.Int("placement", 1, "")
@@ -65,7 +76,7 @@ func work(args []string, terms <-chan os.Signal, log *slog.Logger) (int, error) 
 		return fault.ExitDrover, err
 	}
 	w := ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
-	m, err := machine(terms, near)
+	m, err := machine(in, terms, near)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
@@ -74,8 +85,11 @@ func work(args []string, terms <-chan os.Signal, log *slog.Logger) (int, error) 
 }
 
 // machine is what this machine knows about itself.
-func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
+func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	d := dirs()
+	if in != nil {
+		d.State, d.Cache = in.State, in.Cache
+	}
 	name, _ := os.Hostname()
 	self, err := os.Executable()
 	if err != nil {
@@ -88,8 +102,15 @@ func machine(terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
-	m.Memory = claims(d).Memory
-	m.Room = room(d, m.Environ)
+	shared := claims(d)
+	m.Memory = shared.Memory
+	if in != nil {
+		m.Root, m.Hosts, m.Secrets = in.Root, in.Hosts, in.Secrets
+		if in.Claims != "" { // what the container may use counts for the program, what the machine has for its room
+			shared = host.Room{Folder: in.Claims, CPUs: in.Cores, Memory: in.Memory}
+		}
+	}
+	m.Room = room(shared, m.Environ)
 	m.Traffic = host.Traffic
 	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
 		use, err := host.GPUUse(ctx, m.Environ, pinned)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/launcher"
@@ -61,7 +62,10 @@ func face() cli.Host {
 
 // drivers are the targets of --on.
 func drivers(d cli.Dirs) map[string]driver.Driver {
-	return map[string]driver.Driver{local.Target: local.New(filepath.Join(d.State, "local"))}
+	return map[string]driver.Driver{
+		local.Target:  local.New(filepath.Join(d.State, "local")),
+		docker.Target: docker.New(filepath.Join(d.State, "docker"), claimsFolder(d)),
+	}
 }
 
 // openBucket opens what --store names.

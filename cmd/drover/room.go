@@ -20,16 +20,20 @@ import (
 // claims is where this user's drovers keep what they hold of the machine, which is
 // as large as its driver says. Machines that share home folders keep apart.
 func claims(d cli.Dirs) host.Room {
-	name, _ := os.Hostname()
-	r := host.Room{Folder: filepath.Join(d.State, "claims", cmp.Or(job.Label(name), "here"))}
+	r := host.Room{Folder: claimsFolder(d)}
 	if o, err := drivers(d)[local.Target].Offer(context.Background(), driver.Needs{}); err == nil {
 		r.CPUs, r.Memory = float64(o.Cores), o.Memory
 	}
 	return r
 }
 
+func claimsFolder(d cli.Dirs) string {
+	name, _ := os.Hostname()
+	return filepath.Join(d.State, "claims", cmp.Or(job.Label(name), "here"))
+}
+
 // room finds the machine's GPUs and sets apart what a node wishes for.
-func room(d cli.Dirs, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
+func room(claims host.Room, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
 	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
 		gpus, err := host.GPUs(ctx, environ)
 		if err == nil {
@@ -41,7 +45,7 @@ func room(d cli.Dirs, environ []string) func(context.Context, agent.Wish, func(s
 		if err != nil { // nobody asked for any: what is broken is not ours to say
 			gpus = nil
 		}
-		held, err := claims(d).Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
+		held, err := claims.Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
 			Each:  host.Amount{CPUs: w.CPUs, Memory: w.Memory, GPUs: w.GPUs},
 			Queue: w.Queue, Priority: w.Priority, Now: w.Now,
 			Share: host.Amount{CPUs: w.Share.CPUs, Memory: int64(w.Share.Memory), GPUs: w.Share.GPUs}}, gpus, told)

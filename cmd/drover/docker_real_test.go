@@ -1,0 +1,166 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/drover-run/drover/driver/docker/dockerd"
+	"github.com/drover-run/drover/driver/drivertest"
+)
+
+// withDocker is a home whose drover finds the tests' daemon. Whatever happens, at
+// the end nothing of its jobs is left there.
+func withDocker(t *testing.T) home {
+	t.Helper()
+	host := dockerd.Use(t)
+	h := newHome(t)
+	h.environ = append(h.environ, "DOCKER_HOST="+host)
+	t.Cleanup(func() {
+		label := "label=drover.desk=" + filepath.Join(filepath.Dir(h.work), "home", ".local", "state", "drover", "docker")
+		for what, list := range map[string][]string{"containers": {"ps", "-aq"}, "networks": {"network", "ls", "-q"}} {
+			drivertest.Until(t, "docker has no "+what+" of ours", func() bool {
+				out, err := exec.Command("docker", append(list, "--filter", label)...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("docker: %v\n%s", err, out)
+				}
+				return len(bytes.TrimSpace(out)) == 0
+			})
+		}
+	})
+	return h
+}
+
+func TestRealDockerRunsAScriptInAnImage(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	h.environ = append(h.environ, "TOKEN=sesame-open-4711")
+	data := h.runs("data")
+	put(t, filepath.Join(data, "in.txt"), []byte("from the machine\n"))
+	put(t, filepath.Join(h.work, "train.py"), []byte(`
+import os
+print("image", os.environ["FROM_IMAGE"], "in", os.getcwd())
+print("secret", os.environ["TOKEN"] == "sesame-" + "open-4711")
+print("mount", open("/data/in.txt").read().strip())
+try:
+    open("/data/out.txt", "w")
+except OSError as e:
+    print("read-only:", e.strerror)
+open("/opt/ml/model/model.txt", "w").write("weights")
+open("/state/count", "w").write("1")
+`))
+	out, _ := h.drover(t, 0, "run", "--on", "docker", "--image", dockerd.Debian, "--secret", "TOKEN", "--mount", data+":/data:ro", "-o", "out", "train.py")
+	for _, want := range []string{"image yes in /opt/ml/code", "secret True", "mount from the machine", "read-only: Read-only file system"} {
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(h.work, "out", "model", "model.txt")); err != nil || string(text) != "weights" {
+		t.Errorf("the model is %q, %v", text, err)
+	}
+}
+
+func TestRealDockerNeedsNothingOfAnImage(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	h.compiled(t)
+	ran1 := h.runs("ran")
+	if err := os.Mkdir(ran1, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--on", "docker", "--image", dockerd.Static, "--mount", ran1 + ":/ran"}
+	h.drover(t, 0, append(append([]string{"run", "-t", "one"}, args...), "./teller", "/ran/one", "1")...)
+	ran(t, filepath.Join(ran1, "one"), 1)
+	put(t, h.runs("items.txt"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"))
+	h.drover(t, 0, append(append([]string{"map", "-t", "many", "--from", h.runs("items.txt")}, args...), "./teller", "/ran/many", "{}")...)
+	if extra := ran(t, filepath.Join(ran1, "many"), 12); extra != 0 {
+		t.Errorf("%d items ran again", extra)
+	}
+	h.drover(t, 9, append(append([]string{"run", "-t", "bad"}, args...), "./teller", "/none/one", "1")...)
+}
+
+func TestRealDockerNodesReachEachOther(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "meet.py"), []byte(`
+import json, os, socket, time
+hosts = json.load(open("/opt/ml/input/config/resourceconfig.json"))
+rank = hosts["hosts"].index(hosts["current_host"])
+port = int(os.environ["MASTER_PORT"])
+assert socket.gethostbyname(socket.gethostname()) == socket.gethostbyname(hosts["current_host"])
+if rank == 0:
+    with socket.create_server(("0.0.0.0", port)) as server:
+        server.settimeout(60)
+        peer, _ = server.accept()
+        print("heard", peer.recv(100).decode())
+else:
+    for _ in range(600):
+        try:
+            with socket.create_connection((hosts["hosts"][0], port), timeout=5) as peer:
+                peer.sendall(b"from " + hosts["current_host"].encode())
+            break
+        except OSError:
+            time.sleep(0.1)
+`))
+	out, _ := h.drover(t, 0, "run", "--on", "docker", "--image", dockerd.Debian, "--nodes", "2", "meet.py")
+	if !strings.Contains(out, "heard from algo-2\n") {
+		t.Errorf("they did not meet:\n%s", out)
+	}
+}
+
+func TestRealDockerReplacesAnAgentThatIsKilled(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	shared := h.runs("shared")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(h.work, "twice.py"), []byte(`
+import os, time
+if os.path.exists("/shared/once"):
+    print("second time")
+else:
+    open("/shared/once", "w")
+    time.sleep(1000)
+`))
+	var said bytes.Buffer
+	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "run", "--on", "docker", "--image", dockerd.Debian, "--mount", shared+":/shared", "twice.py")
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "the program runs", func() bool {
+		_, err := os.Stat(filepath.Join(shared, "once"))
+		return err == nil
+	})
+	killed := 0
+	for pid, command := range processesOf(filepath.Dir(h.work)) {
+		if strings.Contains(command, " agent --store ") && !isFirst(pid) {
+			killed++
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := c.Wait(); err != nil || killed != 1 || !strings.Contains(said.String(), "second time\n") {
+		t.Errorf("after %d agents were killed it ended with %v:\n%s", killed, err, &said)
+	}
+}
+
+// isFirst says whether a process is process 1 of its container.
+func isFirst(pid int) bool {
+	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "NSpid:" {
+			return fields[len(fields)-1] == "1"
+		}
+	}
+	return false
+}

@@ -1,0 +1,201 @@
+package docker
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"github.com/drover-run/drover/driver"
+)
+
+// containerName follows from the placement; it is the container's host name too.
+func containerName(h driver.Handle, i int) string {
+	return fmt.Sprintf("drover-%s-%d-%d", h.Job, h.Placement, i)
+}
+
+const (
+	// agentMemory is what a container may have beyond what its program was
+	// promised: the agent and process 1 use a tenth of a GB. Without it the kernel
+	// would end programs that keep to their limit, and the agent could not say why.
+	agentMemory = 256 << 20
+	// mostProcesses is what one container may have of the machine's process
+	// numbers, of which a plain kernel has four million: enough for any program,
+	// and a fork bomb stops there.
+	mostProcesses = 32768
+)
+
+// kept are the capabilities that an agent of root has; a plain user's has none.
+//
+//   - CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID: --packages installs the image's
+//     Linux packages, which means to unpack files of any owner, as another user.
+//   - KILL: what has changed its user so must still end with its tree.
+var kept = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
+
+// caller is who the agents run as: whoever starts them, so that what they write is
+// his.
+type caller struct {
+	uid, gid int
+	groups   []int
+	name     string
+}
+
+func whoami() caller {
+	c := caller{uid: os.Geteuid(), gid: os.Getegid(), name: os.Getenv("USER")}
+	if c.uid != 0 {
+		c.groups, _ = os.Getgroups() // what he reads by a group he reads there, too
+	}
+	if c.name == "" {
+		c.name = "drover"
+	}
+	return c
+}
+
+// made is what all containers of a placement have in common.
+type made struct {
+	request driver.Request
+	image   string
+	env     []string // the image's
+	cache   string   // see Driver.cacheOf
+	network string   // "": docker's default
+	info    system.Info
+	who     caller
+}
+
+// container is the order for one container.
+func (d *Driver) container(m made, h driver.Handle, folder string, i int, shows []mount.Mount) client.ContainerCreateOptions {
+	r := m.request
+	r.Run.Binary = program
+	line := r.Run.Argv(r.Placement, i)
+	dir := agentDir(folder, i)
+	user, groups, capabilities := m.user()
+	no, processes := false, int64(mostProcesses)
+	host := &container.HostConfig{
+		NetworkMode:   container.NetworkMode(m.network),
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, // who is lost is replaced by name, never in silence
+		IpcMode:       container.IPCModePrivate,
+		CapDrop:       []string{"ALL"},
+		CapAdd:        capabilities,
+		GroupAdd:      groups,
+		SecurityOpt:   []string{"no-new-privileges"},
+		Init:          &no, // ours keeps the time of a Stop
+		ShmSize:       m.shm(),
+		Mounts:        shows,
+		Resources:     container.Resources{PidsLimit: &processes, NanoCPUs: int64(r.Needs.CPUs * 1e9)},
+	}
+	if m.has("selinux") {
+		// Its labels would have to be changed on the person's own files instead.
+		host.SecurityOpt = append(host.SecurityOpt, "label=disable")
+	}
+	if m.has("userns") {
+		host.UsernsMode = "host" // or what is the caller's on the machine is nobody's in it
+	}
+	if r.Needs.Memory > 0 {
+		host.Memory = r.Needs.Memory + agentMemory
+		host.MemorySwap = host.Memory // no swap beside it
+	}
+	if r.Needs.GPUs > 0 {
+		// All: docker does not know which are free. The agent does, and pins.
+		host.DeviceRequests = []container.DeviceRequest{{Count: -1, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
+	}
+	return client.ContainerCreateOptions{
+		Name: containerName(h, i),
+		Config: &container.Config{
+			Hostname:    containerName(h, i),
+			User:        user,
+			Image:       m.image,
+			Entrypoint:  line[:1],
+			Cmd:         line[1:],
+			WorkingDir:  "/", // the image's own may be closed to the caller; programs run in their code's folder
+			Env:         m.environ(dir),
+			StopSignal:  "SIGTERM",
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's is for the program it was made for
+			Labels: map[string]string{labelDesk: d.dir, labelJob: h.Job, labelPlacement: strconv.Itoa(h.Placement),
+				labelIndex: strconv.Itoa(i), labelUID: strconv.Itoa(m.who.uid)},
+		},
+		HostConfig: host,
+	}
+}
+
+// user is who the agent is in the container, and what it may do there.
+func (m made) user() (user string, groups, capabilities []string) {
+	if m.who.uid != 0 && m.has("rootless") {
+		return "0:0", nil, kept // there, root is the caller, and everybody else nobody
+	}
+	if m.who.uid == 0 {
+		return "0:0", nil, kept
+	}
+	for _, g := range m.who.groups {
+		if g != m.who.gid {
+			groups = append(groups, strconv.Itoa(g))
+		}
+	}
+	return fmt.Sprintf("%d:%d", m.who.uid, m.who.gid), groups, nil
+}
+
+// has says whether the daemon works in one of its special ways.
+func (m made) has(way string) bool {
+	return slices.ContainsFunc(m.info.SecurityOptions, func(o string) bool {
+		return o == "name="+way || strings.HasPrefix(o, "name="+way+",")
+	})
+}
+
+// shm is the size of /dev/shm. Nobody's wish is what Linux gives it on a machine:
+// half of the memory. What is put there counts as the container's memory.
+func (m made) shm() int64 {
+	n := m.request.Needs
+	switch {
+	case n.Place.Shm > 0:
+		return n.Place.Shm
+	case n.Memory > 0:
+		return max(n.Memory/2, 64<<20)
+	}
+	return m.info.MemTotal / 2 // 0 where it is not known: then docker's 64 MB
+}
+
+// defaultPath is docker's own for images that set none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environ is what the container's environment has beside the image's own. A plain
+// user is nobody the image knows, so his home is in his agent's folder.
+func (m made) environ(dir string) []string {
+	var env []string
+	set := func(kv string) {
+		name, _, _ := strings.Cut(kv, "=")
+		env = slices.DeleteFunc(env, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+		env = append(env, kv)
+	}
+	path := value(m.env, "PATH")
+	if path == "" {
+		path = defaultPath
+	}
+	set("PATH=" + path + ":" + tools)
+	if m.who.uid != 0 && value(m.env, "HOME") == "" && !m.has("rootless") {
+		set("HOME=" + dir + "/" + homeDir)
+	}
+	if value(m.env, "USER") == "" {
+		set("USER=" + m.who.name)
+		set("LOGNAME=" + m.who.name)
+	}
+	for _, kv := range m.request.Run.Env {
+		set(kv)
+	}
+	set(inherited + "=" + dir)
+	return env
+}
+
+// value is a variable's; "" when it is not there.
+func value(env []string, name string) (v string) {
+	for _, kv := range env {
+		if k, val, ok := strings.Cut(kv, "="); ok && k == name {
+			v = val
+		}
+	}
+	return v
+}

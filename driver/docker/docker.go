@@ -1,0 +1,221 @@
+// Package docker is the driver for a docker daemon on this machine: every agent
+// is a container, and outlives the command line that started it.
+//
+// A placement is a folder, its desk, <dir>/<job>-<placement>, which comes into
+// being whole or not at all. In it are
+//
+//	request    what was asked for; locked (flock) while somebody starts or removes
+//	begun      written before the first container is started: nobody starts another
+//	remove     all goes when the agents have gone
+//	0/         agent 0's folder, the only one that its container sees, under the same path
+//	  orders   what the agent is told of its place
+//	  secrets  the values of its secrets; the agent removes it when it has read them
+//	  notes    what it said of itself
+//	  log      its standard output and error
+//	  stop     it was asked to stop: the grace it has
+//	  root/    what its program sees as /opt/ml and /state
+//	  state/ home/ tmp/ hosts
+//
+// Beside the desks, .cache/<image> has the environments that were built in containers
+// of an image, for as long as docker has it.
+//
+// The containers have names that follow from the placement, drover-<job>-<placement>-<index>,
+// and are first all made, then started. What docker says of them is the truth
+// about life; what the agent has noted says how it ended. Agents that must reach
+// each other get a bridge network of their job's own.
+//
+// An agent's program is this machine's, shown in the container, whatever the
+// image is; it needs nothing of it. Adopt is the agent's side: process 1, which
+// keeps the time of a Stop and reaps, and the agent below it.
+//
+// It refuses to know user code and process trees. drivertest proves it against a
+// real daemon; golden requests say what is asked of docker.
+package docker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Target is the target in the handles of this driver.
+const Target = "docker"
+
+// Driver runs agents in containers of a docker daemon. The zero value is not usable.
+type Driver struct {
+	dir    string
+	claims string // see New
+	image  string // tests: the target's own choice; "": see imageOf
+	who    func() caller
+
+	once sync.Once
+	api  *client.Client
+	err  error // why there is no api
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New is the driver whose desks are in dir, an absolute path, such as
+// $XDG_STATE_HOME/drover/docker. The folder is made when something is started.
+// claims is the folder in which the agents of this machine agree on who has what
+// of it: containers see it too, under its own name; "" for none. The daemon is
+// the one that DOCKER_HOST names, and is not asked before it is needed.
+func New(dir, claims string) *Driver {
+	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami}
+}
+
+// folder is where h's desk is. ok is false for a handle that Start never gave.
+func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
+	if h.Target != Target || !job.ValidID(h.Job) || h.Placement < 1 {
+		return "", false
+	}
+	return filepath.Join(d.dir, h.Job+"-"+strconv.Itoa(h.Placement)), true
+}
+
+// handleOf reads a desk's name. ok is false for one that is no placement's.
+func handleOf(name string) (h driver.Handle, ok bool) {
+	id, number, _ := strings.Cut(name, "-")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || strconv.Itoa(n) != number || !job.ValidID(id) {
+		return h, false
+	}
+	return driver.Handle{Target: Target, Job: id, Placement: n}, true
+}
+
+// The names in dir that are no placements: one being made, and one being taken
+// away.
+const (
+	making = ".new-"
+	going  = ".gone-"
+)
+
+// stale is when a folder that is being made was left by a starter that has died.
+const stale = time.Hour
+
+// List names every placement in the folder. On the way it takes away what was to
+// be removed and has ended, and containers and networks of ours whose desk is
+// gone. A daemon that cannot be asked hides nothing and keeps what it has.
+func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	entries, err := os.ReadDir(d.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // nothing was ever started: nobody has to be asked
+	}
+	if err != nil {
+		return nil, d.refused("list agents", err)
+	}
+	var held []driver.Handle
+	for _, e := range entries {
+		path := filepath.Join(d.dir, e.Name())
+		h, ok := handleOf(e.Name())
+		switch {
+		case ok:
+			if gone, err := d.sweep(ctx, h, path); err != nil && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			} else if err != nil || !gone {
+				held = append(held, h)
+			}
+		case strings.HasPrefix(e.Name(), going):
+			removeTree(path) // the next List tries again
+		case strings.HasPrefix(e.Name(), making):
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > stale {
+				removeTree(path)
+			}
+		}
+	}
+	d.removeOrphans(ctx)
+	if len(held) == 0 {
+		d.removeCaches(ctx)
+	}
+	slices.SortFunc(held, func(a, b driver.Handle) int {
+		if a.Job != b.Job {
+			return strings.Compare(a.Job, b.Job)
+		}
+		return a.Placement - b.Placement
+	})
+	return held, nil
+}
+
+// caches is the folder in dir with a cache for each image.
+const caches = ".cache"
+
+// cacheOf is the cache that all containers of an image share: what was built with
+// its Python and its libraries is of use in no other.
+func (d *Driver) cacheOf(image string) string {
+	_, digest, _ := strings.Cut(image, ":")
+	return filepath.Join(d.dir, caches, digest[:min(len(digest), 16)])
+}
+
+// removeCaches removes those of images that docker does not have any more. It is
+// for a moment in which no desk is there.
+func (d *Driver) removeCaches(ctx context.Context) {
+	all, err := os.ReadDir(filepath.Join(d.dir, caches))
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		if f, err := d.findImage(ctx, e.Name()); err == nil && f.id == "" {
+			removeTree(filepath.Join(d.dir, caches, e.Name()))
+		}
+	}
+}
+
+// removeOrphans removes containers and networks with our label whose desk is
+// gone: a desk is there before them, and goes after them. What cannot be removed
+// the next List tries again.
+func (d *Driver) removeOrphans(ctx context.Context) {
+	names, err := d.containersOfOurs(ctx)
+	if err != nil {
+		return
+	}
+	for id, h := range names {
+		path, ok := d.folder(h)
+		if !ok {
+			continue
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			_ = d.removeContainer(ctx, id)
+		}
+	}
+	jobs, err := d.networksOfOurs(ctx)
+	if err != nil {
+		return
+	}
+	for id := range jobs {
+		_ = d.removeNetwork(ctx, id)
+	}
+}
+
+// refused says what the file system would not do, and where else to go.
+func (d *Driver) refused(doing string, err error) error {
+	var known *fault.Fault
+	hint := "Free space there, or name a folder on a local disk with XDG_STATE_HOME."
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrPermission), isAny(err, readOnly):
+		return fault.Wrap(err, fault.Denied, "Get write permission there, or name another folder with XDG_STATE_HOME.", "%s", doing)
+	case isAny(err, exhausted):
+		return fault.Wrap(err, fault.Full, hint, "%s", doing)
+	case isAny(err, noLocks):
+		return fault.Wrap(err, fault.Invalid, hint, "%s: %s is on a file system without locks", doing, d.dir)
+	}
+	return fault.Wrap(err, fault.Lost, hint, "%s", doing)
+}

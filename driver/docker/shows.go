@@ -1,0 +1,172 @@
+package docker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/moby/api/types/mount"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// Where a container sees what is ours. The folder holds nothing else, so that it
+// can stand in PATH.
+const (
+	tools   = "/.drover/bin"
+	program = tools + "/drover"
+)
+
+// own are the folders of the contract, which the driver shows itself.
+var own = []string{"/opt/ml", "/state", "/tmp", "/.drover"}
+
+// shows are all folders and files of this machine that agent number i sees. Of
+// two that want one place the first has it.
+func (d *Driver) shows(r driver.Request, folder string, i int) ([]mount.Mount, error) {
+	dir := agentDir(folder, i)
+	var all []mount.Mount
+	taken := map[string]bool{}
+	add := func(source, target string, readOnly bool) {
+		if !taken[target] {
+			taken[target] = true
+			all = append(all, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
+		}
+	}
+	add(r.Run.Binary, program, true)
+	for _, t := range r.Run.Tools {
+		add(t, filepath.Join(tools, filepath.Base(t)), true)
+	}
+	add(dir, dir, false)
+	add(filepath.Join(dir, rootDir, "opt/ml"), "/opt/ml", false)
+	add(filepath.Join(dir, rootDir, "state"), "/state", false)
+	add(filepath.Join(dir, tmpDir), "/tmp", false)
+	if r.Needs.Place.Nodes > 1 {
+		add(hostsFile(dir), "/etc/hosts", false)
+	}
+	engines := sockets()
+	shared := r.Run.Folders
+	if d.claims != "" {
+		shared = append([]string{d.claims}, shared...)
+	}
+	for _, f := range shared {
+		if err := showable(f, f, engines); err != nil {
+			return nil, err
+		}
+		add(f, f, false)
+	}
+	if err := visible(r.Needs.Place); err != nil {
+		return nil, err
+	}
+	for _, m := range r.Needs.Place.Mounts {
+		add(m.Source, m.Target, m.ReadOnly)
+	}
+	for _, s := range r.Needs.Place.Seen {
+		s = filepath.Clean(s)
+		if !within(s, shared) && !within(s, targets(r.Needs.Place)) { // else shown with what lies around it
+			add(s, s, true)
+		}
+	}
+	return all, nil
+}
+
+// visible refuses what a place asks for and cannot be shown.
+func visible(p driver.Place) error {
+	engines := sockets()
+	for _, m := range p.Mounts {
+		if err := showable(m.Source, m.Target, engines); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.Seen {
+		if err := showable(s, filepath.Clean(s), engines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func targets(p driver.Place) (all []string) {
+	for _, m := range p.Mounts {
+		all = append(all, m.Target)
+	}
+	return all
+}
+
+// within says whether a path lies in one of some folders.
+func within(path string, folders []string) bool {
+	for _, f := range folders {
+		if path == f || strings.HasPrefix(path, f+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// showable refuses what cannot be shown, and whatever would hand the daemon's own
+// socket to a program: with it, it is root on this machine.
+func showable(source, target string, engines []engine) error {
+	doing := "show " + source + " in the container"
+	if !filepath.IsAbs(source) || !filepath.IsAbs(target) || filepath.Clean(target) == "/" {
+		return fault.New(fault.Invalid, "Name a folder below /: --mount /data:/data.", "%s: %s is no place for it", doing, target)
+	}
+	for _, o := range own {
+		if target == o || strings.HasPrefix(o, target+"/") && target != "/opt" || strings.HasPrefix(target, o+"/") && o != "/tmp" {
+			return fault.New(fault.Invalid, "Choose another folder, such as /data.", "%s: %s in a container is drover's own", doing, o)
+		}
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		hint := "Make it first, or name one that is there."
+		if errors.Is(err, fs.ErrPermission) {
+			hint = "Name one that you may read."
+		}
+		return fault.Wrap(err, fault.Invalid, hint, "%s", doing)
+	}
+	for _, e := range engines {
+		for _, part := range e.parts {
+			if os.SameFile(info, part) {
+				return fault.New(fault.Denied, "Name a folder without it.",
+					"%s: it leads to %s, with which a program is root on this machine", doing, e.path)
+			}
+		}
+	}
+	return nil
+}
+
+// engine is the socket of one that runs containers, and all folders it lies in.
+type engine struct {
+	path  string
+	parts []os.FileInfo
+}
+
+// sockets are those of the engines that there may be. By their files, and those of
+// the folders they lie in, they are known under any name.
+func sockets() (all []engine) {
+	paths := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/crio/crio.sock"}
+	if host, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
+		paths = append(paths, host)
+	}
+	if own := os.Getenv("XDG_RUNTIME_DIR"); own != "" {
+		paths = append(paths, filepath.Join(own, "docker.sock"), filepath.Join(own, "podman/podman.sock"))
+	}
+	for _, path := range paths {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue // it is not there
+		}
+		e := engine{path: path}
+		for at := real; ; at = filepath.Dir(at) {
+			if info, err := os.Stat(at); err == nil {
+				e.parts = append(e.parts, info)
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}

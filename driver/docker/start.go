@@ -1,0 +1,277 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/mount"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Start makes the placement durable, brings its image, makes all containers and
+// then starts them. A pull takes as long as it takes: ctx bounds it. An agent's
+// environment is the image's and Boot.Env, its standard input is empty.
+//
+// Whoever holds the desk is at it; another Start waits for him. If he dies before
+// he begins to start containers, the next Start does it all again, as none of them
+// has ever run. After that nobody starts another: what the dead starter did not
+// come to is Lost, "never started".
+func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
+	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
+	folder, ok := d.folder(h)
+	switch {
+	case ctx.Err() != nil:
+		return driver.Handle{}, context.Cause(ctx)
+	case !ok:
+		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
+	case r.Agents < 1:
+		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
+	case !filepath.IsAbs(d.dir):
+		return driver.Handle{}, fault.New(fault.Bug, "", "start agents: folder %q is not absolute", d.dir)
+	}
+	if exists(begunFile(folder)) {
+		return h, d.durable()
+	}
+	p, err := d.prepare(r, h, folder)
+	if err != nil {
+		return driver.Handle{}, err
+	}
+	for {
+		if err := d.publish(folder, p.facts); err != nil && !errors.Is(err, fs.ErrExist) {
+			return driver.Handle{}, d.refused("start agents", err)
+		}
+		lock, err := holdPatiently(ctx, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // he who was at it was refused, and took his desk away
+		}
+		if err != nil {
+			return driver.Handle{}, d.refused("start agents", err)
+		}
+		defer lock.Close()
+		break
+	}
+	if exists(begunFile(folder)) {
+		return h, d.durable()
+	}
+	if err := d.launch(ctx, p); err != nil {
+		if gone := d.takeAway(context.WithoutCancel(ctx), h, folder, p.facts); gone != nil {
+			// What is left is never started; List and the next Start meet it.
+			err = errors.Join(err, gone)
+		}
+		return driver.Handle{}, err
+	}
+	return h, nil
+}
+
+// durable is what a Start that found the placement owes its caller.
+func (d *Driver) durable() error {
+	if err := syncFolder(d.dir); err != nil {
+		return d.refused("start agents", err)
+	}
+	return nil
+}
+
+// plan is a Start that was looked through.
+type plan struct {
+	made
+	handle  driver.Handle
+	folder  string
+	facts   request
+	shows   [][]mount.Mount // by agent
+	secrets []byte          // JSON; nil: none
+}
+
+// prepare refuses what this machine can see to be wrong, while nothing has been
+// made.
+func (d *Driver) prepare(r driver.Request, h driver.Handle, folder string) (p plan, err error) {
+	if err := runnable(r.Run.Binary); err != nil {
+		return p, err
+	}
+	if _, err := d.connect(); err != nil {
+		return p, err
+	}
+	if d.claims != "" {
+		if err := os.MkdirAll(d.claims, 0o700); err != nil {
+			return p, d.refused("start agents", err)
+		}
+	}
+	p = plan{made: made{request: r, who: d.who()}, handle: h, folder: folder}
+	if p.image, err = d.imageOf(r.Needs.Place); err != nil {
+		return p, err
+	}
+	p.facts = request{Agents: r.Agents, Image: p.image, Started: time.Now().UTC()}
+	if r.Needs.Place.Nodes > 1 {
+		p.network = networkName(r.Job)
+		p.facts.Network = p.network
+	}
+	for i := range r.Agents {
+		shows, err := d.shows(r, folder, i)
+		if err != nil {
+			return p, err
+		}
+		p.shows = append(p.shows, shows)
+	}
+	if len(r.Run.Secrets) > 0 {
+		values, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
+		if err != nil {
+			return p, err
+		}
+		p.secrets, err = json.Marshal(values)
+		return p, err
+	}
+	return p, nil
+}
+
+// runnable refuses a program that is not there.
+func runnable(program string) error {
+	info, err := os.Stat(program)
+	switch {
+	case !filepath.IsAbs(program):
+		return fault.New(fault.Invalid, "", "start agents: program %q is not an absolute path", program)
+	case err != nil:
+		return fault.Wrap(err, fault.Invalid, "", "start agents")
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fault.New(fault.Invalid, "Run chmod +x "+program+".", "start agents: %s is not a program", program)
+	}
+	return nil
+}
+
+// launch does what a Start is for; its caller holds the desk. An error says that
+// no agent has run.
+func (d *Driver) launch(ctx context.Context, p plan) (err error) {
+	const doing = "start agents"
+	if p.info, err = d.info(ctx); err != nil {
+		return said(doing, err, fault.Invalid)
+	}
+	here, err := d.findImage(ctx, p.image)
+	if err == nil && here.id == "" {
+		if err = d.pull(ctx, p.image); err == nil {
+			here, err = d.findImage(ctx, p.image)
+		}
+	}
+	if err != nil {
+		return said(doing, err, fault.Invalid)
+	}
+	p.env, p.cache = here.env, d.cacheOf(here.id)
+	if err := os.MkdirAll(p.cache, 0o700); err != nil {
+		return d.refused(doing, err)
+	}
+	if p.network != "" {
+		lock, err := d.lockNetworksPatiently(ctx)
+		if err != nil {
+			return d.refused(doing, err)
+		}
+		defer lock.Close() // not before the containers hold the network
+		if _, err := d.ensureNetwork(ctx, p.request.Job); err != nil {
+			return said(doing, err, fault.Invalid)
+		}
+	}
+	for i := range p.request.Agents {
+		if err := d.layOut(p, i); err != nil {
+			return d.refused(doing, err)
+		}
+		shows := append(p.shows[i], mount.Mount{Type: mount.TypeBind, Source: p.cache, Target: p.cache})
+		if err := d.create(ctx, d.container(p.made, p.handle, p.folder, i, shows)); err != nil {
+			return said(doing, err, fault.Invalid)
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := writeDurably(begunFile(p.folder), time.Now().UTC()); err != nil {
+		return d.refused(doing, err)
+	}
+	if err := syncFolder(p.folder); err != nil {
+		return d.refused(doing, err)
+	}
+	return d.startAll(context.WithoutCancel(ctx), p)
+}
+
+// startAll starts what nobody has asked to stop meanwhile. What docker refuses for
+// the first it would refuse for all, so nothing is kept; a later one is a member
+// that has ended, with the reason.
+func (d *Driver) startAll(ctx context.Context, p plan) error {
+	ran := false
+	for i := range p.request.Agents {
+		dir := agentDir(p.folder, i)
+		if _, asked := readWord(dir); asked {
+			continue
+		}
+		err := d.start(ctx, containerName(p.handle, i))
+		if err != nil && !ran {
+			return said("start agents", err, fault.Invalid)
+		}
+		if err != nil {
+			_ = os.Remove(secretsFile(dir))
+			if err := say(dir, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}}); err != nil {
+				return d.refused("start agents", err)
+			}
+		}
+		ran = true
+	}
+	return nil
+}
+
+// layOut fills an agent's folder. What a dead starter has left there is made anew.
+func (d *Driver) layOut(p plan, i int) error {
+	dir := agentDir(p.folder, i)
+	for _, sub := range []string{rootDir + "/opt/ml", rootDir + "/state", stateDir, homeDir, tmpDir} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	tmp := filepath.Join(dir, tmpDir)
+	if err := os.Chmod(tmp, 0o777|fs.ModeSticky); err != nil {
+		return err
+	}
+	o := orders{Cache: p.cache, Claims: d.claims, Cores: float64(p.info.NCPU), Memory: p.info.MemTotal, Hosts: p.network != ""}
+	if err := writeDurably(ordersFile(dir), o); err != nil {
+		return err
+	}
+	if o.Hosts {
+		if err := os.WriteFile(hostsFile(dir), []byte(loopbackHosts), 0o644); err != nil {
+			return err
+		}
+	}
+	if p.secrets != nil {
+		if err := os.WriteFile(secretsFile(dir), p.secrets, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, s := range append(p.shows[i], mount.Mount{Source: p.cache, Target: p.cache}) {
+		if rest, ok := strings.CutPrefix(s.Target, "/tmp/"); ok {
+			if err := mountPoint(s.Source, filepath.Join(tmp, rest)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// loopbackHosts is what every /etc/hosts begins with.
+const loopbackHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+// mountPoint makes what docker would make to show source at path: as root, and
+// then a plain user could not remove it.
+func mountPoint(source, path string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(path, 0o700)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return touch(path)
+}

@@ -1,0 +1,149 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// Status asks docker about every agent's container, and reads what the agent has
+// noted.
+func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	const doing = "look at agents"
+	folder, ok := d.folder(h)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !ok {
+		return nil, nil
+	}
+	facts, err := readRequest(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, d.refused(doing, err)
+	}
+	gone, err := d.sweep(ctx, h, folder)
+	if gone {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, said(doing, err, fault.Lost)
+	}
+	members := make([]driver.Member, facts.Agents)
+	for i := range members {
+		if members[i], err = d.member(ctx, h, folder, i); err != nil {
+			return nil, said(doing, err, fault.Lost)
+		}
+	}
+	if !exists(folder) {
+		return nil, nil // removed while we looked
+	}
+	return members, nil
+}
+
+// member is one agent.
+func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i int) (driver.Member, error) {
+	// In this order: whoever starts it holds the desk from before until after.
+	starting := isHeld(folder)
+	c, err := d.inspect(ctx, containerName(h, i))
+	if err != nil {
+		return driver.Member{}, err
+	}
+	if c != nil && c.Config.Labels[labelDesk] != d.dir {
+		c = nil // another's, of that name
+	}
+	dir := agentDir(folder, i)
+	_, asked := readWord(dir)
+	m := judge(c, heard(dir), asked, starting)
+	m.Index, m.Where = i, "docker"
+	if c != nil {
+		m.Where = c.ID[:min(len(c.ID), 12)]
+	}
+	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
+		m.Tail = tail(logFile(dir))
+	}
+	return m, nil
+}
+
+// judge says where an agent stands: what docker says of its container (nil: there
+// is none), what it noted, whether it was asked to stop, and whether somebody is
+// just starting it.
+func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Member {
+	m := driver.Member{Code: -1}
+	switch {
+	case c != nil && runs(c.State.Status):
+		m.State, m.Reason = driver.Running, unusual(c.State.Status)
+		return m
+	case n.End != nil:
+		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
+		return m
+	case c == nil || c.State.Status == container.StateCreated:
+		return judgeUnstarted(m, c, n, asked, starting)
+	}
+	s := c.State
+	switch {
+	case asked:
+		m.State, m.Reason = driver.Ended, "stopped"
+	case s.OOMKilled && s.ExitCode == killed:
+		m.State, m.Code = driver.Ended, s.ExitCode
+		m.Reason = "the container wanted more memory than it may have"
+		if host := c.HostConfig; host != nil && host.Memory > 0 {
+			m.Reason += ", " + gigabytes(float64(host.Memory))
+		}
+	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
+		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error
+	case s.Status == container.StateExited:
+		m.State, m.Reason = driver.Lost, "killed, or gone without a word"
+	default:
+		m.State, m.Reason = driver.Lost, "docker calls it "+string(s.Status)
+	}
+	switch {
+	case n.Fate != "":
+		m.Reason += ": " + n.Fate
+	case s.ExitCode > 128 && m.State == driver.Lost:
+		m.Reason += fmt.Sprintf(": exit status %d", s.ExitCode)
+	}
+	return m
+}
+
+// judgeUnstarted is judge for a container that has never run, or is not there.
+func judgeUnstarted(m driver.Member, c *container.InspectResponse, n note, asked, starting bool) driver.Member {
+	switch {
+	case c == nil && n.Up: // it has run
+		m.State, m.Reason = driver.Lost, "its container was removed"
+		if asked {
+			m.State, m.Reason = driver.Ended, "stopped"
+		}
+	case starting:
+		m.State = driver.Waiting
+	case asked:
+		m.State, m.Reason = driver.Ended, "stopped"
+	default:
+		m.State, m.Reason = driver.Lost, "never started"
+		if c != nil && c.State.Error != "" {
+			m.Reason += ": " + c.State.Error
+		}
+	}
+	return m
+}
+
+// runs says whether a container lives. One that somebody has paused does, and is
+// not ours to judge.
+func runs(s container.ContainerState) bool {
+	return s == container.StateRunning || s == container.StatePaused || s == container.StateRestarting
+}
+
+func unusual(s container.ContainerState) string {
+	if s == container.StateRunning {
+		return ""
+	}
+	return "docker calls it " + string(s)
+}
