@@ -170,10 +170,10 @@ func (a *app) ssmInputs(c ssm.Command) (list []job.Input) {
 }
 
 // ssmContainer is what was said of images. The tool's default is no wish: where
-// none was typed the target chooses.
+// none was typed the target chooses, but for a Dockerfile, which may stand on it.
 func (a *app) ssmContainer(c ssm.Command) (box job.Container) {
 	box.Dockerfile = c.Dockerfile
-	if !c.Typed["framework"] && !c.Typed["framework_version"] && !c.Typed["py_version"] {
+	if c.Dockerfile == "" && !c.Typed["framework"] && !c.Typed["framework_version"] && !c.Typed["py_version"] {
 		return box
 	}
 	box.Framework = c.Framework

@@ -247,7 +247,8 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		}
 		p.seen = dirs
 	}
-	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror}
+	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror,
+		Spare: p.Spec.Rules == job.SSM} // its users name a framework with any Dockerfile
 	made, err := image.Resolve(p.Spec.Container, site)
 	if err != nil {
 		return err

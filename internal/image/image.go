@@ -38,12 +38,15 @@ const BaseWord = "__BASE_IMAGE__"
 
 // Site is where and for whom an image is resolved.
 type Site struct {
-	Project  string // whose image it is; part of its name
-	Dir      string // where relative paths begin, and what COPY in a typed text copies from
-	GPUs     int    // of each node: they choose a framework's processor
-	Machine  string // "ml.p3.2xlarge": so does its family
-	Region   string // of a framework's registry; "": DefaultRegion
-	Mirror   string // a registry prefix that stands for a framework's registry; may be ""
+	Project string // whose image it is; part of its name
+	Dir     string // where relative paths begin, and what COPY in a typed text copies from
+	GPUs    int    // of each node: they choose a framework's processor
+	Machine string // "ml.p3.2xlarge": so does its family
+	Region  string // of a framework's registry; "": DefaultRegion
+	Mirror  string // a registry prefix that stands for a framework's registry; may be ""
+	// Spare says that the image or framework is one to fall back on: a Dockerfile that
+	// begins from another does not mind it.
+	Spare    bool
 	Default  string // the image of a job that names none; may be ""
 	Platform string // "linux/arm64"; "" leaves it to who builds
 }
@@ -79,7 +82,7 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	if c.Dockerfile == "" {
 		return p, nil
 	}
-	named := c.Image != "" || c.Framework != ""
+	named := (c.Image != "" || c.Framework != "") && !site.Spare
 	src, err := findSource(c.Dockerfile, site.Dir)
 	if err != nil {
 		return nil, err

@@ -117,6 +117,16 @@ func TestWhatCannotBeBuiltIsRefusedBeforehand(t *testing.T) {
 	}
 }
 
+// simple-sagemaker's users name a framework beside any Dockerfile.
+func TestASpareImageIsLeftOut(t *testing.T) {
+	own := Site{Spare: true}
+	for text, want := range map[string]string{"FROM x\nRUN true": "FROM x\nRUN true", "RUN true": "FROM b\nRUN true", "FROM __BASE_IMAGE__\n": "FROM b\n"} {
+		if p, err := Resolve(job.Container{Dockerfile: text, Image: "b"}, own); err != nil || p.Recipe.Text != want {
+			t.Errorf("%q is built as %+v, %v", text, p, err)
+		}
+	}
+}
+
 func paths(f *Folder) (list []string) {
 	for _, one := range f.Files {
 		list = append(list, one.Path)
