@@ -164,3 +164,10 @@ func isFirst(pid int) bool {
 	}
 	return false
 }
+
+// The seed's two tasks, a map in an image that holds one program, MPI between two
+// containers, and a command line that is killed.
+func TestRealSSMOnDocker(t *testing.T) {
+	onlyReal(t)
+	real(t, "ssm_on_docker", "DOCKER_HOST="+dockerd.Use(t), "DROVER_ON=docker")
+}

@@ -79,7 +79,7 @@ func TestRealAPausedAgentComesBack(t *testing.T)  { real(t, "run_paused_agent_co
 func TestRealSSMsOwnExamples(t *testing.T)        { real(t, "ssm_the_tools_own_examples") }
 func TestRealAsNobody(t *testing.T)               { real(t, "shell_as_a_plain_user") }
 
-func real(t *testing.T, name string) {
+func real(t *testing.T, name string, vars ...string) {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
 		t.Skip("DROVER_TEST_REAL=1 runs it")
@@ -90,6 +90,7 @@ func real(t *testing.T, name string) {
 			if err := setUp(env); err != nil {
 				return err
 			}
+			env.Vars = append(env.Vars, vars...)
 			return online(env)
 		},
 		Cmds: commands, RequireExplicitExec: true, RequireUniqueNames: true,

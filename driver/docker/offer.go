@@ -66,10 +66,10 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		return nil
 	}
-	o.Machine += ", " + name
 	if p.Later {
-		return nil
+		return nil // its name may change until it is made
 	}
+	o.Machine += ", " + name
 	here, err := d.findImage(ctx, name)
 	if err != nil || here.id != "" {
 		return err

@@ -27,9 +27,10 @@ type shipment struct {
 // locate finds out what a spec's program is and what comes with it (DESIGN
 // section 6): a script brings its folder; for a program from elsewhere, and for
 // a shell line, the current folder comes along.
-// items says which files are items, and so no code; it may be nil.
-func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool) (shipment, error) {
-	dir, script, err := e.program(s)
+// items says which files are items, and so no code; it may be nil. apart says that
+// the job runs where other programs are than here.
+func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool, apart bool) (shipment, error) {
+	dir, script, err := e.program(s, apart)
 	if err != nil {
 		return shipment{}, err
 	}
@@ -67,7 +68,7 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 }
 
 // program says which folder comes along, and the script's name in it.
-func (e *Engine) program(s job.Spec) (dir, script string, err error) {
+func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error) {
 	dir = e.Caller.Folder
 	if s.Source != "" {
 		if dir, err = e.folder("source folder", s.Source); err != nil {
@@ -99,7 +100,7 @@ func (e *Engine) program(s job.Spec) (dir, script string, err error) {
 	}
 	info, err := os.Stat(file)
 	switch {
-	case err == nil && info.IsDir():
+	case err == nil && info.IsDir() && !(apart && filepath.IsAbs(s.Program)):
 		return "", "", fault.New(fault.Invalid, "Name the script in it: drover run "+path.Join(s.Program, "train.py")+".", "read script: %q is a folder", s.Program)
 	case err == nil && s.Source != "":
 		rel, err := filepath.Rel(dir, file)
@@ -113,7 +114,16 @@ func (e *Engine) program(s job.Spec) (dir, script string, err error) {
 		}
 		return dir, "", nil
 	}
+	if apart && elsewhere(s.Program) {
+		return dir, "", nil
+	}
 	return dir, "", e.onPath(s.Program)
+}
+
+// elsewhere says whether a program that is not here may be meant as one of the
+// place it runs in: a whole path, or a name without an ending.
+func elsewhere(program string) bool {
+	return !env.IsScript(program) && (filepath.IsAbs(program) || !strings.ContainsAny(program, "/."))
 }
 
 // inside says whether a file lies in the current folder or below.

@@ -16,7 +16,7 @@ import (
 func TestBySSMsRulesNothingMayGoAlong(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	ship, err := d.locate(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, nil)
+	ship, err := d.locate(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, nil, false)
 	d.check(err)
 	if !ship.nothing || len(ship.files.Entries) > 0 || ship.note != "" {
 		t.Errorf("nothing %t, %d files, note %q", ship.nothing, len(ship.files.Entries), ship.note)
@@ -68,7 +68,7 @@ func TestWhatGoesAlong(t *testing.T) {
 			d := newDesk(t)
 			d.check(os.Remove(filepath.Join(d.dir, "train.sh")))
 			d.write(map[string]string{"train.py": "", "lib/step.py": "", "bin/prog": "\x7fELF"})
-			ship, err := d.locate(t.Context(), row.spec, nil)
+			ship, err := d.locate(t.Context(), row.spec, nil, false)
 			d.check(err)
 			if ship.script != row.script || ship.nothing || ship.note != "" {
 				t.Errorf("script %q, nothing %t, note %q", ship.script, ship.nothing, ship.note)
@@ -93,7 +93,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	d.write(map[string]string{"private": "", "more/x": ""})
 	look := func(name string, s job.Spec, nothing bool, note string, files ...string) {
 		t.Helper()
-		ship, err := d.locate(t.Context(), s, nil)
+		ship, err := d.locate(t.Context(), s, nil, false)
 		d.check(err)
 		if diff := cmp.Diff(files, shipped(ship)); diff != "" || ship.nothing != nothing || !strings.HasPrefix(ship.note, note) || note == "" && ship.note != "" {
 			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.nothing, ship.note, diff)
@@ -104,7 +104,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files come along: "+d.dir)
 	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files come along")
 	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files come along", "more/x")
-	if _, err := d.locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, nil); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if _, err := d.locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("HOME by -s: %v", err)
 	}
 
@@ -119,7 +119,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 		"a source folder":  {Program: "sh", Source: "."},
 		"a file beside it": {Verb: job.Shell, Program: "ls", Deps: []string{"big.bin"}},
 	} {
-		if _, err := d.locate(t.Context(), s, nil); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		if _, err := d.locate(t.Context(), s, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s that is too big: %v", name, err)
 		}
 	}
@@ -141,9 +141,24 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 		{"a source folder that is a file", "train.py", "train.py", `read source folder: "train.py" is a file`, "Name the folder"},
 		{"not in the source folder", "train.py", "lib", `read script: "train.py" is not in the source folder "lib"`, "Choose a source folder"},
 	} {
-		_, err := d.locate(t.Context(), job.Spec{Program: row.program, Source: row.source}, nil)
+		_, err := d.locate(t.Context(), job.Spec{Program: row.program, Source: row.source}, nil, false)
 		if fault.KindOf(err) != fault.Invalid || err.Error() != row.text || !strings.Contains(fault.Hint(err), row.hint) {
 			t.Errorf("%s: %v (%s)", row.name, err, fault.Hint(err))
+		}
+	}
+}
+
+// A program that is not here may be one of the image; a mistyped script is none.
+func TestAPlaceApartHasProgramsOfItsOwn(t *testing.T) {
+	d := newDesk(t)
+	for _, program := range []string{"/app", "/usr/local/bin/solve.x", "solver"} {
+		if ship, err := d.locate(t.Context(), job.Spec{Program: program}, nil, true); err != nil || ship.script != "" {
+			t.Errorf("%s: %+v, %v", program, ship.script, err)
+		}
+	}
+	for _, program := range []string{"trian.py", "/nowhere/train.py", "bin/solver", "solve.x", "./app"} {
+		if _, err := d.locate(t.Context(), job.Spec{Program: program}, nil, true); err == nil {
+			t.Errorf("%s is taken for one of the place's", program)
 		}
 	}
 }

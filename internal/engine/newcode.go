@@ -38,7 +38,14 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 		return c, err
 	}
 	c.plan.Spec = j.Spec
-	if c.plan.ship, err = here.locate(ctx, j.Spec, files); err != nil {
+	d, err := e.Driver(j.Spec.On)
+	if err != nil {
+		return c, err
+	}
+	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
+		return c, err
+	}
+	if c.plan.ship, err = here.locate(ctx, j.Spec, files, c.plan.Offer.Apart); err != nil {
 		return c, err
 	}
 	p := &c.plan
@@ -55,12 +62,8 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 		}
 	}
 	c.Same = p.Digest == was.Digest
-	d, err := e.Driver(j.Spec.On)
-	if err != nil {
-		return c, err
-	}
-	if p.Offer, err = d.Offer(ctx, needsOf(j)); err != nil || !p.Offer.Attached || p.Offer.Apart {
-		return c, err
+	if !p.Offer.Attached || p.Offer.Apart {
+		return c, nil
 	}
 	p.Environment, err = e.environment(ctx, *p)
 	return c, err

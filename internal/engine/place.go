@@ -192,12 +192,10 @@ func (e *Engine) unseen(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// offer asks the target, and finds out what the job would run in there.
+// offer finds out what the job would run in on a target whose kind p.Offer says,
+// and asks whether it fits.
 func (e *Engine) offer(ctx context.Context, d driver.Driver, p *Plan) (err error) {
 	n := needs(p.Spec)
-	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: n.Agents, Place: driver.Place{Later: true}}); err != nil {
-		return err
-	}
 	if !p.Offer.Containers {
 		if err := e.noContainers(p); err != nil {
 			return err
@@ -259,6 +257,7 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 			return fault.New(fault.Invalid, "Build it first: drover image build; then name it with --image.", "build image: nothing here can")
 		}
 		p.Image.plan, n.Place.Later = made, true
+		p.Image.Why = strings.TrimPrefix(made.Line, made.Reference+", ") // its name is known once its base was looked up
 	}
 	if p.Image.Ref == "" {
 		p.Image.Python = e.pythonOf(ctx, *p)

@@ -176,7 +176,7 @@ func writeRsh(dir string) (file string, remove func(), err error) {
 	}
 	file = filepath.Join(dir, "rsh")
 	quoted := "'" + strings.ReplaceAll(self, "'", `'\''`) + "'"
-	return file, remove, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh \"$@\"\n"), 0o700)
+	return file, remove, os.WriteFile(file, []byte("#!/bin/sh\nexec "+quoted+" rsh "+rshAs+" \"$0\" \"$@\"\n"), 0o700)
 }
 
 // usersOwn takes out what hydra is told to set (-genv) where the environment says

@@ -76,10 +76,17 @@ func shell(ctx context.Context, line string) (status int) {
 	return statusOf(c.Run())
 }
 
+// rshAs names the file that an MPI took for its remote shell.
+const rshAs = "--as"
+
 // Rsh is "drover rsh HOST COMMAND...", a remote shell between the nodes of one
 // job: what an MPI takes instead of ssh. Words are joined by blanks, as ssh does.
 // Its status is the command's, or ssh's own 255.
 func Rsh(args []string) int {
+	own := ""
+	if len(args) > 1 && args[0] == rshAs {
+		own, args = args[1], args[2:]
+	}
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		args = args[1:] // ssh's switches, such as -x
 	}
@@ -87,7 +94,13 @@ func Rsh(args []string) int {
 		say(fault.New(fault.Invalid, "Write it as drover rsh algo-2 hostname.", "rsh: want a host and a command"))
 		return 255
 	}
-	status, err := call(args[0], strings.Join(args[1:], " "))
+	line := strings.Join(args[1:], " ")
+	if own != "" {
+		// Open MPI's daemons look whether the remote shell is there that mpiexec was
+		// told of, and use none. This node's file need not be on theirs.
+		line = strings.ReplaceAll(line, own, "/bin/sh")
+	}
+	status, err := call(args[0], line)
 	if err != nil {
 		say(err)
 		return 255
