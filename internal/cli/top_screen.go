@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,9 @@ type topWorld struct {
 	look   func(id string) tea.Msg // "": the list
 	log    func(id string, node int, to *topTail) (run func(), hush func())
 	cancel func(id string) tea.Cmd
+	// guard has a panic of a command end the screen as quitting does. bubbletea prints
+	// one while the program is ending already, and so at times not at all.
+	guard func(tea.Cmd) tea.Cmd
 }
 
 // What comes in beside keys and sizes.
@@ -71,6 +75,7 @@ func (a *app) runTop(ctx context.Context, s topState, src topSource, in, out *os
 	defer leave()
 	var cancels sync.WaitGroup // one that was said yes to is carried out though the screen is left
 	var cancelling atomic.Int32
+	var crash atomic.Pointer[string]
 	world := topWorld{
 		look: func(id string) tea.Msg {
 			if id == "" {
@@ -98,12 +103,27 @@ func (a *app) runTop(ctx context.Context, s topState, src topSource, in, out *os
 			})
 			return func() tea.Msg { return <-done }
 		},
+		guard: func(c tea.Cmd) tea.Cmd {
+			return func() (msg tea.Msg) {
+				defer func() {
+					if r := recover(); r != nil {
+						what := fmt.Sprintf("%v\n\n%s", r, debug.Stack())
+						crash.CompareAndSwap(nil, &what)
+						msg = tea.QuitMsg{}
+					}
+				}()
+				return c()
+			}
+		},
 	}
 	_, err := tea.NewProgram(topScreen{topState: s, world: world, hush: func() {}}, tea.WithContext(inside), tea.WithInput(in), tea.WithOutput(out)).Run()
 	if cancelling.Load() > 0 {
 		a.note("cancelling: waiting until the job has ended")
 	}
 	cancels.Wait()
+	if what := crash.Load(); what != nil {
+		return fault.New(fault.Bug, "", "show jobs: panic: %s", *what)
+	}
 	switch {
 	case errors.Is(err, tea.ErrInterrupted):
 		return status(fault.ExitInterrupted)
@@ -174,7 +194,7 @@ func (t topScreen) learn(news tea.Msg) topScreen {
 // ask looks once, and is answered with its number.
 func (t topScreen) ask() tea.Cmd {
 	id, n, look := t.open, t.look, t.world.look
-	return func() tea.Msg { return topAnswer{n, look(id)} }
+	return t.world.guard(func() tea.Msg { return topAnswer{n, look(id)} })
 }
 
 func (t topScreen) press(name, text string) (tea.Model, tea.Cmd) {
@@ -206,7 +226,7 @@ func (t topScreen) turn() (tea.Model, tea.Cmd) {
 	t.tail = &topTail{}
 	read, hush := t.world.log(t.open, t.node, t.tail)
 	t.hush = hush
-	return t, tea.Batch(t.ask(), func() tea.Msg { read(); return nil })
+	return t, tea.Batch(t.ask(), t.world.guard(func() tea.Msg { read(); return nil }))
 }
 
 // View is the frame.

@@ -254,10 +254,10 @@ func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
 				d.see("log of node 0")
 			}
 			d.gate.Close()
-			if got := d.restored(); !strings.HasPrefix(got, "ended: show jobs: ") || !strings.Contains(got, "panic") {
+			got := d.restored()
+			if !strings.HasPrefix(got, "ended: show jobs: panic: a ") || !strings.Contains(got, " that fails\n") || !strings.Contains(got, "top_screen_test.go:") {
 				t.Errorf("it reports %q", got)
 			}
-			d.await("what happened", func(raw string) bool { return strings.Contains(raw, " that fails") })
 		})
 	}
 }
