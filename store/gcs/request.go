@@ -1,0 +1,222 @@
+package gcs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-run/drover/store"
+)
+
+// A request is sent up to tries times before store.Store, which goes on for
+// ever, hears of it: here the server's Retry-After is known, and here a session
+// or a download is taken up where it broke off. Full jitter between the tries.
+const (
+	tries     = 4
+	firstStep = 100 * time.Millisecond
+	lastStep  = 2 * time.Second
+	// maxAsked bounds what a server may ask us to wait: below the 15 s of a heartbeat.
+	maxAsked = 10 * time.Second
+	// giveUp is how long a large object may stand still on its way. Longer than
+	// the two minutes for which a network may well be away: what has arrived of it
+	// is lost with it.
+	giveUp = 3 * time.Minute
+)
+
+// patience is how long nothing may move in either direction. Where little is
+// sent it ends well before an agent whose heartbeats stand still is given up
+// (60 s): a dead connection must not look like a dead agent.
+func patience(size int64) time.Duration {
+	if size <= 64<<10 {
+		return 15 * time.Second
+	}
+	return time.Minute
+}
+
+var errStalled = errors.New("nothing moves")
+
+// transport has many connections, each with one request: one connection with
+// many requests shares one window, and large objects crawl.
+func transport() *http.Transport {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true, // an object is what was stored
+		Protocols:           p,
+	}
+}
+
+func newClient(t http.RoundTripper) *http.Client {
+	// 308 is an answer of ours, and nothing else that redirects is Google's.
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// call is a request that can be sent again.
+type call struct {
+	doing  string // "create a/b in gs://..."
+	method string
+	url    string
+	header http.Header
+	open   func() (io.Reader, error) // the body, from its beginning; nil: none
+	size   int64                     // of the body
+	names  bool                      // its address is that of an object
+	landed func() bool               // whether it may have been done, once its answer is lost; nil: it changes nothing
+	absent bool                      // 404 is a success
+	free   bool                      // the address is its own credential
+}
+
+func always() bool { return true }
+
+// do sends c until the answer is clear, a few times. The answer's status is a
+// success; the caller closes its body.
+func (b *Bucket) do(ctx context.Context, c *call) (*http.Response, error) {
+	unclear, renewed := false, false
+	for try := 0; ; try++ {
+		resp, asked, err := b.once(ctx, c)
+		if err == nil {
+			return resp, nil
+		}
+		if errors.Is(err, errStale) && !renewed {
+			renewed = true
+			continue
+		}
+		unclear = unclear || errors.Is(err, store.ErrUnclear)
+		if again(err) && try < tries-1 {
+			stop := b.pause(ctx, try, asked)
+			if stop == nil {
+				continue
+			}
+			err = fmt.Errorf("%s: %w (last answer: %w)", c.doing, stop, err)
+		}
+		return nil, muddied(unclear, err)
+	}
+}
+
+func again(err error) bool { return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrUnclear) }
+
+// muddied adds that an earlier try may still land, unless that is settled: when
+// the key holds an object nothing lands on it any more.
+func muddied(unclear bool, err error) error {
+	if unclear && !errors.Is(err, store.ErrUnclear) && !errors.Is(err, store.ErrExists) {
+		return fmt.Errorf("%w (an earlier request for it: %w)", err, store.ErrUnclear)
+	}
+	return err
+}
+
+// pause waits before the next try, at least as long as the server asked.
+func (b *Bucket) pause(ctx context.Context, try int, asked time.Duration) error {
+	step := min(firstStep<<min(try, 10), lastStep)
+	return b.clock.Sleep(ctx, asked+rand.N(step))
+}
+
+// once sends c one time. asked is how long the server wants us to wait.
+func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked time.Duration, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
+	}
+	held, err := b.bearer(ctx, c)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
+	}
+	var r io.Reader
+	if c.open != nil {
+		if r, err = c.open(); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
+		}
+	}
+	w := newWatch(ctx, b.patience(c.size))
+	var sent atomic.Bool // it had a connection: before that nothing can have been done
+	req, err := b.request(httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), c)
+	if err != nil {
+		w.end()
+		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
+	}
+	held.sign(req.Header, b.project)
+	var body *sending
+	if c.size > 0 {
+		body = &sending{r: r, w: w, left: c.size, closed: make(chan struct{})}
+		req.Body, req.ContentLength = body, c.size
+	}
+	resp, err = b.client.Do(req)
+	w.rest()
+	if err != nil {
+		w.end()
+		body.wait()
+		return nil, 0, b.broken(ctx, c, body, w, sent.Load(), err)
+	}
+	resp.Body = &watched{ReadCloser: resp.Body, w: w, body: body}
+	if resp.StatusCode < 300 || resp.StatusCode == statusIncomplete {
+		return resp, 0, nil
+	}
+	said := listen(resp)
+	resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound && c.absent && !said.noBucket() {
+		resp.Body = http.NoBody
+		return resp, 0, nil
+	}
+	if resp.StatusCode == http.StatusUnauthorized && held.token != "" {
+		b.keys.reject(held.token)
+	}
+	return nil, wanted(resp.Header), b.refused(c, resp.StatusCode, said, held.token != "")
+}
+
+func (b *Bucket) bearer(ctx context.Context, c *call) (credential, error) {
+	if b.keys == nil || c.free {
+		return credential{}, nil
+	}
+	return b.keys.get(ctx)
+}
+
+func (b *Bucket) request(ctx context.Context, c *call) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, c.method, c.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, c.header)
+	req.Header.Set("User-Agent", "drover")
+	return req, nil
+}
+
+// broken says what became of a request without an answer.
+func (b *Bucket) broken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
+	if body != nil && body.err != nil {
+		return fmt.Errorf("%s: %w", c.doing, body.err)
+	}
+	fate := store.ErrBusy
+	if sent && c.landed != nil && c.landed() {
+		fate = store.ErrUnclear
+	}
+	if why := context.Cause(ctx); why != nil {
+		if fate == store.ErrUnclear {
+			return fmt.Errorf("%s: %w: %w", c.doing, why, fate)
+		}
+		return fmt.Errorf("%s: %w", c.doing, why)
+	}
+	if why := distrusted(err, b.endpoint); why != nil {
+		return fmt.Errorf("%s: %w", c.doing, why)
+	}
+	return fmt.Errorf("%s: %w: %w", c.doing, w.why(err), fate)
+}
+
+// wanted reads Retry-After, in seconds.
+func wanted(h http.Header) time.Duration {
+	n, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || n <= 0 {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, maxAsked)
+}

@@ -1,0 +1,287 @@
+package gcs
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// inOne is the largest body that goes in one request, from memory. A larger one
+// goes in a session: one request more, constant memory, and what the server has
+// kept is not sent again.
+const inOne = 8 << 20
+
+// maxFutile is how often in a row a server may answer that it has no more than
+// before: each time a body is sent for nothing, which may be a large one.
+const maxFutile = 12
+
+// description is what the server is told of an object before it comes. It checks
+// the checksum before the object appears.
+type description struct {
+	Name         string `json:"name"`
+	ContentType  string `json:"contentType"`
+	CacheControl string `json:"cacheControl"`
+	CRC32C       string `json:"crc32c"`
+}
+
+// kept is what the server says it has.
+type kept struct {
+	Size   string `json:"size"`
+	CRC32C string `json:"crc32c"`
+}
+
+// checksum is a CRC32C as Google writes it.
+func checksum(sum uint32) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+}
+
+// castagnoli is made when it is first wanted, and then the same one.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// write sends body under key. It is read twice where it is large: the checksum
+// has to be known first.
+func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	doing := b.doing(verb, key)
+	_, err := body.Seek(0, io.SeekStart)
+	var head []byte
+	if err == nil {
+		head, err = io.ReadAll(io.LimitReader(body, inOne+1))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	sum, size := crc32.Checksum(head, castagnoli()), int64(len(head))
+	large := len(head) > inOne
+	for large {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := body.Read(head)
+		sum, size = crc32.Update(sum, castagnoli(), head[:n]), size+int64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	meta, err := json.Marshal(description{Name: b.prefix + key, ContentType: "application/octet-stream",
+		// a public object would be shown from caches for an hour
+		CacheControl: "no-store", CRC32C: checksum(sum)})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	q.Set("fields", "crc32c,size")
+	want := kept{Size: strconv.FormatInt(size, 10), CRC32C: checksum(sum)}
+	if !large {
+		return b.writeInOne(ctx, doing, q, meta, head, want)
+	}
+	u := &upload{b: b, doing: doing, query: q, meta: meta, body: body, size: size}
+	return u.run(ctx, want)
+}
+
+// writeInOne sends description and content as the two parts of one body.
+func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, meta, content []byte, want kept) error {
+	q.Set("uploadType", "multipart")
+	between := rand.Text() // 128 bits, which content does not hold
+	before := fmt.Sprintf("--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%s\r\n--%s\r\nContent-Type: application/octet-stream\r\n\r\n", between, meta, between)
+	after := "\r\n--" + between + "--\r\n"
+	resp, err := b.do(ctx, &call{doing: doing, landed: always, method: http.MethodPost, url: b.uploads(q),
+		header: http.Header{"Content-Type": {"multipart/related; boundary=" + between}},
+		open: func() (io.Reader, error) {
+			return io.MultiReader(strings.NewReader(before), bytes.NewReader(content), strings.NewReader(after)), nil
+		},
+		size: int64(len(before) + len(content) + len(after))})
+	if err != nil {
+		return err
+	}
+	return b.confirm(doing, resp, want)
+}
+
+// confirm compares what the server says it has kept.
+func (b *Bucket) confirm(doing string, resp *http.Response, want kept) error {
+	defer resp.Body.Close()
+	var got kept
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&got); err != nil {
+		return fmt.Errorf("%s: read the answer: %w: %w", doing, err, store.ErrUnclear)
+	}
+	if got != want {
+		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+b.endpoint+", or name another store with --store.",
+			"%s: the server has %s bytes with CRC32C %s, and %s with %s were sent", doing, line(got.Size), line(got.CRC32C), want.Size, want.CRC32C)
+	}
+	return nil
+}
+
+// upload is one large body on its way.
+type upload struct {
+	b     *Bucket
+	doing string
+	query url.Values
+	meta  []byte
+	body  io.ReadSeeker
+	size  int64
+
+	session string // its address; empty: none
+	kept    int64  // bytes the server has said it has
+	ask     bool   // how many it has is not known
+	unclear bool   // all was sent, and no clear answer came
+}
+
+// run begins a session, sends the body, and after every unclear answer asks what
+// the server has. It goes on while that grows, and for a while after.
+func (u *upload) run(ctx context.Context, want kept) error {
+	begun, futile, moved := 0, 0, u.b.clock.Boot()
+	for try := 0; ; try++ {
+		before := u.kept
+		resp, asked, err := u.step(ctx)
+		if resp != nil {
+			return u.b.confirm(u.doing, resp, want)
+		}
+		if errors.Is(err, errNoSession) || errors.Is(err, errDamaged) {
+			u.session, u.kept, u.ask = "", 0, false
+			begun++
+			err = fmt.Errorf("%w: %w", err, store.ErrBusy)
+		}
+		if u.kept > before {
+			try, futile, moved = 0, 0, u.b.clock.Boot()
+		} else if err == nil {
+			futile++ // it answers, and takes nothing
+		}
+		if err != nil && !again(err) || begun == tries || futile == maxFutile || u.b.clock.Boot()-moved > giveUp {
+			if context.Cause(ctx) == nil {
+				u.abandon(ctx)
+			}
+			if err == nil {
+				err = fmt.Errorf("%s: the server takes no more than %d of %d bytes: %w", u.doing, u.kept, u.size, store.ErrBusy)
+			}
+			return muddied(u.unclear, err)
+		}
+		if err == nil && (u.kept > before || u.kept == 0 && try == 0) {
+			continue // it goes well
+		}
+		if stop := u.b.pause(ctx, try, asked); stop != nil {
+			return muddied(u.unclear, fmt.Errorf("%s: %w", u.doing, stop))
+		}
+	}
+}
+
+// step is one request. An answer ends the upload; without answer and error the
+// server has what kept says, and wants more.
+func (u *upload) step(ctx context.Context) (resp *http.Response, asked time.Duration, err error) {
+	if u.session == "" {
+		return nil, 0, u.begin(ctx)
+	}
+	c := &call{doing: u.doing, free: true, method: http.MethodPut, url: u.session, header: http.Header{},
+		landed: func() bool { return u.unclear }}
+	var rest *counted
+	if u.ask || u.kept == u.size {
+		c.header.Set("Content-Range", fmt.Sprintf("bytes */%d", u.size))
+	} else {
+		c.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", u.kept, u.size-1, u.size))
+		rest = &counted{r: u.body}
+		c.size = u.size - u.kept
+		c.open = func() (io.Reader, error) { return rest, u.rewind() }
+		// Without its last byte no object appears.
+		c.landed = func() bool { return rest.n == c.size }
+	}
+	resp, asked, err = u.b.once(ctx, c)
+	if err != nil {
+		u.unclear = u.unclear || errors.Is(err, store.ErrUnclear)
+		u.ask = u.ask || rest != nil && rest.n > 0
+		return nil, asked, err
+	}
+	if resp.StatusCode != statusIncomplete {
+		return resp, 0, nil
+	}
+	resp.Body.Close()
+	u.ask = false
+	u.kept, err = u.parseKept(resp.Header.Get("Range"))
+	return nil, 0, err
+}
+
+// begin asks for a session. That changes nothing yet, so a lost answer is no harm.
+func (u *upload) begin(ctx context.Context) error {
+	u.query.Set("uploadType", "resumable")
+	resp, err := u.b.do(ctx, &call{doing: u.doing, method: http.MethodPost, url: u.b.uploads(u.query),
+		header: http.Header{"Content-Type": {"application/json; charset=UTF-8"}, "X-Upload-Content-Length": {strconv.FormatInt(u.size, 10)}},
+		open:   func() (io.Reader, error) { return bytes.NewReader(u.meta), nil },
+		size:   int64(len(u.meta))})
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	at, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil || at.RawQuery == "" {
+		return fault.New(fault.Invalid, "Name another store with --store.", "%s: %s began no upload", u.doing, u.b.endpoint)
+	}
+	// The host is the one we were told of, whatever the server takes itself for.
+	u.session = u.b.endpoint + at.RequestURI()
+	return nil
+}
+
+// rewind goes to the first byte that the server lacks, by reading: a body may be
+// checked on its way from its beginning.
+func (u *upload) rewind() error {
+	if _, err := u.body.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, u.body, u.kept)
+	return err
+}
+
+// parseKept reads "bytes=0-99": a hundred bytes. Nothing is none.
+func (u *upload) parseKept(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	last, err := strconv.ParseInt(strings.TrimPrefix(s, "bytes=0-"), 10, 64)
+	if err != nil || last < 0 || last >= u.size {
+		return 0, fault.New(fault.Lost, "", "%s: the server says it has %q of %d bytes", u.doing, line(s), u.size)
+	}
+	return last + 1, nil
+}
+
+// abandon tells the server that nothing more comes. It would find out in a week.
+func (u *upload) abandon(ctx context.Context) {
+	if u.session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if resp, _, err := u.b.once(ctx, &call{doing: u.doing, free: true, method: http.MethodDelete, url: u.session}); err == nil {
+		resp.Body.Close()
+	}
+}
+
+// counted says how much of a body was taken.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,114 @@
+package gcs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// watch ends a request in which nothing has moved for d.
+type watch struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	d      time.Duration
+}
+
+func newWatch(ctx context.Context, d time.Duration) *watch {
+	w := &watch{d: d}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.timer = time.AfterFunc(d, func() { w.cancel(errStalled) })
+	return w
+}
+
+func (w *watch) moved() { w.timer.Reset(w.d) }
+func (w *watch) rest()  { w.timer.Stop() }
+func (w *watch) end()   { w.timer.Stop(); w.cancel(nil) }
+
+// why prefers the reason over what it looked like from below.
+func (w *watch) why(err error) error {
+	if errors.Is(context.Cause(w.ctx), errStalled) {
+		return fmt.Errorf("%w for %v", errStalled, w.d)
+	}
+	return bare(err)
+}
+
+// sending is the body of a request. The transport may go on reading it after an
+// answer has come; wait says when it no longer does.
+type sending struct {
+	w      *watch
+	closed chan struct{}
+
+	mu   sync.Mutex // held while r is read
+	r    io.Reader  // nil: closed
+	left int64      // bytes not handed out yet
+	err  error      // r's own
+}
+
+func (s *sending) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.r == nil:
+		return 0, errors.New("body is closed")
+	case s.err != nil:
+		return 0, s.err
+	case s.left == 0:
+		return 0, io.EOF
+	}
+	s.w.moved()
+	n, err := s.r.Read(p[:min(int64(len(p)), s.left)])
+	s.left -= int64(n)
+	if err == io.EOF && s.left > 0 {
+		err = fmt.Errorf("read body: %d bytes are missing: %w", s.left, io.ErrUnexpectedEOF)
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func (s *sending) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.r != nil {
+		s.r = nil
+		close(s.closed)
+	}
+	return nil
+}
+
+// wait returns when nobody reads the body any more. The request is over by then.
+func (s *sending) wait() {
+	if s != nil {
+		<-s.closed
+	}
+}
+
+// watched is the body of an answer. Only a read that waits is watched: a slow
+// reader of ours is no slow server.
+type watched struct {
+	io.ReadCloser
+	w    *watch
+	body *sending
+}
+
+func (r *watched) Read(p []byte) (int, error) {
+	r.w.moved()
+	n, err := r.ReadCloser.Read(p)
+	r.w.rest()
+	if err != nil && err != io.EOF {
+		err = r.w.why(err)
+	}
+	return n, err
+}
+
+func (r *watched) Close() error {
+	r.w.end() // before the rest of a long body would be read for the connection's sake
+	err := r.ReadCloser.Close()
+	r.body.wait()
+	return err
+}

@@ -1,0 +1,205 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// stall is how long a connection may move no byte, in either direction. S3 ends
+// one itself after 20 s without a byte from us, and keeps sending blanks while
+// it puts parts together; other servers are silent for as long as that takes.
+const stall = 60 * time.Second
+
+// idle is how long an unused connection is kept.
+const idle = 30 * time.Second
+
+// early is how long before their end credentials are renewed. A role's are given
+// out new 5 minutes before; less than that would meet the old ones again.
+const early = 4 * time.Minute
+
+// connect makes the client from the place's words and this machine's
+// configuration: files and environment are read, nothing is sent.
+func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
+	load := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(transport()),
+		config.WithLogger(logging.Nop{}), // what matters is in the errors
+		// Package store retries: an answer must be known as it was given.
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) {
+			o.ExpiryWindow, o.ExpiryWindowJitterFrac = early, 0.5
+		}),
+	}
+	if b.given.Profile != "" {
+		load = append(load, config.WithSharedConfigProfile(b.given.Profile))
+	}
+	if b.given.Region != "" {
+		load = append(load, config.WithRegion(b.given.Region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		var none config.SharedConfigProfileNotExistError
+		if errors.As(err, &none) {
+			return nil, fault.New(fault.Invalid, "Try aws configure list-profiles.", "open store s3://%s: there is no profile %q", b.bucket, none.Profile)
+		}
+		return nil, fault.Wrap(err, fault.Invalid, "Look at ~/.aws/config and the AWS_ variables: env | grep ^AWS_.", "open store s3://%s: read the configuration", b.bucket)
+	}
+	if cfg.Region == "" {
+		cfg.Region = "us-east-1" // any will do: the answer names the right one
+	}
+	b.creds = &renewing{from: cfg.Credentials}
+	cfg.Credentials = b.creds
+	if b.given.Anonymous {
+		cfg.Credentials = aws.AnonymousCredentials{}
+	}
+	return s3.NewFromConfig(cfg, b.settle), nil
+}
+
+// settle is how we differ from the SDK's defaults.
+func (b *Bucket) settle(o *s3.Options) {
+	if b.given.Endpoint != "" {
+		o.BaseEndpoint = aws.String(strings.TrimRight(b.given.Endpoint, "/"))
+	}
+	// A server behind one name has no names for its buckets, and a certificate
+	// for *.s3.amazonaws.com is good for none with a dot in its name.
+	o.UsePathStyle = b.given.PathStyle || o.BaseEndpoint != nil || strings.Contains(b.bucket, ".")
+	// We send a checksum with every body, as a header: other servers refuse the
+	// trailers that the SDK would add by itself.
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenSupported
+	o.DisableLogOutputChecksumValidationSkipped = true
+	o.DisableS3ExpressSessionAuth = aws.Bool(true)
+}
+
+// transport is one for each Bucket: HTTP/1.1, which is what S3 speaks, with a
+// connection for each request under way. It takes AWS_CA_BUNDLE and proxies from
+// the environment.
+func transport() *awshttp.BuildableClient {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &moving{Conn: c}, nil
+		}
+		t.ForceAttemptHTTP2 = false
+		t.TLSHandshakeTimeout = 10 * time.Second
+		t.MaxIdleConns = 0 // of all hosts: there is one
+		t.MaxIdleConnsPerHost = 64
+		t.IdleConnTimeout = idle
+		t.WriteBufferSize, t.ReadBufferSize = 64<<10, 64<<10
+		t.DisableCompression = true // an object is what it is
+	})
+}
+
+// moving is a connection that ends when it stands still: a peer that vanished
+// behind a router says nothing, and a request would wait for ever.
+type moving struct {
+	net.Conn
+	until atomic.Int64 // the deadline that is set, in unix nanoseconds
+}
+
+// push moves the deadline on, once in a while: it is a timer in the runtime.
+func (m *moving) push() {
+	now := time.Now()
+	if m.until.Load()-now.UnixNano() < int64(stall*3/4) {
+		until := now.Add(stall)
+		m.until.Store(until.UnixNano())
+		_ = m.SetDeadline(until) // on a closed connection, which the next call says
+	}
+}
+
+func (m *moving) Read(p []byte) (int, error) {
+	m.push()
+	n, err := m.Conn.Read(p)
+	if n > 0 {
+		m.push()
+	}
+	return n, err
+}
+
+func (m *moving) Write(p []byte) (int, error) {
+	m.push()
+	return m.Conn.Write(p)
+}
+
+// renewing are credentials whose failure can be told from the server's, and
+// which can be told to look again.
+type renewing struct{ from aws.CredentialsProvider }
+
+// noCredentials says that none were found, or that they could not be renewed.
+type noCredentials struct{ err error }
+
+func (n *noCredentials) Error() string { return n.err.Error() }
+func (n *noCredentials) Unwrap() error { return n.err }
+
+func (r *renewing) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	c, err := r.from.Retrieve(ctx)
+	if err != nil {
+		err = &noCredentials{err}
+	}
+	return c, err
+}
+
+// renew drops what is known, and says whether it could.
+func (r *renewing) renew() bool {
+	cache, ok := r.from.(*aws.CredentialsCache)
+	if ok {
+		cache.Invalidate()
+	}
+	return ok
+}
+
+// turn mends what an answer says about where or as whom we ask, and says whether
+// to ask again.
+func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
+	switch {
+	case a.code == "ExpiredToken" || a.code == "ExpiredTokenException" || a.code == "TokenRefreshRequired":
+		return b.creds.renew()
+	case a.status == http.StatusMovedPermanently, a.status == http.StatusTemporaryRedirect,
+		a.code == "AuthorizationHeaderMalformed", a.code == "IllegalLocationConstraintException":
+		return b.find(ctx, asked, a)
+	}
+	return false
+}
+
+// find goes to the region where the bucket is.
+func (b *Bucket) find(ctx context.Context, asked *s3.Client, a answer) bool {
+	b.turning.Lock()
+	defer b.turning.Unlock()
+	now := b.client.Load()
+	if now != asked {
+		return true // somebody else has found it
+	}
+	region := a.region
+	if region == "" {
+		// The header comes with a refusal too, and needs no right to the bucket.
+		out, err := now.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.bucket})
+		if err != nil {
+			region = hear(err).region
+		} else {
+			region = aws.ToString(out.BucketRegion)
+		}
+	}
+	o := now.Options()
+	if region == "" || region == o.Region {
+		return false
+	}
+	o.Region = region
+	b.client.Store(s3.New(o))
+	return true
+}

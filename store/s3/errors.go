@@ -1,0 +1,233 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	smithy "github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// answer is what came back when something went wrong.
+type answer struct {
+	status    int    // HTTP's; 0: no answer came
+	code, say string // of the XML body; a proxy sends none
+	region    string // where the bucket is, if it says so
+	id        string // of the request, for whoever runs the server
+	err       error  // as the SDK gives it
+}
+
+// hear takes an answer out of the SDK's words.
+func hear(err error) answer {
+	a := answer{err: err}
+	var r *smithyhttp.ResponseError
+	if errors.As(err, &r) && r.Response != nil {
+		a.status = r.Response.StatusCode
+		a.region = r.Response.Header.Get("X-Amz-Bucket-Region")
+		a.id = r.Response.Header.Get("X-Amz-Request-Id")
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		a.code, a.say = api.ErrorCode(), api.ErrorMessage()
+	}
+	return a
+}
+
+// Error is one line: the server's own words, or the network's.
+func (a answer) Error() string {
+	if a.status == 0 {
+		var op *net.OpError
+		var creds *noCredentials
+		switch {
+		case errors.As(a.err, &creds):
+			return creds.Error()
+		case errors.As(a.err, &op):
+			return op.Error()
+		}
+		return a.err.Error()
+	}
+	text := fmt.Sprintf("the server says %d", a.status)
+	if a.code != "" && a.code != "UnknownError" {
+		text += " " + a.code
+	}
+	if a.say != "" && a.say != "UnknownError" {
+		text += ": " + strings.TrimSuffix(strings.Join(strings.Fields(a.say), " "), ".")
+	}
+	if a.id != "" && a.status >= 400 {
+		text += " (request " + a.id + ")"
+	}
+	return text
+}
+
+func (a answer) Unwrap() error { return a.err }
+
+// throttled: asked too often. The server has looked at nothing but the rate.
+func (a answer) throttled() bool {
+	switch a.code {
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "TooManyRequestsException",
+		"Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded":
+		return true
+	}
+	return a.status == http.StatusTooManyRequests
+}
+
+// damaged: the body did not arrive as it was sent, and was thrown away.
+func (a answer) damaged() bool {
+	switch a.code {
+	case "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout":
+		return true
+	}
+	return false
+}
+
+// nameless: a refusal without S3's word for it. It was cut on its way, or comes
+// from something that is no S3 server and will say it every time.
+func (a answer) nameless() bool {
+	return a.status >= 400 && a.status < 500 && (a.code == "" || a.code == "UnknownError")
+}
+
+// final: a refusal of 5xx that will be the same the next time.
+func (a answer) final() bool {
+	return a.status == http.StatusNotImplemented || a.code == "NotImplemented" || a.full()
+}
+
+// full: there is no room.
+func (a answer) full() bool {
+	return a.status == http.StatusInsufficientStorage || a.code == "QuotaExceeded" || a.code == "XMinioStorageFull"
+}
+
+// refused translates an answer into what store.Bucket promises. After a write
+// only an answer that cannot follow one that was done says "not written".
+func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool) error {
+	unclear := store.ErrBusy // to read again harms nobody
+	if write {
+		unclear = store.ErrUnclear
+	}
+	var creds *noCredentials
+	stop := context.Cause(ctx)
+	switch {
+	case stop != nil && write:
+		// The answer came too late to be heard.
+		return fmt.Errorf("%s: %w: %w", doing, stop, unclear)
+	case stop != nil:
+		return stop
+	case errors.As(a.err, &creds):
+		return b.denied(doing, a)
+	case a.status == 0:
+		return b.unreached(doing, a, unclear)
+	case a.throttled():
+		return fmt.Errorf("%s: %w: %w", doing, a, store.ErrBusy)
+	case write && a.status == http.StatusPreconditionFailed:
+		return fmt.Errorf("%s: %w", doing, store.ErrExists)
+	case a.code == "NoSuchBucket":
+		return fault.Wrap(a, fault.Missing, "Make it with aws s3 mb s3://"+b.bucket+", or name another one with --store.", "%s", doing)
+	case !write && a.status == http.StatusNotFound && (a.code == "NoSuchKey" || a.code == "NoSuchVersion"):
+		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
+	case a.damaged():
+		return b.spoilt(doing, a, unclear)
+	case a.nameless() && b.damaged.Add(1) <= 10:
+		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
+	case a.code == "ConditionalRequestConflict", a.code == "OperationAborted", a.code == "NoSuchUpload",
+		a.status >= 500 && !a.final(), a.status < 300:
+		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
+	}
+	return b.denied(doing, a)
+}
+
+// spoilt: what arrived was not what was sent. The net does that once in a great
+// while; what does it every time is between us and the server.
+func (b *Bucket) spoilt(doing string, err, again error) error {
+	if b.damaged.Add(1) > 10 {
+		return fault.Wrap(err, fault.Lost, "Something between here and the server changes what is sent: try without HTTPS_PROXY and HTTP_PROXY.", "%s", doing)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, err, again)
+}
+
+// unreached: no answer came. A connection that was never made carried nothing.
+func (b *Bucket) unreached(doing string, a answer, unclear error) error {
+	var op *net.OpError
+	var dns *net.DNSError
+	if errors.As(a.err, &dns) || errors.As(a.err, &op) && op.Op == "dial" {
+		unclear = store.ErrBusy
+		if !b.met.Load() && b.lostPatience() {
+			return fault.Wrap(a, fault.Lost, b.reachHint(), "%s", doing)
+		}
+	}
+	var api smithy.APIError
+	var op2 *smithy.OperationError
+	if errors.As(a.err, &op2) && !errors.As(a.err, &op) && !errors.As(a.err, &api) && !sent(a.err) {
+		// Refused before it was sent: a parameter, an endpoint that cannot be.
+		return fault.Wrap(op2.Err, fault.Invalid, b.reachHint(), "%s", doing)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, a, unclear)
+}
+
+// sent says whether a request left us.
+func sent(err error) bool {
+	var r *smithyhttp.RequestSendError
+	var w *smithyhttp.ResponseError
+	return errors.As(err, &r) || errors.As(err, &w)
+}
+
+// lostPatience with a server that has never answered.
+func (b *Bucket) lostPatience() bool {
+	now := int64(b.clock.Boot())
+	if b.tried.CompareAndSwap(0, now) {
+		return false
+	}
+	return now-b.tried.Load() >= int64(b.patience)
+}
+
+func (b *Bucket) reachHint() string {
+	if e := b.client.Load().Options().BaseEndpoint; e != nil {
+		return "Try curl -i " + *e + ", and see that --store-endpoint is right."
+	}
+	return "See whether this machine reaches Amazon: curl -I https://s3.amazonaws.com, or name a server of yours with --store-endpoint."
+}
+
+// denied says what nobody but a person can mend.
+func (b *Bucket) denied(doing string, a answer) error {
+	kind, hint := fault.Denied, ""
+	var creds *noCredentials
+	switch {
+	case errors.As(a.err, &creds):
+		return fault.Wrap(creds, fault.Denied, b.signInHint(), "%s: find credentials", doing)
+	case a.code == "ExpiredToken", a.code == "ExpiredTokenException", a.code == "TokenRefreshRequired", a.code == "InvalidToken":
+		hint = b.signInHint()
+	case a.code == "InvalidAccessKeyId":
+		hint = "See which key is used with aws configure list, and whether it is still there."
+	case a.code == "SignatureDoesNotMatch":
+		hint = "The secret key is not that of the access key: aws configure list shows where both come from."
+	case a.code == "RequestTimeTooSkewed", a.code == "RequestExpired":
+		hint = "This machine's clock is wrong: compare date -u with curl -sI https://s3.amazonaws.com | grep -i ^date, and set it."
+	case a.code == "AccessDenied" && b.given.Owner != "":
+		hint = "See that account " + b.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + b.bucket + " --expected-bucket-owner " + b.given.Owner + "."
+	case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
+		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for whom aws sts get-caller-identity names."
+	case a.status == http.StatusNotImplemented || a.code == "NotImplemented":
+		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with --store-endpoint."
+	case a.status == http.StatusMovedPermanently || a.code == "AuthorizationHeaderMalformed" || a.status == http.StatusTemporaryRedirect:
+		kind, hint = fault.Invalid, "Say where it is: --store 's3://"+b.bucket+"?region=eu-central-1'; aws s3api get-bucket-location --bucket "+b.bucket+" knows."
+	case a.full():
+		kind, hint = fault.Full, "Free space in "+b.bucket+", or name another bucket with --store."
+	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
+		kind, hint = fault.Invalid, "Is it an S3 server? "+b.reachHint()
+	default:
+		kind = fault.Invalid
+	}
+	return fault.Wrap(a, kind, hint, "%s", doing)
+}
+
+func (b *Bucket) signInHint() string {
+	if p := b.given.Profile; p != "" {
+		return "Sign in again: aws sso login --profile " + p + "."
+	}
+	return "Sign in with aws sso login or aws configure, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket add ?anonymous=true."
+}

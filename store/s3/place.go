@@ -1,0 +1,127 @@
+package s3
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// maxPrefix leaves room for the longest key in S3's 1,024 bytes, and a slash.
+const maxPrefix = 1024 - store.MaxKey - 1
+
+const placeHint = "Write it as s3://bucket/prefix, or s3://bucket/prefix?endpoint=http://host:9000 for a server that is not Amazon's."
+
+// place is what a store's URL names.
+type place struct {
+	bucket string
+	prefix string // "" or "team/project/"
+	given  Options
+}
+
+// parse reads s3://bucket/prefix?endpoint=...&region=...&profile=...&owner=...&anonymous=true
+// into a place; what the URL says wins over what o says.
+func parse(text string, o Options) (place, error) {
+	refuse := func(why string, args ...any) (place, error) {
+		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{text}, args...)...)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "s3":
+		return refuse("not an s3:// URL")
+	case u.User != nil:
+		return refuse("a URL holds no keys: they come from the environment or a profile")
+	case u.Fragment != "" || u.Port() != "":
+		return refuse("a bucket has neither port nor fragment; a server is named by endpoint")
+	case !isBucket(u.Host):
+		return refuse("%q is no bucket's name", u.Host)
+	case strings.HasSuffix(u.Host, "--x-s3"):
+		return refuse("a directory bucket lists in no order, and drover reads logs in order: use a general purpose bucket")
+	}
+	p := place{bucket: u.Host, given: o}
+	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
+		if err := store.CheckKey(prefix); err != nil || len(prefix) > maxPrefix-1 {
+			return refuse("the prefix may be %d bytes of A-Z a-z 0-9 . _ - between single slashes, and no part of it begins with a dot", maxPrefix-1)
+		}
+		p.prefix = prefix + "/"
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return refuse("its query is none: %v", err)
+	}
+	for name, values := range query {
+		value := values[len(values)-1]
+		switch name {
+		case "endpoint":
+			p.given.Endpoint = value
+		case "region":
+			p.given.Region = value
+		case "profile":
+			p.given.Profile = value
+		case "owner":
+			p.given.Owner = value
+		case "anonymous":
+			p.given.Anonymous = value != "false"
+		default:
+			return refuse("it knows no %q; there are endpoint, region, profile, owner and anonymous", name)
+		}
+	}
+	if why := p.given.wrong(); why != "" {
+		return refuse("%s", why)
+	}
+	return p, nil
+}
+
+// wrong says what cannot be meant.
+func (o Options) wrong() string {
+	if o.Endpoint != "" {
+		u, err := url.Parse(o.Endpoint)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			return "the endpoint is no http:// or https:// URL"
+		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+			return "the endpoint may hold a scheme, a host and a port, and no keys"
+		}
+	}
+	if o.Owner != "" && (len(o.Owner) != 12 || strings.Trim(o.Owner, "0123456789") != "") {
+		return "the owner is an account's number of 12 digits"
+	}
+	if o.Anonymous && o.Profile != "" {
+		return "it is either anonymous or with a profile"
+	}
+	return ""
+}
+
+// isBucket is wider than Amazon's rule of today: other servers, and buckets from
+// before it, have longer names with capitals and underscores.
+func isBucket(name string) bool {
+	return len(name) >= 3 && len(name) <= 255 && name[0] != '.' && name[0] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" &&
+		!strings.Contains(name, "..")
+}
+
+// name is the place as a person types it: with what leads another machine to the
+// same one, and without what is this machine's own or the default.
+func (p place) name(endpoint string) string {
+	text := "s3://" + p.bucket
+	if p.prefix != "" {
+		text += "/" + strings.TrimSuffix(p.prefix, "/")
+	}
+	sep := "?"
+	add := func(name, value string) {
+		if value != "" {
+			// Slashes and colons mean nothing in a query: people read this.
+			value = strings.NewReplacer("%3A", ":", "%2F", "/").Replace(url.QueryEscape(value))
+			text, sep = text+sep+name+"="+value, "&"
+		}
+	}
+	if p.given.Anonymous {
+		add("anonymous", "true")
+	}
+	add("endpoint", endpoint)
+	add("owner", p.given.Owner)
+	add("profile", p.given.Profile)
+	add("region", p.given.Region)
+	return text
+}

@@ -1,0 +1,81 @@
+package s3
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/drover-run/drover/fault"
+)
+
+func TestURLsArePlacesOrRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"s3://bucket":                            "s3://bucket",
+		"s3://bucket/":                           "s3://bucket",
+		"s3://my.old_Bucket/a/b-c/":              "s3://my.old_Bucket/a/b-c",
+		"s3://bucket/p?endpoint=http://h:9000":   "s3://bucket/p?endpoint=http://h:9000",
+		"s3://bucket?region=eu-west-1&profile=x": "s3://bucket?profile=x&region=eu-west-1",
+		"s3://bucket?anonymous=true":             "s3://bucket?anonymous=true",
+		"s3://bucket?owner=123456789012":         "s3://bucket?owner=123456789012",
+	} {
+		p, err := parse(text, Options{})
+		if err != nil || p.name(p.given.Endpoint) != want {
+			t.Errorf("%s: %s, %v", text, p.name(p.given.Endpoint), err)
+		}
+	}
+	for text, why := range map[string]string{
+		"gs://bucket":                        "not an s3:// URL",
+		"s3:bucket":                          "bucket",
+		"s3://":                              "no bucket's name",
+		"s3://ab":                            "no bucket's name",
+		"s3://key:secret@bucket":             "holds no keys",
+		"s3://bucket:9000/x":                 "server is named by endpoint",
+		"s3://bucket--use1-az1--x-s3":        "directory bucket",
+		"s3://bucket/a//b":                   "prefix",
+		"s3://bucket/../x":                   "prefix",
+		"s3://bucket/a%20b":                  "prefix",
+		"s3://bucket/" + long(200):           "prefix",
+		"s3://bucket?endpont=x":              `"endpont"`,
+		"s3://bucket?endpoint=h:9000":        "http://",
+		"s3://bucket?endpoint=http://k:s@h":  "no keys",
+		"s3://bucket?owner=me":               "12 digits",
+		"s3://bucket?anonymous=1&profile=me": "either",
+		"s3://bucket?endpoint=ftp://h":       "http://",
+		"s3://bucket?endpoint=http://h/?a=b": "no keys",
+		"s3://bucket?endpoint=http://h/%s":   "query",
+	} {
+		if _, err := parse(text, Options{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+func FuzzURLsThatAreReadAreNames(f *testing.F) {
+	for _, text := range []string{"s3://bucket/a/b?endpoint=http://h:1&region=r", "s3://b.c-d_e", "s3://bucket?anonymous=true", "s3://k:s@bucket", "s3://bucket/%2e%2e/x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parse(text, Options{})
+		if err != nil {
+			return
+		}
+		name := p.name(p.given.Endpoint)
+		again, err := parse(name, Options{})
+		if err != nil || again != p {
+			t.Errorf("%q is called %q, which is %v, %v", text, name, again, err)
+		}
+	})
+}
+
+func TestAPlaceInTheOrderOfKeysCanBeSent(t *testing.T) {
+	keys := []string{"a", "a-b", "a/b", "ab", "az", "b"}
+	for _, after := range []string{"a", "a\xff", "a b", "a\x00", "é", "~", "", "a/", "a:"} {
+		sent := printable(after)
+		for _, key := range keys {
+			if (key > after) != (key > sent) && key > after {
+				t.Errorf("after %q, sent as %q, %s would be missed", after, sent, key)
+			}
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/drover-run/drover/store"
+)
+
+// atOnce is up to which size Get reads an object before it returns: who then
+// reads slowly holds no connection, and a broken one is met by whoever retries.
+const atOnce = 1 << 20
+
+// readTries is how often in a row a read goes on without having got a byte.
+const readTries = 6
+
+// Get implements store.Bucket. Where a connection breaks, reading goes on from
+// there, as long as the object is the same one.
+func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if err := store.CheckKey(key); err != nil {
+		return nil, err
+	}
+	doing := "get " + key + " from " + b.text
+	wanted := n
+	if n == 0 {
+		n = 1 // it is asked for all the same: it may be absent
+	}
+	if n < 0 || n > math.MaxInt64-off {
+		n = math.MaxInt64 - off
+	}
+	out, err := b.open(ctx, doing, key, off, n, nil)
+	if err != nil {
+		return nil, err
+	}
+	if out == nil || wanted == 0 {
+		if out != nil {
+			out.Body.Close()
+		}
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	o := &object{b: b, doing: doing, body: out.Body, pos: off, end: off + aws.ToInt64(out.ContentLength)}
+	o.pause = func(try int) error { return b.pause(ctx, try) }
+	o.open = func(from int64) (io.ReadCloser, error) {
+		out, err := b.open(ctx, doing, key, from, o.end-from, o.tag)
+		if err != nil || out == nil {
+			return nil, err
+		}
+		return out.Body, nil
+	}
+	o.tag = out.ETag
+	if off == 0 && out.ContentRange == nil && out.ChecksumCRC32C != nil && !strings.Contains(*out.ChecksumCRC32C, "-") &&
+		out.ChecksumType != types.ChecksumTypeComposite {
+		o.want = *out.ChecksumCRC32C
+	}
+	if o.end-off > atOnce {
+		return o, nil
+	}
+	defer o.Close()
+	body := make([]byte, 0, o.end-off+bytes.MinRead)
+	buffer := bytes.NewBuffer(body)
+	if _, err := buffer.ReadFrom(o); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(buffer), nil
+}
+
+// open asks for n bytes from off, all of it if that is everything. It gives nil
+// where the object is and ends before off. With tag only for that very object.
+func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag *string) (out *s3.GetObjectOutput, err error) {
+	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: b.key(key), IfMatch: tag, ExpectedBucketOwner: b.owner()}
+	to := "" // the rest
+	if n != math.MaxInt64-off {
+		to = strconv.FormatInt(off+n-1, 10)
+	}
+	if off > 0 || to != "" {
+		in.Range = aws.String(fmt.Sprintf("bytes=%d-%s", off, to))
+	}
+	err = b.ask(ctx, doing, false, func(ctx context.Context, c *s3.Client) error {
+		out, err = c.GetObject(ctx, in)
+		if a := hear(err); a.status == http.StatusRequestedRangeNotSatisfiable {
+			out = nil
+			return nil
+		} else if a.status == http.StatusPreconditionFailed {
+			// Replaced while it was read: a hint, and to be read anew.
+			return &replaced{doing}
+		}
+		return err
+	})
+	var r *replaced
+	if errors.As(err, &r) {
+		return nil, r
+	}
+	if err == nil && out != nil && in.Range != nil && out.ContentRange == nil {
+		out.Body.Close()
+		return nil, fmt.Errorf("%s: the server has sent everything instead of a range: %w", doing, errNoRanges)
+	}
+	return out, err
+}
+
+var errNoRanges = errors.New("it knows no ranges")
+
+// replaced is an object that is another one than a moment ago.
+type replaced struct{ doing string }
+
+func (r *replaced) Error() string { return r.doing + ": it was replaced while it was read" }
+func (r *replaced) Unwrap() error { return store.ErrBusy }
+
+// object is one that is being read.
+type object struct {
+	b     *Bucket
+	doing string
+	body  io.ReadCloser
+	tag   *string
+	pos   int64 // of the next byte
+	end   int64
+	tries int
+	sum   uint32
+	want  string // the checksum of all of it; "": not known
+	open  func(from int64) (io.ReadCloser, error)
+	pause func(try int) error
+}
+
+func (o *object) Read(p []byte) (int, error) {
+	for {
+		n, err := o.body.Read(p)
+		n = int(min(int64(n), o.end-o.pos))
+		o.pos += int64(n)
+		o.sum = crc32.Update(o.sum, castagnoli(), p[:n])
+		switch {
+		case err == io.EOF && o.pos == o.end && o.sound():
+			o.b.damaged.Store(0)
+			return n, io.EOF
+		case err == io.EOF && o.pos == o.end:
+			return n, o.b.spoilt(o.doing, errors.New("its checksum is another than the server says"), store.ErrBusy)
+		case n > 0:
+			o.tries = 0
+			return n, nil // a connection that broke says so again
+		case err == nil:
+		case o.pos == o.end: // the SDK has found a checksum of another kind wrong
+			return 0, o.b.spoilt(o.doing, err, store.ErrBusy)
+		default:
+			if err := o.goOn(err); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// sound says whether what went by is what the server said it holds.
+func (o *object) sound() bool { return o.want == "" || o.want == *wire(o.sum) }
+
+// goOn opens the rest.
+func (o *object) goOn(broke error) error {
+	if o.tries++; o.tries > readTries {
+		return fmt.Errorf("%s: %w: %w", o.doing, answer{err: broke}, store.ErrBusy)
+	}
+	o.body.Close()
+	if err := o.pause(o.tries - 1); err != nil {
+		return err
+	}
+	body, err := o.open(o.pos)
+	if err == nil && body == nil {
+		err = &replaced{o.doing}
+	}
+	if err != nil && errors.Is(err, store.ErrBusy) && !errors.As(err, new(*replaced)) {
+		o.body = http.NoBody // the next Read tries again
+		return nil
+	}
+	if err != nil {
+		o.body = http.NoBody
+		return err
+	}
+	o.body = body
+	return nil
+}
+
+func (o *object) Close() error { return o.body.Close() }
+
+// List implements store.Bucket. Keys that drover cannot have written are left
+// out: a console's markers for folders, somebody's files.
+func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
+	if err := store.CheckPrefix(prefix); err != nil {
+		return nil, false, err
+	}
+	if after > prefix && !strings.HasPrefix(after, prefix) {
+		return nil, false, context.Cause(ctx) // all that begins with prefix came before
+	}
+	in := &s3.ListObjectsV2Input{
+		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.owner(),
+		MaxKeys: aws.Int32(int32(min(limit, 1000))), EncodingType: types.EncodingTypeUrl,
+	}
+	if after != "" {
+		in.StartAfter = aws.String(b.prefix + printable(after))
+	}
+	doing := strings.TrimSuffix("list "+prefix, " ") + " in " + b.text
+	var objects []store.Object
+	for {
+		var out *s3.ListObjectsV2Output
+		err := b.ask(ctx, doing, false, func(ctx context.Context, c *s3.Client) (err error) {
+			out, err = c.ListObjectsV2(ctx, in)
+			return err
+		})
+		if err != nil && len(objects) > 0 && errors.Is(err, store.ErrBusy) {
+			return objects, true, nil // whoever goes on from here need not ask for these again
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if objects, err = b.found(objects, out, prefix, after); err != nil {
+			return nil, false, fmt.Errorf("%s: %w", doing, err)
+		}
+		more := aws.ToBool(out.IsTruncated)
+		if !more || len(objects) >= limit {
+			return objects[:min(limit, len(objects))], more || len(objects) > limit, nil
+		}
+		if aws.ToString(out.NextContinuationToken) == "" {
+			return nil, false, fmt.Errorf("%s: a page that is not the last names no next one: %w", doing, store.ErrBusy)
+		}
+		in.ContinuationToken = out.NextContinuationToken
+		in.MaxKeys = aws.Int32(int32(min(limit-len(objects), 1000)))
+	}
+}
+
+// found adds our objects of a page, which are in order.
+func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, prefix, after string) ([]store.Object, error) {
+	for _, c := range out.Contents {
+		name := aws.ToString(c.Key)
+		if out.EncodingType == types.EncodingTypeUrl && strings.ContainsAny(name, "%+") {
+			var err error
+			if name, err = url.QueryUnescape(name); err != nil {
+				return nil, err
+			}
+		}
+		key, ours := strings.CutPrefix(name, b.prefix)
+		if !ours || !strings.HasPrefix(key, prefix) || key <= after || store.CheckKey(key) != nil {
+			continue
+		}
+		if last := len(objects) - 1; last >= 0 && objects[last].Key >= key {
+			return nil, fmt.Errorf("%s comes after %s: the server lists in no order", key, objects[last].Key)
+		}
+		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified)})
+	}
+	return objects, nil
+}
+
+// printable is a place in the order of keys that may be sent: keys hold nothing
+// below "-" and nothing above "z".
+func printable(after string) string {
+	for i := range len(after) {
+		switch c := after[i]; {
+		case c <= ' ':
+			return after[:i]
+		case c >= 0x7f:
+			return after[:i] + "~"
+		}
+	}
+	return after
+}
+
+// Delete implements store.Bucket.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *s3.Client) error {
+		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.key(key), ExpectedBucketOwner: b.owner()})
+		if hear(err).code == "NoSuchKey" {
+			return nil
+		}
+		return err
+	})
+}

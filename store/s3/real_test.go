@@ -1,0 +1,133 @@
+package s3_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/s3"
+	"github.com/drover-run/drover/store/storetest"
+)
+
+// versitygw starts the real server, with one bucket, on a disk of its own.
+func versitygw(t *testing.T) (endpoint string) {
+	t.Helper()
+	if os.Getenv("DROVER_TEST_REAL") != "1" {
+		t.Skip("DROVER_TEST_REAL=1 runs it")
+	}
+	out, err := exec.Command("sh", "../testdata/servers.sh", "versitygw").Output()
+	if err != nil {
+		t.Fatalf("install versitygw: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	disk := t.TempDir()
+	if err := os.Mkdir(filepath.Join(disk, "facts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	server := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "posix", disk)
+	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = server.Wait() })
+	endpoint = "http://" + address
+	// A store that has never answered is waited for as long as it takes to start.
+	s := store.New(open(t, "s3://facts", s3.Options{Endpoint: endpoint}), store.Options{})
+	if _, err := s.Get(t.Context(), "up"); err == nil || !strings.Contains(err.Error(), store.ErrNotExist.Error()) {
+		t.Fatalf("the server does not come up: %v", err)
+	}
+	return endpoint
+}
+
+// apart is a prefix that nobody else has.
+func apart(t *testing.T) string {
+	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "s3://facts/t" + n.String()
+}
+
+func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
+	o := s3.Options{Endpoint: versitygw(t)}
+	storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+		place := apart(t)
+		return open(t, place, o), open(t, place, o)
+	})
+}
+
+func TestRealS3RaceHasOneWinner(t *testing.T) {
+	o := s3.Options{Endpoint: versitygw(t)}
+	place := apart(t)
+	for key, n := range race(t, 200, 64, func() *store.Store { return store.New(open(t, place, o), store.Options{}) }) {
+		if n != 1 {
+			t.Errorf("key %d has %d winners", key, n)
+		}
+	}
+}
+
+func TestRealS3BehindAHostileNet(t *testing.T) {
+	target, err := url.Parse(versitygw(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // it is signed
+	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
+	h := behind(t, "everything", 3)
+	h.Next = forward
+	server := httptest.NewServer(h)
+	defer server.Close()
+	o := s3.Options{Endpoint: server.URL, Clock: &storetest.Clock{}}
+	t.Run("suite", func(t *testing.T) {
+		storetest.RunStore(t, func(t *testing.T) (first, second store.Bucket) {
+			place := apart(t)
+			return open(t, place, o), open(t, place, o)
+		})
+	})
+	place := apart(t)
+	for key, n := range race(t, 50, 16, func() *store.Store {
+		return store.New(open(t, place, o), store.Options{Clock: &storetest.Clock{}})
+	}) {
+		if n != 1 {
+			t.Errorf("key %d has %d winners", key, n)
+		}
+	}
+	// Parts are lost too, and a long read breaks.
+	body := make([]byte, 60<<20)
+	_, _ = rand.Read(body)
+	s := store.New(open(t, apart(t), o), store.Options{Clock: &storetest.Clock{}})
+	d, _, err := s.PutBlob(t.Context(), bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.OpenBlob(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	t.Logf("met %v", h.Met())
+}

@@ -1,0 +1,147 @@
+// Package s3 keeps objects in a bucket of Amazon S3, or of a server that speaks
+// its protocol and honours If-None-Match (MinIO, versitygw, Ceph, R2).
+//
+// Create is one PUT with If-None-Match: *, or the same condition on the end of a
+// multipart upload: the server decides, in one place, who was first. What it
+// answers is only translated here (errors.go); to tell "mine" from "somebody
+// else's" is package store's, as are retries and back-off. What is here on top
+// of a request: the bucket's region is found, credentials are renewed before
+// they end, an overloaded bucket is asked less often (limit.go), parts go in
+// parallel, and a long read goes on where a connection broke.
+//
+// It refuses to know what the objects are. storetest proves it over a strict
+// server in memory (s3test), over one that loses answers, and over a real one.
+package s3
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/drover-run/drover/store"
+)
+
+// partSize is up to which size a body is one request. Larger ones are sent in
+// parts of it, in parallel: 8 MiB is where a request's latency (some 30 ms) is
+// small beside its time (100 ms), and 10,000 of them, S3's limit, make 80 GB,
+// above which parts grow.
+const partSize = 8 << 20
+
+// buffers bounds the bodies that one Bucket holds in memory: 8 of partSize.
+const buffers = 8
+
+// patience is how long a server that has never answered is tried for. Nobody
+// waits for a name that he mistyped; one that answered before is waited for by
+// package store as long as its caller does.
+const patience = 20 * time.Second
+
+// Options say how to reach a bucket. The zero value asks the environment and the
+// profile, as the vendor's tools do: AWS_REGION, AWS_PROFILE,
+// AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, ~/.aws, a machine's role.
+type Options struct {
+	Endpoint  string // http(s)://host:port of a server that is not Amazon's
+	Region    string // where the bucket is; found out if it is another
+	Profile   string // in ~/.aws
+	PathStyle bool   // the bucket in the path, not in the host's name; always with an endpoint
+	Anonymous bool   // unsigned requests, for public buckets
+	Owner     string // the account the bucket must belong to, 12 digits; "": any
+
+	Clock    store.Clock   // nil: store.System
+	Patience time.Duration // for a server that has never answered; 0: 20 s
+}
+
+// Bucket is a prefix in a bucket. Its methods may be called from many goroutines.
+type Bucket struct {
+	place
+	text     string
+	clock    store.Clock
+	patience time.Duration
+	creds    *renewing
+	limit    *limiter
+	room     chan struct{} // a place for each body that is held in memory
+	spare    sync.Pool     // of *[]byte of partSize
+
+	client  atomic.Pointer[s3.Client]
+	turning sync.Mutex // one finds the region
+
+	met   atomic.Bool  // the server has answered
+	tried atomic.Int64 // since when, by clock.Boot, it is tried in vain; 0: not yet
+
+	damaged atomic.Int64 // bodies that arrived otherwise than they were sent, one after another
+}
+
+var _ store.Bucket = (*Bucket)(nil)
+
+// Open reads url, s3://bucket/prefix with what Options has as a query, and the
+// configuration on this machine. It sends nothing: whether the bucket is there,
+// and may be used, is said by the first request. A url's own words win over o.
+func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
+	p, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bucket{place: p, clock: o.Clock, patience: o.Patience, room: make(chan struct{}, buffers)}
+	if b.clock == nil {
+		b.clock = store.System
+	}
+	if b.patience == 0 {
+		b.patience = patience
+	}
+	b.limit = newLimiter(b.clock)
+	c, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.client.Store(c)
+	b.text = p.name(aws.ToString(c.Options().BaseEndpoint))
+	return b, nil
+}
+
+// String is the URL that leads here from any machine. It holds no secrets.
+func (b *Bucket) String() string { return b.text }
+
+// key is the object's name in the bucket.
+func (b *Bucket) key(key string) *string { return aws.String(b.prefix + key) }
+
+// owner is sent with every request, or not at all.
+func (b *Bucket) owner() *string {
+	if b.given.Owner == "" {
+		return nil
+	}
+	return &b.given.Owner
+}
+
+// ask sends one request, and again where the server says that it belongs to
+// another region or that the credentials have ended: both are certain to have
+// done nothing. Everything else that goes wrong is translated and returned.
+func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *s3.Client) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for turns := 0; ; turns++ {
+		if err := b.limit.wait(ctx); err != nil {
+			return err
+		}
+		c := b.client.Load()
+		err := send(ctx, c)
+		a := hear(err)
+		b.limit.answered(a.throttled())
+		if a.status != 0 || err == nil {
+			b.met.Store(true)
+		}
+		if err == nil {
+			if write { // what was read is judged at its end
+				b.damaged.Store(0)
+			}
+			return nil
+		}
+		if turns < 2 && b.turn(ctx, c, a) {
+			continue
+		}
+		return b.refused(ctx, doing, a, write)
+	}
+}

@@ -1,0 +1,155 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// How often a part and the end of an upload are sent before the whole of it is
+// given up. To send all again costs more than to wait a little.
+const (
+	partTries = 8
+	endTries  = 5
+)
+
+// maxParts is S3's limit.
+const maxParts = 10_000
+
+// upload is one object in parts. It is nothing to anybody until complete.
+type upload struct {
+	b      *Bucket
+	doing  string
+	key    *string
+	unless *string
+	size   int64
+
+	id   *string
+	mu   sync.Mutex
+	done []types.CompletedPart // by number, from 1
+	sum  uint32                // of the whole
+}
+
+func (u *upload) run(ctx context.Context, body io.Reader) error {
+	if err := u.begin(ctx); err != nil {
+		return err
+	}
+	err := u.send(ctx, body)
+	if err == nil {
+		err = u.complete(ctx)
+	}
+	if err != nil {
+		u.abort(ctx)
+	}
+	return err
+}
+
+// begin asks for an upload's name. One whose name was lost on the way holds no
+// bytes; to take those away is a lifecycle rule's work.
+func (u *upload) begin(ctx context.Context) error {
+	return u.b.again(ctx, partTries, func() error {
+		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+			out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.owner(),
+				ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c, ChecksumType: types.ChecksumTypeFullObject,
+			})
+			if err == nil {
+				u.id = out.UploadId
+			}
+			return err
+		})
+	})
+}
+
+// send reads body once, in order, and sends its parts side by side.
+func (u *upload) send(ctx context.Context, body io.Reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	step := int64(partSize)
+	if u.size > step*maxParts {
+		step = (u.size/maxParts)/(1<<20)*(1<<20) + 1<<20
+	}
+	count := (u.size + step - 1) / step
+	u.done = make([]types.CompletedPart, count)
+	var all sync.WaitGroup
+	var broken error // of the body: it is said as it is
+	for i := range count {
+		held, err := u.b.hold(ctx, int(min(step, u.size-i*step)))
+		if err != nil {
+			break // somebody has cancelled, with the reason
+		}
+		if broken = fill(body, held.bytes, i == count-1); broken != nil {
+			held.drop(true)
+			cancel(broken)
+			break
+		}
+		u.sum = crc32.Update(u.sum, castagnoli(), held.bytes)
+		all.Go(func() {
+			err := u.part(ctx, int32(i+1), held.bytes)
+			held.drop(err == nil)
+			if err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	if broken != nil {
+		return fmt.Errorf("%s: %w", u.doing, broken)
+	}
+	return context.Cause(ctx)
+}
+
+func (u *upload) part(ctx context.Context, number int32, body []byte) error {
+	sum := wire(crc32.Checksum(body, castagnoli()))
+	return u.b.again(ctx, partTries, func() error {
+		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+			out, err := c.UploadPart(ctx, &s3.UploadPartInput{
+				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.b.owner(),
+				Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: sum,
+			})
+			if err == nil {
+				u.mu.Lock()
+				u.done[number-1] = types.CompletedPart{ETag: out.ETag, PartNumber: &number, ChecksumCRC32C: sum}
+				u.mu.Unlock()
+			}
+			return err
+		})
+	})
+}
+
+// complete makes the parts an object, if there is none. It is sent again after
+// an unclear answer, and what then comes back may speak of our own first one:
+// store.ErrExists, or store.ErrUnclear if the upload is not known any more.
+func (u *upload) complete(ctx context.Context) error {
+	return u.b.again(ctx, endTries, func() error {
+		return u.b.name(ctx, u.doing, func(ctx context.Context, c *s3.Client) error {
+			_, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: u.unless, ExpectedBucketOwner: u.b.owner(),
+				MultipartUpload: &types.CompletedMultipartUpload{Parts: u.done},
+				ChecksumCRC32C:  wire(u.sum), ChecksumType: types.ChecksumTypeFullObject, MpuObjectSize: &u.size,
+			})
+			return err
+		})
+	})
+}
+
+// abort has the parts thrown away, which cost money until then. Nobody waits
+// long for it, and one that is lost is a lifecycle rule's work too.
+func (u *upload) abort(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.owner(),
+		})
+		return err
+	})
+}

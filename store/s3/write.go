@@ -1,0 +1,177 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/drover-run/drover/store"
+)
+
+// small bodies need no place of their own in memory: log entries, heartbeats.
+const small = 256 << 10
+
+// castagnoli is the checksum that processors have an instruction for and every
+// server that knows any has known longest. It goes with each body, beside the
+// SHA-256 that the signature holds.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// wire is a checksum as S3 writes it.
+func wire(sum uint32) *string {
+	return aws.String(base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum)))
+}
+
+// Create implements store.Bucket.
+func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	return b.write(ctx, "create", key, body, aws.String("*"))
+}
+
+// Put implements store.Bucket.
+func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
+	return b.write(ctx, "put", key, body, nil)
+}
+
+// write sends body under key; unless is the If-None-Match of it, or nil.
+func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless *string) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	doing := verb + " " + key + " in " + b.text
+	size, err := body.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = body.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if size > partSize {
+		u := &upload{b: b, doing: doing, key: b.key(key), unless: unless, size: size}
+		return u.run(ctx, body)
+	}
+	held, err := b.hold(ctx, int(size))
+	if err != nil {
+		return err
+	}
+	err = fill(body, held.bytes, true)
+	if err != nil {
+		held.drop(true)
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	err = b.name(ctx, doing, func(ctx context.Context, c *s3.Client) error {
+		_, err := c.PutObject(ctx, &s3.PutObjectInput{
+			Bucket: &b.bucket, Key: b.key(key), IfNoneMatch: unless, ExpectedBucketOwner: b.owner(),
+			Body: bytes.NewReader(held.bytes), ContentLength: &size,
+			ChecksumCRC32C: wire(crc32.Checksum(held.bytes, castagnoli())),
+		})
+		return err
+	})
+	held.drop(err == nil)
+	return err
+}
+
+// name sends the request that gives an object its name. A server that keeps
+// objects as files refuses one whose name is a folder's; versitygw says that too
+// where somebody else has just taken away the last other object in its folder,
+// which is over in a moment.
+func (b *Bucket) name(ctx context.Context, doing string, send func(context.Context, *s3.Client) error) error {
+	for try := 0; ; try++ {
+		err := b.ask(ctx, doing, true, send)
+		var a answer
+		if !errors.As(err, &a) || a.code != "ExistingObjectIsDirectory" || try == 6 {
+			return err
+		}
+		if stop := b.pause(ctx, try); stop != nil {
+			return stop
+		}
+	}
+}
+
+// fill reads exactly len(to) bytes; last says that the body ends there.
+func fill(body io.Reader, to []byte, last bool) error {
+	if n, err := io.ReadFull(body, to); err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("the body is %d bytes shorter than it was", len(to)-n)
+	} else if err != nil {
+		return err
+	}
+	if !last {
+		return nil
+	}
+	var more [1]byte
+	switch n, err := body.Read(more[:]); {
+	case n > 0:
+		return errors.New("the body has grown since its size was asked for")
+	case err != nil && err != io.EOF:
+		return err
+	}
+	return nil
+}
+
+// held is a body in memory.
+type held struct {
+	b     *Bucket
+	bytes []byte
+	own   *[]byte // of the pool; nil for a small one
+}
+
+// hold finds memory for size bytes, at most partSize, and waits while others
+// have it.
+func (b *Bucket) hold(ctx context.Context, size int) (*held, error) {
+	if size <= small {
+		return &held{b: b, bytes: make([]byte, size)}, nil
+	}
+	select {
+	case b.room <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	own, ok := b.spare.Get().(*[]byte)
+	if !ok || len(*own) < size {
+		fresh := make([]byte, max(size, partSize))
+		own = &fresh
+	}
+	return &held{b: b, bytes: (*own)[:size], own: own}, nil
+}
+
+// drop gives the memory back. Unless all of it was answered for, a request may
+// still be reading from it: then nobody else may write there.
+func (h *held) drop(answered bool) {
+	if h.own == nil {
+		return
+	}
+	if answered {
+		h.b.spare.Put(h.own)
+	}
+	<-h.b.room
+}
+
+// pause waits before a try that follows another, with full jitter.
+func (b *Bucket) pause(ctx context.Context, try int) error {
+	step := min(50*time.Millisecond<<min(try, 7), 5*time.Second)
+	return b.clock.Sleep(ctx, rand.N(step))
+}
+
+// again does f until it is neither busy nor unclear, at most tries times.
+func (b *Bucket) again(ctx context.Context, tries int, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		if err == nil || try+1 == tries || !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrUnclear) {
+			return err
+		}
+		if stop := b.pause(ctx, try); stop != nil {
+			return fmt.Errorf("%w (last answer: %w)", stop, err)
+		}
+	}
+}
