@@ -71,7 +71,7 @@ func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Lo
 	if !ok || !ok2 {
 		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
 	}
-	b, near, err := openBucket(*url)
+	b, near, err := openBucket(context.Background(), *url, "")
 	if err != nil {
 		return fault.ExitDrover, err
 	}

@@ -22,6 +22,8 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/dir"
+	"github.com/drover-run/drover/store/gcs"
+	"github.com/drover-run/drover/store/s3"
 )
 
 // version is stamped by the Makefile.
@@ -68,11 +70,26 @@ func drivers(d cli.Dirs) map[string]driver.Driver {
 	}
 }
 
-// openBucket opens what --store names.
-func openBucket(url string) (b store.Bucket, near bool, err error) {
+// openBucket opens what --store names; endpoint is where the server of a bucket
+// is, if its url does not say so.
+func openBucket(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error) {
 	path := strings.TrimPrefix(url, "file://")
-	if scheme, _, ok := strings.Cut(path, "://"); ok {
-		return nil, false, fault.New(fault.Invalid, "Name a folder: --store /data/drover.", "open store: this drover knows no %s:// stores", scheme)
+	switch scheme, _, ok := strings.Cut(path, "://"); {
+	case ok && scheme == "s3":
+		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint})
+		if err != nil {
+			return nil, false, err
+		}
+		return weather(b), false, nil
+	case ok && scheme == "gs":
+		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint})
+		if err != nil {
+			return nil, false, err
+		}
+		return weather(b), false, nil
+	case ok:
+		return nil, false, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
+			"open store: this drover knows no %s:// stores", scheme)
 	}
 	path, err = filepath.Abs(path)
 	if err != nil {

@@ -31,8 +31,9 @@ import (
 // Host is what only cmd knows: the concrete stores and targets, and where this
 // machine keeps things.
 type Host struct {
-	// OpenBucket opens what --store names; near is true for a folder here.
-	OpenBucket func(url string) (b store.Bucket, near bool, err error)
+	// OpenBucket opens what --store names, at --store-endpoint if that is not "";
+	// near is true for a folder here.
+	OpenBucket func(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error)
 	// Drivers makes the targets' drivers.
 	Drivers func() map[string]driver.Driver
 	Queues  Queues
@@ -120,10 +121,11 @@ func (a *app) paint(s job.State, text string) string {
 
 // settings are the flags every verb has.
 type settings struct {
-	store   string
-	project string
-	on      string
-	json    bool
+	store    string
+	endpoint string
+	project  string
+	on       string
+	json     bool
 }
 
 func (a *app) root() *cobra.Command {
@@ -220,7 +222,8 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 // storeFlags adds the flags that say where to look.
 func (a *app) storeFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&a.settings.store, "store", "", "where facts are kept: a folder (default: $DROVER_STORE, the config, the user's data folder)")
+	f.StringVar(&a.settings.store, "store", "", "where facts are kept: a folder or s3://bucket/prefix (default: $DROVER_STORE, the config, the user's data folder)")
+	f.StringVar(&a.settings.endpoint, "store-endpoint", "", "server that has the store's bucket: http://host:9000 (default: Amazon's)")
 	f.StringVarP(&a.settings.project, "project", "p", "", "project (default: drover.yaml, or the folder's name)")
 	f.StringVar(&a.settings.project, "project-name", "", "")
 	_ = f.MarkHidden("project-name") // the seed's spelling
@@ -283,12 +286,29 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if a.Dirs.State == "" || a.Dirs.Cache == "" {
 		return nil, fault.New(fault.Invalid, "Set HOME.", "find a place for running jobs: HOME is not set and the temporary folder holds one that is not ours")
 	}
-	b, near, err := a.OpenBucket(url)
+	endpoint, err := a.endpoint(c, url)
+	if err != nil {
+		return nil, err
+	}
+	b, near, err := a.OpenBucket(ctx, url, endpoint)
 	if err != nil {
 		return nil, err
 	}
 	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Build: a.buildFor}})
+}
+
+// endpoint is the server that has the store, where it is none of a folder: then
+// only what was typed is wrong, and a setting is for other stores.
+func (a *app) endpoint(c *config, url string) (string, error) {
+	typed := a.settings.endpoint
+	switch {
+	case strings.Contains(url, "://") && !strings.HasPrefix(url, "file://"):
+		return orElse(typed, c.get("store_endpoint").value), nil
+	case typed != "":
+		return "", fault.New(fault.Invalid, "Name a bucket too: --store s3://bucket/prefix.", "choose store: %s is a folder, and --store-endpoint is where a server has buckets", url)
+	}
+	return "", nil
 }
 
 // find resolves the job that an argument names; "last" when there is none.

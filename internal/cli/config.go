@@ -29,7 +29,8 @@ type setting struct {
 
 var known = []setting{
 	{"project", "DROVER_PROJECT", "project of jobs that name none"},
-	{"store", "DROVER_STORE", "where facts are kept: a folder"},
+	{"store", "DROVER_STORE", "where facts are kept: a folder or s3://bucket/prefix"},
+	{"store_endpoint", "DROVER_STORE_ENDPOINT", "server that has the store's bucket, if it is not Amazon's"},
 	{"on", "DROVER_ON", "target of jobs that name none"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
@@ -274,7 +275,7 @@ func (a *app) configExplain(key string) error {
 		return nil
 	}
 	fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
-		dash(f.value), f.from, key, known[i].env, orElse(c.projectFile, projectFileName), c.userFile)
+		dash(f.value), f.from, strings.ReplaceAll(key, "_", "-"), known[i].env, orElse(c.projectFile, projectFileName), c.userFile)
 	return nil
 }
 

@@ -42,8 +42,11 @@ func newDesk(t *testing.T) *desk {
 	t.Cleanup(place.Close)
 	home := t.TempDir()
 	d.app = &app{Host: Host{Version: "v1", Dirs: Dirs{Data: home + "/data", State: home + "/state", Cache: home + "/cache", Config: home + "/config"},
-		OpenBucket: func(url string) (store.Bucket, bool, error) { d.opened = url; return d.bucket, true, nil },
-		Drivers:    func() map[string]driver.Driver { return map[string]driver.Driver{mem.Target: place} }}}
+		OpenBucket: func(_ context.Context, url, endpoint string) (store.Bucket, bool, error) {
+			d.opened = strings.TrimSpace(url + " " + endpoint)
+			return d.bucket, true, nil
+		},
+		Drivers: func() map[string]driver.Driver { return map[string]driver.Driver{mem.Target: place} }}}
 	return d
 }
 
@@ -104,7 +107,7 @@ func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 		{"config get", "drover config get takes 1 argument, not 0", "Write it as drover config get KEY"},
 		{"config set store", "drover config set takes 2 arguments, not 1", "Write it as drover config set KEY VALUE"},
 		{"config get stroe", `there is no "stroe"`, "Did you mean store?"},
-		{"config explain colour", `there is no "colour"`, "The keys are project, store, on, python, output, image_mirror, region."},
+		{"config explain colour", `there is no "colour"`, "The keys are project, store, store_endpoint, on, python, output, image_mirror, region."},
 		{"logs last", "there are none yet", "Start one: drover run train.py."},
 		{"get nothing", `no job "nothing"`, "drover status lists what there is."},
 	} {
@@ -247,6 +250,11 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 	look("by the environment", found{"by-env", "DROVER_STORE"})
 	opens("by-env")
 	opens("by-flag", "--store", "by-flag")
+
+	t.Setenv("DROVER_STORE_ENDPOINT", "http://own:9000")
+	opens("by-flag", "--store", "by-flag") // a folder has none
+	opens("s3://b/x http://own:9000", "--store", "s3://b/x")
+	opens("s3://b/x http://other:1", "--store", "s3://b/x", "--store-endpoint", "http://other:1")
 
 	for text, hint := range map[string]string{"stroe: x\n": "Did you mean store?", "- a\n": "Write it as lines", "store: [\n": "Write it as lines"} {
 		write(t, projectFile, text)
