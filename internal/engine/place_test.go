@@ -63,6 +63,31 @@ func TestAnImageNeedsContainers(t *testing.T) {
 	d.check(err)
 }
 
+// What is no file here may be one of the image's; a script that is mistyped, and
+// what runs on the machine as it is, may not.
+func TestAProgramOfTheImageIsNotLookedForHere(t *testing.T) {
+	d := newDesk(t)
+	for _, c := range []struct {
+		program, image string
+		contain, ok    bool
+	}{
+		{"/app-of-the-image", "debian:12", false, false},
+		{"/app-of-the-image", "", true, false},
+		{"/app-of-the-image", "debian:12", true, true},
+		{"app-of-the-image", "debian:12", true, true},
+		{"trian.py", "debian:12", true, false},
+		{"./app-of-the-image", "debian:12", true, false},
+	} {
+		if c.contain {
+			d.mem.Contain()
+		}
+		_, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: c.program, On: mem.Target, Container: job.Container{Image: c.image}}, false)
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // Folders that items lie in are shown to a place apart; items that lie elsewhere
 // make another job.
 func TestAPlaceApartSeesTheItems(t *testing.T) {
