@@ -100,6 +100,9 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		}
 	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
 		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error
+		if m.Reason == "" && !n.Up && n.Fate == "" {
+			m.Reason = "its container ended before the agent was up: docker logs says why"
+		}
 	case s.Status == container.StateExited:
 		m.State, m.Reason = driver.Lost, "killed, or gone without a word"
 	default:
