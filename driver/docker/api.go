@@ -88,6 +88,8 @@ func said(doing string, err error, absent fault.Kind) error {
 		return fault.Wrap(err, fault.Full, "Free space with docker system prune.", "%s", doing)
 	case has("could not select device driver", "nvidia-container-cli"):
 		return fault.Wrap(err, fault.Invalid, "Install nvidia-container-toolkit and restart docker, or leave --gpus out.", "%s", doing)
+	case has("error mounting "):
+		return fault.Wrap(err, fault.Invalid, "Look at the --mount of it: a file goes on a file, a folder on a folder.", "%s", doing)
 	case errdefs.IsPermissionDenied(err), errdefs.IsUnauthorized(err):
 		return fault.Wrap(err, fault.Denied, "", "%s", doing)
 	case errdefs.IsInvalidArgument(err), errdefs.IsNotFound(err), errdefs.IsConflict(err):

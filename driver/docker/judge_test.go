@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -131,18 +133,26 @@ func TestTheDaemonsSocketIsShownUnderNoName(t *testing.T) {
 		}
 	}
 	refuse := func(source, target string) fault.Kind {
-		return fault.KindOf(visible(driver.Place{Mounts: []job.Mount{{Source: source, Target: target}}}))
+		return fault.KindOf(visible(driver.Place{Mounts: []job.Mount{{Source: source, Target: target}}}, ""))
 	}
 	for _, source := range []string{socket, link, hard, run, up, dir, "/", filepath.Join(data, "..", "run")} {
 		if k := refuse(source, "/x"); k != fault.Denied {
 			t.Errorf("%s: %s, want it denied", source, k)
 		}
-		if err := visible(driver.Place{Seen: []string{source}}); err == nil {
+		if err := visible(driver.Place{Seen: []string{source}}, ""); err == nil {
 			t.Errorf("%s is seen", source)
 		}
 	}
-	if err := visible(driver.Place{Mounts: []job.Mount{{Source: data, Target: "/data"}, {Source: data, Target: "/opt"}}, Seen: []string{data}}); err != nil {
+	if err := visible(driver.Place{Mounts: []job.Mount{{Source: data, Target: "/data"}, {Source: data, Target: "/opt"}}, Seen: []string{data}}, ""); err != nil {
 		t.Errorf("a folder beside it: %v", err)
+	}
+	own := filepath.Join(data, "containerd.sock")
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := beneath(system.Info{Containerd: &system.ContainerdInfo{Address: own}})
+	if err := visible(driver.Place{Mounts: []job.Mount{{Source: data, Target: "/data"}}}, told); fault.KindOf(err) != fault.Denied {
+		t.Errorf("the folder of the containerd below docker: %v, want it denied", err)
 	}
 	for _, target := range []string{"/", "/opt/ml", "/opt/ml/model", "/state", "/.drover/bin", "/tmp", "x"} {
 		if k := refuse(data, target); k != fault.Invalid {
@@ -151,6 +161,35 @@ func TestTheDaemonsSocketIsShownUnderNoName(t *testing.T) {
 	}
 	if k := refuse(filepath.Join(dir, "none"), "/x"); k != fault.Invalid {
 		t.Errorf("what is not there: %s, want it invalid", k)
+	}
+}
+
+// Docker would make them as root, or not at all.
+func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
+	dir := t.TempDir()
+	data, inner, file := filepath.Join(dir, "data"), filepath.Join(dir, "inner"), filepath.Join(dir, "file")
+	for _, err := range []error{os.Mkdir(data, 0o755), os.Mkdir(inner, 0o755), os.WriteFile(file, []byte("x"), 0o444)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := []mount.Mount{{Source: data, Target: "/data", ReadOnly: true}, {Source: inner, Target: "/data/a/b"},
+		{Source: file, Target: "/data/a/b/f/g"}, {Source: file, Target: "/data/h"}, {Source: inner, Target: "/database/x"}}
+	for range 2 {
+		if err := mountPoints(shows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, isDir := range map[string]bool{"data/a/b": true, "inner/f/g": false, "data/h": false} {
+		if info, err := os.Stat(filepath.Join(dir, path)); err != nil || info.IsDir() != isDir {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if exists(filepath.Join(data, "base")) || exists(filepath.Join(data, "a/b/f")) {
+		t.Error("one is in the wrong place")
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "x" {
+		t.Errorf("the file that is shown is %q, %v now", text, err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		o.Hint = "Install nvidia-container-toolkit and restart docker, or leave --gpus out."
 	}
 	if o.Reason == "" {
-		if err := visible(n.Place); err != nil {
+		if err := visible(n.Place, beneath(info)); err != nil {
 			o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -46,7 +47,7 @@ func (d *Driver) shows(r driver.Request, folder string, i int) ([]mount.Mount, e
 	if r.Needs.Place.Nodes > 1 {
 		add(hostsFile(dir), "/etc/hosts", false)
 	}
-	engines := sockets()
+	engines := sockets("")
 	shared := r.Run.Folders
 	if d.claims != "" {
 		shared = append([]string{d.claims}, shared...)
@@ -57,7 +58,7 @@ func (d *Driver) shows(r driver.Request, folder string, i int) ([]mount.Mount, e
 		}
 		add(f, f, false)
 	}
-	if err := visible(r.Needs.Place); err != nil {
+	if err := visible(r.Needs.Place, ""); err != nil {
 		return nil, err
 	}
 	for _, m := range r.Needs.Place.Mounts {
@@ -72,9 +73,18 @@ func (d *Driver) shows(r driver.Request, folder string, i int) ([]mount.Mount, e
 	return all, nil
 }
 
-// visible refuses what a place asks for and cannot be shown.
-func visible(p driver.Place) error {
-	engines := sockets()
+// beneath is the socket of the containerd that a daemon uses: where it started its
+// own one, only it knows. "": it does not say.
+func beneath(info system.Info) string {
+	if info.Containerd == nil {
+		return ""
+	}
+	return strings.TrimPrefix(info.Containerd.Address, "unix://")
+}
+
+// visible refuses what a place asks for and cannot be shown; told is as for sockets.
+func visible(p driver.Place, told string) error {
+	engines := sockets(told)
 	for _, m := range p.Mounts {
 		if err := showable(m.Source, m.Target, engines); err != nil {
 			return err
@@ -142,15 +152,21 @@ type engine struct {
 	parts []os.FileInfo
 }
 
-// sockets are those of the engines that there may be. By their files, and those of
-// the folders they lie in, they are known under any name.
-func sockets() (all []engine) {
-	paths := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/crio/crio.sock"}
+// sockets are those of the engines that there may be, and of one that docker has
+// told of; "" for none. By their files, and those of the folders they lie in, they
+// are known under any name.
+func sockets(told string) (all []engine) {
+	paths := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock",
+		"/run/podman/podman.sock", "/run/crio/crio.sock"}
 	if host, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
 		paths = append(paths, host)
 	}
 	if own := os.Getenv("XDG_RUNTIME_DIR"); own != "" {
-		paths = append(paths, filepath.Join(own, "docker.sock"), filepath.Join(own, "podman/podman.sock"))
+		paths = append(paths, filepath.Join(own, "docker.sock"), filepath.Join(own, "docker/containerd/containerd.sock"),
+			filepath.Join(own, "podman/podman.sock"))
+	}
+	if told != "" {
+		paths = append(paths, told)
 	}
 	for _, path := range paths {
 		real, err := filepath.EvalSymlinks(path)

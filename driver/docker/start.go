@@ -152,6 +152,9 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 	if p.info, err = d.info(ctx); err != nil {
 		return said(doing, err, fault.Invalid)
 	}
+	if err := visible(p.request.Needs.Place, beneath(p.info)); err != nil {
+		return err
+	}
 	here, err := d.findImage(ctx, p.image)
 	if err == nil && here.id == "" {
 		if err = d.pull(ctx, p.image); err == nil {
@@ -247,21 +250,35 @@ func (d *Driver) layOut(p plan, i int) error {
 			return err
 		}
 	}
-	for _, s := range append(p.shows[i], mount.Mount{Source: p.cache, Target: p.cache}) {
-		if rest, ok := strings.CutPrefix(s.Target, "/tmp/"); ok {
-			if err := mountPoint(s.Source, filepath.Join(tmp, rest)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return mountPoints(append(p.shows[i], mount.Mount{Source: p.cache, Target: p.cache}))
 }
 
 // loopbackHosts is what every /etc/hosts begins with.
 const loopbackHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// mountPoint makes what docker would make to show source at path: as root, and
-// then a plain user could not remove it.
+// mountPoints makes what docker would make to show one thing in another: as root,
+// and then a plain user could not remove it; in what is shown read-only, not at
+// all. What we may not make there is left to docker.
+func mountPoints(shows []mount.Mount) error {
+	for _, s := range shows {
+		around := mount.Mount{}
+		for _, o := range shows {
+			if len(o.Target) > len(around.Target) && strings.HasPrefix(s.Target, o.Target+"/") {
+				around = o
+			}
+		}
+		if around.Target == "" {
+			continue
+		}
+		err := mountPoint(s.Source, filepath.Join(around.Source, strings.TrimPrefix(s.Target, around.Target)))
+		if err != nil && !errors.Is(err, fs.ErrPermission) && !isAny(err, readOnly) {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountPoint makes a place at path where source can be shown, unless there is one.
 func mountPoint(source, path string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -269,6 +286,9 @@ func mountPoint(source, path string) error {
 	}
 	if info.IsDir() {
 		return os.MkdirAll(path, 0o700)
+	}
+	if exists(path) {
+		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
