@@ -105,7 +105,7 @@ func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machin
 	shared := claims(d)
 	m.Memory = shared.Memory
 	if in != nil {
-		m.Root, m.Hosts, m.Secrets = in.Root, in.Hosts, in.Secrets
+		m.Root, m.Hosts, m.Secrets, m.Starved = in.Root, in.Hosts, in.Secrets, in.Starved
 		if in.Claims != "" { // what the container may use counts for the program, what the machine has for its room
 			shared = host.Room{Folder: in.Claims, CPUs: in.Cores, Memory: in.Memory}
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,6 +98,27 @@ func look(dir string) (*Inside, error) {
 		return nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
 	return in, nil
+}
+
+// Starved counts the processes of this container that the kernel has ended for
+// want of memory, since it began; 0 where the kernel does not show it.
+func (in *Inside) Starved() int64 { return starved("/sys/fs/cgroup") }
+
+// starved reads it where a container sees its own group at root, in both versions.
+func starved(root string) int64 {
+	for _, file := range []string{"memory.events", "memory/memory.oom_control"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if number, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				n, _ := strconv.ParseInt(strings.TrimSpace(number), 10, 64) // what is no number counts nothing
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // nameSelf adds what docker would have written into /etc/hosts: many programs ask

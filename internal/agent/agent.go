@@ -77,6 +77,10 @@ type Machine struct {
 	// brought them; nil: they are read here. Others among them belong into Environ,
 	// and are no secrets of the job's.
 	Secrets map[string]string
+	// Starved counts what the kernel has ended because the machine's memory, which a
+	// container's limit is, was used up: what is kept in /dev/shm counts there and in
+	// no process. Nil: not known.
+	Starved func() int64
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.
 	Notice <-chan Notice

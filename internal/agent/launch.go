@@ -32,6 +32,8 @@ type program struct {
 	tail    tail // of stderr
 	pumps   sync.WaitGroup
 	saver   *saver
+	starved int64                      // Machine.Starved before it began
+	apart   bool                       // it ended by that, and not by a limit of its own
 	limit   *time.Timer                // --timeout; nil: none
 	late    atomic.Bool                // the limit was reached
 	full    atomic.Int64               // bytes in its folders, once that is more than --disk
@@ -259,6 +261,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	defer errW.Close()
 	c.Stdout, c.Stderr = outW, errW
 	p.started = time.Now()
+	p.starved = a.starved()
 	if p.proc, err = a.Machine.Start(ctx, c); err != nil {
 		outR.Close()
 		errR.Close()

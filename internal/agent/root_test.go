@@ -59,6 +59,33 @@ func TestAMachineOfItsOwnIsUsedAsItIs(t *testing.T) {
 	}
 }
 
+// What fills a container's memory and is in no process ends the program all the same.
+func TestAMachineOfItsOwnThatStarvesSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		memory job.Bytes
+		counts []int64 // before and after
+		reason string
+	}{
+		"killed for it":           {1 << 30, []int64{2, 3}, "out of memory: 1 GB limit"},
+		"killed by somebody else": {1 << 30, []int64{2, 2}, "SIGKILL"},
+		"no limit to tell of":     {0, []int64{2, 3}, "SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			j := p.submit(job.Spec{Verb: job.Shell, Program: "kill -9 $$", Limits: job.Limits{Memory: c.memory}}, nil)
+			calls := 0
+			p.start(j, func(conf *Config) {
+				conf.Machine.Starved = func() int64 { n := c.counts[min(calls, 1)]; calls++; return n }
+			}).leave(0)
+			if exit := p.look(j).Run.Exits[0]; exit.Code != 137 || !strings.Contains(exit.Reason, c.reason) {
+				t.Errorf("exit %+v", exit)
+			}
+		})
+	}
+}
+
 func TestASecretThatTheTargetDidNotBringIsABug(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -248,6 +248,10 @@ func (a *agent) saveResults(ctx context.Context) (bundle.Tree, error) {
 // exitOf says how a program that is gone has ended.
 func (a *agent) exitOf(p *program) ledger.Exit {
 	x := p.proc.Wait()
+	if !x.OOM && x.Status() != 0 && a.starved() > p.starved {
+		x.OOM = true
+		p.apart = true
+	}
 	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
 		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
 	if x.Signal != 0 {
@@ -284,6 +288,14 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 	return exit
 }
 
+// starved is Machine.Starved for a job with a limit that it can tell of.
+func (a *agent) starved() int64 {
+	if a.Machine.Starved == nil || a.job.Spec.Memory == 0 {
+		return 0
+	}
+	return a.Machine.Starved()
+}
+
 // beyond is the exit of a program that wanted more than its limits allow.
 func (a *agent) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
 	spec := a.job.Spec
@@ -291,7 +303,9 @@ func (a *agent) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
 	switch {
 	case x.OOM:
 		exit.Reason = fmt.Sprintf("out of memory: %s limit", spec.Memory.Words())
-		if exit.Peak > 0 {
+		if p.apart {
+			exit.Reason += ", and what is in /dev/shm counts"
+		} else if exit.Peak > 0 {
 			exit.Reason += fmt.Sprintf(", %s in use at the peak", job.Bytes(exit.Peak).Words())
 		}
 		more := max(2*int64(spec.Memory), exit.Peak*3/2)
