@@ -46,7 +46,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	if o.Reason == "" {
 		if err := visible(n.Place, beneath(info)); err != nil {
-			o.Reason, o.Hint = err.Error(), fault.Hint(err)
+			return driver.Offer{}, err // no other machine would do
 		}
 	}
 	if o.Reason == "" && n.Agents > 0 { // who asks for nobody wants to know the machine
