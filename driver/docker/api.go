@@ -57,11 +57,17 @@ func ask[T any](ctx context.Context, d *Driver, call func(context.Context, *clie
 	if err != nil {
 		return none, err
 	}
-	bounded, done := context.WithTimeout(ctx, patience)
+	bounded, done := context.WithTimeout(ctx, d.patience)
 	defer done()
 	got, err := call(bounded, api)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return got, nil
+	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
+	case bounded.Err() != nil:
+		return none, fault.New(fault.Lost, "See whether it answers: docker info. If not: sudo systemctl restart docker.",
+			"reach docker: it has not answered for %s", d.patience)
 	}
 	return got, err
 }

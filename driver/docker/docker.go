@@ -61,6 +61,8 @@ type Driver struct {
 	image  string // tests: the target's own choice; "": see imageOf
 	who    func() caller
 
+	patience time.Duration // bounds one call
+
 	once sync.Once
 	api  *client.Client
 	err  error // why there is no api
@@ -74,7 +76,7 @@ var _ driver.Driver = (*Driver)(nil)
 // of it: containers see it too, under its own name; "" for none. The daemon is
 // the one that DOCKER_HOST names, and is not asked before it is needed.
 func New(dir, claims string) *Driver {
-	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami}
+	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami, patience: patience}
 }
 
 // folder is where h's desk is. ok is false for a handle that Start never gave.

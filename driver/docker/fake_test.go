@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -193,11 +194,12 @@ func TestWhatDockerRefusesIsAFaultAndLeavesNothing(t *testing.T) {
 		"a pull that fails late": {pulled(`200 {"status":"Pulling"}
 {"errorDetail":{"message":"write /var/lib/docker/x: no space left on device"},"error":"write: no space left on device"}
 `), fault.Full, "docker system prune"},
-		"a full disk":      {map[string]string{"POST /containers/create": `500 {"message":"mkdir: no space left on device"}`}, fault.Full, "docker system prune"},
-		"nonsense":         {map[string]string{"POST /containers/create": `400 {"message":"invalid mount config"}`}, fault.Invalid, ""},
-		"no way to a GPU":  {map[string]string{"POST /containers/drover-abcd2345-1-0/start": `500 {"message":"could not select device driver \"\" with capabilities: [[gpu]]"}`}, fault.Invalid, "nvidia-container-toolkit"},
-		"another's name":   {map[string]string{"POST /containers/create": `409 {"message":"Conflict"}`, "GET /containers/drover-": `200 {"Id":"c9","State":{"Status":"running"},"Config":{"Labels":{}}}`}, fault.Denied, "docker inspect"},
-		"a daemon in pain": {map[string]string{"POST /containers/create": `500 {"message":"internal"}`}, fault.Lost, "docker info"},
+		"a full disk":        {map[string]string{"POST /containers/create": `500 {"message":"mkdir: no space left on device"}`}, fault.Full, "docker system prune"},
+		"nonsense":           {map[string]string{"POST /containers/create": `400 {"message":"invalid mount config"}`}, fault.Invalid, ""},
+		"no way to a GPU":    {map[string]string{"POST /containers/drover-abcd2345-1-0/start": `500 {"message":"could not select device driver \"\" with capabilities: [[gpu]]"}`}, fault.Invalid, "nvidia-container-toolkit"},
+		"another's name":     {map[string]string{"POST /containers/create": `409 {"message":"Conflict"}`, "GET /containers/drover-": `200 {"Id":"c9","State":{"Status":"running"},"Config":{"Labels":{}}}`}, fault.Denied, "docker inspect"},
+		"a file on a folder": {map[string]string{"POST /containers/drover-abcd2345-1-0/start": `500 {"message":"OCI runtime create failed: error mounting /a to rootfs: not a directory"}`}, fault.Invalid, "--mount"},
+		"a daemon in pain":   {map[string]string{"POST /containers/create": `500 {"message":"internal"}`}, fault.Lost, "docker info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, c.answers)
@@ -232,6 +234,22 @@ func TestWithoutADaemonOneSentenceSaysWhatToDo(t *testing.T) {
 		if held, err := d.List(t.Context()); err != nil || len(held) != 0 {
 			t.Errorf("%s: List gives %v, %v; want nothing, as nothing was started", host, held, err)
 		}
+	}
+}
+
+func TestADaemonThatIsSilentIsSaidToBe(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "d.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it accepts nobody
+	t.Setenv("DOCKER_HOST", "unix://"+socket)
+	d := New(t.TempDir(), "")
+	d.patience = time.Millisecond
+	_, err = d.Offer(t.Context(), driver.Needs{Agents: 1})
+	if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "not answered for 1ms") || !strings.Contains(fault.Hint(err), "docker info") {
+		t.Errorf("got %v, kind %s, hint %q", err, fault.KindOf(err), fault.Hint(err))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,8 +75,11 @@ func (d *Driver) canPull(ctx context.Context, name string) error {
 	_, err = ask(bounded, d, func(ctx context.Context, api *client.Client) (client.DistributionInspectResult, error) {
 		return api.DistributionInspect(ctx, name, client.DistributionInspectOptions{EncodedRegistryAuth: auth})
 	})
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil && bounded.Err() != nil:
+		return fmt.Errorf("nothing, for %s", registryPatience)
 	}
 	return err
 }
