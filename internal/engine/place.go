@@ -101,6 +101,11 @@ func (e *Engine) pythonOf(ctx context.Context, p Plan) string {
 // that what they have in common is shown.
 const mostSeen = 32
 
+// imagesOwn are folders without which an image is not what it was: to show ours
+// there would have the program run with this machine's programs and libraries.
+var imagesOwn = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr",
+	"/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var"}
+
 // seen are the folders of this machine that items lie in, which are names of files:
 // a place apart has to show them. dir is what relative names begin at. A folder that
 // lies in another one is left out.
@@ -160,6 +165,10 @@ func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
 		slices.Sort(kept)
 		if i := slices.IndexFunc(kept, func(d string) bool { return d == "/" || d == e.Caller.Home }); i >= 0 {
 			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with --mount.", "show items to the container: they lie in %s itself", kept[i])
+		}
+		if i := slices.IndexFunc(kept, func(d string) bool { return slices.Contains(imagesOwn, d) }); i >= 0 {
+			return nil, fault.New(fault.Invalid, "Show them at another place, and name them there: --mount "+kept[i]+":/items:ro.",
+				"show items to the container: they lie in %s, of which the image has its own", kept[i])
 		}
 		if len(kept) <= mostSeen {
 			return kept, nil
