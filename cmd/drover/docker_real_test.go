@@ -83,7 +83,23 @@ func TestRealDockerNeedsNothingOfAnImage(t *testing.T) {
 	if extra := ran(t, filepath.Join(ran1, "many"), 12); extra != 0 {
 		t.Errorf("%d items ran again", extra)
 	}
+	h.drover(t, 0, "map", "-t", "own", "--on", "docker", "--image", dockerd.Static, "--from", "1-100", "--", "/app", "hello", "{}")
+	h.drover(t, 3, "run", "-t", "status", "--on", "docker", "--image", dockerd.Static, "/app", "exit", "3")
 	h.drover(t, 9, append(append([]string{"run", "-t", "bad"}, args...), "./teller", "/none/one", "1")...)
+}
+
+func TestRealDockerSaysThatMemoryRanOut(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "fill.py"), []byte(`
+with open("/dev/shm/x", "wb") as f:
+    while True:
+        f.write(bytes(1 << 20))
+`))
+	_, said := h.drover(t, 137, "run", "--on", "docker", "--image", dockerd.Debian, "--memory", "64M", "--shm", "2G", "fill.py")
+	if !strings.Contains(said, "out of memory: 64 MB limit") {
+		t.Errorf("it says:\n%s", said)
+	}
 }
 
 func TestRealDockerNodesReachEachOther(t *testing.T) {
