@@ -176,6 +176,20 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	}
 }
 
+func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
+	old := job.Job{Spec: job.Spec{Container: job.Container{Image: "a:1"}}}
+	for want, c := range map[string]job.Container{
+		"":                        {Image: "a:1"},
+		"image":                   {Image: "a:2"},
+		"mounts or shared memory": {Image: "a:1", Mounts: []string{"/d:/d"}},
+	} {
+		p := Plan{Spec: job.Spec{Container: c}}
+		if got := strings.Join(p.differences(old), ", "); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
+}
+
 func (d *desk) newest(project, task string) string {
 	d.t.Helper()
 	found, err := d.World.Task(d.t.Context(), job.Path{Project: project, Task: task})

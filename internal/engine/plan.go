@@ -303,8 +303,13 @@ func (p *Plan) differences(old job.Job) []string {
 	if s.Launcher != o.Launcher || s.Procs != o.Procs || s.GPUs != o.GPUs {
 		diff = append(diff, "launcher, processes or GPUs")
 	}
-	if !s.Container.Same(o.Container) || p.Image.Built != old.ImageBuilt {
+	c := s.Container
+	c.Mounts, c.Shm = o.Mounts, o.Shm
+	if !c.Same(o.Container) || p.Image.Built != old.ImageBuilt {
 		diff = append(diff, "image")
+	}
+	if !slices.Equal(s.Mounts, o.Mounts) || s.Shm != o.Shm {
+		diff = append(diff, "mounts or shared memory")
 	}
 	if !maps.Equal(s.Hyperparameters, o.Hyperparameters) {
 		diff = append(diff, "hyperparameters")
