@@ -13,7 +13,7 @@ BRIDGE=drover-test0
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # began is when a process began, so that its number is not taken for another's.
-began() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+began() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | grep -v '^Z' | cut -d' ' -f20; } # nothing of one that only waits to be reaped
 
 # alive forgets the users that have gone and says whether one is left.
 alive() {
