@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -36,7 +37,28 @@ func checkProgram(s Spec) error {
 	return nil
 }
 
+// checkText refuses bytes that are no UTF-8: a spec is stored as JSON, which would put
+// other letters in their place, and the program would be given those.
+func checkText(s Spec) error {
+	texts := slices.Concat([]string{s.Program, s.Source, s.Machine}, s.Args, s.Entrypoint, s.Deps)
+	for _, in := range s.Inputs {
+		texts = append(texts, in.Path, in.Subdir)
+	}
+	for _, named := range []map[string]string{s.Hyperparameters, s.Env, s.Tags} {
+		for _, k := range slices.Sorted(maps.Keys(named)) { // sorted: the same spec gets the same refusal
+			texts = append(texts, k, named[k])
+		}
+	}
+	for _, t := range texts {
+		if !utf8.ValidString(t) {
+			return fault.New(fault.Invalid, "Write it into a file, and pass the name of that.", "check job: %q is not UTF-8", t)
+		}
+	}
+	return nil
+}
+
 func checkNumbers(s Spec) error {
+	longest := max(s.Timeout, s.Grace, s.ItemTimeout)
 	switch {
 	case s.Nodes < 1 || s.Nodes > maxNodes:
 		return fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: %d nodes", s.Nodes)
@@ -46,6 +68,8 @@ func checkNumbers(s Spec) error {
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
 	case s.Grace < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 30s.", "check job: grace %s is negative", s.Grace)
+	case longest > Duration(maxDuration): // stored, it could not be read again
+		return fault.New(fault.Invalid, "Use 36500d, a hundred years, or less.", "check job: %s is no length of time", longest)
 	case s.Procs < 0 || s.Procs > maxProcs:
 		return fault.New(fault.Invalid, "Use --procs-per-node 1 to 1024.", "check job: %d processes on each node", s.Procs)
 	case s.GPUs < 0 || s.GPUs > maxGPUs:
@@ -167,7 +191,7 @@ func checkInputs(s Spec) error {
 			return err
 		}
 		if in.Subdir != "" && (path.Clean(in.Subdir) != in.Subdir || !filepath.IsLocal(in.Subdir)) {
-			return fault.New(fault.Invalid, "Name a folder inside it, such as "+in.Name+"=data::train.", "check job: input %s: subfolder %q is not inside", in.Name, in.Subdir)
+			return fault.New(fault.Invalid, "Name a folder inside it, such as train.", "check job: input %s: subfolder %q is not inside", in.Name, in.Subdir)
 		}
 		if in.To == "" {
 			continue

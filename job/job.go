@@ -192,7 +192,7 @@ func (s Spec) Normal() (Spec, error) {
 	if s.Memory == 0 && s.Verb != Map {
 		s.Memory = s.Share.Memory / Bytes(max(s.Nodes, 1))
 	}
-	checks := []func(Spec) error{checkNames, checkProgram, checkNumbers, checkLimits, checkQueue, checkLauncher, checkItems, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags, checkContainer, checkCustoms}
+	checks := []func(Spec) error{checkNames, checkProgram, checkText, checkNumbers, checkLimits, checkQueue, checkLauncher, checkItems, checkInputs, checkResults, checkApart, checkEnv, checkSecrets, checkPlainEnv, checkMetrics, checkTags, checkContainer, checkCustoms}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return s, err
