@@ -32,7 +32,11 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 		return e.stateNow(ctx, in, ref, p)
 	}
 	if p.Job == "" {
-		hint := "drover status lists what there is; another project's is task:PROJECT/" + ref.Task + "/" + ref.What + "."
+		hint := "drover status lists what there is"
+		if rules != job.SSM { // whose --iit names no project
+			hint += "; another project's is task:PROJECT/" + ref.Task + "/" + ref.What
+		}
+		hint += "."
 		return bundle.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
 	}
 	rep, err := e.World.Look(ctx, p)
@@ -62,7 +66,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 		return bundle.Tree{}, o, err
 	}
 	if len(t.Files)+len(t.Links) == 0 {
-		return t, o, fault.New(fault.Missing, "Look at what there is: drover data "+ref.Task+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
+		return t, o, fault.New(fault.Missing, "Look at what there is: "+dataOf(p)+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
 	}
 	if ref.What == "source" {
 		return t, o, nil // it was read a moment ago
@@ -91,10 +95,13 @@ func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p 
 		return t, o, err
 	}
 	if len(t.Files)+len(t.Links) == 0 {
-		return t, o, fault.New(fault.Missing, "Run it first, or look at what there is: drover data "+ref.Task+".", "read input %s: task %s has no state", in.Name, ref.Task)
+		return t, o, fault.New(fault.Missing, "Run it first, or look at what there is: "+dataOf(p)+".", "read input %s: task %s has no state", in.Name, ref.Task)
 	}
 	return t, o, nil
 }
+
+// dataOf is the command that lists what a task has left, wherever it is typed.
+func dataOf(p job.Path) string { return "drover data " + p.Task + " -p " + p.Project }
 
 func gone(in job.Input, ref job.TaskRef, why string) error {
 	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with --force.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/ledger"
@@ -61,6 +63,10 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 	if chained {
 		t, origin, err := e.chained(ctx, in, ref, spec.Project, spec.Rules, keep)
 		f.tree, f.origin = below(t, in.Subdir), &origin
+		if err == nil && in.Subdir != "" && len(f.tree.Files)+len(f.tree.Links) == 0 {
+			task := job.Path{Project: cmp.Or(ref.Project, spec.Project), Task: ref.Task}
+			return f, fault.New(fault.Missing, "Look at what there is: "+dataOf(task)+".", "read input %s: the %s of task %s has nothing in a folder %q", in.Name, ref.What, ref.Task, in.Subdir)
+		}
 		if err == nil && spec.Rules == job.SSM && in.Subdir == "" {
 			f.archive, err = e.archiveOf(ctx, ref, spec.Project, origin)
 		}

@@ -156,6 +156,9 @@ func (e *Engine) onPath(name string) error {
 			return nil
 		}
 	}
+	if info, err := os.Stat(filepath.Join(e.Caller.Folder, name)); err == nil && !looksLikeFile && info.Mode().IsRegular() {
+		return fault.New(fault.Invalid, "Write ./"+name+" for the file here.", "find program: %q is not on PATH", name)
+	}
 	hint := "Check the spelling; drover's own flags come before the script."
 	if near := e.nearest(name); near != "" {
 		hint = "Did you mean " + near + "?"

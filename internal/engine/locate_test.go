@@ -128,8 +128,9 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.write(map[string]string{"train.py": "", "lib/step.py": ""})
+	d.write(map[string]string{"train.py": "", "lib/step.py": "", "plain-file": ""})
 	for _, row := range []struct{ name, program, source, text, hint string }{
+		{"a file here that is no script", "plain-file", "", `find program: "plain-file" is not on PATH`, "Write ./plain-file"},
 		{"a slip", "trian.py", "", `read script: "trian.py" is not there`, "train.py"},
 		{"a slip below", "lib/setp.py", "", `read script: "lib/setp.py" is not there`, "lib/step.py"},
 		{"nothing like it", "evaluate.py", "", `read script: "evaluate.py" is not there`, "Check the spelling"},
