@@ -230,7 +230,10 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		}
 		a.note("  why: drover why %s", st.ID)
 	}
-	if code != 0 {
+	switch {
+	case code != 0 && a.ssm != nil:
+		return ssmStatus(st)
+	case code != 0:
 		return status(code)
 	}
 	return nil

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -63,7 +62,7 @@ func (a *app) ssmMain(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, n := range c.Notes {
-		a.note("note: %s", n)
+		a.note("note: %s", plainText(n))
 	}
 	a.ssm.project, a.ssm.task = a.ssmName("project", c.Project), a.ssmName("task", c.Task)
 	if err := checkFolder(c.Output); err != nil {
@@ -72,12 +71,17 @@ func (a *app) ssmMain(ctx context.Context, args []string) error {
 	if c.Verb == ssm.Data {
 		return a.ssmData(ctx, c)
 	}
-	err = a.ssmStart(ctx, c)
-	var s status
-	if errors.As(err, &s) && s != 0 && s != status(fault.ExitInterrupted) && s != status(fault.ExitDrover) {
-		return status(1)
+	return a.ssmStart(ctx, c)
+}
+
+// ssmStatus is the exit status for a job that did not succeed: 1 whatever its program
+// gave, and else what drover gives when no program has failed.
+func ssmStatus(st drover.Status) status {
+	ours := *st.Code == fault.ExitDrover || *st.Code == fault.ExitInterrupted
+	if ours && !slices.ContainsFunc(st.Nodes, func(n drover.Node) bool { return n.State == "failed" }) {
+		return status(*st.Code)
 	}
-	return err
+	return status(1)
 }
 
 // ssmStart submits the job that a command line asks for, and follows it.
@@ -152,14 +156,24 @@ func hyperparameterLine(c ssm.Command) string {
 	return "hyperparameters: " + strings.Join(words, ", ")
 }
 
-// ssmName makes a name that drover takes of one that AWS does.
+// ssmName makes a name that drover takes of one that the tool does, letter for letter:
+// were some left out or cut off, two tasks would be one, and the second be skipped.
 func (a *app) ssmName(what, typed string) string {
 	if job.ValidName(what, typed) == nil {
 		return typed
 	}
-	if name := job.Label(typed); job.ValidName(what, name) == nil {
-		a.note("note: %s %s is %s here", what, typed, name)
-		return name
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r == '_':
+			return '-'
+		}
+		return r
+	}, typed)
+	if job.ValidName(what, name) != nil {
+		return typed // refused later, by name
 	}
-	return typed // refused later, by name
+	a.note("note: %s %s is %s here", what, typed, name)
+	return name
 }

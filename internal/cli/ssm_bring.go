@@ -28,7 +28,7 @@ func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, out
 	c := a.ssm.Command
 	if output == "" {
 		if st.State == job.Succeeded || st.State == job.Failed {
-			a.note("  logs: ssm data -p %s -t %s -o out   (--download_model, --download_output, --download_state)", c.Project, c.Task)
+			a.note("  logs: ssm data -p %s -t %s -o out   (--download_model, --download_output, --download_state)", a.ssm.project, a.ssm.task)
 		}
 		return nil
 	}
@@ -88,7 +88,7 @@ func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
 		return err
 	}
 	if d.Newest == "" {
-		return fault.New(fault.Missing, "Run it first: ssm run -p "+c.Project+" -t "+c.Task+" -e SCRIPT.", "download data of task %s: it has had no job", c.Task)
+		return fault.New(fault.Missing, "Run it first: ssm run -p "+a.ssm.project+" -t "+a.ssm.task+" -e SCRIPT.", "download data of task %s: it has had no job", c.Task)
 	}
 	j, err := cl.Find(ctx, d.Newest, a.ssm.project)
 	if err != nil {

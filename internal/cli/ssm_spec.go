@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	if c.MaxRun < 1 {
 		return spec, ssmRefuse("Use 1 or more.", "--max_run_mins: %d", c.MaxRun)
 	}
+	if c.MaxRun > mostMinutes {
+		return spec, ssmRefuse("Use 1440, a day, or at most "+strconv.Itoa(mostMinutes)+".", "--max_run_mins: %d", c.MaxRun)
+	}
 	spec.Timeout = job.Duration(time.Duration(c.MaxRun) * time.Minute)
 	if c.Typed["instance_type"] && !strings.Contains(c.Machine, "local") { // the tool's own word for this machine
 		spec.Machine = c.Machine
@@ -38,7 +42,9 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	if err := program(c, &spec); err != nil {
 		return spec, err
 	}
-	spec.Inputs = a.ssmInputs(c)
+	if spec.Inputs, err = a.ssmInputs(c); err != nil {
+		return spec, err
+	}
 	spec.Container = a.ssmContainer(c)
 	a.ssmDistribution(c, &spec)
 	spec.Metrics = a.ssmMetrics(c)
@@ -51,6 +57,9 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	spec.Share, err = conf.share(spec.On, spec.Queue)
 	return spec, err
 }
+
+// mostMinutes are a hundred years, the longest time limit of a job.
+const mostMinutes = 36500 * 24 * 60
 
 func ssmRefuse(hint, format string, args ...any) error {
 	return fault.New(fault.Invalid, hint, "read command line: "+format, args...)
@@ -68,15 +77,18 @@ func ssmScript(c ssm.Command, spec *job.Spec) error {
 			for _, e := range entries {
 				names = append(names, e.Name())
 			}
-			if near := job.Nearest(filepath.Base(file), names); near != "" {
+			if near := job.Nearest(filepath.Base(file), names); near != "" && near != filepath.Base(file) {
 				hint = "Did you mean -e " + filepath.Join(filepath.Dir(c.Entry), near) + "?"
 			}
 		}
 		return ssmRefuse(hint, "-e: there is no script %q", file)
 	}
 	spec.Verb, spec.Source, spec.Program, spec.Args = job.Run, c.Source, c.Entry, c.ProgramArgs()
-	if filepath.Ext(c.Entry) == ".sh" {
+	switch ext := filepath.Ext(c.Entry); {
+	case ext == ".sh":
 		spec.Args = c.Words
+	case ext != ".py" && c.Source == "" && !strings.ContainsRune(c.Entry, '/'):
+		spec.Program = "./" + c.Entry // the file here, and no program of that name on PATH
 	}
 	return nil
 }
@@ -139,7 +151,7 @@ func ssmProcess(c ssm.Command, spec *job.Spec) error {
 
 // ssmInputs are the data of a job, where the tool puts them. Only the first -i
 // counts, and the last --iis or --iit says how it is spread.
-func (a *app) ssmInputs(c ssm.Command) (list []job.Input) {
+func (a *app) ssmInputs(c ssm.Command) (list []job.Input, err error) {
 	add := func(name, path, dist, subdir string) {
 		in := job.Input{Name: name, Path: path, Sharded: dist == ssm.Sharded}
 		if subdir != "" {
@@ -161,12 +173,16 @@ func (a *app) ssmInputs(c ssm.Command) (list []job.Input) {
 		add("model", c.ModelURI, ssm.Replicated, "")
 	}
 	for _, in := range c.Tasks {
-		add(in.Name, "task:"+a.ssmName("task", in.Task)+"/"+in.What, in.Distribution, in.Subdir)
+		task := a.ssmName("task", in.Task)
+		if err := job.ValidName("task", task); err != nil {
+			return nil, err
+		}
+		add(in.Name, "task:"+task+"/"+in.What, in.Distribution, in.Subdir)
 	}
 	for _, in := range c.Buckets {
 		add(in.Name, in.Path, in.Distribution, in.Subdir)
 	}
-	return list
+	return list, nil
 }
 
 // ssmContainer is what was said of images. The tool's default is no wish: where
@@ -210,7 +226,7 @@ func (a *app) ssmDistribution(c ssm.Command, spec *job.Spec) {
 		case !known:
 			a.note("note: --distribution: %s has no effect here", name)
 		default:
-			spec.Launcher, spec.Procs = l, int(way.Procs)
+			spec.Launcher, spec.Procs = l, int(max(-1, min(way.Procs, 1e6))) // what is too many is refused as such
 			if l == job.MPI && spec.Procs == 0 {
 				spec.Procs = 1
 			}

@@ -68,7 +68,9 @@ func TestHintsInItsWords(t *testing.T) {
 		"Ask for less, or choose another target with --on.":                       "Ask for less, or choose another target with DROVER_ON.",
 		"Check the spelling; drover's own flags come before the script.":          "",
 		"Set it, or write --env NAME=VALUE.":                                      "Set it, or write --env NAME=VALUE.",
-		"Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).": "Write it as --md NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).",
+		"Write it as --tag team=vision.":                                          "Write it as --tag team vision.",
+		"Use --input NAME=URI.":                                                   "Use --iis NAME URI.",
+		"Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).": "Write it as --md NAME REGEX, or name the groups: (?P<loss>[0-9.]+).",
 	} {
 		if got := InWords(hint); got != want {
 			t.Errorf("%q becomes %q, want %q", hint, got, want)

@@ -1,6 +1,9 @@
 package ssm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // spelled are drover's flags as ssm spells them.
 var spelled = map[string]string{"force": "--force_running", "nodes": "--ic", "machine": "--it", "timeout": "--max_run_mins", "metric": "--md",
@@ -33,6 +36,7 @@ func InWords(hint string) string {
 		}
 		name, value, has := strings.Cut(bare, "=")
 		if isFlag(name) {
+			spread(words[i+1:], name)
 			continue
 		}
 		s, ok := spelled[strings.TrimPrefix(name, "--")]
@@ -43,12 +47,20 @@ func InWords(hint string) string {
 			s += "=" + value
 		}
 		words[i] = strings.Replace(w, bare, s, 1)
+		spread(words[i+1:], s)
 		if s == "DROVER_ON" && i+1 < len(words) {
 			words[i] += "=" + words[i+1]
 			words[i+1] = ""
 		}
 	}
 	return strings.ReplaceAll(strings.Join(words, " "), "  ", " ")
+}
+
+// spread makes two words of NAME=VALUE behind a flag that takes two.
+func spread(words []string, flag string) {
+	if len(words) > 0 && slices.Contains([]string{"--tag", "--md", "--iis"}, flag) {
+		words[0] = strings.Replace(words[0], "=", " ", 1)
+	}
 }
 
 // isFlag says whether any verb has it.
