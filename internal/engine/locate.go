@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
@@ -118,6 +119,12 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 		return dir, "", nil
 	}
 	return dir, "", e.onPath(s.Program)
+}
+
+// others says whether a job runs where other programs are than here: those of the
+// image that was named. What the target chooses has nothing that anybody means.
+func others(o driver.Offer, s job.Spec) bool {
+	return o.Apart && (!o.Containers || s.Image != "" || s.Dockerfile != "" || s.Framework != "")
 }
 
 // elsewhere says whether a program that is not here may be meant as one of the

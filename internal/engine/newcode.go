@@ -45,7 +45,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = here.locate(ctx, j.Spec, files, c.plan.Offer.Apart); err != nil {
+	if c.plan.ship, err = here.locate(ctx, j.Spec, files, others(c.plan.Offer, j.Spec)); err != nil {
 		return c, err
 	}
 	p := &c.plan

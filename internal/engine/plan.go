@@ -84,7 +84,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: 1, Place: driver.Place{Later: true}}); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
-	if p.ship, err = e.locate(ctx, spec, p.Items.files, p.Offer.Apart); err != nil {
+	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Offer, spec)); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
