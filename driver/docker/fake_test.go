@@ -274,6 +274,12 @@ func TestAnOfferAsksTheRegistryOnce(t *testing.T) {
 		t.Errorf("offers have changed something: %q", f.asked)
 	}
 	delete(f.answers, "GET /images/")
+	f.answers["GET /images/"] = `400 {"message":"invalid reference format"}`
+	_, err = New(t.TempDir(), "").Offer(t.Context(), driver.Needs{Agents: 1, Place: driver.Place{Image: "tar:/x"}})
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "python:3.12-slim") {
+		t.Errorf("for a name that docker cannot read the offer is %v", err)
+	}
+	delete(f.answers, "GET /images/")
 	place = driver.Place{Image: "UPPER/:"}
 	if o, err := New(t.TempDir(), "").Offer(t.Context(), driver.Needs{Agents: 1, Place: place}); err != nil || o.Fits || !strings.Contains(o.Reason, "UPPER") {
 		t.Errorf("for a name that is none the offer is %+v, %v", o, err)

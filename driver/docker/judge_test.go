@@ -261,3 +261,19 @@ func TestStarvedIsReadOfBothVersionsOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// What to do about a registry's answer depends on the answer.
+func TestARegistrysRefusalNamesTheNextStep(t *testing.T) {
+	for says, want := range map[string]string{
+		`Get "https://r.test/v2/": dial tcp: lookup r.test: no such host`: "Is the network up? Or name one that docker has: --image IMAGE.",
+		"no basic auth credentials":                                       "Check the name, or log in: docker login r.test.",
+		"manifest unknown: not found here":                                "Name one that docker can get: --image IMAGE.",
+	} {
+		if got := remedy("r.test/x:1", says); got != want {
+			t.Errorf("for %q it says %q, want %q", says, got, want)
+		}
+	}
+	if got, want := remedy("ann/x:1", "pull access denied for ann/x"), "Check the name, or log in: docker login."; got != want {
+		t.Errorf("for Docker Hub it says %q, want %q", got, want)
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"math"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
@@ -60,7 +62,6 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 
 // offerImage looks for the image here, then at its registry.
 func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer) error {
-	const hint = "Name one that docker can get: --image IMAGE."
 	name, err := d.imageOf(p)
 	if err != nil {
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
@@ -71,6 +72,9 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 	}
 	o.Machine += ", " + name
 	here, err := d.findImage(ctx, name)
+	if errdefs.IsInvalidArgument(err) {
+		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "read image %q: it is no reference", name)
+	}
 	if err != nil || here.id != "" {
 		return err
 	}
@@ -80,9 +84,28 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 	}
 	if err != nil {
 		says := strings.TrimPrefix(err.Error(), "Error response from daemon: ")
-		o.Reason, o.Hint = fmt.Sprintf("image %s is not here, and the registry says: %s", name, says), hint
+		o.Reason, o.Hint = fmt.Sprintf("image %s is not here, and the registry says: %s", name, says), remedy(name, says)
 	}
 	return nil
+}
+
+// remedy is what to do about a registry's refusal of an image.
+func remedy(name, says string) string {
+	says = strings.ToLower(says)
+	has := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(says, p) })
+	}
+	switch {
+	case has("no such host", "dial tcp", "i/o timeout", "connection refused", "tls handshake", "deadline exceeded"):
+		return "Is the network up? Or name one that docker has: --image IMAGE."
+	case has("unauthorized", "authentication required", "access denied", "no basic auth", "denied:", "forbidden"):
+		host, _, _ := strings.Cut(name, "/")
+		if !strings.ContainsAny(host, ".:") {
+			host = ""
+		}
+		return "Check the name, or log in: " + strings.TrimSpace("docker login "+host) + "."
+	}
+	return "Name one that docker can get: --image IMAGE."
 }
 
 // refusal is why n does not fit, in one sentence, or empty.
