@@ -66,7 +66,8 @@ type Plan struct {
 	pins   map[string]string
 }
 
-// Resolve says what c asks for. It reads the Dockerfile and every file that it
+// Resolve says what c asks for. An image that is a file here (Local) is one to be
+// built, of nothing else. It reads the Dockerfile and every file that it
 // copies, and may be called as often as one likes. A Container that asks for
 // nothing gives site.Default, or an empty Reference. Faults are Invalid or
 // Missing.
@@ -79,13 +80,20 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	if from != "" {
 		p.Line = base + " (" + from + ")"
 	}
+	named := (c.Image != "" || c.Framework != "") && !site.Spare
+	file := ""
+	if _, _, ok := Local(base); ok && c.Dockerfile == "" { // who runs it needs a name for it
+		file, c.Dockerfile, named = base, "FROM "+base, false
+	}
 	if c.Dockerfile == "" {
 		return p, nil
 	}
-	named := (c.Image != "" || c.Framework != "") && !site.Spare
 	src, err := findSource(c.Dockerfile, site.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if file != "" {
+		src.from = file
 	}
 	if p.Recipe, err = src.recipe(base, named); err != nil {
 		return nil, err
@@ -109,6 +117,14 @@ func baseOf(c job.Container, site Site) (base, from string, err error) {
 		return uri, c.Framework, err
 	}
 	return site.Default, "", nil
+}
+
+// Local says whether a base is a file here: "oci:FOLDER", or "tar:FILE" as
+// docker save writes it.
+func Local(base string) (kind, path string, ok bool) {
+	kind, path, ok = strings.Cut(base, ":")
+	here := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") // "tar:5000/x" is in a registry
+	return kind, path, ok && (kind == "oci" || kind == "tar") && here
 }
 
 // Bases are the images that the build begins from, each once, as the Dockerfile
@@ -142,7 +158,7 @@ func (p *Plan) seal() error {
 	p.Digest = hex.EncodeToString(h.Sum(nil))
 	p.Reference = p.Name("")
 	p.Line = fmt.Sprintf("%s, built from %s", p.Reference, p.Recipe.From)
-	if bases := p.Bases(); len(bases) > 0 {
+	if bases := p.Bases(); len(bases) > 0 && bases[0] != p.Recipe.From {
 		p.Line += " on " + strings.Join(bases, ", ")
 	}
 	files := len(p.Folder.Files)
@@ -187,7 +203,7 @@ type source struct {
 
 // findSource reads a folder's Dockerfile, a file, or takes a text as it is.
 func findSource(word, dir string) (*source, error) {
-	if isText(word) {
+	if IsText(word) {
 		sum := sha256.Sum256([]byte(word))
 		return &source{text: []byte(word), dir: dir, from: "the Dockerfile given", place: "text " + hex.EncodeToString(sum[:])}, nil
 	}
@@ -234,9 +250,9 @@ func (s *source) folder(r *Recipe) (*Folder, error) {
 	return f, f.cap()
 }
 
-// isText says whether a word is a Dockerfile's text: it has a line end, or
-// begins with an instruction.
-func isText(word string) bool {
+// IsText says whether a word is a Dockerfile's text, not a path: it has a line
+// end, or begins with an instruction.
+func IsText(word string) bool {
 	if strings.ContainsRune(word, '\n') {
 		return true
 	}

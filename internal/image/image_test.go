@@ -68,6 +68,14 @@ func TestWhatIsNotBuiltIsTakenAsItIs(t *testing.T) {
 	}
 }
 
+// An image that is a file is built of nothing else, for it needs a name.
+func TestAnImageThatIsAFileIsOneToBuild(t *testing.T) {
+	p, err := Resolve(job.Container{Image: "tar:./a.tar"}, Site{Project: "p"})
+	if err != nil || p.Recipe == nil || p.Recipe.Text != "FROM tar:./a.tar" || p.Line != p.Reference+", built from tar:./a.tar" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
 func TestTheBaseIsFilledIn(t *testing.T) {
 	dir := folder(t, map[string]string{"own/Dockerfile": "FROM debian\nRUN true\n", "file.docker": "FROM __BASE_IMAGE__\n", "docker/Dockerfile": "FROM __BASE_IMAGE__ AS x\nRUN echo __BASE_IMAGE__\n"})
 	for _, c := range []struct {

@@ -26,6 +26,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/job"
 )
 
@@ -121,7 +122,7 @@ func (p page) settle(s *job.Spec) error {
 	if strings.Contains(s.Python, "/") {
 		paths = append(paths, path{"python", &s.Python})
 	}
-	if !strings.Contains(s.Dockerfile, "\n") && !strings.Contains(s.Dockerfile, " ") { // else it is the text itself
+	if !image.IsText(s.Dockerfile) {
 		paths = append(paths, path{"dockerfile", &s.Dockerfile})
 	}
 	for i := range s.Mounts {
@@ -137,7 +138,22 @@ func (p page) settle(s *job.Spec) error {
 			*one.at = join(folder, said)
 		}
 	}
+	s.Image = beside(folder, s.Image)
 	return nil
+}
+
+// beside is an image that is a file, seen from where the job file is; any other as
+// it is.
+func beside(folder, said string) string {
+	kind, path, ok := image.Local(said)
+	if !ok || filepath.IsAbs(path) {
+		return said
+	}
+	path = filepath.Join(folder, path)
+	if !filepath.IsAbs(path) && !strings.HasPrefix(path, "../") {
+		path = "./" + path
+	}
+	return kind + ":" + path
 }
 
 // join keeps a slash in the result, for a path without one is looked up like a

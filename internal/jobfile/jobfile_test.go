@@ -107,6 +107,33 @@ func TestTextIsTakenAsItIsTyped(t *testing.T) {
 	}
 }
 
+// A Dockerfile is a path, with spaces or without, or a text, as everywhere; an image
+// may be a file.
+func TestWhatAnImageIsMadeOfIsRelativeToTheFile(t *testing.T) {
+	for said, want := range map[string]job.Container{
+		"dockerfile: my docker":          {Dockerfile: "/w/jobs/my docker"},
+		"dockerfile: docker":             {Dockerfile: "/w/jobs/docker"},
+		"dockerfile: FROM debian":        {Dockerfile: "FROM debian"},
+		`dockerfile: "FROM a\nRUN b"`:    {Dockerfile: "FROM a\nRUN b"},
+		"image: tar:../base.tar":         {Image: "tar:/w/base.tar"},
+		"image: oci:/abs":                {Image: "oci:/abs"},
+		"image: python:3.12-slim":        {Image: "python:3.12-slim"},
+		"mounts: [data:/data:ro, /a:/b]": {Mounts: []string{"/w/jobs/data:/data:ro", "/a:/b"}},
+	} {
+		got, err := jobfile.Parse("/w/jobs/train.yaml", []byte("program: train.py\n"+said+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Container); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", said, diff)
+		}
+	}
+	got, err := jobfile.Parse("jobs/train.yaml", []byte("program: train.py\nimage: oci:./base\n"))
+	if err != nil || got.Image != "oci:./jobs/base" {
+		t.Errorf("got %q, %v", got.Image, err)
+	}
+}
+
 func TestPathsAreRelativeToTheFile(t *testing.T) {
 	const text = "program: train.py\nsource: src\ndeps: [../lib, /abs]\ninputs: [{name: a, path: data/a}, {name: b, path: 's3://bucket/b'}]\npython: .venv/bin/python\noutput: out\n"
 	for _, row := range []struct {

@@ -91,7 +91,7 @@ func (b *Builder) Pin(ctx context.Context, p *image.Plan) error {
 }
 
 func (b *Builder) baseDigest(ctx context.Context, base, platform string) (string, error) {
-	if _, _, ok := local(base); ok {
+	if _, _, ok := image.Local(base); ok {
 		img, err := openLocal(base, platform)
 		if err != nil {
 			return "", err
@@ -104,7 +104,9 @@ func (b *Builder) baseDigest(ctx context.Context, base, platform string) (string
 			return digest, nil
 		}
 	}
-	return headDigest(ctx, base)
+	short, cancel := context.WithTimeout(ctx, patience) // somebody waits for the plan
+	defer cancel()
+	return headDigest(short, base)
 }
 
 // Build makes the image, unless it is there. An interrupted build leaves no
@@ -127,6 +129,17 @@ func (b *Builder) Build(ctx context.Context, o Order) (Built, error) {
 	if err != nil || there {
 		out.Skipped = there
 		return out, err
+	}
+	done, waited, err := b.alone(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	if waited {
+		if there, err := b.there(ctx, o, out.Reference); err != nil || there {
+			out.Skipped = there
+			return out, err
+		}
 	}
 	appends, err := b.appends(o)
 	if err != nil {
@@ -155,7 +168,7 @@ func (b *Builder) renew(ctx context.Context, o Order) error {
 		return nil
 	}
 	for _, base := range o.Plan.Bases() {
-		if _, _, ok := local(base); ok {
+		if _, _, ok := image.Local(base); ok {
 			continue
 		}
 		if err := b.Docker.pull(ctx, base, o.Plan.Platform, b.Words); err != nil {
@@ -213,7 +226,7 @@ func reason(err error) string {
 
 func hasLocalBase(p *image.Plan) bool {
 	for _, base := range p.Bases() {
-		if _, _, ok := local(base); ok {
+		if _, _, ok := image.Local(base); ok {
 			return true
 		}
 	}

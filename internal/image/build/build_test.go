@@ -237,7 +237,7 @@ func TestBasesAndResultsMayBeFiles(t *testing.T) {
 
 func TestOnlyPathsAreFiles(t *testing.T) {
 	for base, want := range map[string]bool{"tar:./x": true, "oci:/x": true, "oci:../x": true, "tar:5000/x": false, "tar:1": false, "debian:12": false, "zip:/x": false} {
-		if _, _, ok := local(base); ok != want {
+		if _, _, ok := image.Local(base); ok != want {
 			t.Errorf("%s is a file: %v, want %v", base, ok, want)
 		}
 	}
@@ -386,6 +386,7 @@ func TestWhatDockerSaysBecomesAFault(t *testing.T) {
 		said   string
 	}{
 		{`{"stream":"Step 1/1"}{"stream":" : FROM a\n"}{"aux":{"ID":"sha256:1"}}`, fault.Bug, 0, "Step 1/1 : FROM a\n"},
+		{`{"stream":"\u001b[91moh\n"}{"stream":"\u001b[0m"}{"stream":"\u001b[91mno\u001b[0m"}{"stream":"\u001b[32mtheirs\u001b[0m"}`, fault.Bug, 0, "oh\nno\x1b[32mtheirs\x1b[0m"},
 		{`{"status":"Pulling","id":"x"}{"status":"Pulling","id":"x","progress":"1"}{"status":"Done"}`, fault.Bug, 0, "x: Pulling\nDone\n"},
 		{`{"stream":"hello\n"}{"errorDetail":{"code":7,"message":"The command '/bin/sh -c x' returned a non-zero code: 7"},"error":"The command '/bin/sh -c x' returned a non-zero code: 7"}`, fault.Failed, 2, "hello\n"},
 		{`{"error":"COPY failed: file not found in build context"}`, fault.Invalid, 2, ""},

@@ -306,7 +306,7 @@ func follow(ctx context.Context, r io.Reader, to io.Writer, doing string) error 
 			}
 			return told(m.Error, m.Detail.Code, doing)
 		case m.Stream != "":
-			io.WriteString(to, m.Stream)
+			io.WriteString(to, plain(m.Stream))
 		case m.Status != "" && m.ID != "" && said[m.ID] != m.Status:
 			said[m.ID] = m.Status
 			fmt.Fprintf(to, "%s: %s\n", m.ID, m.Status)
@@ -314,4 +314,16 @@ func follow(ctx context.Context, r io.Reader, to io.Writer, doing string) error 
 			fmt.Fprintln(to, m.Status)
 		}
 	}
+}
+
+// plain takes away the red that the builder puts around what a command says on
+// stderr: it is no part of the words, and a log shows it as dirt.
+func plain(stream string) string {
+	if stream == "\x1b[0m" { // its end, behind a line end, comes alone
+		return ""
+	}
+	if rest, red := strings.CutPrefix(stream, "\x1b[91m"); red {
+		return strings.TrimSuffix(rest, "\x1b[0m")
+	}
+	return stream
 }

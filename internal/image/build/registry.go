@@ -34,17 +34,9 @@ func platformOf(words string) v1.Platform {
 	return v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 }
 
-// local says whether a base is a file here: "oci:FOLDER", or "tar:FILE" as
-// docker save writes it.
-func local(base string) (kind, path string, ok bool) {
-	kind, path, ok = strings.Cut(base, ":")
-	here := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") // "tar:5000/x" is in a registry
-	return kind, path, ok && (kind == "oci" || kind == "tar") && here
-}
-
 // openLocal opens a base that is a file here.
 func openLocal(base, platform string) (v1.Image, error) {
-	kind, path, _ := local(base)
+	kind, path, _ := image.Local(base)
 	hint := "Name a folder as oci:./FOLDER, or an archive of docker save as tar:./FILE."
 	if kind == "tar" {
 		img, err := tarball.ImageFromPath(path, nil)
@@ -95,7 +87,7 @@ func (b *Builder) base(ctx context.Context, p *image.Plan, temp string) (v1.Imag
 		return scratch(p.Platform)
 	}
 	base := bases[0]
-	if _, _, ok := local(base); ok {
+	if _, _, ok := image.Local(base); ok {
 		return openLocal(base, p.Platform)
 	}
 	if b.Docker != nil { // what Docker has is what its own builder would begin from

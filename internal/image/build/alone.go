@@ -1,0 +1,58 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// turn is how often one who waits looks whether it is his.
+const turn = 100 * time.Millisecond
+
+// alone waits until nobody else on this machine builds the same for Docker: of
+// twenty commands that begin together one builds. done ends the turn; it ends with
+// the process, too. waited: another one had it, and may have built the image. Where
+// no lock can be had everybody builds, and the last one gives the name: that costs
+// time alone.
+func (b *Builder) alone(ctx context.Context, o Order) (done func(), waited bool, err error) {
+	done = func() {}
+	if o.Push != "" || o.File != "" || b.Docker == nil {
+		return done, false, nil
+	}
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("drover-build-%d-%s", os.Getuid(), o.Plan.Digest[:20]))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return done, false, nil
+	}
+	tick := time.NewTicker(turn)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			// Who waits for a file that is gone gets his turn, and finds the image.
+			return func() { os.Remove(path); f.Close() }, waited, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			f.Close()
+			return done, waited, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !waited:
+			waited = true
+			fmt.Fprintln(b.Words, "another drover builds the same: waiting for it")
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return done, waited, fault.Wrap(context.Cause(ctx), fault.Interrupted, "", "build image")
+		case <-tick.C:
+		}
+	}
+}
