@@ -295,7 +295,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 		return nil, err
 	}
 	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
-		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Build: a.buildFor}})
+		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 }
 
 // endpoint is the server that has the store, where it is none of a folder: then

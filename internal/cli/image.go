@@ -123,15 +123,19 @@ func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
 	return a.printBuilt(built)
 }
 
-// buildFor makes the image of a job that is submitted.
+// pinFor looks up the bases of an image that a job wants.
+func (a *app) pinFor(ctx context.Context, p *image.Plan) error {
+	b := build.New(ctx, a.progress())
+	defer b.Close()
+	return b.Pin(ctx, p)
+}
+
+// buildFor makes the image of a job that is submitted; pinFor has seen its plan.
 func (a *app) buildFor(ctx context.Context, p *image.Plan) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := build.New(ctx, a.progress())
 	defer b.Close()
-	if err := b.Pin(ctx, p); err != nil {
-		return "", err
-	}
 	built, err := b.Build(ctx, build.Order{Plan: p})
 	if err == nil && built.Skipped {
 		a.note("image    %s is there: nothing changed since it was built", built.Reference)

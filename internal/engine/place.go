@@ -220,6 +220,9 @@ func (e *Engine) offer(ctx context.Context, d driver.Driver, p *Plan) (err error
 		if hint == "" {
 			hint = "Ask for less, or choose another target with --on."
 		}
+		if p.Spec.Framework != "" && p.Image.Ref != "" && strings.Contains(p.Offer.Reason, p.Image.Ref) {
+			hint = "Log in there, or name a registry of yours that has a copy: drover config set image_mirror REGISTRY."
+		}
 		return fault.New(fault.Full, hint, "place job on %s: %s", p.Spec.On, p.Offer.Reason)
 	}
 	return nil
@@ -265,8 +268,10 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		if e.Images.Build == nil {
 			return fault.New(fault.Invalid, "Build it first: drover image build; then name it with --image.", "build image: nothing here can")
 		}
+		if err := e.pin(ctx, p, made); err != nil {
+			return err
+		}
 		p.Image.plan, n.Place.Later = made, true
-		p.Image.Why = strings.TrimPrefix(made.Line, made.Reference+", ") // its name is known once its base was looked up
 	}
 	if p.Image.Ref == "" {
 		p.Image.Python = e.pythonOf(ctx, *p)
@@ -275,11 +280,28 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	return nil
 }
 
+// pin names an image that is to be built as it will be named. That another base came
+// in under the same name does not make another job, as with an image that was
+// named; another archive does, as with a file that is copied.
+func (e *Engine) pin(ctx context.Context, p *Plan, made *image.Plan) error {
+	if e.Images.Pin == nil {
+		return nil
+	}
+	if err := e.Images.Pin(ctx, made); err != nil {
+		return err
+	}
+	p.Image.Ref, p.Image.Why = made.Reference, made.Line
+	if slices.ContainsFunc(made.Bases(), func(base string) bool { _, _, ok := image.Local(base); return ok }) {
+		p.Image.Built = made.Digest
+	}
+	return nil
+}
+
 // Image is what a planned job's agents run in.
 type Image struct {
 	Ref    string // "": the target's own choice
 	Python string // the version that such a choice should bring, as "3.12"; "": any
-	Built  string // digest of the Dockerfile and of what it copies; "": it is not built by drover
+	Built  string // digest of the Dockerfile and of what it copies; "": it is not built by drover. Without the bases' own digests
 	Why    string // for people; "" for the target's own choice
 
 	plan *image.Plan // of one that Submit builds
@@ -289,6 +311,9 @@ type Image struct {
 type Images struct {
 	Region string // whose registry has SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
+	// Pin looks up what an image that is to be built begins from, which is part of
+	// its name. Nil: the plan's name may not be the one that Build gives.
+	Pin func(ctx context.Context, p *image.Plan) error
 	// Build makes an image where the targets of this machine find it, unless it is
 	// there, and gives the name by which they do. Nil: nothing is built.
 	Build func(ctx context.Context, p *image.Plan) (reference string, err error)

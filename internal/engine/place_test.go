@@ -190,6 +190,46 @@ func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
 	}
 }
 
+// The plan says the name that Build will give. Another base under the same name does
+// not make another job, another archive does.
+func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
+	d := newDesk(t)
+	d.mem.Contain()
+	digest := "sha256:1"
+	d.Images.Build = func(_ context.Context, p *image.Plan) (string, error) { return p.Reference, nil }
+	d.Images.Pin = func(_ context.Context, p *image.Plan) error {
+		return p.Pin(map[string]string{p.Bases()[0]: digest})
+	}
+	for _, c := range []struct {
+		box   job.Container
+		again Action
+	}{
+		{job.Container{Dockerfile: "FROM base:1\nRUN true"}, Skip},
+		{job.Container{Image: "tar:./base.tar"}, Start},
+	} {
+		digest = "sha256:1"
+		spec := job.Spec{Project: "demo", Task: "t" + c.box.Image[:min(3, len(c.box.Image))], Named: true, Program: "train.sh", On: mem.Target, Container: c.box}
+		p, err := d.Plan(t.Context(), spec, false)
+		d.check(err)
+		ref := p.Image.Ref
+		path, err := d.Submit(t.Context(), &p)
+		d.check(err)
+		_, err = d.Attend(t.Context(), path)
+		d.check(err)
+		j, err := d.World.Load(t.Context(), path)
+		d.check(err)
+		if j.Image != ref || !strings.HasPrefix(ref, "drover/demo-") || !strings.HasPrefix(p.Image.Why, ref) {
+			t.Errorf("the plan says %q (%s), the job has %q", ref, p.Image.Why, j.Image)
+		}
+		digest = "sha256:2"
+		p, err = d.Plan(t.Context(), spec, false)
+		d.check(err)
+		if p.Action != c.again {
+			t.Errorf("with another base under %+v: %s, want %s", c.box, p.Action, c.again)
+		}
+	}
+}
+
 func (d *desk) newest(project, task string) string {
 	d.t.Helper()
 	found, err := d.World.Task(d.t.Context(), job.Path{Project: project, Task: task})
