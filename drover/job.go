@@ -34,6 +34,7 @@ type Status struct {
 	State         job.State `json:"state"`
 	Command       []string  `json:"command"`
 	On            string    `json:"on"`
+	Image         string    `json:"image,omitempty"` // what its programs run in; "": none, or the target's own choice
 	Attempt       int       `json:"attempt"`
 	Interruptions int       `json:"interruptions"`
 	Failures      int       `json:"failures"`
@@ -96,7 +97,7 @@ func (j *Job) look(ctx context.Context) (ledger.Report, error) {
 func status(rep ledger.Report) Status {
 	spec := rep.Job.Spec
 	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
-		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Attempt: rep.Run.Attempt(),
+		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Image: rep.Job.Image, Attempt: rep.Run.Attempt(),
 		Interruptions: rep.Run.Interruptions(), Failures: rep.Run.Failures(), Submitted: rep.Job.At,
 		Started: rep.Started(), Ended: rep.Ended(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
 	if e := rep.Run.Settled; e != nil {

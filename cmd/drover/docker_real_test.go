@@ -62,6 +62,9 @@ open("/state/count", "w").write("1")
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
+	if out, _ := h.drover(t, 0, "status", "last"); !strings.Contains(out, "image      "+dockerd.Debian+"\n") {
+		t.Errorf("the status does not say the image:\n%s", out)
+	}
 	if text, err := os.ReadFile(filepath.Join(h.work, "out", "model", "model.txt")); err != nil || string(text) != "weights" {
 		t.Errorf("the model is %q, %v", text, err)
 	}

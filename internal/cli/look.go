@@ -197,6 +197,9 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 	if l := limitsLine(spec); l != "" {
 		p("limits", "%s", l)
 	}
+	if s.Image != "" {
+		p("image", "%s", s.Image)
+	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
 		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s))

@@ -77,6 +77,9 @@ func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
 	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
 		p("tag", "%s=%s", k, s.Tags[k])
 	}
+	if s.Image != "" {
+		p("image", "%s", s.Image)
+	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
 		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s.Status))
