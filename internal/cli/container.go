@@ -17,7 +17,7 @@ type containerFlags struct {
 }
 
 func (c *containerFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&c.image, "image", "", "container image, such as python:3.12-slim (default: one with the Python that you have)")
+	f.StringVar(&c.image, "image", "", "container image, such as python:3.12-slim, tar:./FILE or oci:./FOLDER (default: one with the Python that you have)")
 	f.StringVar(&c.dockerfile, "dockerfile", "", "build the image: a folder with a Dockerfile, a file, or its text; skipped when nothing changed")
 	f.StringVar(&c.framework, "framework", "", "prebuilt SageMaker image: NAME[:VERSION[:PYTHON]], such as pytorch:2.8.0:py312")
 	f.StringVar(&c.shm, "shm", "", "size of /dev/shm in the container, such as 2G")

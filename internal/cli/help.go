@@ -144,7 +144,7 @@ var topics = map[string]string{
                    registry prefix that holds the framework images of --framework
   AWS_REGION, AWS_DEFAULT_REGION
                    whose registry has them otherwise
-  DOCKER_HOST      the Docker that builds images (default: unix:///var/run/docker.sock)
+  DOCKER_HOST      the Docker that builds images, and runs them with --on docker (default: unix:///var/run/docker.sock)
   XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME, XDG_CONFIG_HOME
                    where the default store, running jobs, environments and the config lie
   NO_COLOR, CLICOLOR_FORCE
