@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,6 +69,54 @@ open("/state/count", "w").write("1")
 	if text, err := os.ReadFile(filepath.Join(h.work, "out", "model", "model.txt")); err != nil || string(text) != "weights" {
 		t.Errorf("the model is %q, %v", text, err)
 	}
+}
+
+// A Dockerfile is built once, for one command or for several; the plan names what
+// comes of it. A file that docker save wrote is an image, too.
+func TestRealDockerBuildsTheImageOnce(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "built.py"), []byte("print('it was', open('/built').read().strip())\n"))
+	text := "FROM " + dockerd.Debian + "\nRUN echo made in " + filepath.Base(h.work) + " >/built\n"
+	run := []string{"run", "--on", "docker", "--dockerfile", text}
+	plan, _ := h.drover(t, 0, append(slices.Clone(run), "--plan", "built.py")...)
+	answers := make(chan string, 2)
+	for _, task := range []string{"one", "two"} {
+		c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), append(slices.Clone(run), "-t", task, "built.py")...)
+		c.Dir, c.Env = h.work, h.environ
+		go func() {
+			all, _ := c.CombinedOutput() // it says why
+			answers <- string(all)
+		}()
+	}
+	times, image := 0, ""
+	for range 2 {
+		said := <-answers
+		if !strings.Contains(said, "it was made in "+filepath.Base(h.work)+"\n") {
+			t.Errorf("it says:\n%s", said)
+		}
+		times += strings.Count(said, "Successfully built")
+		_, line, _ := strings.Cut(said, "\n  image    ")
+		image, _, _ = strings.Cut(line, ",")
+	}
+	t.Cleanup(func() { exec.Command("docker", "rmi", image).Run() })
+	if times != 1 || !strings.HasPrefix(image, "drover/") || !strings.Contains(plan, image) {
+		t.Errorf("it was built %d times, as %q (planned: %s)", times, image, plan)
+	}
+	if out, err := exec.Command("docker", "image", "inspect", "--format", "{{.Id}}", image).CombinedOutput(); err != nil {
+		t.Errorf("the plan names %q: %s", image, out)
+	}
+	file := filepath.Join(t.TempDir(), "image.tar") // outside the code
+	if out, err := exec.Command("docker", "save", "-o", file, image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, words := h.drover(t, 0, "run", "--on", "docker", "--image", "tar:"+file, "built.py")
+	if !strings.HasPrefix(out, "it was made") {
+		t.Errorf("of a file it says %q:\n%s", out, words)
+	}
+	_, line, _ := strings.Cut(words, "\n  image    ")
+	loaded, _, _ := strings.Cut(line, ",")
+	t.Cleanup(func() { exec.Command("docker", "rmi", loaded).Run() })
 }
 
 func TestRealDockerNeedsNothingOfAnImage(t *testing.T) {
