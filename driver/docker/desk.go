@@ -10,12 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -119,7 +118,7 @@ func (d *Driver) publish(folder string, facts request) (err error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(d.dir, making)
+	tmp, err := os.MkdirTemp(d.dir, beside.Making)
 	if err != nil {
 		return err
 	}
@@ -133,41 +132,16 @@ func (d *Driver) publish(folder string, facts request) (err error) {
 			return err
 		}
 	}
-	if err := writeDurably(requestFile(tmp), facts); err != nil {
+	if err := beside.WriteDurably(requestFile(tmp), os.O_TRUNC, facts); err != nil {
 		return err
 	}
-	if err := syncFolder(tmp); err != nil {
+	if err := beside.SyncFolder(tmp); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, folder); err != nil {
 		return err
 	}
-	return syncFolder(d.dir)
-}
-
-func writeDurably(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Write(append(text, '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
+	return beside.SyncFolder(d.dir)
 }
 
 func readRequest(folder string) (request, error) {
@@ -193,7 +167,7 @@ func hold(folder string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
+	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errHeld
@@ -201,7 +175,7 @@ func hold(folder string) (lock *os.File, err error) {
 		return nil, err
 	}
 	// Only its holder takes a desk away, so from here on the name stays what it is.
-	if same, err := isFile(f, f.Name()); err != nil || !same {
+	if same, err := beside.IsFile(f, f.Name()); err != nil || !same {
 		f.Close()
 		if err == nil {
 			err = fs.ErrNotExist
@@ -239,93 +213,12 @@ func isHeld(folder string) bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
-}
-
-// flock takes a lock or fails with EWOULDBLOCK; it never waits for one.
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// isFile says whether path still names the open file f.
-func isFile(f *os.File, path string) (bool, error) {
-	a, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	b, err := os.Stat(path)
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(a, b), nil
-}
-
-// leaveWord writes the stop file, which is never seen in part. A shorter grace
-// that was given before stands.
-func leaveWord(dir string, grace time.Duration) error {
-	if before, ok := readWord(dir); ok && before <= grace {
-		return nil
-	}
-	f, err := os.CreateTemp(dir, ".stop-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(grace.String())
-	f.Close()
-	if err == nil {
-		err = os.Rename(f.Name(), stopFile(dir))
-	}
-	return err
-}
-
-// readWord is the grace in a stop file; ok is false without one.
-func readWord(dir string) (grace time.Duration, ok bool) {
-	text, err := os.ReadFile(stopFile(dir))
-	if err != nil {
-		return 0, false
-	}
-	grace, err = time.ParseDuration(string(text))
-	return max(grace, 0), err == nil
-}
-
-func touch(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return errors.Is(beside.Flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// maxTail is how much of a log Status shows, in bytes: about a screen.
-const maxTail = 4096
-
-// tail is the last whole lines of a log; empty when there are none to be read.
-func tail(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	from := max(0, info.Size()-maxTail)
-	text, _ := io.ReadAll(io.NewSectionReader(f, from, maxTail)) // what could be read will do
-	if _, rest, ok := bytes.Cut(text, []byte("\n")); ok && from > 0 {
-		text = rest
-	}
-	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
 // removeTree removes a folder, also one that a plain user's program has locked
@@ -341,20 +234,4 @@ func removeTree(dir string) {
 		return nil
 	})
 	_ = os.RemoveAll(dir)
-}
-
-// What a file system may answer, by what can be done about it.
-var (
-	readOnly  = []syscall.Errno{unix.EROFS}
-	exhausted = []syscall.Errno{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
-	noLocks   = []syscall.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL}
-)
-
-func isAny(err error, errnos []syscall.Errno) bool {
-	for _, e := range errnos {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

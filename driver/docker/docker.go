@@ -38,8 +38,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -47,8 +45,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/driver/beside"
 )
 
 // Target is the target in the handles of this driver.
@@ -79,33 +76,10 @@ func New(dir, claims string) *Driver {
 	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami, patience: patience}
 }
 
-// folder is where h's desk is. ok is false for a handle that Start never gave.
+// folder is where h's desk is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	if h.Target != Target || !job.ValidID(h.Job) || h.Placement < 1 {
-		return "", false
-	}
-	return filepath.Join(d.dir, h.Job+"-"+strconv.Itoa(h.Placement)), true
+	return beside.Folder(d.dir, Target, h)
 }
-
-// handleOf reads a desk's name. ok is false for one that is no placement's.
-func handleOf(name string) (h driver.Handle, ok bool) {
-	id, number, _ := strings.Cut(name, "-")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || strconv.Itoa(n) != number || !job.ValidID(id) {
-		return h, false
-	}
-	return driver.Handle{Target: Target, Job: id, Placement: n}, true
-}
-
-// The names in dir that are no placements: one being made, and one being taken
-// away.
-const (
-	making = ".new-"
-	going  = ".gone-"
-)
-
-// stale is when a folder that is being made was left by a starter that has died.
-const stale = time.Hour
 
 // List names every placement in the folder. On the way it takes away what was to
 // be removed and has ended, and containers and networks of ours whose desk is
@@ -114,42 +88,26 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	entries, err := os.ReadDir(d.dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
+	}
+	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
+		gone, err := d.sweep(ctx, h, folder)
+		if err != nil && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		return gone && err == nil, nil
+	}, removeTree)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, d.refused("list agents", err)
-	}
-	var held []driver.Handle
-	for _, e := range entries {
-		path := filepath.Join(d.dir, e.Name())
-		h, ok := handleOf(e.Name())
-		switch {
-		case ok:
-			if gone, err := d.sweep(ctx, h, path); err != nil && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			} else if err != nil || !gone {
-				held = append(held, h)
-			}
-		case strings.HasPrefix(e.Name(), going):
-			removeTree(path) // the next List tries again
-		case strings.HasPrefix(e.Name(), making):
-			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > stale {
-				removeTree(path)
-			}
-		}
 	}
 	d.removeOrphans(ctx)
 	if len(held) == 0 {
 		d.removeCaches(ctx)
 	}
-	slices.SortFunc(held, func(a, b driver.Handle) int {
-		if a.Job != b.Job {
-			return strings.Compare(a.Job, b.Job)
-		}
-		return a.Placement - b.Placement
-	})
 	return held, nil
 }
 
@@ -204,20 +162,4 @@ func (d *Driver) removeOrphans(ctx context.Context) {
 }
 
 // refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error {
-	var known *fault.Fault
-	hint := "Free space there, or name a folder on a local disk with XDG_STATE_HOME."
-	switch {
-	case errors.As(err, &known):
-		return err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, fs.ErrPermission), isAny(err, readOnly):
-		return fault.Wrap(err, fault.Denied, "Get write permission there, or name another folder with XDG_STATE_HOME.", "%s", doing)
-	case isAny(err, exhausted):
-		return fault.Wrap(err, fault.Full, hint, "%s", doing)
-	case isAny(err, noLocks):
-		return fault.Wrap(err, fault.Invalid, hint, "%s: %s is on a file system without locks", doing, d.dir)
-	}
-	return fault.Wrap(err, fault.Lost, hint, "%s", doing)
-}
+func (d *Driver) refused(doing string, err error) error { return beside.Refused(d.dir, doing, err) }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -66,7 +67,7 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	if err := say(dir, note{Up: true}); err != nil {
 		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
 	}
-	if _, asked := readWord(dir); asked {
+	if _, asked := beside.ReadWord(stopFile(dir)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return in, func(code int, reason string) {
@@ -166,7 +167,7 @@ func attend(dir string) (status int) {
 	terms, deaths := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT)
 	signal.Notify(deaths, unix.SIGCHLD)
-	grace, asked := readWord(dir)
+	grace, asked := beside.ReadWord(stopFile(dir))
 	if asked && grace == 0 {
 		return killed
 	}
@@ -185,7 +186,7 @@ func attend(dir string) (status int) {
 		}
 		select {
 		case <-terms:
-			grace, asked = readWord(dir)
+			grace, asked = beside.ReadWord(stopFile(dir))
 			// One that is just coming up looks for the word itself, once it listens.
 			if heard(dir).Up {
 				unix.Kill(agent, unix.SIGTERM)

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/api/types/system"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -196,10 +197,10 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 func TestTheShorterGraceStands(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range [][2]time.Duration{{time.Hour, time.Hour}, {time.Minute, time.Minute}, {time.Hour, time.Minute}, {0, 0}, {time.Second, 0}} {
-		if err := leaveWord(dir, c[0]); err != nil {
+		if err := beside.LeaveWord(stopFile(dir), c[0]); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := readWord(dir); !ok || got != c[1] {
+		if got, ok := beside.ReadWord(stopFile(dir)); !ok || got != c[1] {
 			t.Errorf("after %s the word is %s, want %s", c[0], got, c[1])
 		}
 	}

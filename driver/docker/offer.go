@@ -1,10 +1,8 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -37,12 +36,13 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, said(doing, err, fault.Invalid)
 	}
 	o.Cores, o.Memory = info.NCPU, info.MemTotal
-	o.Machine = fmt.Sprintf("docker on this machine, %s, %s", count(info.NCPU, "core"), gigabytes(float64(info.MemTotal)))
+	whole := beside.Hardware{Place: "docker on this machine", Cores: o.Cores, Memory: o.Memory}
+	o.Machine = whole.String()
 	gpus := 0
 	if n.GPUs > 0 {
-		gpus = countGPUs(ctx)
+		gpus = beside.GPUs(ctx)
 	}
-	if o.Reason = refusal(info, gpus, n); o.Reason == "" && n.GPUs > 0 && !givesGPUs(info) {
+	if o.Reason = whole.Refusal("docker", gpus, n); o.Reason == "" && n.GPUs > 0 && !givesGPUs(info) {
 		o.Reason = "docker has no way to give GPUs to containers"
 		o.Hint = "Install nvidia-container-toolkit and restart docker, or leave --gpus out."
 	}
@@ -108,58 +108,10 @@ func remedy(name, says string) string {
 	return "Name one that docker can get: --image IMAGE."
 }
 
-// refusal is why n does not fit, in one sentence, or empty.
-func refusal(info system.Info, gpus int, n driver.Needs) string {
-	agents := max(n.Agents, 1)
-	each := ""
-	if agents > 1 {
-		each = fmt.Sprintf(" for %d agents", agents)
-	}
-	cores := n.CPUs * float64(agents)
-	memory := float64(n.Memory) * float64(agents)
-	switch {
-	case cores > float64(info.NCPU):
-		return fmt.Sprintf("docker has %s, and %.4g are needed%s", count(info.NCPU, "core"), cores, each)
-	case memory > float64(info.MemTotal):
-		return fmt.Sprintf("docker has %s of memory, and %s is needed%s", gigabytes(float64(info.MemTotal)), gigabytes(memory), each)
-	case n.GPUs > 0 && gpus == 0:
-		return "this machine has no GPU that nvidia-smi can see"
-	case float64(n.GPUs)*float64(agents) > float64(gpus):
-		return fmt.Sprintf("this machine has %s, and %.4g are needed%s", count(gpus, "GPU"), float64(n.GPUs)*float64(agents), each)
-	}
-	return ""
-}
-
 // givesGPUs says whether docker was told how: by NVIDIA's toolkit, whose hook it
 // finds on its PATH, as a runtime or as devices described to it (CDI).
 func givesGPUs(info system.Info) bool {
 	_, runtime := info.Runtimes["nvidia"]
 	_, err := exec.LookPath("nvidia-container-runtime-hook")
 	return runtime || err == nil || len(info.DiscoveredDevices) > 0
-}
-
-// countGPUs asks nvidia-smi. A machine without it, or whose driver does not
-// answer, has none.
-func countGPUs(ctx context.Context) int {
-	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=index", "--format=csv,noheader").Output()
-	if err != nil {
-		return 0
-	}
-	return bytes.Count(out, []byte("\n"))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// gigabytes rounds as memory is sold: by 2^30, and to a half below ten.
-func gigabytes(bytes float64) string {
-	gb := bytes / (1 << 30)
-	if gb < 10 {
-		return fmt.Sprintf("%g GB", max(math.Round(gb*2)/2, 0.5))
-	}
-	return fmt.Sprintf("%.0f GB", gb)
 }

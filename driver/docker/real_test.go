@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/docker/dockerd"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/fault"
@@ -120,7 +121,7 @@ func TestRealAStarterThatDiesAfterItBeganIsNotFollowed(t *testing.T) {
 	if err := d.publish(folderOf(d), request{Agents: 1, Image: d.image}); err != nil {
 		t.Fatal(err)
 	}
-	if err := touch(begunFile(folderOf(d))); err != nil {
+	if err := beside.Touch(begunFile(folderOf(d))); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := d.Start(t.Context(), r); err != nil || h != handle1 {

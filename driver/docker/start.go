@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/types/mount"
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -26,17 +28,9 @@ import (
 // has ever run. After that nobody starts another: what the dead starter did not
 // come to is Lost, "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
-	folder, ok := d.folder(h)
-	switch {
-	case ctx.Err() != nil:
-		return driver.Handle{}, context.Cause(ctx)
-	case !ok:
-		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
-	case r.Agents < 1:
-		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
-	case !filepath.IsAbs(d.dir):
-		return driver.Handle{}, fault.New(fault.Bug, "", "start agents: folder %q is not absolute", d.dir)
+	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	if err != nil {
+		return driver.Handle{}, err
 	}
 	if exists(begunFile(folder)) {
 		return h, d.durable()
@@ -74,7 +68,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 
 // durable is what a Start that found the placement owes its caller.
 func (d *Driver) durable() error {
-	if err := syncFolder(d.dir); err != nil {
+	if err := beside.SyncFolder(d.dir); err != nil {
 		return d.refused("start agents", err)
 	}
 	return nil
@@ -93,7 +87,7 @@ type plan struct {
 // prepare refuses what this machine can see to be wrong, while nothing has been
 // made.
 func (d *Driver) prepare(r driver.Request, h driver.Handle, folder string) (p plan, err error) {
-	if err := runnable(r.Run.Binary); err != nil {
+	if err := beside.Runnable(r.Run.Binary); err != nil {
 		return p, err
 	}
 	if _, err := d.connect(); err != nil {
@@ -129,20 +123,6 @@ func (d *Driver) prepare(r driver.Request, h driver.Handle, folder string) (p pl
 		return p, err
 	}
 	return p, nil
-}
-
-// runnable refuses a program that is not there.
-func runnable(program string) error {
-	info, err := os.Stat(program)
-	switch {
-	case !filepath.IsAbs(program):
-		return fault.New(fault.Invalid, "", "start agents: program %q is not an absolute path", program)
-	case err != nil:
-		return fault.Wrap(err, fault.Invalid, "", "start agents")
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return fault.New(fault.Invalid, "Run chmod +x "+program+".", "start agents: %s is not a program", program)
-	}
-	return nil
 }
 
 // launch does what a Start is for; its caller holds the desk. An error says that
@@ -190,10 +170,10 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := writeDurably(begunFile(p.folder), time.Now().UTC()); err != nil {
+	if err := beside.WriteDurably(begunFile(p.folder), os.O_TRUNC, time.Now().UTC()); err != nil {
 		return d.refused(doing, err)
 	}
-	if err := syncFolder(p.folder); err != nil {
+	if err := beside.SyncFolder(p.folder); err != nil {
 		return d.refused(doing, err)
 	}
 	return d.startAll(context.WithoutCancel(ctx), p)
@@ -206,7 +186,7 @@ func (d *Driver) startAll(ctx context.Context, p plan) error {
 	ran := false
 	for i := range p.request.Agents {
 		dir := agentDir(p.folder, i)
-		if _, asked := readWord(dir); asked {
+		if _, asked := beside.ReadWord(stopFile(dir)); asked {
 			continue
 		}
 		err := d.start(ctx, containerName(p.handle, i))
@@ -237,7 +217,7 @@ func (d *Driver) layOut(p plan, i int) error {
 		return err
 	}
 	o := orders{Cache: p.cache, Claims: d.claims, Cores: float64(p.info.NCPU), Memory: p.info.MemTotal, Hosts: p.network != ""}
-	if err := writeDurably(ordersFile(dir), o); err != nil {
+	if err := beside.WriteDurably(ordersFile(dir), os.O_TRUNC, o); err != nil {
 		return err
 	}
 	if o.Hosts {
@@ -271,7 +251,7 @@ func mountPoints(shows []mount.Mount) error {
 			continue
 		}
 		err := mountPoint(s.Source, filepath.Join(around.Source, strings.TrimPrefix(s.Target, around.Target)))
-		if err != nil && !errors.Is(err, fs.ErrPermission) && !isAny(err, readOnly) {
+		if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
 			return err
 		}
 	}
@@ -293,5 +273,5 @@ func mountPoint(source, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return touch(path)
+	return beside.Touch(path)
 }

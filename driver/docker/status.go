@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -61,14 +62,14 @@ func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i i
 		c = nil // another's, of that name
 	}
 	dir := agentDir(folder, i)
-	_, asked := readWord(dir)
+	_, asked := beside.ReadWord(stopFile(dir))
 	m := judge(c, heard(dir), asked, starting)
 	m.Index, m.Where = i, "docker"
 	if c != nil {
 		m.Where = c.ID[:min(len(c.ID), 12)]
 	}
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-		m.Tail = tail(logFile(dir))
+		m.Tail = beside.Tail(logFile(dir))
 	}
 	return m, nil
 }
@@ -96,7 +97,7 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		m.State, m.Code = driver.Ended, s.ExitCode
 		m.Reason = "the container wanted more memory than it may have"
 		if host := c.HostConfig; host != nil && host.Memory > 0 {
-			m.Reason += ", " + gigabytes(float64(host.Memory))
+			m.Reason += ", " + beside.Gigabytes(float64(host.Memory))
 		}
 	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
 		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -34,7 +35,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	facts, err := readRequest(folder)
 	if err == nil && remove {
-		err = touch(removeFile(folder))
+		err = beside.Touch(removeFile(folder))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
 		err = d.stopAgent(ctx, h, folder, i, grace)
@@ -59,7 +60,7 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, folder string, 
 	if err != nil || !m.State.Alive() {
 		return err
 	}
-	if err := leaveWord(agentDir(folder, i), grace); err != nil {
+	if err := beside.LeaveWord(stopFile(agentDir(folder, i)), grace); err != nil {
 		return err
 	}
 	signal := "SIGTERM"
@@ -122,7 +123,7 @@ func (d *Driver) takeAway(ctx context.Context, h driver.Handle, folder string, f
 			return err
 		}
 	}
-	grave := filepath.Join(d.dir, going+rand.Text())
+	grave := filepath.Join(d.dir, beside.Going+rand.Text())
 	if err := os.Rename(folder, grave); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (d *Driver) hasDesk(job string) bool {
 		return true
 	}
 	for _, e := range entries {
-		if h, ok := handleOf(e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
+		if h, ok := beside.HandleOf(Target, e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
 			return true
 		}
 	}
@@ -163,7 +164,7 @@ func (d *Driver) lockNetworks() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
+	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errHeld

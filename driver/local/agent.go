@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -44,7 +45,7 @@ func Adopt() (ended func(code int, reason string), err error) {
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
 	go enforce(terms, stopFile(folder, i)) // for as long as the process lives: nobody waits
-	if _, asked := readWord(stopFile(folder, i)); asked {
+	if _, asked := beside.ReadWord(stopFile(folder, i)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return func(code int, reason string) {
@@ -60,7 +61,7 @@ func enforce(terms <-chan os.Signal, word string) {
 	for {
 		select {
 		case <-terms:
-			grace, ok := readWord(word)
+			grace, ok := beside.ReadWord(word)
 			if at := time.Now().Add(grace); ok && (over == nil || at.Before(end)) {
 				end, over = at, time.After(grace)
 			}

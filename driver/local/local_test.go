@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/fault"
 )
@@ -364,13 +365,13 @@ func TestWhatAgentsLeaveIsForTheirOwnerOnly(t *testing.T) {
 func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
 	t.Parallel()
 	d := place(t)
-	old, young, grave := filepath.Join(d.dir, making+"old"), filepath.Join(d.dir, making+"young"), filepath.Join(d.dir, going+"x")
+	old, young, grave := filepath.Join(d.dir, beside.Making+"old"), filepath.Join(d.dir, beside.Making+"young"), filepath.Join(d.dir, beside.Going+"x")
 	for _, path := range []string{old, young, grave} {
 		if err := os.MkdirAll(filepath.Join(path, "in"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	past := time.Now().Add(-2 * stale)
+	past := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(old, past, past); err != nil {
 		t.Fatal(err)
 	}
@@ -398,14 +399,14 @@ func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
 func TestGPUsAreThoseThatNvidiaSmiLists(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
-	if n := countGPUs(t.Context()); n != 0 {
+	if n := beside.GPUs(t.Context()); n != 0 {
 		t.Errorf("without nvidia-smi there are %d", n)
 	}
 	for script, want := range map[string]int{"printf '0\n1\n'": 2, "printf '0\n'; exit 9": 0, "true": 0} {
 		if err := os.WriteFile(filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if n := countGPUs(t.Context()); n != want {
+		if n := beside.GPUs(t.Context()); n != want {
 			t.Errorf("with %q there are %d, want %d", script, n, want)
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver/beside"
 )
 
 // note is a line of an agent's file. The agent says Up and End, its starter End
@@ -84,7 +85,7 @@ func look(path string) (held bool, n note, err error) {
 		return false, n, err
 	}
 	defer f.Close()
-	switch err := flock(f, unix.LOCK_SH); {
+	switch err := beside.Flock(f, unix.LOCK_SH); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		held = true
 	case err != nil:
@@ -93,30 +94,4 @@ func look(path string) (held bool, n note, err error) {
 	// After the lock: whoever held it has said everything by then.
 	text, err := io.ReadAll(io.LimitReader(f, maxNotes))
 	return held, heard(text), err
-}
-
-// flock takes a lock or fails with EWOULDBLOCK; it never waits for one.
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// What a file system may answer, by what can be done about it.
-var (
-	readOnly  = []syscall.Errno{unix.EROFS}
-	exhausted = []syscall.Errno{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
-	noLocks   = []syscall.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL}
-)
-
-func isAny(err error, errnos []syscall.Errno) bool {
-	for _, e := range errnos {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

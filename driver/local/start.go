@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/driver/beside"
 )
 
 // request is the file of that name: what List and Status cannot learn from the
@@ -34,22 +33,14 @@ type request struct {
 // A process that the machine will not start is a member that has ended, with the
 // reason. If the starter dies in between, the rest is Lost: "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
-	folder, ok := d.folder(h)
-	switch {
-	case ctx.Err() != nil:
-		return driver.Handle{}, context.Cause(ctx)
-	case !ok:
-		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
-	case r.Agents < 1:
-		return driver.Handle{}, fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
-	case !filepath.IsAbs(d.dir):
-		return driver.Handle{}, fault.New(fault.Bug, "", "start agents: folder %q is not absolute", d.dir)
+	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	if err != nil {
+		return driver.Handle{}, err
 	}
 	if _, err := os.Lstat(folder); err == nil {
 		return h, d.durable()
 	}
-	if err := runnable(r.Run.Binary); err != nil {
+	if err := beside.Runnable(r.Run.Binary); err != nil {
 		return driver.Handle{}, err
 	}
 	locks, err := d.publish(folder, r.Agents)
@@ -71,22 +62,8 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 // durable is what a Start that found the placement owes its caller: its maker
 // may not have come so far.
 func (d *Driver) durable() error {
-	if err := syncFolder(d.dir); err != nil {
+	if err := beside.SyncFolder(d.dir); err != nil {
 		return d.refused("start agents", err)
-	}
-	return nil
-}
-
-// runnable refuses a program that is not there, while nothing has been made.
-func runnable(program string) error {
-	info, err := os.Stat(program)
-	switch {
-	case !filepath.IsAbs(program):
-		return fault.New(fault.Invalid, "", "start agents: program %q is not an absolute path", program)
-	case err != nil:
-		return fault.Wrap(err, fault.Invalid, "", "start agents")
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return fault.New(fault.Invalid, "Run chmod +x "+program+".", "start agents: %s is not a program", program)
 	}
 	return nil
 }
@@ -99,7 +76,7 @@ func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, err
 	}
-	tmp, err := os.MkdirTemp(d.dir, making)
+	tmp, err := os.MkdirTemp(d.dir, beside.Making)
 	if err != nil {
 		return nil, err
 	}
@@ -117,22 +94,22 @@ func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error
 			return locks, err
 		}
 		locks = append(locks, f)
-		if err := flock(f, unix.LOCK_EX); err != nil {
+		if err := beside.Flock(f, unix.LOCK_EX); err != nil {
 			return locks, err
 		}
 	}
 	host, _ := os.Hostname() // empty where the machine has no name
 	facts := request{Agents: agents, Machine: d.machine, Host: host, Started: time.Now().UTC()}
-	if err := writeDurably(filepath.Join(tmp, "request"), facts); err != nil {
+	if err := beside.WriteDurably(filepath.Join(tmp, "request"), os.O_EXCL, facts); err != nil {
 		return locks, err
 	}
-	if err := syncFolder(tmp); err != nil {
+	if err := beside.SyncFolder(tmp); err != nil {
 		return locks, err
 	}
 	if err := os.Rename(tmp, folder); err != nil {
 		return locks, err
 	}
-	if err := syncFolder(d.dir); err != nil {
+	if err := beside.SyncFolder(d.dir); err != nil {
 		// It has its name, and to withdraw that would race with whoever has seen
 		// it: the agents stay unstarted, which Status tells.
 		for _, l := range locks {
@@ -141,31 +118,6 @@ func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error
 		return locks, err
 	}
 	return locks, nil
-}
-
-func writeDurably(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Write(append(text, '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
 
 // inherited is the variable that tells an agent its file, less the ".agent"; the

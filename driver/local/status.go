@@ -1,17 +1,15 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -58,7 +56,7 @@ func (d *Driver) members(folder string) ([]driver.Member, error) {
 		}
 		m.Index, m.Where = i, facts.Host
 		if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-			m.Tail = tail(logFile(folder, i))
+			m.Tail = beside.Tail(logFile(folder, i))
 		}
 		members[i] = m
 	}
@@ -108,26 +106,4 @@ func readRequest(folder string) (request, error) {
 		return facts, fault.Wrap(err, fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s", path)
 	}
 	return facts, nil
-}
-
-// maxTail is how much of a log Status shows, in bytes: about a screen.
-const maxTail = 4096
-
-// tail is the last whole lines of a log; empty when there are none to be read.
-func tail(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	from := max(0, info.Size()-maxTail)
-	text, _ := io.ReadAll(io.NewSectionReader(f, from, maxTail)) // what could be read will do
-	if _, rest, ok := bytes.Cut(text, []byte("\n")); ok && from > 0 {
-		text = rest
-	}
-	return strings.ToValidUTF8(string(text), "\uFFFD")
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -36,7 +37,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return fault.New(fault.Denied, "Run the same command on "+facts.Host+".", "stop agents: %s: they were started on %s", h, facts.Host)
 	}
 	if err == nil && remove {
-		err = touch(removeFile(folder))
+		err = beside.Touch(removeFile(folder))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
 		err = stopAgent(folder, i, grace)
@@ -57,7 +58,7 @@ func stopAgent(folder string, i int, grace time.Duration) error {
 	if held, _, err := look(agentFile(folder, i)); err != nil || !held {
 		return err
 	}
-	if err := leaveWord(stopFile(folder, i), grace); err != nil {
+	if err := beside.LeaveWord(stopFile(folder, i), grace); err != nil {
 		return err
 	}
 	held, n, err := look(agentFile(folder, i))
@@ -78,42 +79,6 @@ func stopAgent(folder string, i int, grace time.Duration) error {
 		return nil // it has ended by itself
 	}
 	return err
-}
-
-// leaveWord writes a file that is never seen in part. A shorter grace that was
-// given before stands.
-func leaveWord(path string, grace time.Duration) error {
-	if before, ok := readWord(path); ok && before <= grace {
-		return nil
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".stop-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(grace.String())
-	f.Close()
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
-}
-
-// readWord is the grace in a stop file; ok is false without one.
-func readWord(path string) (grace time.Duration, ok bool) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	grace, err = time.ParseDuration(string(text))
-	return max(grace, 0), err == nil
-}
-
-func touch(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // sweep takes a placement away that is to be removed and whose agents have all
@@ -141,13 +106,13 @@ func (d *Driver) takeAway(folder string) (gone bool, err error) {
 		return false, err
 	}
 	defer lock.Close()
-	if err := flock(lock, unix.LOCK_EX); err != nil {
+	if err := beside.Flock(lock, unix.LOCK_EX); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return false, nil // somebody is at it
 		}
 		return false, err
 	}
-	if same, err := isFile(lock, lock.Name()); err != nil || !same {
+	if same, err := beside.IsFile(lock, lock.Name()); err != nil || !same {
 		return !same, err
 	}
 	members, err := d.members(folder)
@@ -159,23 +124,10 @@ func (d *Driver) takeAway(folder string) (gone bool, err error) {
 			return false, nil
 		}
 	}
-	grave := filepath.Join(d.dir, going+rand.Text())
+	grave := filepath.Join(d.dir, beside.Going+rand.Text())
 	if err := os.Rename(folder, grave); err != nil {
 		return false, err
 	}
 	os.RemoveAll(grave) // what is left, the next List takes
 	return true, nil
-}
-
-// isFile says whether path still names the open file f.
-func isFile(f *os.File, path string) (bool, error) {
-	a, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	b, err := os.Stat(path)
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(a, b), nil
 }

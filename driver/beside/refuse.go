@@ -1,0 +1,66 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// What a file system may answer, by what can be done about it.
+var (
+	readOnly  = []syscall.Errno{unix.EROFS}
+	exhausted = []syscall.Errno{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
+	noLocks   = []syscall.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL}
+)
+
+func isAny(err error, errnos []syscall.Errno) bool {
+	for _, e := range errnos {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Refused says what the file system of a driver's folder would not do, and where
+// else to go. Faults, and the end of a context, stay what they are.
+func Refused(dir, doing string, err error) error {
+	var known *fault.Fault
+	hint := "Free space there, or name a folder on a local disk with XDG_STATE_HOME."
+	switch {
+	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrPermission), isAny(err, readOnly):
+		return fault.Wrap(err, fault.Denied, "Get write permission there, or name another folder with XDG_STATE_HOME.", "%s", doing)
+	case isAny(err, exhausted):
+		return fault.Wrap(err, fault.Full, hint, "%s", doing)
+	case isAny(err, noLocks):
+		return fault.Wrap(err, fault.Invalid, hint, "%s: %s is on a file system without locks", doing, dir)
+	}
+	return fault.Wrap(err, fault.Lost, hint, "%s", doing)
+}
+
+// Begin is where every Start begins: the handle and the folder that its request
+// means, or why it cannot be.
+func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.Handle, folder string, err error) {
+	h = driver.Handle{Target: target, Job: r.Job, Placement: r.Placement}
+	folder, ok := Folder(dir, target, h)
+	switch {
+	case ctx.Err() != nil:
+		return h, "", context.Cause(ctx)
+	case !ok:
+		return h, "", fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
+	case r.Agents < 1:
+		return h, "", fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
+	case !filepath.IsAbs(dir):
+		return h, "", fault.New(fault.Bug, "", "start agents: folder %q is not absolute", dir)
+	}
+	return h, folder, nil
+}
