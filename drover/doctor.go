@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/proc"
@@ -125,11 +126,17 @@ func (c *Client) targetChecks(ctx context.Context) []Check {
 	slices.Sort(names)
 	for _, name := range names {
 		held, err := c.engine.Drivers[name].List(ctx)
-		if err != nil {
-			checks = append(checks, bad(area, err))
-			continue
+		if err == nil {
+			_, err = c.engine.Drivers[name].Offer(ctx, driver.Needs{})
 		}
-		checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s answers, %d placements", name, len(held))})
+		switch {
+		case err != nil && len(held) == 0: // who does not use it misses nothing
+			checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)})
+		case err != nil:
+			checks = append(checks, bad(area, err))
+		default:
+			checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s answers, %d placements", name, len(held))})
+		}
 	}
 	return checks
 }
