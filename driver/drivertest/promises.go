@@ -227,8 +227,13 @@ func lostStaysLost(s *stage) {
 }
 
 func takenIsNotLost(s *stage) {
-	if s.place.Take == nil {
-		s.Skip("no machine is ever taken here")
+	if s.place.Take == nil { // no machine is ever taken here, and nobody may say so
+		h := s.up(s.request(1, 1, Script{Stay: true}))
+		s.kill(h, 0)
+		if m := s.gone(h)[0]; m.State == driver.Taken {
+			s.Errorf("member is %+v, and no machine was taken", m)
+		}
+		return
 	}
 	h := s.up(s.request(1, 1, Script{Stay: true, Deaf: true}))
 	s.place.Take(s.T, s.d, h, s.running(h)[0])
