@@ -1,15 +1,12 @@
 package main_test
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,30 +26,9 @@ func TestRealS3Scripts(t *testing.T) {
 	onBucket(t, versitygw(t))
 }
 
-// versitygw is a real S3 server, installed by the project's own script, with the
-// bucket facts on a disk of its own.
+// versitygw is a real S3 server, whose requests can be counted.
 func versitygw(t *testing.T) http.Handler {
-	out, err := exec.Command("sh", "../../store/testdata/servers.sh", "versitygw").Output()
-	if err != nil {
-		t.Fatalf("install versitygw: %v", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	disk := t.TempDir()
-	if err := os.Mkdir(filepath.Join(disk, "facts"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command(strings.TrimSpace(string(out)), "--port", address, "posix", disk)
-	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	target, err := url.Parse("http://" + address)
+	target, err := url.Parse(s3test.Real(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,10 +160,9 @@ func readRequest(folder string) (request, error) {
 // errHeld says that somebody starts or removes this placement right now.
 var errHeld = errors.New("another drover is at it")
 
-// hold locks a desk. It is for the one who starts its containers or removes them,
-// and goes with the process. fs.ErrNotExist: the desk has gone.
-func hold(folder string) (lock *os.File, err error) {
-	f, err := os.OpenFile(requestFile(folder), os.O_RDWR, 0)
+// locked opens a file and takes its lock; errHeld says that another one has it.
+func locked(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, how, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +171,16 @@ func hold(folder string) (lock *os.File, err error) {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errHeld
 		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// hold locks a desk. It is for the one who starts its containers or removes them,
+// and goes with the process. fs.ErrNotExist: the desk has gone.
+func hold(folder string) (lock *os.File, err error) {
+	f, err := locked(requestFile(folder), os.O_RDWR)
+	if err != nil {
 		return nil, err
 	}
 	// Only its holder takes a desk away, so from here on the name stays what it is.

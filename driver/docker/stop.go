@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
@@ -160,18 +159,7 @@ func (d *Driver) hasDesk(job string) bool {
 // lockNetworks is for who makes or removes networks, from before he looks until
 // containers hold what he has made. errHeld says that another one is at it.
 func (d *Driver) lockNetworks() (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errHeld
-		}
-		return nil, err
-	}
-	return f, nil
+	return locked(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE)
 }
 
 func (d *Driver) lockNetworksPatiently(ctx context.Context) (*os.File, error) {

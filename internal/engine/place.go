@@ -19,7 +19,7 @@ import (
 // needs is what each of a job's agents must have.
 func needs(s job.Spec) driver.Needs {
 	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
-	n.Place = driver.Place{Image: s.Image, Shm: int64(s.Shm), Nodes: s.Nodes}
+	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1
 	}
@@ -97,8 +97,8 @@ func (e *Engine) pythonOf(ctx context.Context, p Plan) string {
 	return found.Version
 }
 
-// most folders that items may lie in, each shown to the agents by itself. Beyond
-// that what they have in common is shown.
+// mostSeen is how many folders that items lie in are, each shown to the agents by
+// itself. Beyond that what they have in common is shown.
 const mostSeen = 32
 
 // imagesOwn are folders without which an image is not what it was: to show ours
@@ -107,8 +107,7 @@ var imagesOwn = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/li
 	"/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var"}
 
 // seen are the folders of this machine that items lie in, which are names of files:
-// a place apart has to show them. dir is what relative names begin at. A folder that
-// lies in another one is left out.
+// a place apart has to show them. A folder that lies in another one is left out.
 func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
 	found := map[string]bool{}
 	last := ""

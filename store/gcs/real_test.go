@@ -24,7 +24,7 @@ func realServer(t *testing.T) string {
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
 		t.Skip("DROVER_TEST_REAL=1 runs it: it builds and starts fake-gcs-server")
 	}
-	build := exec.Command("../testdata/gcs.sh")
+	build := exec.Command("sh", "../testdata/servers.sh", "fake-gcs-server")
 	build.Stderr = os.Stderr
 	path, err := build.Output()
 	if err != nil {

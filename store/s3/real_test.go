@@ -2,54 +2,26 @@ package s3_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/s3"
+	"github.com/drover-run/drover/store/s3/s3test"
 	"github.com/drover-run/drover/store/storetest"
 )
 
-// versitygw starts the real server, with one bucket, on a disk of its own.
+// versitygw is the real server, once it is up.
 func versitygw(t *testing.T) (endpoint string) {
 	t.Helper()
-	if os.Getenv("DROVER_TEST_REAL") != "1" {
-		t.Skip("DROVER_TEST_REAL=1 runs it")
-	}
-	out, err := exec.Command("sh", "../testdata/servers.sh", "versitygw").Output()
-	if err != nil {
-		t.Fatalf("install versitygw: %v", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	disk := t.TempDir()
-	if err := os.Mkdir(filepath.Join(disk, "facts"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "posix", disk)
-	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = server.Wait() })
-	endpoint = "http://" + address
+	endpoint = s3test.Real(t)
 	// A store that has never answered is waited for as long as it takes to start.
 	s := store.New(open(t, "s3://facts", s3.Options{Endpoint: endpoint}), store.Options{})
 	if _, err := s.Get(t.Context(), "up"); err == nil || !strings.Contains(err.Error(), store.ErrNotExist.Error()) {

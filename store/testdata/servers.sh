@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs a real server for the tests of the stores, once, and prints its path:
 #
-#   store/testdata/servers.sh versitygw
+#   store/testdata/servers.sh versitygw          S3
+#   store/testdata/servers.sh fake-gcs-server    Google Cloud Storage; its own tests run Google's clients against it
 #
 # It is built from the module proxy into bin/.servers of this repository, where
 # git does not look and `make clean` takes it away. One build at a time.
@@ -12,8 +13,9 @@ to=$here/bin/.servers
 
 case ${1-} in
 versitygw) package=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 ;;
+fake-gcs-server) package=github.com/fsouza/fake-gcs-server version=v1.56.1 ;;
 *)
-	echo "usage: servers.sh versitygw" >&2
+	echo "usage: servers.sh versitygw|fake-gcs-server" >&2
 	exit 2
 	;;
 esac
