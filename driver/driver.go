@@ -58,6 +58,15 @@ type Needs struct {
 	CPUs   float64 // cores each; 0: no wish
 	Memory int64   // bytes each; 0: no wish
 	GPUs   int     // each; 0: none
+	// Detail is what a target's name says after its slash, as gpu in slurm/gpu;
+	// "": the target's own choice.
+	Detail string
+	// Time is how long the program may run, for engines that want to know; 0: as
+	// long as the target allows.
+	Time time.Duration
+	// Args are options of the target's own engine, verbatim. They win over what the
+	// driver makes of the other needs.
+	Args []string
 	// Place is what the agents run in.
 	Place Place
 }
@@ -102,6 +111,20 @@ type Offer struct {
 	Apart bool
 	// Containers is true when the target runs images, so that a Place counts.
 	Containers bool
+	// Choices are the kinds of machine that the target has, in its own order; none:
+	// there is only one.
+	Choices []Choice
+}
+
+// Choice is one kind of machine of a target, such as a partition.
+type Choice struct {
+	Detail  string        // as in Needs
+	Default bool          // what a target without a detail means
+	Machine string        // "4 cores, 16 GB, 2 GPUs"
+	Free    int           // agents with these needs that could begin now
+	All     int           // and if nothing else ran; 0: it does not fit
+	Time    time.Duration // the longest that an agent may live; 0: no limit
+	Reason  string        // why not, when it does not fit
 }
 
 // Request is a Start.
@@ -133,6 +156,11 @@ type Boot struct {
 	// Tools are programs of this machine that agents elsewhere may want: static
 	// ones, such as uv. They find them on their PATH, last.
 	Tools []string
+	// Pass makes what an agent opens the store with where its machine has nothing of
+	// its own: the contents of a file, secret, good for a while. Nil: it needs none.
+	// A target whose agents do not inherit this process's environment calls it at
+	// Start and hands it over as it does Secrets; a later Start of the job renews it.
+	Pass func(context.Context) ([]byte, error)
 }
 
 // Argv is the command line of agent number index of a placement.
@@ -192,7 +220,11 @@ type Member struct {
 	State  State
 	Code   int    // the agent's own exit status once ended, 128 and more for a signal; -1: not known
 	Reason string // the engine's own words
+	Hint   string // what to do about it, in one sentence with something to paste; "": nothing is known
 	Tail   string // the end of the agent's own log, when it ended badly or never came up
 	Where  string // machine, for people
 	PID    int    // on this machine; 0: elsewhere
+	// Enter is the command that, typed on this machine, runs the words after it
+	// beside a running agent, with this terminal; nil: the target has no way.
+	Enter []string
 }

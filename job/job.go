@@ -116,8 +116,11 @@ type Spec struct {
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
 	Grace   Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
 
-	On     string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
-	Output string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
+	On string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
+	// TargetArgs are options of targets' own engines, by the target's name; a target
+	// sees its own alone.
+	TargetArgs map[string][]string `json:"target_args,omitempty" yaml:"target_args,omitempty" jsonschema:"description=Options of a target's own scheduler\\, by target: {slurm: [--account=bio]}"`
+	Output     string              `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
 }
 
 // Input is one named data source (SageMaker: a channel).

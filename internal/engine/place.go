@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -19,6 +20,9 @@ import (
 // needs is what each of a job's agents must have.
 func needs(s job.Spec) driver.Needs {
 	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
+	target, detail, _ := strings.Cut(s.On, "/")
+	n.Detail, n.Args = detail, s.TargetArgs[target]
+	n.Time = time.Duration(s.Timeout)
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1
