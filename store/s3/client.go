@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
 )
 
 // stall is how long a connection may move no byte, in either direction. S3 ends
@@ -59,7 +62,7 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if cfg.Region == "" {
 		cfg.Region = "us-east-1" // any will do: the answer names the right one
 	}
-	b.creds = &renewing{from: cfg.Credentials}
+	b.creds = &renewing{from: cfg.Credentials, clock: b.clock}
 	cfg.Credentials = b.creds
 	if b.given.Anonymous {
 		cfg.Credentials = aws.AnonymousCredentials{}
@@ -138,25 +141,55 @@ func (m *moving) Write(p []byte) (int, error) {
 }
 
 // renewing are credentials whose failure can be told from the server's, and
-// which can be told to look again.
-type renewing struct{ from aws.CredentialsProvider }
+// which can be told to look again. They are renewed early, so where nobody gives
+// out new ones just then, the old ones are used to their end.
+type renewing struct {
+	from  aws.CredentialsProvider
+	clock store.Clock
+
+	mu  sync.Mutex
+	had aws.Credentials // the newest
+}
 
 // noCredentials says that none were found, or that they could not be renewed.
-type noCredentials struct{ err error }
+type noCredentials struct {
+	err error
+	had bool // there were some: who gives them out is away, and will be back
+}
 
 func (n *noCredentials) Error() string { return n.err.Error() }
 func (n *noCredentials) Unwrap() error { return n.err }
 
+// away says that nothing is wrong but the way to whoever gives them out. Before the
+// first ones that looks as on a machine that has none.
+func (n *noCredentials) away() bool {
+	var below net.Error
+	var said smithy.APIError
+	a := hear(n.err)
+	theirs := errors.As(n.err, &said) && said.ErrorFault() == smithy.FaultServer
+	return n.had && (theirs || a.throttled() || a.status >= 500 || a.status == 0 && errors.As(n.err, &below))
+}
+
 func (r *renewing) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	c, err := r.from.Retrieve(ctx)
-	if err != nil {
-		err = &noCredentials{err}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.had = c
+	case r.had.CanExpire && r.clock.Now().Before(r.had.Expires.Add(early/2)): // the least that was taken off
+		return r.had, nil
+	default:
+		err = &noCredentials{err, r.had.HasKeys()}
 	}
 	return c, err
 }
 
 // renew drops what is known, and says whether it could.
 func (r *renewing) renew() bool {
+	r.mu.Lock()
+	r.had.CanExpire = false // the server has refused them
+	r.mu.Unlock()
 	cache, ok := r.from.(*aws.CredentialsCache)
 	if ok {
 		cache.Invalidate()

@@ -118,6 +118,8 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 		return fmt.Errorf("%s: %w: %w", doing, stop, unclear)
 	case stop != nil:
 		return stop
+	case errors.As(a.err, &creds) && creds.away():
+		return fmt.Errorf("%s: find credentials: %w: %w", doing, creds, store.ErrBusy) // nothing was sent
 	case errors.As(a.err, &creds):
 		return b.denied(doing, a)
 	case a.status == 0:

@@ -21,11 +21,13 @@ type limiter struct {
 	clock store.Clock
 
 	mu           sync.Mutex
-	rate         float64 // requests a second; 0: no limit
-	ready        time.Duration
+	rate         float64       // requests a second; 0: no limit
+	room         float64       // requests that may be sent now
+	filled       time.Duration // when room was last added to
 	begun        time.Duration // of the window
 	served, slow int           // answers in it
 	queued       int           // requests in it that had to wait
+	calm         int           // windows in a row that raised the rate
 }
 
 const (
@@ -34,29 +36,48 @@ const (
 	fewest   = 20   // answers in a window that say something
 	slowest  = 2    // requests a second, also for a server that refuses all
 	calmGain = 1.3  // for a window with few refusals
+	moreGain = 0.2  // and more for each one after it: after a storm the server can a hundred times as much
 )
 
 func newLimiter(c store.Clock) *limiter { return &limiter{clock: c, begun: c.Boot()} }
 
-// wait blocks until a request may be sent, or returns ctx's cause.
+// longestNap is for how long who waits believes the rate: it may rise a hundredfold
+// meanwhile, and hundreds may wait at once.
+const longestNap = window / 4
+
+// wait blocks until a request may be sent, or returns ctx's cause. Who waits has no
+// place in a line that was drawn up when the server could do less.
 func (l *limiter) wait(ctx context.Context) error {
+	for waited := false; ; waited = true {
+		nap := l.take(waited)
+		if nap == 0 {
+			return nil
+		}
+		if err := l.clock.Sleep(ctx, nap); err != nil {
+			return err
+		}
+	}
+}
+
+// take takes room for a request, or says when to look again.
+func (l *limiter) take(waited bool) (nap time.Duration) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.rate == 0 {
-		l.mu.Unlock()
-		return nil
+		return 0
 	}
 	now := l.clock.Boot()
 	// At most a tenth of a second's requests at once.
-	l.ready = max(l.ready, now-window/10) + time.Duration(float64(time.Second)/l.rate)
-	pause := l.ready - now
-	if pause > 0 {
+	l.room = min(l.room+l.rate*(now-l.filled).Seconds(), max(1, l.rate*(window/10).Seconds()))
+	l.filled = now
+	if l.room >= 1 {
+		l.room--
+		return 0
+	}
+	if !waited {
 		l.queued++
 	}
-	l.mu.Unlock()
-	if pause <= 0 {
-		return nil
-	}
-	return l.clock.Sleep(ctx, pause)
+	return min(longestNap, max(time.Millisecond, time.Duration((1-l.room)/l.rate*float64(time.Second))))
 }
 
 // answered counts an answer and, at a window's end, sets the rate anew.
@@ -77,11 +98,12 @@ func (l *limiter) answered(slow bool) {
 	}
 	switch {
 	case l.slow > 0 && (all >= fewest || l.rate > 0) && float64(l.slow) > tooMany*float64(all):
-		l.rate = max(slowest, 0.9*float64(l.served)/age.Seconds())
+		l.rate, l.calm = max(slowest, 0.9*float64(l.served)/age.Seconds()), 0
 	case l.rate > 0 && l.queued == 0:
-		l.rate = 0 // nobody waits: it limits nothing
+		l.rate, l.calm = 0, 0 // nobody waits: it limits nothing
 	case l.rate > 0:
-		l.rate *= calmGain
+		l.rate *= calmGain + moreGain*float64(l.calm)
+		l.calm++
 	}
 	l.begun += age
 	l.served, l.slow, l.queued = 0, 0, 0

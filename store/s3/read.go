@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -24,8 +25,9 @@ import (
 // reads slowly holds no connection, and a broken one is met by whoever retries.
 const atOnce = 1 << 20
 
-// readTries is how often in a row a read goes on without having got a byte.
-const readTries = 6
+// giveUp is how long a read goes on without having got a byte: longer than nets are
+// away, since to begin anew may be the end of a job.
+const giveUp = 10 * time.Minute
 
 // Get implements store.Bucket. Where a connection breaks, reading goes on from
 // there, as long as the object is the same one.
@@ -126,7 +128,8 @@ type object struct {
 	tag   *string
 	pos   int64 // of the next byte
 	end   int64
-	tries int
+	tries int           // since the last byte
+	broke time.Duration // when the first of them was, by the bucket's clock
 	sum   uint32
 	want  string // the checksum of all of it; "": not known
 	open  func(from int64) (io.ReadCloser, error)
@@ -164,7 +167,10 @@ func (o *object) sound() bool { return o.want == "" || o.want == *wire(o.sum) }
 
 // goOn opens the rest.
 func (o *object) goOn(broke error) error {
-	if o.tries++; o.tries > readTries {
+	now := o.b.clock.Boot()
+	if o.tries++; o.tries == 1 {
+		o.broke = now
+	} else if now-o.broke > giveUp {
 		return fmt.Errorf("%s: %w: %w", o.doing, answer{err: broke}, store.ErrBusy)
 	}
 	o.body.Close()
