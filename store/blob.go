@@ -51,7 +51,7 @@ func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64,
 		return d, size, err
 	}
 	same := &unchanged{body: body, want: d, size: size, hash: h, pos: size, skip: true}
-	err = s.retry(ctx, "store blob", string(d), func() error {
+	err = s.tries(ctx, "store blob", string(d), true, func() error {
 		err := s.bucket.Create(ctx, "blobs/"+string(d), same)
 		if same.err != nil {
 			// Said by the one who knows: a client library may have lost it.

@@ -39,6 +39,8 @@ type Store struct {
 	clock  Clock
 	mu     sync.Mutex // rand need not be safe for many goroutines
 	rand   io.Reader
+
+	contact contact
 }
 
 // New makes a Store over b. It sends nothing; see Probe.
@@ -68,8 +70,11 @@ func (s *Store) Clock() Clock { return s.clock }
 // call the error wraps ErrUnclear too: body may still appear under key.
 func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
 	unclear := false
+	asked := s.ask(false)
+	defer asked.end()
 	for try := 0; ; try++ {
 		err = s.bucket.Create(ctx, key, bytes.NewReader(body))
+		asked.heard(ctx, err)
 		if err == nil {
 			return body, true, nil
 		}
@@ -119,7 +124,7 @@ func (s *Store) Get(ctx context.Context, key string) (body []byte, err error) {
 // Open reads n bytes of key from off, as Bucket.Get does; n < 0 is all the rest.
 // Only opening is retried, not reading. The caller closes.
 func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCloser, err error) {
-	err = s.retry(ctx, "open", key, func() (err error) {
+	err = s.tries(ctx, "open", key, true, func() (err error) {
 		r, err = s.bucket.Get(ctx, key, off, n)
 		return err
 	})
@@ -178,8 +183,16 @@ func mayRetry(err error) bool {
 // retry does f until its answer is neither busy nor unclear, or ctx is done:
 // then the error holds both the cause and the last answer.
 func (s *Store) retry(ctx context.Context, doing, key string, f func() error) error {
+	return s.tries(ctx, doing, key, false, f)
+}
+
+// tries is retry; large says that f may send or read a large body.
+func (s *Store) tries(ctx context.Context, doing, key string, large bool, f func() error) error {
+	asked := s.ask(large)
+	defer asked.end()
 	for try := 0; ; try++ {
 		err := f()
+		asked.heard(ctx, err)
 		if err == nil || !mayRetry(err) {
 			return err
 		}
