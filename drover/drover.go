@@ -88,6 +88,13 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	return &Client{engine: e, world: w, near: o.Near}, nil
 }
 
+// MindStore calls away once the store has done nothing of what it is asked for least,
+// with what came back last, and back when it answers again, with how long it was
+// away; until ctx is done. What waits for the store goes on by itself.
+func (c *Client) MindStore(ctx context.Context, least time.Duration, away func(length time.Duration, last error), back func(length time.Duration)) {
+	c.world.Store.Mind(ctx, least, away, back)
+}
+
 func (o *Options) fill() (err error) {
 	if o.Binary == "" {
 		if o.Binary, err = os.Executable(); err != nil {

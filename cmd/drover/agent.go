@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
@@ -58,6 +59,11 @@ func adopt() (in *docker.Inside, ended func(code int, reason string), err error)
 	return nil, ended, err
 }
 
+// agentPatience is how long an agent looks for a store that it has never met. Who has
+// placed it here has, so that it is mistyped is unlikely; and agents that give up
+// within two minutes without a net, three times in a row, would end their job.
+const agentPatience = 4 * time.Minute
+
 func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	url := f.String("store", "", "")
@@ -71,7 +77,7 @@ func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Lo
 	if !ok || !ok2 {
 		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
 	}
-	b, near, err := openBucket(context.Background(), *url, "")
+	b, near, err := openStore(context.Background(), *url, "", agentPatience)
 	if err != nil {
 		return fault.ExitDrover, err
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/docker"
@@ -73,10 +74,16 @@ func drivers(d cli.Dirs) map[string]driver.Driver {
 // openBucket opens what --store names; endpoint is where the server of a bucket
 // is, if its url does not say so.
 func openBucket(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error) {
+	return openStore(ctx, url, endpoint, 0)
+}
+
+// openStore is openBucket; patience is how long a server is tried that has never
+// answered, 0: as its package thinks right.
+func openStore(ctx context.Context, url, endpoint string, patience time.Duration) (b store.Bucket, near bool, err error) {
 	path := strings.TrimPrefix(url, "file://")
 	switch scheme, _, ok := strings.Cut(path, "://"); {
 	case ok && scheme == "s3":
-		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint})
+		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint, Patience: patience})
 		if err != nil {
 			return nil, false, err
 		}

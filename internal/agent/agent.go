@@ -189,6 +189,7 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	if a.Machine.Start == nil {
 		a.Machine.Start = proc.Start
 	}
+	defer a.mindStore(ctx)()
 	if err := a.identify(ctx); err != nil {
 		if errors.Is(err, store.ErrNotExist) {
 			return 0, nil // the job was removed (E6)

@@ -61,14 +61,16 @@ type app struct {
 	settings settings
 	conf     *config
 	ssm      *ssmRun // of drover ssm: nil for all other verbs
+	away     *minding
 }
 
 // Main runs one command line and returns its exit status.
 func Main(ctx context.Context, h Host, args []string) int {
-	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args}
+	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args, away: &minding{}}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	a.away.end()
 	var s status
 	if errors.As(err, &s) {
 		return int(s)
@@ -294,8 +296,12 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
+	if err == nil {
+		a.mind(ctx, client)
+	}
+	return client, err
 }
 
 // endpoint is the server that has the store, where it is none of a folder: then

@@ -58,6 +58,7 @@ type progressView struct {
 	s     drover.MapStatus
 	rate  float64
 	last  string // of the items that failed, the newest: what it said last
+	away  string // how it stands with the store
 	width int
 	paint func(job.State, string) string
 }
@@ -116,7 +117,7 @@ func counts(s drover.MapStatus) []string {
 	return words
 }
 
-// block is at most four lines, none wider than the terminal.
+// block is at most five lines, none wider than the terminal.
 func (v progressView) block() []string {
 	s := v.s
 	head := fmt.Sprintf("%s %s", v.paint(s.State, s.State.Symbol()), s.ID)
@@ -128,8 +129,10 @@ func (v progressView) block() []string {
 	if facts := v.facts(); len(facts) > 0 {
 		lines = append(lines, "       "+strings.Join(facts, "   "))
 	}
-	if v.last != "" {
-		lines = append(lines, "       "+plainText(v.last))
+	for _, more := range []string{v.last, v.away} {
+		if more != "" {
+			lines = append(lines, "       "+plainText(more))
+		}
 	}
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], max(v.width-1, 1), "…")
@@ -190,6 +193,7 @@ type progress struct {
 	quiet bool
 	size  func() (width int, terminal bool)
 	paint func(job.State, string) string
+	away  *minding
 
 	pace  pace
 	drawn int // lines of the block that are on the screen
@@ -202,7 +206,7 @@ type progress struct {
 }
 
 func (a *app) newProgress() *progress {
-	return &progress{out: a.err, quiet: a.quiet, paint: a.paint, size: func() (int, bool) {
+	return &progress{out: a.err, quiet: a.quiet, paint: a.paint, away: a.away, size: func() (int, bool) {
 		f, ok := a.err.(*os.File)
 		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 			return 0, false
@@ -234,6 +238,7 @@ func (p *progress) show(s drover.MapStatus, last string) {
 		p.tell(v)
 		return
 	}
+	v.away = p.away.show(true)
 	lines := v.block()
 	text := p.back()
 	for _, l := range lines {
@@ -273,5 +278,6 @@ func (p *progress) clear() {
 	if p.drawn > 0 {
 		fmt.Fprint(p.out, p.back()+"\x1b[J")
 		p.drawn = 0
+		p.away.show(false)
 	}
 }

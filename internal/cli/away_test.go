@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+func TestAStoreThatIsAwayIsSaidInAWord(t *testing.T) {
+	at := time.Date(2026, 11, 22, 14, 3, 5, 0, time.Local)
+	for _, row := range []struct {
+		last error
+		want string
+	}{
+		{nil, "the store has done nothing since 14:03:05; it is tried on"},
+		{fmt.Errorf("get a/b from s3://facts: dial tcp 10.0.0.1:9000: connection refused: %w", store.ErrBusy),
+			"the store has done nothing since 14:03:05; it is tried on: get a/b from s3://facts: dial tcp 10.0.0.1:9000: connection refused"},
+		{fmt.Errorf("create a: the server says \x1b[31m503: %w", store.ErrUnclear), "the store has done nothing since 14:03:05; it is tried on: create a: the server says "},
+	} {
+		if got := awayText(at, row.last); !strings.HasPrefix(got, row.want) || strings.ContainsRune(got, '\x1b') {
+			t.Errorf("%q, want %q", got, row.want)
+		}
+	}
+}
+
+// On a terminal a map's block says it, and no line of its own tears that apart.
+func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
+	var screen bytes.Buffer
+	a := &app{err: &screen, away: &minding{}}
+	p := a.newProgress()
+	p.size = func() (int, bool) { return 80, true }
+	s := drover.MapStatus{Time: time.Now(), Items: job.Tally{Items: 10, Succeeded: 5}}
+	p.show(s, "")
+	a.tellAway(awayText(time.Now(), errors.New("refused")))
+	if strings.Contains(screen.String(), "nothing since") {
+		t.Errorf("it is said beside the block:\n%q", screen.String())
+	}
+	p.show(s, "")
+	if !strings.Contains(screen.String(), "the store has done nothing since") {
+		t.Errorf("the block does not say it:\n%q", screen.String())
+	}
+	screen.Reset()
+	a.tellAway("", "the store answers again")
+	p.show(s, "")
+	if strings.Contains(screen.String(), "nothing since") {
+		t.Errorf("it is back, and the block still says it is not:\n%q", screen.String())
+	}
+	p.clear()
+	a.tellAway("", "the store answers again")
+	if !strings.Contains(screen.String(), "note: the store answers again\n") {
+		t.Errorf("there is no block, and nothing was said:\n%q", screen.String())
+	}
+}
