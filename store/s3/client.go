@@ -203,6 +203,8 @@ func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
 	switch {
 	case a.code == "ExpiredToken" || a.code == "ExpiredTokenException" || a.code == "TokenRefreshRequired":
 		return b.creds.renew()
+	case a.code == "RequestTimeTooSkewed":
+		return true // the SDK has taken the server's time from the answer, and signs by it
 	case a.status == http.StatusMovedPermanently, a.status == http.StatusTemporaryRedirect,
 		a.code == "AuthorizationHeaderMalformed", a.code == "IllegalLocationConstraintException":
 		return b.find(ctx, asked, a)

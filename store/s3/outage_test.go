@@ -115,3 +115,28 @@ func TestCredentialsOutliveWhoGivesThemOut(t *testing.T) {
 		t.Errorf("there never were any: %v", err)
 	}
 }
+
+// A machine whose clock is an hour late is told the time by the server, once.
+func TestAMachineWithAWrongClockSignsByTheServers(t *testing.T) {
+	refused := 0
+	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
+		now := time.Now().Add(time.Hour).UTC()
+		w.Header().Set("Date", now.Format(http.TimeFormat))
+		signed, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+		if err == nil && now.Sub(signed).Abs() < 15*time.Minute {
+			return false
+		}
+		refused++
+		s3test.Refuse(w, http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
+		return true
+	}}
+	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil)})
+	for _, key := range []string{"a", "b", "c"} {
+		if err := b.Create(t.Context(), key, strings.NewReader("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d requests were refused", refused)
+	}
+}

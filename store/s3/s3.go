@@ -116,8 +116,8 @@ func (b *Bucket) owner() *string {
 }
 
 // ask sends one request, and again where the server says that it belongs to
-// another region or that the credentials have ended: both are certain to have
-// done nothing. Everything else that goes wrong is translated and returned.
+// another region, that the credentials have ended or that our clock is wrong: all
+// are certain to have done nothing. Everything else that goes wrong is translated and returned.
 func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *s3.Client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
