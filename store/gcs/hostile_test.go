@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/gcs/gcstest"
 	"github.com/drover-run/drover/store/storetest"
 )
 
@@ -169,11 +170,11 @@ func TestAStoreOverAHostileNetworkKeepsItsPromises(t *testing.T) {
 }
 
 func TestRealGCSBehindAHostileNetworkKeepsItsPromises(t *testing.T) {
-	to, err := url.Parse(realServer(t))
+	to, err := url.Parse(gcstest.Real(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	makeBucket(t, to.String(), "hostile")
+	gcstest.Make(t, to.String(), "hostile")
 	quiet := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
 	var serial atomic.Int64
 	storetest.RunStore(t, func(t *testing.T) (first, second store.Bucket) {

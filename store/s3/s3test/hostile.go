@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // Evils are what may befall a request. Each chance is per request, from 0 to 1,
@@ -21,7 +22,11 @@ type Evils struct {
 	Conflict float64 // a conditional write: not done, 409
 	Flip     float64 // one bit of the body that was sent is another
 	Stutter  float64 // the answer comes in small pieces
+	Lag      float64 // the answer comes late
 }
+
+// lag is longer than a server takes, and shorter than a client waits.
+const lag = 2 * time.Second
 
 // Hostile is the net and the proxies between a client and Next.
 type Hostile struct {
@@ -32,6 +37,56 @@ type Hostile struct {
 	mu   sync.Mutex
 	met  map[string]int
 	calm bool
+	cut  chan struct{} // closed when the net is back; nil: it is there
+	mute bool          // while it is not, nothing is answered at all
+}
+
+// Cut takes the net away until Mend. A mute net is one with a dead router in it:
+// nobody hears anything, until somebody gives up. Otherwise connections are reset.
+// What has arrived before is done, and answered.
+func (h *Hostile) Cut(mute bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cut == nil {
+		h.cut = make(chan struct{})
+	}
+	h.mute = mute
+}
+
+// Mend ends a Cut. What was asked in it is lost.
+func (h *Hostile) Mend() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cut != nil {
+		close(h.cut)
+		h.cut = nil
+	}
+}
+
+// lost says whether r found no net, once its client may know that.
+func (h *Hostile) lost(r *http.Request) bool {
+	h.mu.Lock()
+	cut, mute := h.cut, h.mute
+	if cut != nil {
+		h.count("Cut")
+	}
+	h.mu.Unlock()
+	if cut != nil && mute {
+		_, _ = io.Copy(io.Discard, r.Body) // until it is read, nobody sees that a client has gone
+		select {
+		case <-cut:
+		case <-r.Context().Done():
+		}
+	}
+	return cut != nil
+}
+
+// count notes what happened. Its caller holds mu.
+func (h *Hostile) count(what string) {
+	if h.met == nil {
+		h.met = map[string]int{}
+	}
+	h.met[what]++
 }
 
 // Calm ends it.
@@ -66,17 +121,14 @@ func (h *Hostile) fate(r *http.Request) (what string, half bool) {
 		name   string
 		chance float64
 	}{{"Refuse", h.Refuse}, {"SlowDown", h.SlowDown}, {"Fail", h.Fail}, {"Lose", h.Lose}, {"LoseLate", h.LoseLate},
-		{"Truncate", h.Truncate}, {"Conflict", h.Conflict}, {"Flip", h.Flip}, {"Stutter", h.Stutter}} {
+		{"Truncate", h.Truncate}, {"Conflict", h.Conflict}, {"Flip", h.Flip}, {"Stutter", h.Stutter}, {"Lag", h.Lag}} {
 		if draw -= f.chance; draw >= 0 {
 			continue
 		}
 		if f.name == "Conflict" && r.Header.Get("If-None-Match") == "" || f.name == "Flip" && r.ContentLength <= 0 {
 			return "", false
 		}
-		if h.met == nil {
-			h.met = map[string]int{}
-		}
-		h.met[f.name]++
+		h.count(f.name)
 		return f.name, half
 	}
 	return "", false
@@ -84,6 +136,10 @@ func (h *Hostile) fate(r *http.Request) (what string, half bool) {
 
 // ServeHTTP passes r on, or not, and what comes back, or not.
 func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.lost(r) {
+		reset(w)
+		return
+	}
 	what, half := h.fate(r)
 	switch what {
 	case "":
@@ -108,9 +164,17 @@ func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(&flipped{Reader: r.Body})
 		h.Next.ServeHTTP(w, r)
 	case "Truncate":
-		h.cut(w, h.behind(r), half)
+		h.truncate(w, h.behind(r), half)
 	case "Stutter":
 		stutter(w, h.behind(r))
+	case "Lag":
+		answer := h.behind(r)
+		select {
+		case <-time.After(lag):
+		case <-r.Context().Done():
+		}
+		head(w, answer)
+		_, _ = w.Write(answer.Body.Bytes())
 	}
 }
 
@@ -131,8 +195,8 @@ func head(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 	w.WriteHeader(answer.Code)
 }
 
-// cut sends less than the answer said it would be.
-func (h *Hostile) cut(w http.ResponseWriter, answer *httptest.ResponseRecorder, half bool) {
+// truncate sends less than the answer said it would be.
+func (h *Hostile) truncate(w http.ResponseWriter, answer *httptest.ResponseRecorder, half bool) {
 	keep := 0
 	if half {
 		keep = answer.Body.Len() / 2
