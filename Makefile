@@ -35,7 +35,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers chaos fuzz clean
+.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers chaos chaos-net fuzz clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -133,7 +133,12 @@ bench-peers: ## Ray, Dask and HyperQueue from the package index, for bench to me
 # the second program differs in one thing: its store can be made to misbehave
 chaos: build ## kill, stop and starve real jobs at random for CHAOSTIME (10m), then verify all
 	$(BUILD),chaos -ldflags '$(LDFLAGS)' -o bin/drover-chaos ./cmd/drover
-	$(GO) run ./chaos -drover bin/drover -flaky bin/drover-chaos -python $(PYTHON) -for $(CHAOSTIME) $(CHAOSFLAGS)
+	s3=$$(sh store/testdata/servers.sh versitygw) && \
+	$(GO) run ./chaos -drover bin/drover -flaky bin/drover-chaos -python $(PYTHON) -s3 "$$s3" -for $(CHAOSTIME) $(CHAOSFLAGS)
+
+chaos-net: build ## maps over a real S3 server that fails, and without a net for two minutes
+	s3=$$(sh store/testdata/servers.sh versitygw) && \
+	$(GO) run ./chaos -drover bin/drover -python $(PYTHON) -s3 "$$s3" -drills
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@grep -H '^func Fuzz' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | \

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,8 +131,8 @@ func TestASeedRepeatsItsRounds(t *testing.T) {
 	t.Parallel()
 	said := func(seed uint64) (all []string) {
 		for n := range uint64(20) {
-			r := newRound(&lane{flaky: true}, rand.New(rand.NewPCG(seed, n)), time.Hour)
-			all = append(all, fmt.Sprintf("%+v %v", r.work, r.flaky))
+			r := newRound(&lane{flaky: true, bucket: &bucket{}}, rand.New(rand.NewPCG(seed, n)), time.Hour)
+			all = append(all, fmt.Sprintf("%+v %v %v", r.work, r.flaky, r.overS3))
 			for _, p := range r.plan {
 				all = append(all, fmt.Sprint(p.name, p.after, p.which, p.share))
 			}
@@ -171,7 +173,7 @@ func TestTheTallyIsTheSumOfTheRounds(t *testing.T) {
 		t.Error("nothing was broken, and the tally is bad")
 	}
 	want := `every promise was kept
-  rounds    2: 2 maps of 6 items, 0 runs; 0 over a store that misbehaved; 6 commands
+  rounds    2: 2 maps of 6 items, 0 runs; 0 over S3, 0 over a store that misbehaved; 6 commands
   hits      4
                 4 killed an agent
   extra     2 runs of items beyond one for each; 0 were allowed
@@ -192,7 +194,7 @@ func TestTheTallyIsTheSumOfTheRounds(t *testing.T) {
 
 func TestABadCommandLineIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"now"}, {"-lanes", "0"}, {"-for", "-1s"}, {"-drover", "/nowhere/drover"}} {
+	for _, args := range [][]string{{"now"}, {"-lanes", "0"}, {"-for", "-1s"}, {"-drover", "/nowhere/drover"}, {"-drills"}} {
 		var said bytes.Buffer
 		if code := run(t.Context(), args, io.Discard, &said); code != 2 || !strings.HasPrefix(said.String(), "chaos: ") {
 			t.Errorf("%q: status %d, %q", args, code, &said)
@@ -214,6 +216,11 @@ func realOptions(t *testing.T) options {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	out, err := exec.CommandContext(t.Context(), "sh", "../store/testdata/servers.sh", "versitygw").Output()
+	if err != nil {
+		t.Fatalf("install versitygw: %v", err)
+	}
+	o.s3 = strings.TrimSpace(string(out))
 	return o
 }
 
@@ -228,8 +235,8 @@ func TestRealChaosFindsNothing(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(temp) })
 	t.Setenv("TMPDIR", temp)
 	var out, said bytes.Buffer
-	code := run(t.Context(), []string{"-drover", o.drover, "-flaky", o.flaky, "-python", o.python,
-		"-for", "20s", "-seed", "165", "-lanes", "2"}, &out, &said)
+	code := run(t.Context(), []string{"-drover", o.drover, "-flaky", o.flaky, "-python", o.python, "-s3", o.s3,
+		"-for", "20s", "-seed", "95464", "-lanes", "2"}, &out, &said)
 	t.Logf("%s%s", &out, &said)
 	for _, line := range []string{`rounds +[1-9]`, `hits +[1-9]`, `lost +0\n`, `double +0\n`, `orphans +0\n`} {
 		if !regexp.MustCompile(line).MatchString(out.String()) {
@@ -238,6 +245,49 @@ func TestRealChaosFindsNothing(t *testing.T) {
 	}
 	if code != 0 {
 		t.Errorf("status %d: the seed finds it again", code)
+	}
+}
+
+// Without a net nothing is answered, reset or silent; when it is back, all is. What
+// is refused and what is lost are counted.
+func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		b := &bucket{rand: rand.New(rand.NewPCG(1, 1))}
+		done := 0
+		to := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done++ })
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.pass(to, w, r) }))
+		ask := func() (status int) {
+			resp, err := http.Get(server.URL)
+			if err != nil {
+				return 0
+			}
+			resp.Body.Close()
+			return resp.StatusCode
+		}
+		const length = 300 * time.Millisecond
+		began := time.Now()
+		b.takeAway(length, mute)
+		if status := ask(); status != 0 || done != 0 || mute && time.Since(began) < length {
+			t.Errorf("without a net it answers %d after %v", status, time.Since(began))
+		}
+		for ask() != http.StatusOK {
+			rest(t.Context(), length/10)
+		}
+		if took := time.Since(began); took < length {
+			t.Errorf("the net was away for %v", took)
+		}
+		b.befall(ills{busy: 1})
+		if status := ask(); status != http.StatusServiceUnavailable || done != 1 {
+			t.Errorf("a busy server answers %d, and has done %d", status, done)
+		}
+		b.befall(ills{late: 1})
+		if status := ask(); status != 0 || done < 2 {
+			t.Errorf("a lost reply is %d, and %d were done", status, done)
+		}
+		if asked, befell := b.count(); asked < befell || befell < 3 {
+			t.Errorf("of %d requests %d were ill", asked, befell)
+		}
+		server.Close()
 	}
 }
 

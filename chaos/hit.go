@@ -55,6 +55,8 @@ var hits = []hit{
 	{"stopped an agent for a moment", 2, nobody, pause(0, 3*time.Second)},
 	{"filled the disk", 2, nobody, fillDisk},
 	{"browned the store out", 6, nobody, brownOut},
+	{"took the net away", 3, nobody, takeNetAway},
+	{"had the net fail", 3, nobody, haveNetFail},
 }
 
 // A stopped agent is dead to the others after a lease of 60 s. Then it wakes up.
@@ -133,6 +135,27 @@ func brownOut(r *round, p planned) (bool, error) {
 		return false, fmt.Errorf("brown out the store: %w", err)
 	}
 	r.later(length+100*time.Millisecond, func() {}) // it ends by itself
+	return true, nil
+}
+
+// takeNetAway leaves everybody without the server of a round over S3.
+func takeNetAway(r *round, p planned) (bool, error) {
+	if !r.overS3 {
+		return false, nil
+	}
+	length := p.lasts(500*time.Millisecond, 20*time.Second)
+	r.lane.bucket.takeAway(length, p.which%2 == 0)
+	r.later(length, func() {}) // it ends by itself
+	return true, nil
+}
+
+// haveNetFail has requests of a round over S3 refused and lost.
+func haveNetFail(r *round, p planned) (bool, error) {
+	if !r.overS3 {
+		return false, nil
+	}
+	r.lane.bucket.befall(ills{busy: 0.2 * p.share, late: 0.1, lost: 0.1})
+	r.later(p.lasts(time.Second, 10*time.Second), func() { r.lane.bucket.befall(ills{}) })
 	return true, nil
 }
 

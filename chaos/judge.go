@@ -188,7 +188,7 @@ func (r *round) judgeOutputs(home string) {
 // judgeRuns counts what truly ran: each item did, and no more of them again than
 // is recorded, or than verify says may have run unrecorded.
 func (r *round) judgeRuns() error {
-	text, err := os.ReadFile(r.lane.said("runs"))
+	text, err := r.notes()
 	if err != nil {
 		return fmt.Errorf("read what the programs noted: %w", err)
 	}
@@ -211,6 +211,15 @@ func (r *round) judgeRuns() error {
 		r.wrong("%d items ran again, and at most %d may have: %+v", r.extra(), r.allowed(), r.found)
 	}
 	return nil
+}
+
+// notes are a line for each item that a program has begun.
+func (r *round) notes() ([]byte, error) { return os.ReadFile(r.lane.said("runs")) }
+
+// begun is how many there are so far.
+func (r *round) begun() int {
+	text, _ := r.notes() // not there yet is none
+	return bytes.Count(text, []byte("\n"))
 }
 
 func (r *round) extra() (n int) {

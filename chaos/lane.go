@@ -31,8 +31,11 @@ type lane struct {
 	// full fills the disk and gives what frees it; nil if there is none to fill.
 	full  func() (free func(), err error)
 	flaky bool
-	keep  bool // what is on the disk is evidence
-	env   []string
+	// bucket is an S3 server of the lane's own, beside its folder; nil: there is none.
+	bucket *bucket
+	overS3 bool // this round's facts are there
+	keep   bool // what is on the disk is evidence
+	env    []string
 }
 
 // diskSize holds what the jobs of a round leave, and is filled in a moment.
@@ -66,6 +69,11 @@ func newLane(o options, dir string, n int) (*lane, error) {
 		return nil, fmt.Errorf("mount a small disk: %s: %w", disk, err)
 	}
 	l.env = environ(os.Environ(), disk, filepath.Dir(o.python))
+	if o.s3 != "" {
+		if l.bucket, err = openBucket(o.s3, dir+"-s3"); err != nil {
+			return nil, err
+		}
+	}
 	return l, errors.Join(os.Mkdir(filepath.Join(disk, "home"), 0o700), os.Mkdir(filepath.Join(disk, "tmp"), 0o700))
 }
 
@@ -76,7 +84,7 @@ func environ(caller []string, disk, python string) []string {
 	for _, v := range caller {
 		name, value, _ := strings.Cut(v, "=")
 		switch {
-		case name == "HOME" || name == "TMPDIR" || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "DROVER_"):
+		case name == "HOME" || name == "TMPDIR" || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "DROVER_") || strings.HasPrefix(name, "AWS_"):
 		case name == "PATH":
 			env = append(env, "PATH="+python+":"+value)
 		default:
@@ -89,6 +97,9 @@ func environ(caller []string, disk, python string) []string {
 // close takes the disk away. What is on it and still needed is moved beside it.
 func (l *lane) close() error {
 	disk := filepath.Join(l.dir, "disk")
+	if l.bucket != nil {
+		l.bucket.close()
+	}
 	if l.full == nil {
 		return nil
 	}
@@ -106,10 +117,15 @@ func (l *lane) program(flaky bool) string {
 	return filepath.Join(l.dir, "bin", "drover")
 }
 
-// store is a new one for each round: its newest job is the round's.
+// store is the folder of a new one for each round: its newest job is the round's.
 func (l *lane) store() string {
-	return filepath.Join(l.dir, "disk", fmt.Sprintf("store%d", l.round))
+	if l.overS3 {
+		return filepath.Join(l.bucket.dir, "facts", l.prefix())
+	}
+	return filepath.Join(l.dir, "disk", l.prefix())
 }
+
+func (l *lane) prefix() string { return fmt.Sprintf("store%d", l.round) }
 
 func (l *lane) said(name string) string {
 	return filepath.Join(l.dir, "said", fmt.Sprintf("%d-%s", l.round, name))
@@ -121,6 +137,9 @@ func (l *lane) command(ctx context.Context, flaky bool, args ...string) *exec.Cm
 	c := exec.CommandContext(ctx, l.program(flaky), args...)
 	c.Dir = filepath.Join(l.dir, "work")
 	c.Env = append(l.env[:len(l.env):len(l.env)], "DROVER_STORE="+l.store(), "DROVER_PROJECT=chaos")
+	if l.overS3 {
+		c.Env = append(c.Env, l.bucket.env(l.prefix())...)
+	}
 	c.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	return c
 }

@@ -29,6 +29,8 @@ import (
 // options are what the command line says.
 type options struct {
 	drover, flaky, python string // programs; flaky is drover built with -tags chaos, or empty
+	s3                    string // versitygw; empty: no round is over S3
+	drills                bool
 	length                time.Duration
 	seed                  uint64
 	lanes                 int
@@ -50,13 +52,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	out := &logger{w: stdout, began: time.Now()}
-	total, err := chaos(ctx, o, out)
+	play := rounds
+	if o.drills {
+		play = drills
+	}
+	bad, err := chaos(ctx, o, out, play)
 	if err != nil {
 		fmt.Fprintln(stderr, "chaos:", err)
 		return 2
 	}
-	out.say("%s", total.text(time.Since(out.began)))
-	if total.bad() {
+	if bad {
 		fmt.Fprintf(stderr, "chaos: promises were broken; the same choices again: make chaos CHAOSFLAGS='-seed %d -lanes %d'\n", o.seed, o.lanes)
 		return 1
 	}
@@ -70,6 +75,8 @@ func parse(args []string, stderr io.Writer) (o options, code int) {
 	f.StringVar(&o.drover, "drover", "bin/drover", "the program to hit, and the one that verifies")
 	f.StringVar(&o.flaky, "flaky", "", "the same, built with -tags chaos: for brown-outs of the store (without it there are none)")
 	f.StringVar(&o.python, "python", "python3", "the interpreter of the programs that stay")
+	f.StringVar(&o.s3, "s3", "", "versitygw, a real S3 server: for rounds and drills over one (without it there are none)")
+	f.BoolVar(&o.drills, "drills", false, "no rounds: maps over S3 without a net for two minutes, and with a failing one")
 	f.DurationVar(&o.length, "for", 10*time.Minute, "begin rounds for so long")
 	f.Uint64Var(&o.seed, "seed", 0, "repeat the choices of another time (0: new ones)")
 	f.IntVar(&o.lanes, "lanes", 3, "rounds at once, each lane with a home and a store of its own")
@@ -83,6 +90,9 @@ func parse(args []string, stderr io.Writer) (o options, code int) {
 	case f.NArg() > 0:
 		fmt.Fprintf(stderr, "chaos: read the command line: %q: chaos takes flags only\n", f.Arg(0))
 		return o, 2
+	case o.drills && o.s3 == "":
+		fmt.Fprintln(stderr, "chaos: read the command line: -drills are over S3: say -s3 with versitygw")
+		return o, 2
 	case o.lanes < 1 || o.length <= 0:
 		fmt.Fprintf(stderr, "chaos: read the command line: -lanes %d -for %s: at least one, and some time\n", o.lanes, o.length)
 		return o, 2
@@ -93,9 +103,9 @@ func parse(args []string, stderr io.Writer) (o options, code int) {
 	return o, -1
 }
 
-// chaos is the lanes beside each other, until the time is over.
-func chaos(ctx context.Context, o options, out *logger) (*tally, error) {
-	for _, program := range []*string{&o.drover, &o.flaky, &o.python} {
+// chaos plays in a folder that is kept if anything is found.
+func chaos(ctx context.Context, o options, out *logger, play func(context.Context, options, string, *logger) (bad bool, err error)) (bad bool, err error) {
+	for _, program := range []*string{&o.drover, &o.flaky, &o.python, &o.s3} {
 		if *program == "" {
 			continue
 		}
@@ -104,13 +114,25 @@ func chaos(ctx context.Context, o options, out *logger) (*tally, error) {
 			*program, err = filepath.Abs(found)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find the programs: %w: run make chaos", err)
+			return false, fmt.Errorf("find the programs: %w: run make chaos", err)
 		}
 	}
 	dir, err := os.MkdirTemp("", "drover-chaos-")
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	switch bad, err = play(ctx, o, dir, out); {
+	case err != nil:
+		return bad, fmt.Errorf("%w; what is left is in %s", err, dir)
+	case bad:
+		out.say("what was found is kept in %s", dir)
+		return bad, nil
+	}
+	return bad, os.RemoveAll(dir)
+}
+
+// rounds are the lanes beside each other, until the time is over.
+func rounds(ctx context.Context, o options, dir string, out *logger) (bad bool, err error) {
 	out.say("seed %d, %d lanes, %s, in %s", o.seed, o.lanes, o.length, dir)
 	total := newTally()
 	until := time.Now().Add(o.length)
@@ -121,13 +143,10 @@ func chaos(ctx context.Context, o options, out *logger) (*tally, error) {
 	}
 	lanes.Wait()
 	if err := errors.Join(failed...); err != nil {
-		return nil, fmt.Errorf("%w; what is left is in %s", err, dir)
+		return false, err
 	}
-	if total.bad() {
-		out.say("what was found is kept in %s", dir)
-		return total, nil
-	}
-	return total, os.RemoveAll(dir)
+	out.say("%s", total.text(time.Since(out.began)))
+	return total.bad(), nil
 }
 
 // laneOf makes a lane and plays rounds in it.
@@ -139,6 +158,9 @@ func laneOf(ctx context.Context, o options, dir string, n int, until time.Time, 
 	defer func() { err = errors.Join(err, l.close()) }()
 	if l.full == nil && n == 0 {
 		out.say("disk full: left out: only root may mount a small file system to fill")
+	}
+	if o.s3 == "" && n == 0 {
+		out.say("rounds over S3: left out: say -s3 with versitygw")
 	}
 	if o.flaky == "" && n == 0 {
 		out.say("brown-outs: left out: say -flaky with a drover built with -tags chaos")

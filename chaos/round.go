@@ -38,6 +38,9 @@ type round struct {
 	lost   int         // items without their right result
 	double int         // items with more than one
 	stray  int         // processes that nobody ended
+	overS3 bool        // its facts are in the lane's bucket
+	asked  int         // requests, of a drill
+	befell int         // of which something happened to
 	broken []string    // what else is wrong, and these again, in words
 }
 
@@ -67,6 +70,8 @@ func newRound(l *lane, r *rand.Rand, left time.Duration) *round {
 		x.plan = append([]planned{p}, x.plan...)
 	}
 	x.tends = rand.New(rand.NewPCG(r.Uint64(), 1))
+	l.overS3 = l.bucket != nil && r.IntN(3) == 0
+	x.overS3 = l.overS3
 	return x
 }
 

@@ -16,7 +16,7 @@ type tally struct {
 	mu                  sync.Mutex
 	rounds, runs, maps  int
 	items, commands     int
-	flaky               int
+	flaky, overS3       int
 	extra, bound        int
 	lost, double, stray int
 	broken              int
@@ -36,6 +36,9 @@ func (t *tally) add(r *round) {
 	}
 	if r.flaky {
 		t.flaky++
+	}
+	if r.overS3 {
+		t.overS3++
 	}
 	t.items, t.commands = t.items+r.work.items, t.commands+r.commands
 	t.extra, t.bound = t.extra+r.extra(), t.bound+r.allowed()
@@ -58,7 +61,7 @@ func (t *tally) text(took time.Duration) string {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-9s %s\n", key, fmt.Sprintf(format, args...))
 	}
-	line("rounds", "%d: %d maps of %d items, %d runs; %d over a store that misbehaved; %d commands", t.rounds, t.maps, t.items, t.runs, t.flaky, t.commands)
+	line("rounds", "%d: %d maps of %d items, %d runs; %d over S3, %d over a store that misbehaved; %d commands", t.rounds, t.maps, t.items, t.runs, t.overS3, t.flaky, t.commands)
 	sum := 0
 	for _, n := range t.hits {
 		sum += n
@@ -97,6 +100,6 @@ func (r *round) text() string {
 			verdict += fmt.Sprintf("\n          and %d more", n-named)
 		}
 	}
-	return fmt.Sprintf("%s; %s; %d commands, %d extra runs of %d allowed, %.1f s: %s",
-		r.work, strings.Join(parts, ", "), r.commands, r.extra(), r.allowed(), r.took.Seconds(), verdict)
+	return fmt.Sprintf("%s%s; %s; %d commands, %d extra runs of %d allowed, %.1f s: %s",
+		r.work, r.where(), strings.Join(parts, ", "), r.commands, r.extra(), r.allowed(), r.took.Seconds(), verdict)
 }

@@ -145,6 +145,14 @@ func (w work) says(n int) string {
 // output is what item n leaves.
 func (w work) output(n int) string { return fmt.Sprintf("output of %d\n", n) }
 
+// where says where a round's facts are, if that is not a folder.
+func (r *round) where() string {
+	if r.overS3 {
+		return " over S3"
+	}
+	return ""
+}
+
 func (w work) String() string {
 	if w.kind == "run" {
 		return fmt.Sprintf("a run of %d steps", w.steps)
