@@ -297,6 +297,10 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 		return false, false, a.launch(ctx, o)
 	case ledger.Halt:
 		return true, false, a.halt(ctx, o)
+	case ledger.Yield:
+		drop(errors.New(o.Why))
+		_, err := a.leave(ctx, Notice{Why: o.Why})
+		return false, true, err
 	case ledger.Finish:
 		drop(errors.New("the job has ended"))
 		if err := a.finish(ctx, o); err != nil {

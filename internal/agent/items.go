@@ -38,7 +38,7 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { // ends with done
 		select {
 		case n := <-a.Machine.Notice:
-			notice <- crew.Notice(n)
+			notice <- crew.Notice{Asked: n.Asked, Why: n.Why}
 		case <-done:
 		}
 	})

@@ -242,6 +242,8 @@ func (h *Hold) DueAt(now time.Duration) time.Duration {
 		return max(0, h.oldest+p.flush-now)
 	case h.m.t.m.Stop != nil:
 		return p.licence // the rest is for Wind
+	case h.passes():
+		return 0
 	case h.naming > 0, idle, len(h.flight)+len(h.buffer) >= h.m.risk && len(h.buffer) > 0:
 		return 0
 	}
@@ -448,11 +450,14 @@ func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
 		}
 		return &Handed{Seed: h.seed(sortedItems(h.later), wait)}, nil
 	}
-	if len(h.queue) == 0 || now-h.balanced < h.m.pace.balance {
+	if len(h.queue) == 0 || now-h.balanced < h.m.pace.balance && !h.passes() {
 		return nil, nil
 	}
 	h.balanced = now
 	idle, err := h.m.idle(ctx)
+	if err == nil && h.passes() {
+		return h.handAll(idle), nil
+	}
 	if err != nil || len(idle) == 0 {
 		return nil, err
 	}
@@ -464,6 +469,21 @@ func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
 	part := slices.Clone(h.queue[len(h.queue)-share:])
 	slices.Sort(part)
 	return &Handed{Seed: h.seed(part, 0), To: idle[0]}, nil
+}
+
+// passes says that what waits here is for others, as our agent was drained. A careful
+// chunk goes over whole, when its one item has ended.
+func (h *Hold) passes() bool {
+	return h.m.drained() && len(h.queue) > 0 && !h.c.Careful()
+}
+
+// handAll hands over all that has not begun; to nobody, if nobody is idle.
+func (h *Hold) handAll(idle []string) *Handed {
+	e := &Handed{Seed: h.seed(slices.Sorted(slices.Values(h.queue)), 0)}
+	if len(idle) > 0 {
+		e.To = idle[0]
+	}
+	return e
 }
 
 // pass hands all that is open to another agent: nothing of it has begun here.

@@ -199,7 +199,7 @@ func (k *crew) countBarren(n int, machines []Machine) {
 func (k *crew) working(machines []Machine) (n int) {
 	silent := map[[2]int]bool{}
 	for agent := range k.watch.seen {
-		if placement, index, ok := machineOf(agent); ok && k.watch.death(agent) != Alive {
+		if placement, index, ok := Seat(agent); ok && k.watch.death(agent) != Alive {
 			silent[[2]int{placement, index}] = true
 		}
 	}
@@ -249,13 +249,13 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 			return err
 		}
 		for _, join := range joins {
-			if placement, _, ok := machineOf(join.Agent); ok {
+			if placement, _, ok := Seat(join.Agent); ok {
 				k.joined[placement] = true
 			}
 		}
 	}
 	for _, join := range k.run.Joins {
-		placement, index, ok := machineOf(join.Agent)
+		placement, index, ok := Seat(join.Agent)
 		if !ok {
 			continue
 		}
@@ -283,7 +283,7 @@ func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Du
 			return err
 		}
 		agent := path.Base(o.Key)
-		placement, index, ok := machineOf(agent)
+		placement, index, ok := Seat(agent)
 		if ok && slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive && m.Placement == placement && m.Index == index }) {
 			k.agents = append(k.agents, agent)
 		}

@@ -29,6 +29,7 @@ type Entry struct {
 	Cancelled *Stop    `json:"cancelled,omitempty"`
 	Failing   *Stop    `json:"failing,omitempty"`
 	Settled   *Settled `json:"settled,omitempty"`
+	Drained   *Drained `json:"drained,omitempty"`
 
 	// A map's job log, beside these.
 	Amended  *Amended  `json:"amended,omitempty"`

@@ -100,7 +100,8 @@ func (w World) lives(b Beat) bool {
 
 // The phases that a reader acts on. Left is that of an agent's last heartbeat,
 // Queued that of one that waits until its machine has room, Resting that of one which
-// has heeded a pause, and Draining a stop that lets what runs end.
+// has heeded a pause, and Draining one that lets what runs end: the job was stopped
+// so, or the agent is drained.
 const (
 	Left     = "left"
 	Queued   = "queued"
@@ -199,6 +200,8 @@ func (w World) Events(ctx context.Context, rep Report) ([]job.Event, error) {
 			events = append(events, at(e.At, "resumed", "goes on"))
 		case e.Amended != nil:
 			events = append(events, at(e.At, "amended", "limits changed for items that start from now on"))
+		case e.Drained != nil:
+			events = append(events, at(e.At, "drained", "agent %s is to leave%s", e.Drained.Agent, suffix(e.Drained.Reason)))
 		case e.Told != nil:
 			events = append(events, at(e.At, "lost", "the engine says that %s %s gone", count(len(e.Told), "agent"), isAre(len(e.Told))))
 		case e.Settled != nil:

@@ -25,6 +25,8 @@ type Map struct {
 	Told   map[string]Death
 	Paused bool
 	Pause  Pause // valid while Paused
+	// Drained are the agents that are to leave, by id; nil: none.
+	Drained map[string]Drained
 
 	Stop    *Stop // of this round
 	StopAt  int   // number of its entry
@@ -152,6 +154,8 @@ func (m *Map) take(n int, e Entry) bool {
 		m.Paused = true
 	case e.Resumed != nil:
 		m.Paused = false
+	case e.Drained != nil:
+		m.Drained = withDrained(m.Drained, *e.Drained)
 	case e.Told != nil:
 		for agent, taken := range e.Told {
 			m.Told[agent] = Dead

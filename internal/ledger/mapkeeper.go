@@ -27,6 +27,9 @@ type MapKeeper struct {
 	began bool
 	old   map[string]bool // agents that were gone when we began
 	gone  [][2]int        // machines that were seen to be gone
+	// past is how many agents were drained before, for a keeper that found nobody at
+	// work: who resumes a job asks for all its workers again.
+	past int
 }
 
 // NewMapKeeper makes an engine's part in map j. by names the engine's process.
@@ -58,6 +61,9 @@ func (k *MapKeeper) Poll(ctx context.Context, machines []Machine) (Watch, error)
 		e, err := k.next(ctx, machines)
 		if err != nil {
 			return Watch{}, err
+		}
+		if e == nil && k.emptied(machines) {
+			return Watch{Interrupted: true}, nil
 		}
 		if e == nil {
 			return k.start(machines), nil
@@ -118,7 +124,7 @@ func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 		}
 	}
 	for id, b := range k.beats {
-		if placement, _, ok := machineOf(id); ok && (b.Phase == Left || b.Recorded > 0 || len(b.Chunks) > 0) {
+		if placement, _, ok := Seat(id); ok && (b.Phase == Left || b.Recorded > 0 || len(b.Chunks) > 0) {
 			k.joined[placement] = true
 		}
 		if !k.began {
@@ -126,12 +132,17 @@ func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 		}
 	}
 	// Who asks first does not know yet what to ask the driver about.
-	k.began = k.began || len(machines) > 0 || len(k.t.m.Placed) == 0
+	if began := k.began || len(machines) > 0 || len(k.t.m.Placed) == 0; began && !k.began {
+		k.began = true
+		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive }) {
+			k.past = len(k.t.m.Drained)
+		}
+	}
 	return nil
 }
 
 func goneFrom(agent string, machines []Machine) bool {
-	placement, index, ok := machineOf(agent)
+	placement, index, ok := Seat(agent)
 	return ok && slices.ContainsFunc(machines, func(m Machine) bool {
 		return !m.Alive && m.Placement == placement && m.Index == index
 	})
@@ -144,7 +155,7 @@ func (k *MapKeeper) known(m Machine) bool {
 
 func (k *MapKeeper) beatOf(m Machine) *Beat {
 	for id, b := range k.beats {
-		if placement, index, ok := machineOf(id); ok && placement == m.Placement && index == m.Index {
+		if placement, index, ok := Seat(id); ok && placement == m.Placement && index == m.Index {
 			return &b
 		}
 	}
@@ -163,6 +174,29 @@ func (k *MapKeeper) interrupted(machines []Machine) bool {
 		}
 	}
 	return false
+}
+
+// emptied says that a person has drained all agents, one by one, and work is left.
+func (k *MapKeeper) emptied(machines []Machine) bool {
+	return k.began && k.t.m.Stop == nil && k.wanted() == 0 && !slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive })
+}
+
+// wanted is how many agents the job is to have: a drained one leaves its place empty.
+func (k *MapKeeper) wanted() int {
+	return max(0, max(1, k.t.m.Spec.Workers)-(len(k.t.m.Drained)-k.past))
+}
+
+// staying counts the machines whose agents work and were not drained.
+func (k *MapKeeper) staying(machines []Machine) int {
+	leaving := func(m Machine) bool {
+		for agent := range k.t.m.Drained {
+			if placement, index, ok := Seat(agent); ok && placement == m.Placement && index == m.Index {
+				return true
+			}
+		}
+		return false
+	}
+	return k.working(slices.DeleteFunc(slices.Clone(machines), leaving))
 }
 
 // next is the entry of the job's log to append now, nil for none.
@@ -190,7 +224,7 @@ func (k *MapKeeper) next(ctx context.Context, machines []Machine) (*Entry, error
 		}
 		return &Entry{Failing: stop}, nil
 	}
-	missing := min(max(1, k.t.m.Spec.Workers), v.left) - working
+	missing := min(k.wanted(), v.left) - k.staying(machines)
 	if missing <= 0 || working > 0 && !v.free {
 		return nil, nil
 	}
@@ -262,7 +296,7 @@ func (k *MapKeeper) mind(ctx context.Context, c *Chunk, machines []Machine, v *s
 	if err := k.watch.owner(ctx, c); err != nil {
 		return err
 	}
-	placement, index, ok := machineOf(c.Owner)
+	placement, index, ok := Seat(c.Owner)
 	if !ok {
 		return nil
 	}

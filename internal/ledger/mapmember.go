@@ -22,6 +22,7 @@ const (
 	Drain               // it was cancelled, and what runs may end: start nothing, then Wind each hold
 	Cease               // it was stopped: end all items, then Wind each hold
 	Depart              // go, with Status
+	Quit                // it was drained: start nothing; once nothing runs, Release each hold and go
 )
 
 // MapOrder is what to do, and what binds items that start now (J2).
@@ -123,7 +124,14 @@ func (m *MapMember) Dress(b *Beat) {
 
 // live says whether items may start and chunks be claimed.
 func (m *MapMember) live() bool {
-	return m.ready && m.t.m.Settled == nil && m.t.m.Stop == nil && !m.t.m.Paused
+	return m.ready && m.t.m.Settled == nil && m.t.m.Stop == nil && !m.t.m.Paused && !m.drained()
+}
+
+// drained says that this agent was asked to leave: it begins nothing more, and what
+// it has not begun is for others at once.
+func (m *MapMember) drained() bool {
+	_, drained := m.t.m.Drained[m.ID]
+	return drained
 }
 
 // Poll reads the job's log, appends what anyone who sees it should append, and
@@ -204,6 +212,8 @@ func (m *MapMember) order() MapOrder {
 		o.Do, o.Why = Drain, "the job was cancelled: what runs may end"
 	case f.Stop != nil:
 		o.Do, o.Why = Cease, "the job was stopped"
+	case m.drained():
+		o.Do, o.Why = Quit, f.Drained[m.ID].words()
 	case f.Paused:
 		o.Do, o.Why = Rest, "the job is paused"
 	case m.mayLeave():

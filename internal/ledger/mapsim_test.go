@@ -171,6 +171,7 @@ func (s *yard) setScene() {
 	}
 	s.at(s.between(20*time.Second, time.Minute), s.makeRoom)
 	s.setCodes()
+	s.setDrains()
 	switch n := s.rng.IntN(100); {
 	case n < 12 && !s.near:
 		s.setZombies()
@@ -359,17 +360,17 @@ func wantedOfMaps() []string {
 	all := []string{"second job", "second round", "wrong entry", "looks", "extra run", "began alone", "killed by an item", "quarantined", "blamed",
 		"licence ran out", "a zombie began an item", "waited for room", "given up", "given up, and landed", "left an unsettled job", "declined", "died before it began", "keeper interrupted",
 		"evidence: told", "evidence: gone", "evidence: silent", "evidence: silent, and it lives", "ended for a slow owner", "a reopen was dismissed",
-		"new code", "new code with a round", "code as it once was", "began with new code", "left for new code", "let an item end with old code",
+		"new code", "new code with a round", "code as it once was", "began with new code", "left for new code", "drained an agent", "left as it was drained", "let an item end with old code",
 		"handed for a back-off", "cancelled with drain", "cancelled after a drain", "final by a rule", "reopened live", "reopened after " + string(job.Succeeded), "reopened after " + string(job.Failed), "reopened after " + string(job.Cancelled),
 		"failing: too many items", "failing: nothing came to live"}
-	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "told", "reopened",
+	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "told", "drained", "reopened",
 		"results", "starting", "handed", "released", "ended", "ended by a stop", "again"} {
 		all = append(all, "entry "+e)
 	}
 	for _, g := range []Grounds{Untouched, FreeAgain, Silence, TakenAway} {
 		all = append(all, "claimed "+string(g))
 	}
-	for _, d := range []MapDo{Work, Rest, Drain, Cease, Depart} {
+	for _, d := range []MapDo{Work, Rest, Drain, Cease, Depart, Quit} {
 		all = append(all, fmt.Sprintf("order %d", d))
 	}
 	for _, f := range []Fate{Holding, Over, Fenced} {

@@ -146,7 +146,7 @@ func (a *mapAgent) turn(p *process) bool {
 		a.heard = from
 		s.seen[fmt.Sprintf("order %d", o.Do)]++
 		a.order, a.pollAt = o, s.now+s.pollEvery()
-		if a.stale = a.outdated(); a.stale && a.yieldToCode() {
+		if a.stale = a.outdated() || o.Do == Quit; a.stale && a.yield() {
 			return false
 		}
 	}
@@ -162,7 +162,7 @@ func (a *mapAgent) turn(p *process) bool {
 		if len(a.running)+len(a.ended) == 0 {
 			a.wind()
 		}
-	case Rest:
+	case Rest, Quit:
 		a.takeBack()
 	case Work:
 		a.fill()
@@ -381,6 +381,7 @@ func (a *mapAgent) flush() {
 			continue
 		}
 		a.s.seen[fmt.Sprintf("fate %d", fate)]++
+		a.checkPassed(h, fate)
 		if fate != Holding {
 			a.killAll(h)
 		}

@@ -110,6 +110,7 @@ func (c *chunkTale) claimed(e Entry) bool {
 	if c.t.paused > 0 && s.now-c.t.paused > s.prompt() {
 		s.checkAwake(e.By, c.t.paused, "J3: %s claimed chunk %s while the job was paused", e.By, c.id)
 	}
+	s.checkUndrained(c.t, e.By, "claims chunk "+c.id)
 	if lost {
 		s.checkDead(c, e, k.Why)
 	}
@@ -271,7 +272,7 @@ func (c *chunkTale) released(e Entry) {
 	}
 	switch {
 	case a.yields && len(e.Released.Flight) > 0:
-		s.violate("J2: %s left for new code, and %v, which ran, may end", e.By, e.Released.Flight)
+		s.violate("J2: %s left of its own accord, and %v, which ran, may end", e.By, e.Released.Flight)
 	case a.told == "" && !a.yields:
 		s.violate("M12: %s gave chunk %s back, and nobody had told it to go", e.By, c.id)
 	case a.told == AskedToStop && len(e.Released.Flight) > 0:

@@ -110,22 +110,33 @@ func (a *mapAgent) outdated() bool {
 	return a.order.Do == Work && a.order.Code != "" && a.order.Code != a.code
 }
 
-// yieldToCode is crew's way to another code; gone when nothing runs any more.
-func (a *mapAgent) yieldToCode() (gone bool) {
-	s := a.s
+// yield is crew's way out for who has old code or was drained; gone when nothing
+// runs any more.
+func (a *mapAgent) yield() (gone bool) {
 	a.takeBack()
 	if a.reap(); len(a.running)+len(a.ended) > 0 {
-		a.order.Do = Rest
+		if a.order.Do == Work {
+			a.order.Do = Rest
+		}
 		return false
 	}
+	if a.yields = true; a.order.Do == Quit {
+		a.checkQuit()
+	} else {
+		a.checkRecoded()
+	}
+	a.leave()
+	return true
+}
+
+// checkRecoded is J2: who leaves for new code has another one.
+func (a *mapAgent) checkRecoded() {
+	s := a.s
 	if since := s.tales[a.job].since(a.heard); !slices.ContainsFunc(since, func(c string) bool { return c != a.code }) {
 		s.violate("J2: %s, which has %s, leaves for the sake of %s, and %s runs with %v", a.agent, a.code, a.order.Code, a.job, since)
 	}
 	s.logf("%s leaves: the job has %s", a.p.name, a.order.Code)
 	s.seen["left for new code"]++
-	a.yields = true
-	a.leave()
-	return true
 }
 
 // checkCode is J2: what begins once its agent has read of new code runs with that, and

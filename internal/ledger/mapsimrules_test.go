@@ -103,6 +103,7 @@ func (s *yard) checkBegin(try *mapTry) {
 			s.checkAwake(a.agent, since, "%s %s ago, and %s begins item %d", what, s.now-since, a.agent, try.item)
 		}
 	}
+	s.checkUndrained(t, a.agent, fmt.Sprintf("begins item %d", try.item))
 	if had := c.had[try.item].Failures; had > 0 && claim.to == 0 {
 		last := s.lastFailed(try)
 		if wait := min(time.Second<<min(had-1, 6), time.Minute); last != nil && last.hold == try.hold && s.now-last.ended < wait {

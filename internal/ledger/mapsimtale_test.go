@@ -27,7 +27,8 @@ type mapTale struct {
 	place     int // of the round, in the task's log
 	total     int // items
 	placed    int
-	paused    time.Duration // since when; 0: not
+	paused    time.Duration            // since when; 0: not
+	drained   map[string]time.Duration // agents that are to leave, and since when
 	stop      *Stop
 	stopN     int
 	stopAt    time.Duration
@@ -247,7 +248,7 @@ func (t *mapTale) compare(e Entry) {
 		return fmt.Sprint(s.State, s.Place)
 	}
 	if (r.Stop != nil) != (t.stop != nil) || r.Stop != nil && (r.StopAt != t.stopN || r.Stop.Drain != t.stop.Drain) || r.Failing != t.failing || place(r.Settled) != place(t.settled) ||
-		r.Paused != (t.paused > 0) || r.Items() != t.total || r.Round != t.round || len(r.Placed) != t.placed || len(r.Reopened) != len(t.reopens) {
+		r.Paused != (t.paused > 0) || len(r.Drained) != len(t.drained) || r.Items() != t.total || r.Round != t.round || len(r.Placed) != t.placed || len(r.Reopened) != len(t.reopens) {
 		t.s.violate("L3: after %s the fold of %s says stop %v at %d, settled %v, paused %v, %d items, round %d, %d placed, %d reopened; it is %v at %d, %v, %v, %d, %d, %d, %d",
 			encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
 			t.stop, t.stopN, t.settled, t.paused, t.total, t.round, t.placed, len(t.reopens))
@@ -292,6 +293,8 @@ func (t *mapTale) counts(n int, e Entry) bool {
 		t.paused = max(t.s.now, 1)
 	case e.Resumed != nil:
 		t.paused = 0
+	case e.Drained != nil:
+		t.drain(e.Drained.Agent)
 	case e.Told != nil:
 		for agent := range e.Told {
 			t.told[agent] = true

@@ -87,7 +87,7 @@ func (m *MapMember) turn() (mine share, ok bool) {
 		return mine, true
 	case f.Stop != nil && m.shared != f.StopAt:
 		m.shared = f.StopAt
-		_, index, _ := machineOf(m.ID)
+		_, index, _ := Seat(m.ID)
 		return share{index % f.Spec.Workers, f.Spec.Workers, true}, true
 	case len(m.holds) > 0 || !r.known || r.spare < 0:
 		return mine, false

@@ -19,6 +19,7 @@ const (
 	Launch           // every rank is there: start the program, then call Started
 	Halt             // end the process tree now, then call Ended
 	Finish           // the job has settled: make output/, then call Leave
+	Yield            // this agent was drained: save, call Ended as interrupted, and go; another takes its rank
 	Leave            // go, with status 0
 )
 
@@ -95,6 +96,9 @@ func (m *Member) Poll(ctx context.Context) (Order, error) {
 		}
 		if acted {
 			continue
+		}
+		if d, drained := m.run.Drained[m.ID]; drained && m.run.Stop == nil {
+			return Order{Do: Yield, Why: d.words(), Attempt: m.attempt, Rank: m.rank}, nil
 		}
 		return m.place(ctx)
 	}

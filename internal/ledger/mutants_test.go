@@ -182,6 +182,10 @@ var mutants = []mutant{
 		"if _, err := l.Append(ctx, Entry{Cancelled: &stop}); true {\n\t\t\treturn true, err\n\t\t}"},
 	{"V1", "a run whose ranks are done is shown as ended", lookFile,
 		"case r.Settled != nil:\n\t\treturn r.Settled.State", "case r.Settled != nil:\n\t\treturn r.Settled.State\n\tcase r.Attempt() > 0 && len(r.Exits) == r.Nodes:\n\t\treturn job.Succeeded"},
+	{"drained", "an agent that was drained stays", memberFile,
+		"; drained && m.run.Stop == nil {", "; drained && m.run.Stop != nil {"},
+	{"drained", "an agent leaves that another was drained beside", memberFile,
+		"; drained && m.run.Stop == nil {", "; (drained || len(m.run.Drained) > 0) && m.run.Stop == nil {"},
 	{"K1", "a keeper goes on with what a person has interrupted", keeperFile,
 		"return by > k.asked && k.run.Stop == nil", "return false"},
 }

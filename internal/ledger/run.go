@@ -19,6 +19,7 @@ type Run struct {
 	Stop     *Stop
 	Failing  bool // Stop came from `failing`, not `cancelled`
 	Settled  *Settled
+	Drained  map[string]Drained // agents that are to leave, by id; nil: none
 
 	Joins map[int]Join // of the current attempt, by rank
 	Exits map[int]Exit
@@ -69,6 +70,8 @@ func (r *Run) take(e Entry) bool {
 			return false
 		}
 		r.Settled, r.Stop, r.Failing, r.place = nil, nil, false, e.Reopened.Place
+	case e.Drained != nil:
+		r.Drained = withDrained(r.Drained, *e.Drained)
 	case e.Settled != nil && r.Settled != nil && e.Settled.Place > r.Settled.Place:
 		again := *r.Settled
 		again.Place = e.Settled.Place

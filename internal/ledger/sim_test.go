@@ -131,6 +131,7 @@ func (s *scene) setScene() {
 			s.takenEarly = s.chance(40)
 		}
 	}
+	s.setDrains()
 	s.setPeople()
 	if s.chance(3) {
 		s.setStorm()

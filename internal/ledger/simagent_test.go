@@ -119,6 +119,11 @@ func (r *program) once(p *process) bool {
 			r.end(p)
 			r.record(p, Exit{Verdict: Halted, Code: 143, Reason: o.Why})
 			continue
+		case Yield:
+			s.checkYield(r.m)
+			r.m.told, r.m.toldAt = Interrupted, s.now
+			r.leaveNow(p)
+			return false
 		case Finish:
 			s.checkTold(p.name, r.m.job, *o.Settled)
 			must(r.m.member.Leave(ctx))

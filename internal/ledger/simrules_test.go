@@ -26,6 +26,7 @@ func (s *scene) checkEnd() {
 			continue
 		}
 		s.checkWritten(id, st)
+		s.checkDrained(id, st)
 		s.checkVerdict(id, st)
 		s.checkAttempts(id, st)
 		s.checkFailing(id, st)

@@ -86,6 +86,7 @@ type story struct {
 	placed    []Entry
 	placedAt  []time.Duration
 	ignored   []Entry
+	drained   map[string]time.Duration // agents that are to leave, and since when
 }
 
 func (st story) open() bool { return st.stop == nil && st.settled == nil }
@@ -96,6 +97,8 @@ func (s *scene) storyOf(id string) (st story) {
 		switch {
 		case e.Placed != nil:
 			st.placed, st.placedAt = append(st.placed, e), append(st.placedAt, l.at[n])
+		case e.Drained != nil:
+			st.drain(e.Drained.Agent, l.at[n])
 		case e.Attempt != nil && st.open() && e.Attempt.K == len(st.attempts)+1:
 			st.attempts, st.opened, st.by = append(st.attempts, *e.Attempt), append(st.opened, l.at[n]), append(st.by, e)
 		case (e.Cancelled != nil || e.Failing != nil) && st.open():

@@ -204,8 +204,8 @@ func (w World) AgentID(placement, index int) string {
 	return fmt.Sprintf("%d-%d-%s", placement, index, w.nonce())
 }
 
-// machineOf takes the placement and index out of an agent's id.
-func machineOf(agent string) (placement, index int, ok bool) {
+// Seat takes the placement and index out of an agent's id.
+func Seat(agent string) (placement, index int, ok bool) {
 	first, rest, _ := strings.Cut(agent, "-")
 	second, _, whole := strings.Cut(rest, "-")
 	placement, err := strconv.Atoi(first)

@@ -83,10 +83,10 @@ func (r *rounds) reopened(n int) bool {
 func (r *rounds) take(n int, e ledger.Entry) {
 	r.n = n + 1
 	rest := e
-	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told = nil, nil, nil, nil, nil
+	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told, rest.Drained = nil, nil, nil, nil, nil, nil
 	rest.Cancelled, rest.Failing, rest.Extended, rest.Reopened, rest.Settled = nil, nil, nil, nil, nil
 	round := e.Extended != nil || e.Reopened != nil // which may amend, too
-	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil,
+	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if !bare(rest) || one != 1 {
 		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it says what the log of a map does not hold, or nothing"})
@@ -107,6 +107,8 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	switch {
 	case e.Extended != nil:
 		r.extend(n, e)
+	case e.Drained != nil && e.Drained.Agent == "":
+		r.note(n, e, "it drains an agent, and names none")
 	case e.Placed != nil && r.over:
 		r.note(n, e, "it asks for agents, and the job had settled")
 	case e.Cancelled != nil || e.Failing != nil:

@@ -61,9 +61,9 @@ func (v *verifier) run(ctx context.Context) error {
 // take folds an entry. What L3 says does not count is told.
 func (a *attempts) take(n int, e ledger.Entry) {
 	rest := e
-	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled = nil, nil, nil, nil, nil
+	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
 	note := Note{Log: "job", Entry: n, By: e.By}
-	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil) != 1 {
+	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
 		note.Why = "it says what the log of a run does not hold, or nothing"
 		a.v.doubt(RuleEntry, note)
 		return
@@ -72,6 +72,8 @@ func (a *attempts) take(n int, e ledger.Entry) {
 	switch {
 	case e.Placed != nil && a.settled != nil:
 		note.Why = "it asks for agents, and the job had settled"
+	case e.Drained != nil && e.Drained.Agent == "":
+		note.Why = "it drains an agent, and names none"
 	case e.Attempt != nil && ended:
 		note.Why = fmt.Sprintf("it opens attempt %d of a job that was stopped or had settled", e.Attempt.K)
 	case e.Attempt != nil && e.Attempt.K <= a.k:

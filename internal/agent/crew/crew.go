@@ -85,6 +85,8 @@ type Config struct {
 type Notice struct {
 	Asked bool   // by a person, not by the machine
 	Why   string // one sentence
+	// ForGood says that no engine is to start another agent in its place.
+	ForGood bool
 }
 
 // Kit is what items are run with.
@@ -155,7 +157,7 @@ type crew struct {
 	chores chan func(context.Context) error // of putAway, which has ended when index is done
 	index  sync.WaitGroup
 
-	stale                  bool          // see outdated
+	stale                  bool          // it leaves once nothing runs: see goes
 	polled, sought, beaten time.Duration // when it is due next
 	said                   ledger.Beat   // what the last heartbeat said of the work
 }

@@ -24,20 +24,23 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	if c.order.Do != before && c.order.Why != "" {
 		c.Note(c.order.Why)
 	}
-	if c.stale = c.outdated(); c.stale {
+	var goes Notice
+	if goes, c.stale = c.goes(); c.stale {
 		c.recall()
 		if len(c.tries) == 0 {
-			c.notice = Notice{Why: "the job has new code"}
+			c.notice = goes
 			c.order.Status, err = c.leave(ctx)
 			return true, err
 		}
-		c.order.Do = ledger.Rest // what runs may end
+		if c.order.Do == ledger.Work {
+			c.order.Do = ledger.Rest // what runs may end
+		}
 	}
 	switch c.order.Do {
 	case ledger.Work:
 		c.unwarn()
 		c.unstick()
-	case ledger.Rest:
+	case ledger.Rest, ledger.Quit:
 		c.recall()
 	case ledger.Drain:
 		c.warn(c.order.Why, 0)
@@ -55,6 +58,18 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 		c.member.Ready()
 	}
 	return false, nil
+}
+
+// goes says that this agent is to leave once nothing runs here, and why: it has old
+// code, or was drained.
+func (c *crew) goes() (n Notice, yes bool) {
+	switch {
+	case c.outdated():
+		return Notice{Why: "the job has new code"}, true
+	case c.order.Do == ledger.Quit:
+		return Notice{Why: c.order.Why, ForGood: true}, true
+	}
+	return n, false
 }
 
 // outdated says that items are to be run with other code than this agent has. It
@@ -80,7 +95,7 @@ func phase(do ledger.MapDo) string {
 	switch do {
 	case ledger.Rest:
 		return ledger.Resting
-	case ledger.Drain:
+	case ledger.Drain, ledger.Quit:
 		return ledger.Draining
 	}
 	return "running"
@@ -213,7 +228,7 @@ func (c *crew) wind(ctx context.Context) error {
 // grace: who wants us gone may not wait for all of it.
 func (c *crew) leave(ctx context.Context) (status int, err error) {
 	n := c.notice
-	if status = exitLater; n.Asked {
+	if status = exitLater; n.Asked || n.ForGood {
 		status = fault.ExitOK
 	}
 	c.Note("leaving: " + n.Why)
