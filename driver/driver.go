@@ -177,6 +177,12 @@ type Handle struct {
 	Placement int
 }
 
+// Enter ends a Member's Enter: by it the program that is binary on the machine of
+// agent number index runs what follows beside that agent's program.
+func (h Handle) Enter(binary string, index int) []string {
+	return []string{binary, "enter", h.Job, fmt.Sprint(h.Placement), fmt.Sprint(index), "--"}
+}
+
 // handleFormat is the version in a handle's text.
 const handleFormat = "v1"
 
@@ -225,6 +231,7 @@ type Member struct {
 	Where  string // machine, for people
 	PID    int    // on this machine; 0: elsewhere
 	// Enter is the command that, typed on this machine, runs the words after it
-	// beside a running agent, with this terminal; nil: the target has no way.
+	// beside a running agent's program, with this terminal; without any words, a
+	// shell. It ends with Handle.Enter. Nil: the target has no way.
 	Enter []string
 }

@@ -38,6 +38,8 @@ import (
 type Options struct {
 	Bucket  store.Bucket             // needed
 	Drivers map[string]driver.Driver // needed: by the name in job.Spec.On
+	// Targets are names of the caller's own for places to run, with limits.
+	Targets map[string]job.Target
 
 	Binary  string   // the drover program that targets start as agents; default: this program
 	Folder  string   // relative paths in specs begin here; default: the working folder
@@ -78,7 +80,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Images: o.Images,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images,
 		Boot: driver.Boot{Binary: o.Binary, Store: o.Bucket.String()},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})

@@ -36,6 +36,8 @@ func main() {
 		switch os.Args[1] { // what drover starts itself, and nobody types
 		case "agent":
 			os.Exit(runAgent(os.Args[2:]))
+		case "enter":
+			os.Exit(runEnter(os.Args[2:]))
 		case "launch":
 			os.Exit(launcher.Main(os.Args[2:]))
 		case "rsh":

@@ -75,6 +75,13 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	}, nil
 }
 
+// Root is the folder of this container's agent, as in Inside; in is false outside of
+// our containers.
+func Root() (root string, in bool) {
+	dir, in := os.LookupEnv(inherited)
+	return filepath.Join(dir, rootDir), in
+}
+
 // look reads what the starter left. The secrets go while they are read: nobody
 // below this process finds them in a file.
 func look(dir string) (*Inside, error) {

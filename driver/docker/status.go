@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/moby/moby/api/types/container"
+	"golang.org/x/term"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
@@ -67,11 +69,25 @@ func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i i
 	m.Index, m.Where = i, "docker"
 	if c != nil {
 		m.Where = c.ID[:min(len(c.ID), 12)]
+		m.Enter = enter(h, i, m.State)
 	}
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
 		m.Tail = beside.Tail(logFile(dir))
 	}
 	return m, nil
+}
+
+// enter is docker's own command, which has the terminal's size and its keys; it asks
+// for a terminal in the container where there is one here.
+func enter(h driver.Handle, i int, s driver.State) []string {
+	if s != driver.Running {
+		return nil
+	}
+	keys := "-i"
+	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+		keys = "-it"
+	}
+	return append([]string{"docker", "exec", keys, containerName(h, i)}, h.Enter(program, i)...)
 }
 
 // judge says where an agent stands: what docker says of its container (nil: there

@@ -212,7 +212,7 @@ func TestAStarterThatDiesLeavesAgentsThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	d := place(t)
 	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, 1)
+	locks, err := d.publish(folder, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			d := place(t)
 			r := scripted(t, c.script)
 			folder, _ := d.folder(handle1)
-			locks, err := d.publish(folder, 1)
+			locks, err := d.publish(folder, driver.Request{Agents: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +296,7 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, 1)
+	locks, err := d.publish(folder, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestAnotherMachinesAgentsAreNotJudgedFromHere(t *testing.T) {
 	t.Parallel()
 	d := place(t)
 	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, 1)
+	locks, err := d.publish(folder, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

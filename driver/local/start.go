@@ -24,6 +24,7 @@ type request struct {
 	Machine string    `json:"machine"` // machineID: whose locks and pids these are
 	Host    string    `json:"host"`    // for people
 	Started time.Time `json:"started"`
+	Binary  string    `json:"binary,omitempty"` // the agents' program
 }
 
 // Start makes the placement durable and then starts its processes, in
@@ -43,7 +44,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if err := beside.Runnable(r.Run.Binary); err != nil {
 		return driver.Handle{}, err
 	}
-	locks, err := d.publish(folder, r.Agents)
+	locks, err := d.publish(folder, r)
 	if errors.Is(err, fs.ErrExist) {
 		return h, d.durable() // somebody was quicker
 	}
@@ -72,7 +73,7 @@ func (d *Driver) durable() error {
 // by us. The last step, giving it its name, succeeds for one starter only;
 // fs.ErrExist says that it was another. So nobody ever finds an agent's file
 // that is not locked and not at its end.
-func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error) {
+func (d *Driver) publish(folder string, r driver.Request) (locks []*os.File, err error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error
 			os.RemoveAll(tmp)
 		}
 	}()
-	for i := range agents {
+	for i := range r.Agents {
 		f, err := os.OpenFile(agentFile(tmp, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return locks, err
@@ -99,7 +100,7 @@ func (d *Driver) publish(folder string, agents int) (locks []*os.File, err error
 		}
 	}
 	host, _ := os.Hostname() // empty where the machine has no name
-	facts := request{Agents: agents, Machine: d.machine, Host: host, Started: time.Now().UTC()}
+	facts := request{Agents: r.Agents, Machine: d.machine, Host: host, Started: time.Now().UTC(), Binary: r.Run.Binary}
 	if err := beside.WriteDurably(filepath.Join(tmp, "request"), os.O_EXCL, facts); err != nil {
 		return locks, err
 	}

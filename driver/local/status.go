@@ -35,7 +35,21 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if err != nil {
 		return nil, d.refused("look at agents", err)
 	}
+	letIn(h, folder, members)
 	return members, nil
+}
+
+// letIn says of the agents that run how to stand beside them.
+func letIn(h driver.Handle, folder string, members []driver.Member) {
+	facts, err := readRequest(folder)
+	if err != nil || facts.Binary == "" {
+		return // it was just removed, or an older drover started it
+	}
+	for i := range members {
+		if members[i].PID > 0 {
+			members[i].Enter = h.Enter(facts.Binary, members[i].Index)
+		}
+	}
 }
 
 func (d *Driver) members(folder string) ([]driver.Member, error) {

@@ -199,6 +199,14 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 		a.dropPort() // the program may want it in its first moment
 		err = p.start(ctx, a, c)
 	}
+	if err == nil {
+		a.openDoor(p.proc.Pid(), c.Dir, environ)
+		select {
+		case <-p.ended: // it was quicker than the door
+			a.closeDoor()
+		default:
+		}
+	}
 	if err != nil {
 		p.desk.close()
 		return nil, err
@@ -299,6 +307,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		}
 		p.pumps.Wait()
 		p.desk.close()
+		a.closeDoor()
 		close(p.ended)
 	}()
 	return nil

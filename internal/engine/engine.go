@@ -29,6 +29,7 @@ import (
 type Config struct {
 	World   ledger.World
 	Drivers map[string]driver.Driver // by target, as in --on
+	Targets map[string]job.Target    // places that the person has named, by their names
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
 	Images  Images
@@ -65,8 +66,24 @@ func (e *Engine) Driver(target string) (driver.Driver, error) {
 	for n := range e.Drivers {
 		known = append(known, n)
 	}
+	for n := range e.Targets {
+		known = append(known, n)
+	}
 	slices.Sort(known)
 	return nil, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
+}
+
+// named puts what a person's own name for a target means in its place. From then on
+// nobody knows that name: a job runs where it was placed, whatever the config says later.
+func (e *Engine) named(s job.Spec) (job.Spec, error) {
+	t, ok := e.Targets[s.On]
+	if !ok {
+		return s, nil
+	}
+	if _, err := e.Driver(t.On); err != nil {
+		return s, fmt.Errorf("place job on %s: %w", s.On, err)
+	}
+	return t.Apply(s.On, s)
 }
 
 func (e *Engine) handle(p job.Path, target string, placement int) driver.Handle {
@@ -149,6 +166,15 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed l
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
 	return nil
+}
+
+// Members asks a job's target about one of its placements.
+func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]driver.Member, error) {
+	d, err := e.Driver(j.Spec.On)
+	if err != nil {
+		return nil, err
+	}
+	return d.Status(ctx, e.handle(j.Path(), j.Spec.On, placement))
 }
 
 // machines asks a driver about every placement of a job.

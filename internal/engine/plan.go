@@ -67,7 +67,11 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err := e.absoluteMounts(&spec); err != nil {
 		return Plan{}, err
 	}
-	spec, err := spec.Normal()
+	spec, err := e.named(spec)
+	if err != nil {
+		return Plan{}, err
+	}
+	spec, err = spec.Normal()
 	if err != nil {
 		return Plan{}, err
 	}

@@ -1,0 +1,87 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stepIn takes c to where process pid sees the machine from, and starts it there.
+//
+// Root joins its namespaces, one after another, with this thread alone: a thread that
+// stays locked ends with its goroutine, and no other ever sees what this one does. A
+// plain user's program lives in a user namespace, which only a process with one
+// thread may join, and Go has more: he makes another one of his own, and takes the
+// program's root for his. He sees the same files then, and the machine's hostname.
+func stepIn(pid int, c *exec.Cmd) error {
+	if os.Geteuid() != 0 {
+		root, err := os.OpenFile("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := findThere(root, c); err != nil {
+			return err
+		}
+		c.SysProcAttr = &syscall.SysProcAttr{Chroot: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())), Cloneflags: syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}}
+		return c.Start()
+	}
+	failed := make(chan error, 1)
+	go func() { // waited for by the channel; its thread ends with it
+		runtime.LockOSThread()
+		failed <- joinAndStart(pid, c)
+	}()
+	return <-failed
+}
+
+// joinAndStart is for a locked thread that nobody needs afterwards.
+func joinAndStart(pid int, c *exec.Cmd) error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("part with the other threads' folder: %w", err)
+	}
+	spaces := []struct {
+		name string
+		flag int
+	}{{"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+	var open []*os.File // before the last of them hides /proc
+	for _, s := range spaces {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, s.name))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		open = append(open, f)
+	}
+	for i, s := range spaces {
+		if err := unix.Setns(int(open[i].Fd()), s.flag); err != nil {
+			return fmt.Errorf("join the program's view (%s): %w", s.name, err)
+		}
+	}
+	if err := find(c); err != nil {
+		return err
+	}
+	return c.Start()
+}
+
+// findThere is find below another root, whose links are not ours to follow: a name
+// without a slash is looked for in the folders of PATH.
+func findThere(root *os.File, c *exec.Cmd) error {
+	name := c.Args[0]
+	there := func(path string) bool {
+		return unix.Faccessat(int(root.Fd()), "."+path, unix.X_OK, 0) == nil
+	}
+	for _, path := range candidates(name, c.Env, c.Dir) {
+		if there(path) {
+			c.Path, c.Err = path, nil
+			return nil
+		}
+	}
+	return &exec.Error{Name: name, Err: exec.ErrNotFound}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package proc
+
+import "os/exec"
+
+// stepIn: there are no views here.
+func stepIn(_ int, c *exec.Cmd) error {
+	if err := find(c); err != nil {
+		return err
+	}
+	return c.Start()
+}

@@ -1,0 +1,49 @@
+//go:build linux
+
+package proc
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestACommandIsFoundByThePathOfItsOwnEnvironment(t *testing.T) {
+	got := strings.Join(candidates("tool", []string{"PATH=/a", "X=1", "PATH=/b:rel::/c"}, "/work"), " ")
+	if got != "/b/tool /c/tool" {
+		t.Errorf("it looks at %s", got)
+	}
+	if got := candidates("./tool", nil, "/work"); len(got) != 1 || got[0] != "/work/tool" {
+		t.Errorf("a path leads to %v", got)
+	}
+}
+
+func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
+	dir := t.TempDir()
+	own := filepath.Join(dir, "own")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(own, "seen")
+	p, err := Start(t.Context(), Command{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 100"}, Dir: "/", Env: os.Environ(), Token: "enter-test",
+		View: &View{Binds: []Bind{{Source: own, Target: "/drover-enter-test"}}}})
+	if err != nil {
+		t.Skipf("no views here: %v", err)
+	}
+	defer func() {
+		p.Kill()
+		p.Wait()
+	}()
+	status, err := Enter(Entry{PID: p.Pid(), Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
+	if err != nil || status != 9 {
+		t.Fatalf("it ended with %d, %v", status, err)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil || string(b) != "/drover-enter-test\nsaid\n" {
+		t.Errorf("it has seen %q, %v", b, err)
+	}
+	if _, err := os.Lstat("/drover-enter-test"); err == nil {
+		t.Error("the machine sees it too")
+	}
+}
