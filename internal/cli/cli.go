@@ -156,7 +156,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
 		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
-		a.getCommand(), a.putCommand(), a.dataCommand(), a.queueCommand(), a.imageCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
+		a.getCommand(), a.putCommand(), a.dataCommand(), a.attachCommand(), a.targetCommand(), a.offersCommand(), a.workerCommand(), a.queueCommand(), a.imageCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
 		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.ssmCommand(),
 	} {
 		root.AddCommand(c)
@@ -275,10 +275,12 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := a.settings.store
-	if url == "" {
-		url = c.get("store").value
+	drivers := a.Drivers()
+	targets, err := c.targets(func(name string) bool { return drivers[name] != nil })
+	if err != nil {
+		return nil, err
 	}
+	url := a.storeURL(c, targets)
 	if url == "" {
 		url = a.Dirs.Data
 	}
@@ -296,12 +298,22 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: a.Drivers(), Cache: a.Dirs.Cache, Version: a.Version, Near: near,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)
 	}
 	return client, err
+}
+
+// storeURL is what was typed or is in the environment, else what the target that is
+// meant says, else the config.
+func (a *app) storeURL(c *config, targets map[string]job.Target) string {
+	f := c.get("store")
+	if of := targets[orElse(a.settings.on, c.get("on").value)].Store; of != "" && f.from != "DROVER_STORE" {
+		f.value = of
+	}
+	return orElse(a.settings.store, f.value)
 }
 
 // endpoint is the server that has the store, where it is none of a folder: then

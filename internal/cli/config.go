@@ -125,10 +125,21 @@ func flatten(values map[string]string, prefix string, tree map[string]any) error
 				return err
 			}
 		case []any:
+			if strings.HasSuffix(prefix+key, ".args") { // knownKey sees whose
+				words := make([]string, len(v))
+				for i, word := range v {
+					words[i] = fmt.Sprint(word)
+				}
+				values[prefix+key] = strings.Join(words, "\n")
+				continue
+			}
 			return fmt.Errorf("%s%s holds a list", prefix, key)
 		case nil:
 		default:
 			values[prefix+key] = fmt.Sprint(v)
+			if strings.HasSuffix(prefix+key, ".args") {
+				values[prefix+key] = strings.Join(strings.Fields(fmt.Sprint(v)), "\n")
+			}
 		}
 	}
 	return nil
@@ -139,7 +150,7 @@ var shareKey = regexp.MustCompile(`^targets\.[a-z0-9-]+\.queues\.[a-z0-9-]+\.(cp
 
 func knownKey(key string) error {
 	keys := []string{}
-	if shareKey.MatchString(key) {
+	if shareKey.MatchString(key) || targetKey.MatchString(key) {
 		return nil
 	}
 	for _, s := range known {
@@ -150,7 +161,7 @@ func knownKey(key string) error {
 	}
 	hint := "The keys are " + strings.Join(keys, ", ") + "."
 	if strings.HasPrefix(key, "targets.") {
-		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus."
+		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus; a target of your own has targets.NAME.on, .args, .workers, .cpus, .memory, .gpus, .timeout and .store."
 	}
 	if near := job.Nearest(key, keys); near != "" {
 		hint = "Did you mean " + near + "?"
@@ -230,7 +241,7 @@ func (a *app) configList() error {
 			f := c.get(s.key)
 			all[s.key] = map[string]string{"value": f.value, "from": f.from}
 		}
-		for _, key := range c.shares() {
+		for _, key := range append(c.shares(), c.targetKeys()...) {
 			f := c.get(key)
 			all[key] = map[string]string{"value": f.value, "from": f.from}
 		}
@@ -244,6 +255,10 @@ func (a *app) configList() error {
 	for _, key := range c.shares() {
 		f := c.get(key)
 		t.row(key, f.value, f.from, shareText)
+	}
+	for _, key := range c.targetKeys() {
+		f := c.get(key)
+		t.row(key, f.value, f.from, targetText)
 	}
 	return t.flush()
 }
@@ -271,7 +286,11 @@ func (a *app) configExplain(key string) error {
 	f := c.get(key)
 	i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
 	if i < 0 {
-		fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, shareText, dash(f.value), f.from, orElse(c.projectFile, projectFileName), c.userFile)
+		text := shareText
+		if targetKey.MatchString(key) {
+			text = targetText
+		}
+		fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(f.value), f.from, orElse(c.projectFile, projectFileName), c.userFile)
 		return nil
 	}
 	fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
@@ -287,20 +306,29 @@ func (a *app) configSet(key, value string) error {
 	if err != nil {
 		return err
 	}
+	if m := targetKey.FindStringSubmatch(key); m != nil && value != "" {
+		if err := setTarget(new(job.Target), m[2], value); err != nil {
+			return err
+		}
+	}
+	lines, err := openConfig(c.userFile)
+	if err != nil {
+		return err
+	}
+	_, had := c.user[key]
+	if found := lines.set(key, value); had && !found {
+		return byHand(c.userFile)
+	}
 	if value == "" {
 		delete(c.user, key)
 	} else {
 		c.user[key] = value
 	}
-	b, err := yaml.Marshal(c.user)
-	if err != nil {
+	if strings.HasSuffix(key, ".args") && value != "" {
+		c.user[key] = strings.Join(strings.Fields(value), "\n")
+	}
+	if err := lines.save(c.userFile, c.user); err != nil {
 		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(c.userFile), 0o700); err != nil {
-		return fault.Wrap(err, fault.Denied, "", "write config")
-	}
-	if err := os.WriteFile(c.userFile, b, 0o600); err != nil {
-		return fault.Wrap(err, fault.Denied, "", "write config")
 	}
 	a.note("%s is now %s in %s", key, dash(value), c.userFile)
 	return nil

@@ -37,9 +37,13 @@ Act    wait     Wait until a job has ended; the exit status is the job's
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
        get      Bring model, outputs, files and logs; or a task's state
+       attach   Open a shell beside a running program, on its machine
        put      Make a folder the state that a task's next job begins with
        data     Show, download or clear what a task keeps
-Where  queue    Who holds this machine and who waits; pause and resume queues
+Where  target   Places to run: list, name, try out and forget them
+       offers   What the targets have for what a job needs, and what is free
+       worker   Agents of live jobs: where they are, what they do; drain one
+       queue    Who holds this machine and who waits; pause and resume queues
        image    Build container images, list what was built, push it to a registry
        gc       Find leftovers and remove them; and ended jobs, when asked
 Set up init     Write drover.yaml for this project
@@ -95,6 +99,10 @@ var examples = map[string]string{
 	"metrics": "  drover metrics last\n  drover metrics digits loss val_loss\n  drover metrics last --usage\n  drover metrics last --csv > points.csv",
 	"put":     "  drover put digits state ./vocabulary",
 	"data":    "  drover data digits\n  drover data digits -o out\n  drover data digits --clear state",
+	"attach":  "  drover attach last                   a shell where rank 0, or a map's first agent, runs\n  drover attach digits 1 -- nvidia-smi   one command beside node 1\n  drover attach 7fk2 1-0-33b2            beside the agent that drover worker ls shows\n\n  What a live job prints is followed by its command, typed again, or drover logs -f.\n  Values of secrets are not there.",
+	"target":  "  drover target ls\n  drover target add big --on slurm/gpu --arg --account=bio --max-workers 16 --max-time 12h\n  drover run --on big train.py\n  drover target test big",
+	"offers":  "  drover offers\n  drover offers slurm --gpus 2 --memory 64G --nodes 4\n  drover offers --json",
+	"worker":  "  drover worker ls\n  drover worker ls last --all\n  drover worker drain 1-0-33b2 --reason 'the machine is wanted'",
 	"queue":   "  drover queue ls\n  drover queue pause night\n  drover config set targets.local.queues.night.cpus 2",
 	"image": `  drover image build                            the Dockerfile of this folder
   drover image build --image python:3.12 $'RUN pip install numpy\nCOPY . /app'

@@ -1,0 +1,311 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+func (a *app) targetCommand() *cobra.Command {
+	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out and forget them", Args: exactly(0)}
+	list := &cobra.Command{Use: "ls", Short: "Show the targets, and whether each can be used", Args: exactly(0)}
+	for _, l := range []*cobra.Command{c, list} {
+		a.storeFlags(l)
+		a.jsonFlag(l)
+		l.RunE = func(cmd *cobra.Command, _ []string) error { return a.targetList(cmd.Context()) }
+	}
+	test := &cobra.Command{Use: "test NAME", Short: "Run an agent there that does nothing, and say how long each step took", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.targetTest(cmd.Context(), args[0]) }}
+	a.storeFlags(test)
+	a.jsonFlag(test)
+	rm := &cobra.Command{Use: "rm NAME", Short: "Forget a target of your config; what runs there goes on", Args: exactly(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.targetRemove(args[0]) }}
+	c.AddCommand(list, a.targetAddCommand(), test, rm)
+	return c
+}
+
+func (a *app) targetAddCommand() *cobra.Command {
+	var t job.Target
+	memory, timeout := "", ""
+	c := &cobra.Command{Use: "add NAME --on TARGET", Short: "Name a target in your config, with options and limits", Args: exactly(1)}
+	f := c.Flags()
+	f.StringVar(&t.On, "on", "", "what it means, such as slurm/gpu")
+	f.StringArrayVar(&t.Args, "arg", nil, "option of the target's own engine, such as --account=bio; may be repeated")
+	f.IntVar(&t.Workers, "max-workers", 0, "most nodes or workers of one job")
+	f.Float64Var(&t.CPUs, "max-cpus", 0, "most cores for each")
+	f.StringVar(&memory, "max-memory", "", "most memory for each, such as 64G")
+	f.IntVar(&t.GPUs, "max-gpus", 0, "most GPUs for each")
+	f.StringVar(&timeout, "max-time", "", "longest time limit, such as 12h; and that of runs that have none")
+	f.StringVar(&t.Store, "store", "", "where jobs with --on NAME keep their facts")
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if memory != "" {
+			if t.Memory, err = job.ParseBytes(memory); err != nil {
+				return fmt.Errorf("read --max-memory: %w", err)
+			}
+		}
+		if timeout != "" {
+			if t.Timeout, err = job.ParseDuration(timeout); err != nil {
+				return fmt.Errorf("read --max-time: %w", err)
+			}
+		}
+		if t.Workers < 0 || t.GPUs < 0 || t.CPUs < 0 {
+			return fault.New(fault.Invalid, "Leave out what is not limited.", "add target: a limit is below 0")
+		}
+		return a.targetAdd(args[0], t)
+	}
+	return c
+}
+
+func (a *app) targetAdd(name string, t job.Target) error {
+	drivers := a.Drivers()
+	switch {
+	case job.ValidName("target", name) != nil || job.Label(name) != name:
+		return fault.New(fault.Invalid, "Use lower-case letters, digits and -: drover target add gpu-big --on slurm/gpu.", "add target: %q is no name", name)
+	case drivers[name] != nil:
+		return fault.New(fault.Invalid, "Choose another name.", "add target %s: a target of that name is built in", name)
+	case t.On == "":
+		return fault.New(fault.Invalid, "Say what it means: drover target add "+name+" --on slurm/gpu.", "add target %s: --on is missing", name)
+	case drivers[t.Base()] == nil:
+		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: there is no target %q", name, t.Base())
+	}
+	err := a.changeTarget(name, &t)
+	if err == nil {
+		a.note("target %s is %s%s, in %s   try it: drover target test %s", name, t.On, limitWords(t), a.conf.userFile, name)
+	}
+	return err
+}
+
+func (a *app) targetRemove(name string) error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	for key := range c.project {
+		if m := targetKey.FindStringSubmatch(key); m != nil && m[1] == name {
+			return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.projectFile)
+		}
+	}
+	there := false
+	for key := range c.user {
+		m := targetKey.FindStringSubmatch(key)
+		there = there || m != nil && m[1] == name
+	}
+	if !there {
+		hint := "drover target ls shows those there are."
+		if a.Drivers()[name] != nil {
+			hint = "It is built in, and stays."
+		}
+		return fault.New(fault.Missing, hint, "remove target: the config names no %q", name)
+	}
+	if err := a.changeTarget(name, nil); err != nil {
+		return err
+	}
+	a.note("target %s is gone from %s", name, c.userFile)
+	return nil
+}
+
+// changeTarget writes a target into the user's config, or takes it out. The limits of
+// its queues stay.
+func (a *app) changeTarget(name string, t *job.Target) error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	lines, err := openConfig(c.userFile)
+	if err != nil {
+		return err
+	}
+	for key := range c.user {
+		if m := targetKey.FindStringSubmatch(key); m != nil && m[1] == name {
+			lines.set(key, "")
+			delete(c.user, key)
+		} else if strings.HasPrefix(key, "targets."+name+".queues.") && t != nil {
+			return fault.New(fault.Invalid, "Edit it by hand: "+c.userFile+".", "add target %s: the config says something of its queues", name)
+		}
+	}
+	var body []string
+	if t != nil {
+		body = targetLines(*t)
+		for _, line := range body {
+			key, _, _ := strings.Cut(line, ":")
+			c.user["targets."+name+"."+key] = valueOf(*t, key)
+		}
+	}
+	lines.setTable("targets", name, body)
+	return lines.save(c.userFile, c.user)
+}
+
+// valueOf is a key of a target as reading the config gives it.
+func valueOf(t job.Target, key string) string {
+	switch key {
+	case "on":
+		return t.On
+	case "args":
+		return strings.Join(t.Args, "\n")
+	case "store":
+		return t.Store
+	}
+	for _, line := range targetLines(t) {
+		if value, ok := strings.CutPrefix(line, key+": "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func limitWords(t job.Target) string {
+	if l := t.Limits(); l != "" {
+		return ", at most " + l
+	}
+	return ""
+}
+
+func (a *app) targetList(ctx context.Context) error {
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	all := c.Targets(ctx)
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(all)
+	}
+	t := newTable(a.out, "TARGET", "IS", "USABLE", "WHAT IT HAS, OR WHY NOT")
+	for _, s := range all {
+		is, usable := "built in", "no"
+		if s.Named != nil {
+			is = s.Named.On + limitWords(*s.Named)
+		}
+		if s.OK {
+			usable = "yes"
+		}
+		t.row(s.Name, is, usable, strings.TrimSpace(s.Text+" "+s.Fix))
+	}
+	return t.flush()
+}
+
+func (a *app) targetTest(ctx context.Context, name string) error {
+	a.settings.on = name // its own store
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	var steps []drover.Step
+	var whole time.Duration
+	err = c.TestTarget(ctx, name, func(s drover.Step) {
+		whole += s.Took
+		if steps = append(steps, s); a.settings.json {
+			return
+		}
+		if s.Err != nil {
+			fmt.Fprintf(a.out, "✗ %-9s %6.2fs\n", s.What, s.Took.Seconds())
+			return
+		}
+		fmt.Fprintf(a.out, "%s\n", strings.TrimRight(fmt.Sprintf("✓ %-9s %6.2fs  %s", s.What, s.Took.Seconds(), s.Text), " "))
+	})
+	if a.settings.json {
+		if jerr := json.NewEncoder(a.out).Encode(steps); err == nil {
+			err = jerr
+		}
+		return err
+	}
+	if err == nil {
+		fmt.Fprintf(a.out, "%s works: %.2fs in all\n", name, whole.Seconds())
+	}
+	return err
+}
+
+func (a *app) offersCommand() *cobra.Command {
+	n := driver.Needs{Agents: 1, Place: driver.Place{Later: true}}
+	mem := ""
+	c := &cobra.Command{Use: "offers [TARGET]", Short: "What the targets have for what a job needs: kinds of machine, how many are free, price", Args: between(0, 1)}
+	a.storeFlags(c)
+	a.jsonFlag(c)
+	f := c.Flags()
+	f.Float64Var(&n.CPUs, "cpus", 0, "cores for each node")
+	f.StringVar(&mem, "memory", "", "memory for each node, such as 16G")
+	f.IntVar(&n.GPUs, "gpus", 0, "GPUs for each node")
+	f.IntVar(&n.Agents, "nodes", 1, "nodes that run together")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if mem != "" {
+			b, err := job.ParseBytes(mem)
+			if err != nil {
+				return fmt.Errorf("read --memory: %w", err)
+			}
+			n.Memory = int64(b)
+		}
+		if n.CPUs < 0 || n.GPUs < 0 || n.Agents < 1 {
+			return fault.New(fault.Invalid, "Use numbers above 0.", "read command line: nobody has less than nothing")
+		}
+		n.Place.Nodes = n.Agents
+		target := ""
+		if len(args) > 0 {
+			target = args[0]
+		}
+		return a.offers(cmd.Context(), target, n)
+	}
+	return c
+}
+
+func (a *app) offers(ctx context.Context, target string, n driver.Needs) error {
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := c.Offers(ctx, target, n)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(list)
+	}
+	t := newTable(a.out, "TARGET", "FITS", "MACHINE", "FREE", "TIME LIMIT", "PRICE/H", "WHY NOT")
+	for _, o := range list {
+		name, fits := o.Target, "no"
+		if o.Detail != "" {
+			name += "/" + o.Detail
+		}
+		if o.Default && o.Detail != "" {
+			name += " (default)"
+		}
+		if o.Fits {
+			fits = "yes"
+		}
+		t.row(name, fits, dash(o.Machine), freeWords(o), limitTime(o.Time), price(o), dash(o.Reason))
+	}
+	return t.flush()
+}
+
+// freeWords is "3 of 16" agents.
+func freeWords(o drover.Choice) string {
+	if o.All < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", o.Free, o.All)
+}
+
+func limitTime(seconds float64) string {
+	if seconds <= 0 {
+		return "-"
+	}
+	return span(time.Duration(math.Round(seconds)) * time.Second)
+}
+
+func price(o drover.Choice) string {
+	switch {
+	case o.Price == 0:
+		return "-"
+	case o.Spot:
+		return fmt.Sprintf("%.4g %s (spot)", o.Price, o.Currency)
+	}
+	return fmt.Sprintf("%.4g %s", o.Price, o.Currency)
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// targetKey is what the config says of a target that the person has named.
+var targetKey = regexp.MustCompile(`^targets\.([a-z0-9-]+)\.(on|args|workers|cpus|memory|gpus|timeout|store)$`)
+
+const targetText = "of a named target"
+
+// targetKeys are those there are, in the order of their names.
+func (c *config) targetKeys() []string {
+	var keys []string
+	for _, layer := range []map[string]string{c.project, c.user} {
+		for key := range layer {
+			if targetKey.MatchString(key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// targets are the named ones. built says what names are taken.
+func (c *config) targets(built func(name string) bool) (map[string]job.Target, error) {
+	all := map[string]job.Target{}
+	for _, key := range c.targetKeys() {
+		part := targetKey.FindStringSubmatch(key)
+		f := c.get(key)
+		if built(part[1]) {
+			return nil, fault.New(fault.Invalid, "Give it a name of your own, and say on: "+part[1]+".", "read config %s: %s: a target of that name is built in", f.from, key)
+		}
+		t := all[part[1]]
+		if err := setTarget(&t, part[2], f.value); err != nil {
+			return nil, fmt.Errorf("read config %s: %s: %w", f.from, key, err)
+		}
+		all[part[1]] = t
+	}
+	for name, t := range all {
+		if t.On == "" {
+			return nil, fault.New(fault.Invalid, "drover config set targets."+name+".on slurm/gpu, or drover target rm "+name+".", "read config: target %s does not say what it is: targets.%s.on", name, name)
+		}
+		if !built(t.Base()) {
+			return nil, fault.New(fault.Invalid, "drover target ls shows those there are.", "read config: target %s is on %q, and there is no such target", name, t.On)
+		}
+	}
+	return all, nil
+}
+
+// setTarget takes one key's value in.
+func setTarget(t *job.Target, key, value string) (err error) {
+	size := func(what string, ok bool) error {
+		if !ok {
+			return fault.New(fault.Invalid, "Write a number above 0.", "read %s: %q", what, value)
+		}
+		return nil
+	}
+	switch key {
+	case "on":
+		t.On = value
+	case "store":
+		t.Store = value
+	case "args":
+		t.Args = strings.Split(value, "\n")
+	case "workers", "gpus":
+		n, nerr := strconv.Atoi(value)
+		if *map[string]*int{"workers": &t.Workers, "gpus": &t.GPUs}[key] = n; nerr != nil || n < 1 {
+			err = size(key, false)
+		}
+	case "cpus":
+		t.CPUs, err = strconv.ParseFloat(value, 64)
+		err = size(key, err == nil && t.CPUs > 0)
+	case "memory":
+		t.Memory, err = job.ParseBytes(value)
+	case "timeout":
+		t.Timeout, err = job.ParseDuration(value)
+	}
+	return err
+}
+
+// targetLines are a target as a table of the config.
+func targetLines(t job.Target) []string {
+	lines := []string{"on: " + scalar(t.On)}
+	if len(t.Args) > 0 {
+		args := make([]string, len(t.Args))
+		for i, arg := range t.Args {
+			args[i] = strconv.Quote(arg)
+		}
+		lines = append(lines, "args: ["+strings.Join(args, ", ")+"]")
+	}
+	for _, l := range []struct {
+		is  bool
+		key string
+		v   any
+	}{{t.Workers > 0, "workers", t.Workers}, {t.CPUs > 0, "cpus", t.CPUs}, {t.Memory > 0, "memory", t.Memory}, {t.GPUs > 0, "gpus", t.GPUs},
+		{t.Timeout > 0, "timeout", t.Timeout}} {
+		if l.is {
+			lines = append(lines, fmt.Sprintf("%s: %v", l.key, l.v))
+		}
+	}
+	if t.Store != "" {
+		lines = append(lines, "store: "+scalar(t.Store))
+	}
+	return lines
+}

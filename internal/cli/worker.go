@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	c := &cobra.Command{Use: "worker [JOB]", Short: "Agents of live jobs: where they are, what they do; drain one", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	list := &cobra.Command{Use: "ls [JOB]", Short: "Show the agents of live jobs, or of one", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	all := false
+	for _, l := range []*cobra.Command{c, list} {
+		a.storeFlags(l)
+		a.jsonFlag(l)
+		l.Flags().BoolVarP(&all, "all", "a", false, "those that are gone, too")
+		l.RunE = func(cmd *cobra.Command, args []string) error { return a.workerList(cmd.Context(), args, all) }
+	}
+	reason := ""
+	drain := &cobra.Command{Use: "drain AGENT", Short: "Have an agent begin nothing new and leave; its job goes on without it", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.workerDrain(cmd.Context(), args[0], reason) }}
+	a.storeFlags(drain)
+	a.jsonFlag(drain)
+	drain.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	drain.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.AddCommand(list, drain)
+	return c
+}
+
+func (a *app) workerList(ctx context.Context, args []string, all bool) error {
+	workers, err := a.workers(ctx, args, all)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		if workers == nil {
+			workers = []drover.Worker{}
+		}
+		return json.NewEncoder(a.out).Encode(workers)
+	}
+	if len(workers) == 0 {
+		a.note("no agents live")
+		return nil
+	}
+	t := newTable(a.out, "JOB", "AGENT", "WHERE", "ENGINE", "STATE", "HEARTBEAT", "WORK", "CORES", "MEMORY", "GPUS")
+	for _, w := range workers {
+		age := "-"
+		if w.Age >= 0 {
+			age = time.Duration(w.Age*float64(time.Second)).Round(time.Second).String() + " ago"
+		}
+		state := dash(w.State)
+		if w.Drained {
+			state += ", drained"
+		}
+		t.row(w.Job, dash(w.Agent), w.Target+" "+dash(w.Where), strings.TrimSuffix(w.Engine+": "+w.Reason, ": "), state, age, workOf(w), number(w.CPUs), memory(w.Memory), number(float64(w.GPUs)))
+	}
+	return t.flush()
+}
+
+// workers are those of the job that was named, or of all that live.
+func (a *app) workers(ctx context.Context, args []string, all bool) ([]drover.Worker, error) {
+	if len(args) > 0 {
+		j, err := a.find(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return j.Workers(ctx, all)
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := c.Live(ctx, a.settings.project)
+	var list []drover.Worker
+	for _, j := range jobs {
+		if err != nil {
+			break
+		}
+		var more []drover.Worker
+		more, err = j.Workers(ctx, all)
+		list = append(list, more...)
+	}
+	return list, err
+}
+
+// workOf is what an agent does: "node 0", or "3 of 8 slots, 120 items done".
+func workOf(w drover.Worker) string {
+	switch {
+	case w.Rank != nil:
+		return fmt.Sprintf("node %d", *w.Rank)
+	case w.Slots > 0:
+		return fmt.Sprintf("%d of %d slots, %s done", min(w.Flight, w.Slots), w.Slots, count(w.Done, "item"))
+	}
+	return "-"
+}
+
+func (a *app) workerDrain(ctx context.Context, agent, reason string) error {
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	j, err := c.FindWorker(ctx, agent, a.settings.project)
+	if err != nil {
+		return err
+	}
+	w, err := j.DrainWorker(ctx, agent, reason)
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		return json.NewEncoder(a.out).Encode(w)
+	}
+	what := "what runs on it ends first"
+	if w.Rank != nil {
+		what = "it saves, and its job goes on elsewhere"
+	}
+	a.note("agent %s of job %s is drained: it begins nothing new; %s   see: drover worker ls %s", w.Agent, w.Job, what, w.Job)
+	return nil
+}
+
+func (a *app) attachCommand() *cobra.Command {
+	c := &cobra.Command{Use: "attach [JOB [AGENT|RANK]] [-- COMMAND...]", Short: "Open a shell beside a running program, on its machine",
+		ValidArgsFunction: a.completeJobs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n := len(args[:named(cmd, args)]); n > 2 {
+				return fault.New(fault.Invalid, "Write the command after --: drover attach "+args[0]+" -- "+strings.Join(args[1:], " ")+".", "read command line: drover attach takes a job and an agent or a rank, not %d words", n)
+			}
+			return nil
+		}}
+	a.storeFlags(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		n := named(cmd, args)
+		who := ""
+		if n == 2 {
+			who = args[1]
+		}
+		return a.attach(cmd.Context(), args[:min(n, 1)], who, args[n:])
+	}
+	return c
+}
+
+// named is how many words stand before --.
+func named(cmd *cobra.Command, args []string) int {
+	if n := cmd.ArgsLenAtDash(); n >= 0 {
+		return n
+	}
+	return len(args)
+}
+
+func (a *app) attach(ctx context.Context, ref []string, who string, words []string) error {
+	j, err := a.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	line, err := j.Beside(ctx, who)
+	if err != nil {
+		return err
+	}
+	line = append(line, words...)
+	keys := make(chan os.Signal, 1) // Ctrl-C is for what runs there; not ignored, or that would inherit it
+	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT)
+	defer signal.Stop(keys)
+	c := exec.CommandContext(ctx, line[0], line[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = a.in, os.Stdout, os.Stderr
+	err = c.Run()
+	var ended *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ended) && ended.ExitCode() >= 0:
+		return status(ended.ExitCode())
+	case errors.Is(err, exec.ErrNotFound):
+		return fault.New(fault.Denied, "Install "+line[0]+" here.", "attach: %s is not on PATH", line[0])
+	}
+	return fault.Wrap(err, fault.Lost, "", "attach")
+}
