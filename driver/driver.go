@@ -159,7 +159,8 @@ type Boot struct {
 	// Pass makes what an agent opens the store with where its machine has nothing of
 	// its own: the contents of a file, secret, good for a while. Nil: it needs none.
 	// A target whose agents do not inherit this process's environment calls it at
-	// Start and hands it over as it does Secrets; a later Start of the job renews it.
+	// Start and hands it over as it does Secrets; a later Start of the same placement
+	// replaces the file, whole, where agents look again. Nil contents: none is needed.
 	Pass func(context.Context) ([]byte, error)
 }
 

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Check is one line of Doctor's answer.
@@ -88,10 +91,17 @@ func (c *Client) machineChecks() []Check {
 
 func (c *Client) storeChecks(ctx context.Context) []Check {
 	const area = "store"
+	may := c.rightsCheck(ctx, area)
+	if !may.OK {
+		return []Check{may}
+	}
 	if err := c.world.Store.Probe(ctx); err != nil {
 		return []Check{bad(area, err)}
 	}
 	checks := []Check{{Area: area, OK: true, Text: c.world.Store.String() + " is readable, writable and keeps its rule"}}
+	if may.Text != "" {
+		checks = append(checks, may)
+	}
 	jobs, err := c.Jobs(ctx, "")
 	if err != nil {
 		return append(checks, bad(area, err))
@@ -113,6 +123,51 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 	}
 	live := count[job.Pending] + count[job.Starting] + count[job.Running]
 	return append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%d jobs, %d live", len(jobs), live)})
+}
+
+// RightsOf says what somebody must be granted on a store for a project: "agents",
+// which are programs' machines, or "submitters", which are people.
+func RightsOf(whose, project string) (r store.Rights, ok bool) {
+	switch whose {
+	case "agents":
+		return ledger.AgentRights(job.Path{Project: project}), true
+	case "submitters":
+		return ledger.SubmitterRights(project), true
+	}
+	return r, false
+}
+
+// rightsCheck does once all that a submitter must be able to, with an object of its
+// own, and says in one line what he may not. Its text is empty where he may all.
+func (c *Client) rightsCheck(ctx context.Context, area string) Check {
+	s := c.world.Store
+	key := "probe/" + c.world.NewID() + "/rights"
+	var lacks []string
+	var refused error
+	try := func(what string, do func() error) {
+		if err := do(); fault.KindOf(err) == fault.Denied {
+			lacks, refused = append(lacks, what), err
+		}
+	}
+	try("write", func() error { return s.Put(ctx, key, []byte("x")) })
+	try("read", func() error { _, err := s.Get(ctx, key); return err })
+	try("look for what is absent", func() error { _, err := s.Get(ctx, key+"/none"); return err })
+	try("list", func() error {
+		for _, err := range s.List(ctx, "probe/") {
+			return err
+		}
+		return nil
+	})
+	needed := len(lacks)
+	try("delete", func() error { return s.Delete(ctx, key) })
+	switch {
+	case len(lacks) == 0:
+		return Check{Area: area, OK: true}
+	case needed == 0:
+		return Check{Area: area, OK: true, Text: "you may not delete here: all works but drover gc"}
+	}
+	return Check{Area: area, Text: fmt.Sprintf("you may not %s in %s: %v", strings.Join(lacks, ", nor "), s, refused),
+		Fix: "Have its owner grant you what drover doctor --policy submitters prints."}
 }
 
 // targetChecks asks every target what it holds of ours.

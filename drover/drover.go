@@ -15,6 +15,7 @@
 package drover
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -52,7 +53,16 @@ type Options struct {
 	// Images say where container images come from. Without a Build, jobs with a
 	// Dockerfile are refused.
 	Images Images
+	// Passes say what agents open the store with that do not inherit what this
+	// process has.
+	Passes Passes
 }
+
+// Passes say what agents open the store with; a Pass is one.
+type (
+	Passes = engine.Passes
+	Pass   = engine.Pass
+)
 
 // Images say where container images come from.
 type Images = engine.Images
@@ -80,8 +90,8 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images,
-		Boot: driver.Boot{Binary: o.Binary, Store: o.Bucket.String()},
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images, Passes: o.Passes,
+		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {

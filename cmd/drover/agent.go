@@ -77,7 +77,11 @@ func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Lo
 	if !ok || !ok2 {
 		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
 	}
-	b, near, err := openStore(context.Background(), *url, "", agentPatience)
+	pass := ""
+	if in != nil {
+		pass = in.Pass
+	}
+	b, near, err := openStore(context.Background(), *url, "", pass, agentPatience)
 	if err != nil {
 		return fault.ExitDrover, err
 	}

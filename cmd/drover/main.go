@@ -10,21 +10,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/proc"
-	"github.com/drover-run/drover/store"
-	"github.com/drover-run/drover/store/dir"
-	"github.com/drover-run/drover/store/gcs"
-	"github.com/drover-run/drover/store/s3"
 )
 
 // version is stamped by the Makefile.
@@ -61,7 +54,7 @@ func typed(args []string) []string {
 
 func face() cli.Host {
 	d := dirs()
-	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket,
+	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, Rights: rights, Found: found,
 		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}}
 }
 
@@ -71,44 +64,6 @@ func drivers(d cli.Dirs) map[string]driver.Driver {
 		local.Target:  local.New(filepath.Join(d.State, "local")),
 		docker.Target: docker.New(filepath.Join(d.State, "docker"), claimsFolder(d)),
 	}
-}
-
-// openBucket opens what --store names; endpoint is where the server of a bucket
-// is, if its url does not say so.
-func openBucket(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error) {
-	return openStore(ctx, url, endpoint, 0)
-}
-
-// openStore is openBucket; patience is how long a server is tried that has never
-// answered, 0: as its package thinks right.
-func openStore(ctx context.Context, url, endpoint string, patience time.Duration) (b store.Bucket, near bool, err error) {
-	path := strings.TrimPrefix(url, "file://")
-	switch scheme, _, ok := strings.Cut(path, "://"); {
-	case ok && scheme == "s3":
-		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint, Patience: patience})
-		if err != nil {
-			return nil, false, err
-		}
-		return weather(b), false, nil
-	case ok && scheme == "gs":
-		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint})
-		if err != nil {
-			return nil, false, err
-		}
-		return weather(b), false, nil
-	case ok:
-		return nil, false, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
-			"open store: this drover knows no %s:// stores", scheme)
-	}
-	path, err = filepath.Abs(path)
-	if err != nil {
-		return nil, false, err
-	}
-	b, err = dir.Open(path, dir.OS)
-	if err != nil {
-		return nil, false, err
-	}
-	return weather(b), true, nil
 }
 
 // dirs follows the XDG base folders; below HOME where they are not set.

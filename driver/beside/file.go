@@ -70,6 +70,25 @@ func WriteDurably(path string, how int, v any) error {
 	return f.Sync()
 }
 
+// Replace writes a secret, for nobody else to read, that is never seen in part.
+func Replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
 // SyncFolder makes the names in a folder durable.
 func SyncFolder(path string) error {
 	f, err := os.Open(path)

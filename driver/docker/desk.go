@@ -60,6 +60,7 @@ func logFile(dir string) string     { return filepath.Join(dir, "log") }
 func stopFile(dir string) string    { return filepath.Join(dir, "stop") }
 func ordersFile(dir string) string  { return filepath.Join(dir, "orders") }
 func secretsFile(dir string) string { return filepath.Join(dir, "secrets") }
+func passFile(dir string) string    { return filepath.Join(dir, "pass") }
 func hostsFile(dir string) string   { return filepath.Join(dir, "hosts") }
 
 // The folders in it.

@@ -34,6 +34,9 @@ type Inside struct {
 	Cache string // for environments; all containers of one image share it
 	// Secrets are values by variable; empty without any.
 	Secrets map[string]string
+	// Pass is the file with what the store is opened with; its starter replaces it
+	// before it ends. "": none is needed.
+	Pass string
 	// Claims is the folder in which the machine's agents agree on who has what of
 	// it: Cores and Memory (bytes) in all. "": none.
 	Claims string
@@ -94,6 +97,9 @@ func look(dir string) (*Inside, error) {
 	if o.Hosts {
 		in.Hosts = hostsFile(dir)
 		nameSelf(in.Hosts)
+	}
+	if exists(passFile(dir)) {
+		in.Pass = passFile(dir)
 	}
 	err := readJSON(secretsFile(dir), &in.Secrets)
 	if errors.Is(err, os.ErrNotExist) {

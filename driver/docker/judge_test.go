@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"os"
@@ -237,6 +238,42 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 	}
 	if _, err := look(dir); err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("a broken file gives %v, want an error that quotes nothing", err)
+	}
+}
+
+// A second Start replaces what agents open the store with, and they are told where
+// it lies; a folder that is gone needs none.
+func TestAPassIsReplacedByALaterStart(t *testing.T) {
+	folder := t.TempDir()
+	dir := agentDir(folder, 0)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ordersFile(dir), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := look(dir); err != nil || in.Pass != "" {
+		t.Errorf("without a pass: %+v, %v", in, err)
+	}
+	d := New(t.TempDir(), "")
+	for _, text := range []string{"one", "two"} {
+		r := driver.Request{Agents: 2, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return []byte(text), nil }}}
+		if err := d.renew(t.Context(), r, folder); err != nil {
+			t.Fatal(err)
+		}
+		in, err := look(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := os.ReadFile(in.Pass)
+		info, _ := os.Stat(in.Pass)
+		if err != nil || string(held) != text || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file is %q, %v, %v", held, info.Mode(), err)
+		}
+	}
+	none := driver.Request{Agents: 1, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return nil, nil }}}
+	if err := d.renew(t.Context(), none, folder); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	d := place(t)
 	r := request1(t, drivertest.Script{Stay: true})
 	folder, _ := d.folder(handle1)
-	p, err := d.prepare(r, handle1, folder)
+	p, err := d.prepare(t.Context(), r, handle1, folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := place(t)
 			r := request1(t, c.script)
-			p, err := d.prepare(r, handle1, folderOf(d))
+			p, err := d.prepare(t.Context(), r, handle1, folderOf(d))
 			if err != nil {
 				t.Fatal(err)
 			}

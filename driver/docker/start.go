@@ -33,9 +33,9 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if exists(begunFile(folder)) {
-		return h, d.durable()
+		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
 	}
-	p, err := d.prepare(r, h, folder)
+	p, err := d.prepare(ctx, r, h, folder)
 	if err != nil {
 		return driver.Handle{}, err
 	}
@@ -54,7 +54,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		break
 	}
 	if exists(begunFile(folder)) {
-		return h, d.durable()
+		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
 	}
 	if err := d.launch(ctx, p); err != nil {
 		if gone := d.takeAway(context.WithoutCancel(ctx), h, folder, p.facts); gone != nil {
@@ -74,6 +74,24 @@ func (d *Driver) durable() error {
 	return nil
 }
 
+// renew gives the agents that there are a newer pass. Theirs may have ended, so
+// one that cannot be made is an error.
+func (d *Driver) renew(ctx context.Context, r driver.Request, folder string) error {
+	if r.Run.Pass == nil {
+		return nil
+	}
+	pass, err := r.Run.Pass(ctx)
+	if err != nil || pass == nil {
+		return err
+	}
+	for i := range r.Agents {
+		if err := beside.Replace(passFile(agentDir(folder, i)), pass); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.refused("renew the pass of agents", err)
+		}
+	}
+	return nil
+}
+
 // plan is a Start that was looked through.
 type plan struct {
 	made
@@ -82,11 +100,12 @@ type plan struct {
 	facts   request
 	shows   [][]mount.Mount // by agent
 	secrets []byte          // JSON; nil: none
+	pass    []byte          // for the store; nil: none
 }
 
 // prepare refuses what this machine can see to be wrong, while nothing has been
 // made.
-func (d *Driver) prepare(r driver.Request, h driver.Handle, folder string) (p plan, err error) {
+func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle, folder string) (p plan, err error) {
 	if err := beside.Runnable(r.Run.Binary); err != nil {
 		return p, err
 	}
@@ -113,6 +132,11 @@ func (d *Driver) prepare(r driver.Request, h driver.Handle, folder string) (p pl
 			return p, err
 		}
 		p.shows = append(p.shows, shows)
+	}
+	if r.Run.Pass != nil {
+		if p.pass, err = r.Run.Pass(ctx); err != nil {
+			return p, err
+		}
 	}
 	if len(r.Run.Secrets) > 0 {
 		values, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
@@ -227,6 +251,11 @@ func (d *Driver) layOut(p plan, i int) error {
 	}
 	if p.secrets != nil {
 		if err := os.WriteFile(secretsFile(dir), p.secrets, 0o600); err != nil {
+			return err
+		}
+	}
+	if p.pass != nil {
+		if err := beside.Replace(passFile(dir), p.pass); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -114,7 +115,11 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: exactly(0)}
 	a.storeFlags(c)
 	a.jsonFlag(c)
+	whose := c.Flags().String("policy", "", "print what agents, or submitters, must be granted on the store, and stop")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *whose != "" {
+			return a.policy(cmd.Context(), *whose)
+		}
 		cl, err := a.client(cmd.Context())
 		if err != nil {
 			return err
@@ -140,6 +145,35 @@ func (a *app) doctorCommand() *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// policy prints what somebody must be granted on the store, for its owner.
+func (a *app) policy(ctx context.Context, whose string) error {
+	project, err := a.project()
+	if err != nil {
+		return err
+	}
+	r, ok := drover.RightsOf(whose, project)
+	if !ok {
+		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: nobody is called %q", whose)
+	}
+	url, endpoint, err := a.place()
+	if err != nil {
+		return err
+	}
+	rights, err := a.rights(ctx, url, endpoint)
+	if err != nil {
+		return err
+	}
+	if rights.Policy == nil {
+		return fault.New(fault.Invalid, "Name a bucket: --store s3://bucket/prefix.", "print policy: who may write to the folder %s may do everything", url)
+	}
+	text, err := rights.Policy(r)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.out, text)
+	return err
 }
 
 func (a *app) printChecks(checks []drover.Check, bad int) {

@@ -8,6 +8,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,31 @@ type Host struct {
 	// OpenBucket opens what --store names, at --store-endpoint if that is not "";
 	// near is true for a folder here.
 	OpenBucket func(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error)
+	// Rights say what agents open such a store with, and what to grant them; those
+	// of a folder are empty. Nil: there are only folders.
+	Rights func(ctx context.Context, url, endpoint string, agents Agents) (Rights, error)
+	// Found says in a line each what else this machine could keep a store in.
+	Found func() []string
 	// Drivers makes the targets' drivers.
 	Drivers func() map[string]driver.Driver
 	Queues  Queues
 	Version string
 	Dirs    Dirs
+}
+
+// Agents are as whom agents open the store; the zero value is a narrow session of
+// whoever runs them.
+type Agents struct {
+	Profile string // of ~/.aws; "machine": whoever their machine is
+	Role    string // to be taken for some hours
+}
+
+// Rights are how others than this process open a store.
+type Rights struct {
+	Passes drover.Passes
+	// Policy is a document that grants what is asked for and nothing else, in the
+	// words of the store's owner. Nil: such a store knows none.
+	Policy func(store.Rights) (string, error)
 }
 
 // Dirs are drover's own folders on this machine.
@@ -128,6 +149,8 @@ type settings struct {
 	project  string
 	on       string
 	json     bool
+
+	agentProfile string
 }
 
 func (a *app) root() *cobra.Command {
@@ -269,41 +292,71 @@ func (a *app) project() (string, error) {
 	return "default", nil
 }
 
-// client opens the store that is meant.
-func (a *app) client(ctx context.Context) (*drover.Client, error) {
+// place is the store that is meant.
+func (a *app) place() (url, endpoint string, err error) {
 	c, err := a.config()
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	drivers := a.Drivers()
-	targets, err := c.targets(func(name string) bool { return drivers[name] != nil })
+	targets, err := a.targets(c)
+	if err != nil {
+		return "", "", err
+	}
+	url = cmp.Or(a.storeURL(c, targets), a.Dirs.Data)
+	if url == "" {
+		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
+	}
+	endpoint, err = a.endpoint(c, url)
+	return url, endpoint, err
+}
+
+// rights are those of the store that is meant.
+func (a *app) rights(ctx context.Context, url, endpoint string) (Rights, error) {
+	c, err := a.config()
+	if err != nil || a.Rights == nil {
+		return Rights{}, err
+	}
+	return a.Rights(ctx, url, endpoint, Agents{Profile: cmp.Or(a.settings.agentProfile, c.get("agent_profile").value), Role: c.get("agent_role").value})
+}
+
+// client opens the store that is meant.
+func (a *app) client(ctx context.Context) (*drover.Client, error) {
+	url, endpoint, err := a.place()
 	if err != nil {
 		return nil, err
-	}
-	url := a.storeURL(c, targets)
-	if url == "" {
-		url = a.Dirs.Data
-	}
-	if url == "" {
-		return nil, fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
 	}
 	if a.Dirs.State == "" || a.Dirs.Cache == "" {
 		return nil, fault.New(fault.Invalid, "Set HOME.", "find a place for running jobs: HOME is not set and the temporary folder holds one that is not ours")
-	}
-	endpoint, err := a.endpoint(c, url)
-	if err != nil {
-		return nil, err
 	}
 	b, near, err := a.OpenBucket(ctx, url, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near,
+	r, err := a.rights(ctx, url, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	drivers := a.Drivers()
+	targets, err := a.targets(c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)
 	}
 	return client, err
+}
+
+// targets are the config's named ones.
+func (a *app) targets(c *config) (map[string]job.Target, error) {
+	drivers := a.Drivers()
+	return c.targets(func(name string) bool { return drivers[name] != nil })
 }
 
 // storeURL is what was typed or is in the environment, else what the target that is

@@ -31,6 +31,8 @@ var known = []setting{
 	{"project", "DROVER_PROJECT", "project of jobs that name none"},
 	{"store", "DROVER_STORE", "where facts are kept: a folder or s3://bucket/prefix"},
 	{"store_endpoint", "DROVER_STORE_ENDPOINT", "server that has the store's bucket, if it is not Amazon's"},
+	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws that agents open the store with; machine: their machine's own role"},
+	{"agent_role", "DROVER_AGENT_ROLE", "role, an ARN, that agents open the store with for some hours"},
 	{"on", "DROVER_ON", "target of jobs that name none"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
@@ -332,32 +334,6 @@ func (a *app) configSet(key, value string) error {
 	}
 	a.note("%s is now %s in %s", key, dash(value), c.userFile)
 	return nil
-}
-
-func (a *app) initCommand() *cobra.Command {
-	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project", Args: exactly(0),
-		RunE: func(*cobra.Command, []string) error {
-			project, err := a.project()
-			if err != nil {
-				return err
-			}
-			text := "# drover's settings for this project; drover config lists all keys.\nproject: " + project + "\n"
-			f, err := os.OpenFile(projectFileName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-			if errors.Is(err, fs.ErrExist) {
-				return fault.New(fault.Invalid, "Edit it; drover config shows what it says.", "write %s: it is there already", projectFileName)
-			}
-			if err != nil {
-				return fault.Wrap(err, fault.Denied, "", "write %s", projectFileName)
-			}
-			defer f.Close()
-			if _, err := f.WriteString(text); err != nil {
-				return err
-			}
-			a.note("wrote %s: project %s\n  next: drover run train.py", projectFileName, project)
-			return f.Close()
-		}}
-	c.Flags().StringVarP(&a.settings.project, "project", "p", "", "project (default: the folder's name)")
-	return c
 }
 
 func dash(s string) string { return orElse(s, "-") }

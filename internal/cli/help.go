@@ -121,7 +121,7 @@ var examples = map[string]string{
 	"resume": "  drover resume last",
 	"pause":  "  drover pause last --reason 'the licence server is down'",
 	"cancel": "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
-	"init":   "  drover init -p vision",
+	"init":   "  drover init -p vision\n  drover init --store s3://bucket/prefix      tried out first",
 	"doctor": "  drover doctor",
 	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
 	"ssm":    "  ssm shell -p ssm-ex -t ex1 -o ./out1 --cmd_line 'cat /proc/cpuinfo && uname -a'\n  ssm run -p ssm-ex -t ex2 -e worker.py -o ./out2 --ic 2 --epochs 3 -- --verbose\n  drover ssm data -p ssm-ex -t ex2 -o ./out2 --download_model",

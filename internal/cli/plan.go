@@ -51,6 +51,9 @@ func planLines(p *drover.Plan) []string {
 	if p.Offer.Containers {
 		lines = append(lines, "image    "+orElse(p.Image.Why, "the target's own, with Python "+orElse(p.Image.Python, "3")))
 	}
+	if p.Pass != "" {
+		lines = append(lines, "rights   "+plainText(p.Pass))
+	}
 	if p.Environment.Interpreter != "" {
 		lines = append(lines, "python   "+p.Environment.Why)
 	}

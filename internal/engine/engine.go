@@ -33,6 +33,7 @@ type Config struct {
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
 	Images  Images
+	Passes  Passes
 }
 
 // Caller says who types, and where.
@@ -51,10 +52,13 @@ type Caller struct {
 
 // Engine acts for one command line or one program. Its methods may be called
 // from many goroutines.
-type Engine struct{ Config }
+type Engine struct {
+	Config
+	passes *passes
+}
 
 // New makes an engine.
-func New(c Config) *Engine { return &Engine{c} }
+func New(c Config) *Engine { return &Engine{Config: c, passes: &passes{made: map[string]madePass{}}} }
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
 func (e *Engine) Driver(target string) (driver.Driver, error) {
@@ -122,6 +126,7 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 	}
 	var rows []ledger.Machine
 	pace := quickest
+	passes := renewal{e: e, d: d, j: j}
 	for {
 		w, err := k.Poll(ctx, rows)
 		if err != nil {
@@ -137,8 +142,10 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 			if err := e.start(ctx, d, j, w.Placed); err != nil {
 				return nil, err
 			}
+			passes.begun()
 			pace = quickest
 		}
+		passes.look(ctx, rows)
 		if err := e.World.Store.Clock().Sleep(ctx, pace); err != nil {
 			return nil, err
 		}
@@ -160,12 +167,18 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed l
 			return err
 		}
 	}
-	each.Agents = placed.Agents
-	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placed.Placement, Agents: placed.Agents, Needs: each, Run: e.boot(j)})
-	if err != nil {
+	if err := e.request(ctx, d, j, placed.Placement, placed.Agents); err != nil {
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
 	return nil
+}
+
+// request is the Start of a placement, the first or another.
+func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placement, agents int) error {
+	each := needsOf(j)
+	each.Agents = agents
+	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: e.boot(ctx, d, j)})
+	return err
 }
 
 // Members asks a job's target about one of its placements.

@@ -70,8 +70,15 @@ func hasVariable(environ []string, name string) bool {
 }
 
 // boot is what agents of a job begin with.
-func (e *Engine) boot(j job.Job) driver.Boot {
+func (e *Engine) boot(ctx context.Context, d driver.Driver, j job.Job) driver.Boot {
 	b := e.Boot
+	if e.Passes.Make != nil {
+		o, _ := d.Offer(ctx, needsOf(j)) // where none is to be had, Start says so
+		b.Pass = func(ctx context.Context) ([]byte, error) {
+			p, err := e.pass(ctx, j.Path(), o.Containers)
+			return p.File, err
+		}
+	}
 	b.Job, b.Secrets = j.Path().String(), maps.Clone(j.Spec.Secrets)
 	for _, name := range indexes {
 		if _, ok := b.Secrets[name]; !ok && hasVariable(e.Caller.Environ, name) {

@@ -120,7 +120,7 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 }
 
 func TestSeenFoldersAreFew(t *testing.T) {
-	e := &Engine{Config{Caller: Caller{Home: "/home/ann"}}}
+	e := &Engine{Config: Config{Caller: Caller{Home: "/home/ann"}}}
 	many := map[string]bool{"/data/x/y": true, "/other": true}
 	for i := range 100 {
 		many[filepath.Join("/data/x/y/z", string(rune('a'+i)))] = true

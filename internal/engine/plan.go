@@ -50,6 +50,7 @@ type Plan struct {
 	Image       Image             // where the target has containers
 	Contents    map[string]string // digests of what the inputs hold, by name
 	Items       ItemsPlan         // of a map; Close the plan when it is done with
+	Pass        string            // what agents open the store with, for people; "": nothing to say
 
 	ship       shipment
 	feeds      []feed
@@ -104,6 +105,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		p.Contents[f.in.Name] = f.tree.Digest()
 	}
 	if err = e.offer(ctx, d, &p); err != nil {
+		return p, errors.Join(err, p.Close())
+	}
+	if err = e.noteOfPass(ctx, &p); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
 	if p.Offer.Attached {

@@ -145,7 +145,8 @@ func hash(text string) uint32 {
 }
 
 // Idle agents put their name below idle/; an owner who has items to give writes the
-// chunk's id there that he has handed over for them. All of it are hints.
+// chunk's id there that he has handed over for them. All of it are hints. An agent
+// that has found work overwrites its name, as it has no right to delete.
 func (m *MapMember) idleKey(agent string) string { return jobDir(m.t.p) + "/idle/" + agent }
 
 func (m *MapMember) raiseHand(ctx context.Context) error {
@@ -161,8 +162,11 @@ func (m *MapMember) lowerHand(ctx context.Context) error {
 		return nil
 	}
 	m.marked = false
-	return m.t.w.Store.Delete(ctx, m.idleKey(m.ID))
+	return m.t.w.Store.Put(ctx, m.idleKey(m.ID), []byte(busy))
 }
+
+// busy is what stands below an agent's name that wants no work. No chunk is called so.
+const busy = "-"
 
 // idle lists agents that wait for work: some of a page of them, each owner others.
 func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {

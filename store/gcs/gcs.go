@@ -154,6 +154,13 @@ func (b *Bucket) String() string {
 	return scheme + b.name + strings.TrimSuffix("/"+b.prefix, "/")
 }
 
+// Policy is the command that grants what a store's users need, agents or not: no
+// narrower role replaces objects, as heartbeats are, and a condition on names
+// does not reach listings.
+func (b *Bucket) Policy() string {
+	return "gcloud storage buckets add-iam-policy-binding " + scheme + b.name + " --member=serviceAccount:NAME@PROJECT.iam.gserviceaccount.com --role=roles/storage.objectUser\n"
+}
+
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	return b.write(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})

@@ -1,10 +1,15 @@
 package s3
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,14 +41,15 @@ const early = 4 * time.Minute
 // connect makes the client from the place's words and this machine's
 // configuration: files and environment are read, nothing is sent.
 func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
+	if b.passFile != "" {
+		return b.connectPassed()
+	}
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(transport()),
 		config.WithLogger(logging.Nop{}), // what matters is in the errors
 		// Package store retries: an answer must be known as it was given.
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
-		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) {
-			o.ExpiryWindow, o.ExpiryWindowJitterFrac = early, 0.5
-		}),
+		config.WithCredentialsCacheOptions(renewEarly),
 	}
 	if b.given.Profile != "" {
 		load = append(load, config.WithSharedConfigProfile(b.given.Profile))
@@ -60,7 +66,7 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 		return nil, fault.Wrap(err, fault.Invalid, "Look at ~/.aws/config and the AWS_ variables: env | grep ^AWS_.", "open store s3://%s: read the configuration", b.bucket)
 	}
 	if cfg.Region == "" {
-		cfg.Region = "us-east-1" // any will do: the answer names the right one
+		cfg.Region = anyRegion
 	}
 	b.creds = &renewing{from: cfg.Credentials, clock: b.clock}
 	cfg.Credentials = b.creds
@@ -69,6 +75,47 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	}
 	return s3.NewFromConfig(cfg, b.settle), nil
 }
+
+// connectPassed makes the client from a pass. Of this machine's configuration it
+// takes the certificates alone: a profile here may be another one of the same name.
+func (b *Bucket) connectPassed() (*s3.Client, error) {
+	pass := passed{b.passFile}
+	f, err := pass.read()
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Invalid, "Go on with the job: drover resume makes it anew.", "open store s3://%s: read the pass", b.bucket)
+	}
+	client := transport()
+	if file := os.Getenv("AWS_CA_BUNDLE"); file != "" {
+		roots, err := certificates(file)
+		if err != nil {
+			return nil, fault.Wrap(err, fault.Invalid, "Look at AWS_CA_BUNDLE.", "open store s3://%s", b.bucket)
+		}
+		client = client.WithTransportOptions(func(t *http.Transport) { t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} })
+	}
+	b.creds = &renewing{from: aws.NewCredentialsCache(pass, renewEarly)}
+	return s3.NewFromConfig(aws.Config{Region: cmp.Or(b.given.Region, f.Region, anyRegion), HTTPClient: client, Logger: logging.Nop{},
+		Retryer: func() aws.Retryer { return aws.NopRetryer{} }, Credentials: b.creds}, b.settle), nil
+}
+
+func certificates(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read %s: it holds no certificates", file)
+	}
+	return roots, nil
+}
+
+// renewEarly has credentials looked for before they end.
+func renewEarly(o *aws.CredentialsCacheOptions) {
+	o.ExpiryWindow, o.ExpiryWindowJitterFrac = early, 0.5
+}
+
+// anyRegion will do where none is said: the answer names the right one.
+const anyRegion = "us-east-1"
 
 // settle is how we differ from the SDK's defaults.
 func (b *Bucket) settle(o *s3.Options) {

@@ -66,6 +66,12 @@ func (a answer) Error() string {
 	return text
 }
 
+// short is the answer without what only its server's owner wants to know.
+func (a answer) short() string {
+	a.id = ""
+	return a.Error()
+}
+
 func (a answer) Unwrap() error { return a.err }
 
 // throttled: asked too often. The server has looked at nothing but the rate.
@@ -124,7 +130,7 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 		return b.denied(doing, a)
 	case a.status == 0:
 		return b.unreached(doing, a, unclear)
-	case a.throttled():
+	case a.throttled(), b.ended(a):
 		return fmt.Errorf("%s: %w: %w", doing, a, store.ErrBusy)
 	case write && a.status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)

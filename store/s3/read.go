@@ -81,7 +81,29 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 
 // open asks for n bytes from off, all of it if that is everything. It gives nil
 // where the object is and ends before off. With tag only for that very object.
-func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag *string) (out *s3.GetObjectOutput, err error) {
+//
+// Amazon says "forbidden" of what is merely absent to whom it allows to list a
+// part of the bucket's names alone: then a listing decides.
+func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag *string) (*s3.GetObjectOutput, error) {
+	for try := 0; ; try++ {
+		out, err := b.request(ctx, doing, key, off, n, tag)
+		var a answer
+		if !errors.As(err, &a) || a.status != http.StatusForbidden || a.code != "AccessDenied" || try > 0 {
+			return out, err
+		}
+		listed, _, not := b.List(ctx, key, "", 1)
+		if not != nil {
+			return nil, err
+		}
+		if len(listed) == 0 || listed[0].Key != key {
+			return nil, fmt.Errorf("%s: %w", doing, store.ErrNotExist)
+		}
+		// It may have come between the two.
+	}
+}
+
+// request is open, once.
+func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, tag *string) (out *s3.GetObjectOutput, err error) {
 	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: b.key(key), IfMatch: tag, ExpectedBucketOwner: b.owner()}
 	to := "" // the rest
 	if n != math.MaxInt64-off {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/s3"
 	"github.com/drover-run/drover/store/s3/s3test"
@@ -21,7 +22,17 @@ import (
 // versitygw is the real server, once it is up.
 func versitygw(t *testing.T) (endpoint string) {
 	t.Helper()
-	endpoint = s3test.Real(t)
+	return up(t, s3test.Real(t))
+}
+
+// minio is the other one.
+func minio(t *testing.T) (endpoint string) {
+	t.Helper()
+	return up(t, s3test.MinIO(t))
+}
+
+func up(t *testing.T, endpoint string) string {
+	t.Helper()
 	// A store that has never answered is waited for as long as it takes to start.
 	s := store.New(open(t, "s3://facts", s3.Options{Endpoint: endpoint}), store.Options{})
 	if _, err := s.Get(t.Context(), "up"); err == nil || !strings.Contains(err.Error(), store.ErrNotExist.Error()) {
@@ -45,6 +56,34 @@ func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
 		place := apart(t)
 		return open(t, place, o), open(t, place, o)
 	})
+}
+
+func TestRealMinIOBucketKeepsEveryPromise(t *testing.T) {
+	o := s3.Options{Endpoint: minio(t)}
+	storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+		place := apart(t)
+		return open(t, place, o), open(t, place, o)
+	})
+}
+
+func TestRealMinIORaceHasOneWinner(t *testing.T) {
+	o := s3.Options{Endpoint: minio(t)}
+	place := apart(t)
+	for key, n := range race(t, 100, 32, func() *store.Store { return store.New(open(t, place, o), store.Options{}) }) {
+		if n != 1 {
+			t.Errorf("key %d has %d winners", key, n)
+		}
+	}
+}
+
+// rclone serve s3 lets every writer win.
+func TestRealRcloneIsRefusedByTheProbe(t *testing.T) {
+	endpoint := up(t, s3test.Rclone(t))
+	err := store.New(open(t, "s3://facts/jobs", s3.Options{Endpoint: endpoint}), store.Options{}).Probe(t.Context())
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "s3://facts/jobs?endpoint="+endpoint+": create-if-absent replaced an object") ||
+		!strings.Contains(fault.Hint(err), "If-None-Match") {
+		t.Errorf("%v: %s", err, fault.Hint(err))
+	}
 }
 
 func TestRealS3RaceHasOneWinner(t *testing.T) {

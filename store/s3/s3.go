@@ -49,6 +49,10 @@ type Options struct {
 	PathStyle bool   // the bucket in the path, not in the host's name; always with an endpoint
 	Anonymous bool   // unsigned requests, for public buckets
 	Owner     string // the account the bucket must belong to, 12 digits; "": any
+	// PassFile holds what Pass made, and is read again before that ends and when it
+	// is refused; while it is stale, requests are busy. It comes before a profile and
+	// all that the environment says of credentials. "": none.
+	PassFile string
 
 	Clock    store.Clock   // nil: store.System
 	Patience time.Duration // for a server that has never answered; 0: 20 s
@@ -60,6 +64,7 @@ type Bucket struct {
 	text     string
 	clock    store.Clock
 	patience time.Duration
+	passFile string
 	creds    *renewing
 	limit    *limiter
 	room     chan struct{} // a place for each body that is held in memory
@@ -84,7 +89,7 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{place: p, clock: o.Clock, patience: o.Patience, room: make(chan struct{}, buffers)}
+	b := &Bucket{place: p, clock: o.Clock, patience: o.Patience, passFile: o.PassFile, room: make(chan struct{}, buffers)}
 	if b.clock == nil {
 		b.clock = store.System
 	}
@@ -103,6 +108,16 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 
 // String is the URL that leads here from any machine. It holds no secrets.
 func (b *Bucket) String() string { return b.text }
+
+// As is the URL for whoever opens the same place as a profile of his own machine.
+func (b *Bucket) As(profile string) string {
+	p := b.place
+	p.given.Profile, p.given.Anonymous = profile, false
+	return p.name(aws.ToString(b.client.Load().Options().BaseEndpoint))
+}
+
+// Profile is the one that its URL or Options name; "": none.
+func (b *Bucket) Profile() string { return b.given.Profile }
 
 // key is the object's name in the bucket.
 func (b *Bucket) key(key string) *string { return aws.String(b.prefix + key) }

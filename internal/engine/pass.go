@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Passes say what agents open the store with. The zero value is for a store that
+// asks for no credentials.
+type Passes struct {
+	// Store is how agents name the store, where it is not as this process does.
+	Store string
+	// Make gives what agents with these rights open it with where they inherit
+	// nothing of this process. images says that they see an image, and so none of
+	// their machine's profiles. Nil: nothing is needed.
+	Make func(ctx context.Context, r store.Rights, images bool) (Pass, error)
+}
+
+// Pass is what the agents of a task open the store with.
+type Pass struct {
+	File  []byte    // a secret, for a driver to hand over; nil: what their machine has
+	Until time.Time // zero: it does not end
+	Note  string    // for the plan, in half a line; "": nothing to say
+}
+
+// retryPass is the pause after a pass that could not be renewed. What agents have
+// still works: it is renewed at half its life.
+const retryPass = time.Minute
+
+// passes are those that this process has made.
+type passes struct {
+	mu   sync.Mutex
+	made map[string]madePass
+}
+
+type madePass struct {
+	Pass
+	half time.Time // from here on another one is made; zero: never
+}
+
+// inherits says whether agents of a target have the environment of who starts them.
+func inherits(o driver.Offer) bool { return o.Attached && !o.Apart }
+
+// pass gives one for a task, which may have been made before.
+func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error) {
+	e.passes.mu.Lock()
+	defer e.passes.mu.Unlock()
+	task := p.Project + "/" + p.Task
+	now := e.World.Store.Clock().Now()
+	if m, ok := e.passes.made[task]; ok && (m.half.IsZero() || now.Before(m.half)) {
+		return m.Pass, nil
+	}
+	made, err := e.Passes.Make(ctx, ledger.AgentRights(p), images)
+	if err != nil {
+		return made, err
+	}
+	m := madePass{Pass: made}
+	if !made.Until.IsZero() {
+		m.half = now.Add(made.Until.Sub(now) / 2)
+	}
+	e.passes.made[task] = m
+	return made, nil
+}
+
+// noteOfPass finds out for a plan what its agents would open the store with.
+func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
+	if e.Passes.Make == nil || inherits(p.Offer) {
+		return nil
+	}
+	made, err := e.pass(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Offer.Containers)
+	p.Pass = made.Note
+	return err
+}
+
+// renewal has the passes of a job's agents renewed while somebody is attached.
+type renewal struct {
+	e    *Engine
+	d    driver.Driver
+	j    job.Job
+	next time.Time // zero: at once, as nobody knows how old theirs are
+	off  bool
+}
+
+// begun says that a pass was just handed over.
+func (r *renewal) begun() {
+	r.e.passes.mu.Lock()
+	defer r.e.passes.mu.Unlock()
+	m := r.e.passes.made[r.j.Spec.Project+"/"+r.j.Spec.Task]
+	r.next, r.off = m.half, m.half.IsZero()
+}
+
+// look starts placements that live once more, which starts nothing and hands over
+// what was made anew. It is a courtesy, until theirs has ended: what goes wrong is
+// tried again.
+func (r *renewal) look(ctx context.Context, rows []ledger.Machine) {
+	now := r.e.World.Store.Clock().Now()
+	if r.e.Passes.Make == nil || r.off || now.Before(r.next) {
+		return
+	}
+	if o, err := r.d.Offer(ctx, needsOf(r.j)); err != nil || inherits(o) {
+		r.off = err == nil
+		return
+	}
+	agents := map[int]int{}
+	live := map[int]bool{}
+	for _, m := range rows {
+		agents[m.Placement]++
+		live[m.Placement] = live[m.Placement] || m.Alive
+	}
+	for placement, n := range agents {
+		if !live[placement] {
+			continue
+		}
+		if err := r.e.request(ctx, r.d, r.j, placement, n); err != nil {
+			r.next = now.Add(retryPass)
+			return
+		}
+		r.begun()
+	}
+}
