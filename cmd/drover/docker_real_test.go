@@ -239,3 +239,8 @@ func TestRealSSMOnDocker(t *testing.T) {
 	onlyReal(t)
 	real(t, "ssm_on_docker", "DOCKER_HOST="+dockerd.Use(t), "DROVER_ON=docker")
 }
+
+func TestRealAttachOnDocker(t *testing.T) {
+	onlyReal(t)
+	real(t, "attach_docker", "DOCKER_HOST="+dockerd.Use(t), "DROVER_ON=docker")
+}
