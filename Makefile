@@ -11,6 +11,8 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 ROUNDS   ?= 15
 BENCHFLAGS ?=
+# scale: items of the largest map
+SCALE ?= 10000000
 # chaos: how long; and the rest, such as -seed 4711
 CHAOSTIME  ?= 10m
 CHAOSFLAGS ?=
@@ -35,7 +37,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers chaos chaos-net fuzz clean
+.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers scale chaos chaos-net fuzz clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -129,6 +131,11 @@ bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BE
 bench-peers: ## Ray, Dask and HyperQueue from the package index, for bench to measure beside
 	$(PYTHON) -m venv bin/.peers
 	bin/.peers/bin/pip install -q -r bench/peers/requirements.txt
+
+# Hours and 20 GB for all of it: SCALE leaves out maps of more items
+scale: ## count what large maps ask of a store, for docs/scale.md; SCALE=items
+	$(GO) test ./internal/ledger -count=1 -timeout 6h -run '^TestScale$$' -scale $(CURDIR)/internal/price/testdata/scale.json -scaleitems $(SCALE)
+	$(GO) test ./internal/price -count=1 -update
 
 # the second program differs in one thing: its store can be made to misbehave
 chaos: build ## kill, stop and starve real jobs at random for CHAOSTIME (10m), then verify all

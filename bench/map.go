@@ -85,6 +85,7 @@ var mapSections = []section{
 		claims:  []ratio{{over: "sqlite", least: 0.5}},
 	}),
 	{name: "map-cost", needs: "cc", trial: costPerItem},
+	{name: "map-agents", needs: "cc", trial: mostAgents},
 	{name: "map-memory", needs: "cc", trial: memoryOfAMillion},
 	{name: "map-resume", needs: "cc", trial: resumeAMillion},
 	{name: "map-pilot", needs: "cc", trial: forecasts},

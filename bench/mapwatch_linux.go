@@ -32,6 +32,29 @@ func (h *hall) resident() memory {
 	return peaks
 }
 
+// shares asks the kernel what each process's part is of all that is held.
+func (h *hall) shares() (s shares) {
+	for _, pid := range h.processes() {
+		rollup, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(rollup), "\nPss:")
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		kib, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			continue
+		}
+		if s.sum += kib << 10; strings.Contains(words(pid), "agent") {
+			s.each = append(s.each, kib<<10)
+		}
+	}
+	return s
+}
+
 // alive names drover's processes that are there now.
 func (h *hall) alive() []string {
 	var live []string

@@ -52,9 +52,12 @@ type Forecast struct {
 	Low   float64 `json:"seconds_low"`
 	High  float64 `json:"seconds_high"`
 	Slots int     `json:"slots"` // items at once, on all workers
-	// Writes and Reads are requests to an object store.
-	Writes int `json:"store_writes"`
-	Reads  int `json:"store_reads"`
+	// Writes, Lists and Reads are requests to an object store, and Dollars what its
+	// maker takes for them.
+	Writes  int     `json:"store_writes"`
+	Lists   int     `json:"store_lists"`
+	Reads   int     `json:"store_reads"`
+	Dollars float64 `json:"store_dollars"`
 }
 
 // Forecast says what a sample of p's items came to, once it has ended, and how long
@@ -80,10 +83,8 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 		cores = p.Offer.Cores
 	}
 	r.Forecast = r.extrapolate(p.Items.Count, engine.Slots(&p.Plan)*max(1, p.Spec.Workers), cores)
-	minutes := r.Forecast.Seconds / time.Minute.Seconds()
-	per := func(whole, minute int) int { return whole + int(math.Ceil(minutes*float64(minute))) }
-	r.Forecast.Writes = per(p.Items.Requests.Writes, p.Items.Minute.Writes)
-	r.Forecast.Reads = per(p.Items.Requests.Reads, p.Items.Minute.Reads)
+	asked := p.Cost.After(r.Forecast.Seconds / time.Minute.Seconds())
+	r.Forecast.Writes, r.Forecast.Lists, r.Forecast.Reads, r.Forecast.Dollars = asked.Writes, asked.Lists, asked.Reads, float64(p.Cost.Of(asked))
 	return r, nil
 }
 

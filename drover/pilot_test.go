@@ -119,7 +119,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 		t.Errorf("items (-want +got):\n%s", diff)
 	}
 	r, err := p.Forecast(ctx, j)
-	if d.check(err); r.Items != 3 || r.Of != 1000 || r.Forecast.Slots != 6 || r.Mean != 1.5 || r.MaxRSS != 4096 || r.Forecast.Writes < p.Items.Requests.Writes {
+	if d.check(err); r.Items != 3 || r.Of != 1000 || r.Forecast.Slots != 6 || r.Mean != 1.5 || r.MaxRSS != 4096 || r.Forecast.Writes < p.Cost.Requests.Writes || r.Forecast.Dollars <= 0 {
 		t.Errorf("%+v", r)
 	}
 	// The whole is submitted from the same plan, and the next pilot is a new job.

@@ -21,7 +21,7 @@ var ofTheMachine = []struct {
 	{regexp.MustCompile(`from /\S+`), "from FOLDER"},
 	{regexp.MustCompile(`✓ [0-9a-z]{4,} `), "✓ ID "},
 	{regexp.MustCompile(`forecast about \S+( \(\S+ to \S+\))? for`), "forecast about TIME for"},
-	{regexp.MustCompile(`[0-9,]+ writes and [0-9,]+ reads$`), "REQUESTS"},
+	{regexp.MustCompile(`[0-9,]+ requests, for \$[0-9.]+$`), "REQUESTS"},
 	{regexp.MustCompile(`\b[0-9.]+(ms|s)\b`), "TIME"},
 	{regexp.MustCompile(`up to \S+ MB`), "up to SIZE"},
 }

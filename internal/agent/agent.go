@@ -189,6 +189,11 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	if a.Machine.Start == nil {
 		a.Machine.Start = proc.Start
 	}
+	if !a.Machine.Near {
+		if err := a.World.Store.Clock().Sleep(ctx, ledger.Stagger(a.Index)); err != nil {
+			return fault.ExitDrover, err
+		}
+	}
 	defer a.mindStore(ctx)()
 	if err := a.identify(ctx); err != nil {
 		if errors.Is(err, store.ErrNotExist) {

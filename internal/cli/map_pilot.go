@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
 
@@ -137,8 +138,8 @@ func pilotLines(r drover.Pilot) []string {
 		about += fmt.Sprintf(" (%s to %s)", brief(f.Low), brief(f.High))
 	}
 	return []string{line + ", " + failed,
-		fmt.Sprintf("forecast %s for %s, %s at once; an object store gets about %s and %s",
-			about, count(r.Of, "item"), comma(f.Slots), count(f.Writes, "write"), count(f.Reads, "read"))}
+		fmt.Sprintf("forecast %s for %s, %s at once; an object store gets about %s, for %s",
+			about, count(r.Of, "item"), comma(f.Slots), count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))}
 }
 
 // brief is span for what may be far below a second: 3ms, 0.8s.

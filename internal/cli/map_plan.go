@@ -10,7 +10,7 @@ import (
 )
 
 // mapLines say what a map comes to: which items run, how many at once, where
-// their outputs go, and what it costs the store.
+// their outputs go.
 func mapLines(p *drover.Plan) []string {
 	s, it := p.Spec, p.Items
 	if s.Verb != job.Map {
@@ -54,10 +54,6 @@ func mapLines(p *drover.Plan) []string {
 		lines = append(lines, "results  what each item is answered with")
 	case len(s.Out) == 0:
 		lines = append(lines, "results  what each prints to stdout, and its exit status")
-	}
-	if it.Chunks > 0 {
-		lines = append(lines, fmt.Sprintf("store    %s; an object store gets about %s and %s, and %s and %s more in each minute of work",
-			count(it.Chunks, "chunk"), count(it.Requests.Writes, "write"), count(it.Requests.Reads, "read"), comma(it.Minute.Writes), comma(it.Minute.Reads)))
 	}
 	return lines
 }
@@ -170,6 +166,5 @@ func mapPlanJSON(p *drover.Plan) map[string]any {
 		it.New = it.Count
 	}
 	return map[string]any{"count": it.Count, "format": it.Format, "fields": it.Fields, "notes": it.Notes, "new": it.New, "again": it.Again,
-		"gone": it.Gone, "chunks": it.Chunks, "store_writes": it.Requests.Writes, "store_reads": it.Requests.Reads,
-		"store_writes_a_minute": it.Minute.Writes, "store_reads_a_minute": it.Minute.Reads}
+		"gone": it.Gone, "chunks": it.Chunks}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/ledger"
+	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
 
@@ -261,12 +262,15 @@ func TestThePlanOfAMap(t *testing.T) {
 		p.Spec.Out, p.Spec.ItemTimeout = []string{"small/{.stem}.webp", "meta/{n}.json"}, job.Duration(90*time.Second)
 		p.Spec.Limits, p.Spec.GPUs, p.Spec.Queue, p.Spec.Priority = job.Limits{CPUs: 2, Memory: 4 << 30, Processes: 10, Disk: 1 << 30}, 1, "night", 5
 		p.Action = "reopen"
+		p.Cost = engine.Cost{Requests: ledger.Requests{Reads: 1}, Price: prices.GCS(), Here: true}
 	}
 	var lines []string
 	for _, p := range []*drover.Plan{
-		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245, Requests: ledger.Requests{Writes: 12_000, Reads: 30_000}, Minute: ledger.Requests{Writes: 10, Reads: 20}}, nil),
+		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245}, func(p *drover.Plan) {
+			p.Cost = engine.Cost{Requests: ledger.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: ledger.Requests{Writes: 10, Reads: 20}, Price: prices.S3()}
+		}),
 		plan(engine.ItemsPlan{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
-			New: 3, Again: 1234, Gone: 7, Chunks: 1, Requests: ledger.Requests{Writes: 1, Reads: 1}}, whole),
+			New: 3, Again: 1234, Gone: 7, Chunks: 1}, whole),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
 	} {

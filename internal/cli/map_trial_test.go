@@ -34,9 +34,9 @@ func TestAPilotsFigures(t *testing.T) {
 	var lines []string
 	for _, r := range []drover.Pilot{
 		{Items: 20, Of: 1_000_000, Tally: job.Tally{Items: 20, Succeeded: 20}, Mean: 0.052, Least: 0.0121, Most: 0.21, MaxRSS: 31 << 20,
-			Forecast: drover.Forecast{Seconds: 6500, Low: 5100, High: 7900, Slots: 8, Writes: 3021, Reads: 4188}},
+			Forecast: drover.Forecast{Seconds: 6500, Low: 5100, High: 7900, Slots: 8, Writes: 3021, Lists: 12, Reads: 4188, Dollars: 0.0168}},
 		{Items: 20, Of: 100, Tally: job.Tally{Items: 20, Succeeded: 17, Failed: 2, Quarantined: 1}, Mean: 42, Least: 41.5, Most: 43,
-			Forecast: drover.Forecast{Seconds: 4200, Low: 4150, High: 4250, Slots: 1, Writes: 1, Reads: 1}},
+			Forecast: drover.Forecast{Seconds: 4200, Low: 4150, High: 4250, Slots: 1, Reads: 1, Dollars: 4e-7}},
 		{Items: 1, Of: 2, Tally: job.Tally{Items: 1, Succeeded: 1}, Mean: 0.0004, Least: 0.0004, Most: 0.0004, Forecast: drover.Forecast{Seconds: 0.3, Low: 0.3, High: 0.3, Slots: 2}},
 	} {
 		lines = append(append(lines, pilotLines(r)...), "")

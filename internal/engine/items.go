@@ -25,9 +25,6 @@ type ItemsPlan struct {
 	Gone   int      // items that it has and are not given any more: their results stay
 	Again  int      // items of it that ended without success and run again
 	Chunks int
-	// Requests to an object store are about what the items cost, and Minute what is
-	// added in each minute that the agents work (PROTOCOL section 8).
-	Requests, Minute ledger.Requests
 
 	list  *items.List
 	fresh *items.List
@@ -71,7 +68,6 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	}
 	size := ledger.ChunkSize(l.Count(), s.Workers)
 	p.Items.Chunks = (l.Count() + size - 1) / size
-	p.Items.Requests, p.Items.Minute = ledger.Estimate(p.Items.Chunks, s.Workers)
 	return nil
 }
 

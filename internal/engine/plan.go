@@ -50,6 +50,7 @@ type Plan struct {
 	Image       Image             // where the target has containers
 	Contents    map[string]string // digests of what the inputs hold, by name
 	Items       ItemsPlan         // of a map; Close the plan when it is done with
+	Cost        Cost              // of its facts, in an object store
 	Pass        string            // what agents open the store with, for people; "": nothing to say
 
 	ship       shipment
@@ -86,6 +87,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 			return p, errors.Join(err, p.Close())
 		}
 	}
+	p.Cost = e.cost(spec, p.Items.Count, p.Items.Chunks)
 	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: 1, Place: driver.Place{Later: true}}); err != nil {
 		return p, errors.Join(err, p.Close())
 	}

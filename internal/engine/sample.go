@@ -50,7 +50,7 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 	s.Items.Format, s.Items.Fields = p.Items.Format, p.Items.Fields
 	size := ledger.ChunkSize(l.Count(), s.Spec.Workers)
 	s.Items.Chunks = (l.Count() + size - 1) / size
-	s.Items.Requests, s.Items.Minute = ledger.Estimate(s.Items.Chunks, s.Spec.Workers)
+	s.Cost = e.cost(s.Spec, s.Items.Count, s.Items.Chunks)
 	return nil
 }
 

@@ -80,10 +80,21 @@ type pace struct {
 	balance time.Duration // between two looks for idle agents
 }
 
-var (
-	nearPace = pace{flush: 50 * time.Millisecond, licence: time.Second, balance: 200 * time.Millisecond}
-	farPace  = pace{flush: 10 * time.Second, licence: 15 * time.Second, balance: 10 * time.Second}
-)
+var nearPace = pace{flush: 50 * time.Millisecond, licence: time.Second, balance: 200 * time.Millisecond}
+
+// farPace is that of agents which share an object store: the more there are, the
+// longer results wait, from 10 s for a few to 30 s for thousands. What is written is
+// most of what a store costs, and an agent that dies takes no more with it than its
+// risk. The licence stays below a Lease: who slept through one starts nothing.
+func farPace(agents int) pace {
+	const least, most = 10 * time.Second, 30 * time.Second
+	flush := least
+	for n := fewAgents; n < agents && flush < most; n *= 2 {
+		flush += 4 * time.Second
+	}
+	flush = min(flush, most)
+	return pace{flush: flush, licence: flush * 3 / 2, balance: flush}
+}
 
 // backOff is how long an item waits after its nth failure.
 func backOff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }

@@ -63,6 +63,15 @@ type Host struct {
 
 func (w World) clock() store.Clock { return w.Store.Clock() }
 
+// Stagger is how long an agent of an object store waits before its first request. An
+// engine may start ten thousand in one second, and S3 takes 3,500 writes and 5,500
+// reads a second of one prefix: so they come at most 500 a second, in the order of
+// their index, and what they do every so often stays apart as well.
+func Stagger(index int) time.Duration {
+	const apart, most = 2 * time.Millisecond, 30 * time.Second
+	return min(time.Duration(max(0, index-fewAgents))*apart, most)
+}
+
 // nonce is 16 random hex digits: the mark by which a writer knows its entry.
 func (w World) nonce() string {
 	var b [8]byte

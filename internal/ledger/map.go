@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -65,26 +66,47 @@ func ChunkSize(items, agents int) int {
 	return max(1, min(4096, (items+8*agents-1)/(8*max(1, agents))))
 }
 
-// Requests is how many an object store gets.
-type Requests struct{ Writes, Reads int }
+// Requests is how many an object store gets. Stores ask as much for a list as for a
+// write, and nothing for what deletes.
+type Requests struct{ Writes, Lists, Reads int }
 
-// Estimate is about how many requests to an object store a map costs: for its
-// chunks, whatever their items take, and in each minute that its agents work. Of
-// a chunk that is its claim, its results with its end, and the snapshot; its log is
-// read to its end twice, a listing says which are there, and agents come and go
-// (PROTOCOL section 8). In a minute an agent writes its heartbeats and flushes what
-// has ended, looks at the job as often as it is alive, and twice for each flush:
-// is the chunk still its own, and is anybody idle. TestWhatAMapCosts holds it against
-// whole jobs.
-func Estimate(chunks, agents int) (whole, minute Requests) {
-	beats, flushes := int(time.Minute/Heartbeat), int(time.Minute/farPace.flush)
-	// Of many, scouts and spares list who is there, a thousand in a request.
-	rolls := 0
-	if agents > fewAgents {
-		rolls = int(time.Minute/rollEvery) * 2 * (agents / sparesEach) * ((agents + 999) / 1000)
+// Times is n times as many, and Add as many more.
+func (r Requests) Times(n float64) Requests {
+	times := func(m int) int { return int(math.Ceil(n * float64(m))) }
+	return Requests{times(r.Writes), times(r.Lists), times(r.Reads)}
+}
+
+// Add is as many more.
+func (r Requests) Add(o Requests) Requests {
+	return Requests{r.Writes + o.Writes, r.Lists + o.Lists, r.Reads + o.Reads}
+}
+
+// Sum is all of them.
+func (r Requests) Sum() int { return r.Writes + r.Lists + r.Reads }
+
+// Estimate is about how many requests to an object store a map costs: for its items
+// and chunks, however long these take, and in each minute that its agents work. Of a
+// chunk that is its claim, its results with its end, and the snapshot, and of short
+// items as many flushes as an agent's risk asks for; its log is read to its end twice,
+// listings say which are there, and agents come and go (PROTOCOL section 8). In a
+// minute an agent writes its heartbeats and flushes what has ended of the chunks it
+// holds, looks at the job as often as it is alive, and at its chunks: are they still
+// its own, is anybody idle. TestScale holds it against whole jobs.
+func Estimate(items, chunks, agents int) (whole, minute Requests) {
+	beats := int(time.Minute / Heartbeat)
+	flushes := agents * int(time.Minute) / int(farPace(agents).flush)
+	whole = Requests{Writes: 3*chunks + items/riskLeast + 4*agents + 8, Lists: 8*agents + 8, Reads: 4*chunks + 12*agents + 8}
+	minute = Requests{Writes: agents*beats + 3*flushes/2, Reads: agents*2*beats + 3*flushes}
+	if agents <= fewAgents { // each looks at the others
+		minute.Lists, minute.Reads = agents*beats, minute.Reads+agents*(agents-1)*beats
+		return whole, minute
 	}
-	return Requests{3*chunks + 4*agents + 8, 4*chunks + 8*agents + 3*(chunks+999)/1000 + 8},
-		Requests{agents * (beats + flushes), agents*(2*beats+2*flushes) + rolls}
+	// Of many, scouts and spares list who is there, a thousand in a request, and read
+	// on in all chunks.
+	spares := max(sparesLeast, agents/sparesEach)
+	minute.Lists = int(time.Minute/rollEvery) * 2 * spares * ((agents + 999) / 1000)
+	minute.Reads += int(time.Minute) * chunks / int(patrolEvery)
+	return whole, minute
 }
 
 // Items is how many items the job has by now.

@@ -149,12 +149,35 @@ func hash(text string) uint32 {
 // that has found work overwrites its name, as it has no right to delete.
 func (m *MapMember) idleKey(agent string) string { return jobDir(m.t.p) + "/idle/" + agent }
 
+// bellKey is an object that the first idle agent of a job makes. Until then each owner
+// asks for it, in vain, instead of a listing of idle/: far away that costs a tenth, and
+// for most of a job nobody is idle.
+func (m *MapMember) bellKey() string { return jobDir(m.t.p) + "/bell" }
+
 func (m *MapMember) raiseHand(ctx context.Context) error {
 	if m.marked {
 		return nil
 	}
 	m.marked = true
-	return m.t.w.Store.Put(ctx, m.idleKey(m.ID), []byte{})
+	if err := m.t.w.Store.Put(ctx, m.idleKey(m.ID), []byte{}); err != nil || m.o.Near {
+		return err
+	}
+	rung, err := m.rung(ctx)
+	if err != nil || rung {
+		return err
+	}
+	m.bell = true
+	return m.t.w.Store.Put(ctx, m.bellKey(), []byte{})
+}
+
+// rung says whether anybody has been idle in this job.
+func (m *MapMember) rung(ctx context.Context) (bool, error) {
+	if m.bell || m.o.Near {
+		return true, nil
+	}
+	_, err := m.t.w.Store.Get(ctx, m.bellKey())
+	m.bell = err == nil
+	return m.bell, ignoreAbsent(err)
 }
 
 func (m *MapMember) lowerHand(ctx context.Context) error {
@@ -171,6 +194,9 @@ const busy = "-"
 // idle lists agents that wait for work: some of a page of them, each owner others.
 func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
 	const page, enough = 1000, 16
+	if rung, err := m.rung(ctx); err != nil || !rung {
+		return nil, err
+	}
 	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/idle/") {
 		if err != nil {
 			return nil, fmt.Errorf("find idle agents: %w", err)

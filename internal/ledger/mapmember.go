@@ -73,6 +73,7 @@ type MapMember struct {
 	cursor    finder
 	asked     int           // how often for idle agents
 	marked    bool          // our name stands among the idle
+	bell      bool          // somebody's has, ever
 	glanced   time.Duration // when heartbeats were last looked at
 	resting   int           // looks in a row that found nothing
 	since     time.Duration // when the first of them was
@@ -87,7 +88,7 @@ type MapMember struct {
 
 // NewMapMember makes an agent's part in map j. id is its AgentID, self its process.
 func (w World) NewMapMember(j job.Job, id string, self Host, o MapOptions) *MapMember {
-	m := &MapMember{ID: id, t: w.newChart(j, id), watch: newWatch(w, j.Path()), o: o, self: self, pace: farPace, roll: roll{spare: -1},
+	m := &MapMember{ID: id, t: w.newChart(j, id), watch: newWatch(w, j.Path()), o: o, self: self, pace: farPace(j.Spec.Workers), roll: roll{spare: -1},
 		risk: max(riskLeast, riskEach*o.Slots, o.Risk), few: fewAgents,
 		scout: hash(id) < math.MaxUint32/sparesEach}
 	if o.Near {

@@ -140,6 +140,7 @@ func (s *yard) setScene() {
 	s.window = s.rng.IntN(3)
 	s.risk = s.slots + s.window + s.rng.IntN(8)
 	s.few, s.scouts = []int{0, fewAgents}[s.rng.IntN(2)], s.rng.IntN(2) == 0
+	s.crowd = !s.near && s.seed%8 == 5
 	s.items = 1 + s.rng.IntN(40)
 	s.size = 1 + s.rng.IntN(8)
 	if s.seed > normalMapSeeds && s.seed%16 != 0 { // most of a long run is small, and so are most bugs

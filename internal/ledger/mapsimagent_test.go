@@ -84,6 +84,9 @@ func (a *mapAgent) run(p *process) {
 	host := Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
 	a.member = a.w.NewMapMember(j, a.agent, host, MapOptions{Slots: s.slots, Near: s.near})
 	a.member.risk, a.member.few, a.member.scout = s.risk, s.few, s.scouts
+	if s.crowd {
+		a.member.pace = farPace(10_000)
+	}
 	a.joined = s.now
 	p.spawn(func(p *process) { a.heart(p, s.ledgerOf(p), path, host) })
 	ready := s.now

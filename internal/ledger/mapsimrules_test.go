@@ -18,6 +18,8 @@ const (
 	farLicence   = 15 * time.Second
 	nearFlush    = 50 * time.Millisecond
 	farFlush     = 10 * time.Second
+	crowdLicence = 45 * time.Second
+	crowdFlush   = 30 * time.Second
 	mostAttacks  = 5 // agents that one item may kill in one round (M13)
 	leastBlames  = 3
 	mostInterred = 20
@@ -27,12 +29,18 @@ func (s *yard) licence() time.Duration {
 	if s.near {
 		return nearLicence
 	}
+	if s.crowd {
+		return crowdLicence
+	}
 	return farLicence
 }
 
 func (s *yard) flushTime() time.Duration {
 	if s.near {
 		return nearFlush
+	}
+	if s.crowd {
+		return crowdFlush
 	}
 	return farFlush
 }

@@ -47,6 +47,7 @@ type mapPlot struct {
 	risk          int
 	few           int // agents that may all tend a job
 	scouts        bool
+	crowd         bool // agents take their time as thousands do
 	items, size   int
 	retries       int
 	retryOn       job.RetryOn

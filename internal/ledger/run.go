@@ -166,3 +166,12 @@ type Exit struct {
 	Peak    int64                   `json:"peak_memory,omitempty"` // bytes, of the whole tree at once
 	Notes   []string                `json:"notes,omitempty"`       // what a person should know about the outputs
 }
+
+// EstimateRun is about how many requests to an object store a run of so many nodes
+// costs: to meet, to record how each ended, and to settle; and in each minute its
+// heartbeats, and each node's looks at the job, the attempt and the others.
+func EstimateRun(nodes int) (whole, minute Requests) {
+	beats, polls := int(time.Minute/Heartbeat), int(time.Minute/Poll)
+	whole = Requests{Writes: 8 + 4*nodes, Lists: 2 + nodes, Reads: 20 + 12*nodes}
+	return whole, Requests{Writes: beats * nodes, Reads: polls*2*nodes + beats*nodes*(nodes-1)}
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/price"
+	"github.com/drover-run/drover/job"
+)
+
+// Cost is about what a job asks of an object store (PROTOCOL section 8), and what the
+// store's maker takes for that. What inputs, outputs and environments ask for is not in
+// it: a request for each object of theirs.
+type Cost struct {
+	Requests ledger.Requests // however long its program or its items take
+	Minute   ledger.Requests // so many more in each minute that it works
+	Price    price.Store
+	// Here says that the job's facts are in such a store. Else the price is S3's, for
+	// who thinks of moving there.
+	Here bool
+}
+
+// After is what it asks for when the work takes so long.
+func (c Cost) After(minutes float64) ledger.Requests {
+	return c.Requests.Add(c.Minute.Times(minutes))
+}
+
+// Of is what requests come to.
+func (c Cost) Of(r ledger.Requests) price.Money { return c.Price.Requests(r.Writes, r.Lists, r.Reads) }
+
+// Beside what the ledger's protocol costs: TestWhatAPlanSaysOfTheStore, in cmd/drover,
+// holds the sums against real jobs.
+var (
+	// submitting is a plan, a probe, the code, the job's own objects, and its end.
+	submitting = ledger.Requests{Writes: 12, Lists: 6, Reads: 90}
+	// attending is a command line that stays, in a minute.
+	attending = ledger.Requests{Lists: 12, Reads: 120}
+	// recording is what an agent stores and fetches beside its work, once, and its logs
+	// and usage in a minute.
+	recording, recordingMinute = ledger.Requests{Writes: 3, Reads: 40}, ledger.Requests{Writes: 2}
+)
+
+func (e *Engine) cost(s job.Spec, items, chunks int) Cost {
+	c := Cost{}
+	agents := s.Nodes
+	if s.Verb == job.Map {
+		agents = s.Workers
+		c.Requests, c.Minute = ledger.Estimate(items, chunks, agents)
+	} else {
+		c.Requests, c.Minute = ledger.EstimateRun(agents)
+	}
+	c.Requests = c.Requests.Add(submitting).Add(recording.Times(float64(agents)))
+	c.Minute = c.Minute.Add(attending).Add(recordingMinute.Times(float64(agents)))
+	if c.Price, c.Here = price.Of(e.World.Store.String()); !c.Here {
+		c.Price = price.S3()
+	}
+	return c
+}
