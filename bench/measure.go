@@ -55,7 +55,11 @@ func measure(ctx context.Context, p *place, s section, rounds int) (ours, peer t
 // clock runs a command to its end and gives the time from before its start to the
 // moment asked for. The command must succeed, or its time means nothing.
 func clock(ctx context.Context, p *place, c command, until moment) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	return clockWithin(ctx, p, c, until, commandLimit)
+}
+
+func clockWithin(ctx context.Context, p *place, c command, until moment, limit time.Duration) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Dir, cmd.Env = p.work, p.env

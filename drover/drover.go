@@ -50,6 +50,9 @@ type Options struct {
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then looked at more often.
 	Near bool
+	// Sockets are where agents of the job with this id serve their newest output on
+	// this machine, as far as that is known without the store. Nil: the store is asked.
+	Sockets func(id string) []string
 	// Images say where container images come from. Without a Build, jobs with a
 	// Dockerfile are refused.
 	Images Images
@@ -72,13 +75,14 @@ type Client struct {
 	engine *engine.Engine
 	world  ledger.World
 	near   bool
+	local  func(id string) []string
 
-	probe   sync.Once
-	refused error
+	probing sync.Mutex
+	sound   bool // the store has passed its trial
 }
 
 // Open makes a client. It sends nothing; the store is probed before the first
-// job is submitted.
+// job is submitted; one that is not Near at most once a day.
 func Open(_ context.Context, o Options) (*Client, error) {
 	if o.Bucket == nil || len(o.Drivers) == 0 {
 		return nil, fault.New(fault.Invalid, "Give drover.Options a Bucket and Drivers.", "open client: no store or no targets")
@@ -90,14 +94,17 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images, Passes: o.Passes,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images, Passes: o.Passes, Near: o.Near,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
 	}
-	return &Client{engine: e, world: w, near: o.Near}, nil
+	if o.Sockets == nil {
+		o.Sockets = func(string) []string { return nil }
+	}
+	return &Client{engine: e, world: w, near: o.Near, local: o.Sockets}, nil
 }
 
 // MindStore calls away once the store has done nothing of what it is asked for least,
@@ -167,9 +174,8 @@ func (c *Client) Plan(ctx context.Context, spec job.Spec, force bool) (*Plan, er
 func (p *Plan) Submit(ctx context.Context) (*Job, error) {
 	c := p.c
 	if p.Action != engine.Skip {
-		c.probe.Do(func() { c.refused = c.world.Store.Probe(ctx) })
-		if c.refused != nil {
-			return nil, c.refused
+		if err := c.trial(ctx); err != nil {
+			return nil, err
 		}
 	}
 	path, err := c.engine.Submit(ctx, &p.Plan)

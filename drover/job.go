@@ -203,7 +203,7 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 		return nil, err
 	}
 	f := record.Filter{Streams: record.Agent}
-	for line, err := range record.Lines(j.frames(ctx, rep, f, false, nil)) {
+	for line, err := range record.Lines(j.frames(ctx, rep, f, LogOptions{})) {
 		if err != nil {
 			return nil, err
 		}

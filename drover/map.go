@@ -224,7 +224,7 @@ func (j *Job) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemO
 			yield(ItemOutput{}, err)
 			return
 		}
-		for f, err := range j.frames(ctx, rep, f, o.Follow, o.Enough) {
+		for f, err := range j.frames(ctx, rep, f, o) {
 			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
 			if !yield(ItemOutput{int(f.Item), out}, err) {
 				return

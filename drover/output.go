@@ -27,6 +27,9 @@ type LogOptions struct {
 	// Enough, when closed, ends a Follow before the job has settled: once all
 	// that its agents have stored is given. nil: it is never enough.
 	Enough <-chan struct{}
+	// Settled, with Follow, is closed by a caller who waits for the job's end himself:
+	// then the store is not asked whether it has come. nil: it is.
+	Settled <-chan struct{}
 }
 
 func (o LogOptions) filter() record.Filter {
@@ -68,12 +71,16 @@ type Line struct {
 // Follow it goes on until the job has settled.
 func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 	return func(yield func(Output, error) bool) {
-		rep, err := j.look(ctx)
-		if err != nil {
-			yield(Output{}, err)
-			return
+		all := func() iter.Seq2[record.Frame, error] { return j.following(ctx, o.filter(), nil, nil, o) }
+		if o.Settled == nil {
+			rep, err := j.look(ctx)
+			if err != nil {
+				yield(Output{}, err)
+				return
+			}
+			all = func() iter.Seq2[record.Frame, error] { return j.frames(ctx, rep, o.filter(), o) }
 		}
-		for f, err := range j.frames(ctx, rep, o.filter(), o.Follow, o.Enough) {
+		for f, err := range all() {
 			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
 			if !yield(out, err) {
 				return
@@ -124,7 +131,7 @@ func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f reco
 		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
 		if !j.still(rep, o.Follow) {
 			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
-				return j.following(ctx, rep, f, known, nil, o.Follow, o.Enough)
+				return j.following(ctx, f, known, nil, o)
 			}
 		}
 		all = record.Sift(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, then, re, before, after)
@@ -146,7 +153,7 @@ func (j *Job) lines(ctx context.Context, rep ledger.Report, f record.Filter, o L
 	if o.Tail > 0 {
 		return j.lastLines(ctx, rep, f, o)
 	}
-	return record.Lines(j.frames(ctx, rep, f, o.Follow, o.Enough))
+	return record.Lines(j.frames(ctx, rep, f, o))
 }
 
 func plain(l record.Line) Line {
@@ -155,11 +162,11 @@ func plain(l record.Line) Line {
 
 // frames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
-func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
-	if j.still(rep, follow) {
+func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
+	if j.still(rep, o.Follow) {
 		return record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f)
 	}
-	return j.following(ctx, rep, f, nil, nil, follow, enough)
+	return j.following(ctx, f, nil, nil, o)
 }
 
 // still says that nothing is looked at but what is stored.
@@ -169,18 +176,18 @@ func (j *Job) still(rep ledger.Report, follow bool) bool {
 
 // following gives what the job has printed and prints, but the frames that are known, and
 // those in objects before the ones that are named.
-func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter, known map[string]uint64, objects map[string]int, follow bool, enough <-chan struct{}) iter.Seq2[record.Frame, error] {
+func (j *Job) following(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	ended := make(chan struct{})
 	o := record.FollowOptions{Store: w.Store, Prefix: ledger.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pace(), Ended: ended,
-		Live: func(ctx context.Context) []string {
-			rep, err := w.Look(ctx, j.path)
-			if err != nil {
-				return nil
-			}
-			return sockets(rep)
-		}}
-	if !follow {
+		Live: j.live}
+	if !j.c.near {
+		o.Heard, o.Quick = ledger.Heartbeat, func() []string { return j.c.local(j.path.Job) }
+		if l.Settled != nil {
+			o.Every = ledger.Poll // whoever attends has just started it, as a rule
+		}
+	}
+	if !l.Follow {
 		return untilQuiet(ctx, o)
 	}
 	return func(yield func(record.Frame, error) bool) {
@@ -189,7 +196,7 @@ func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter,
 		defer func() { cancel(); <-done }()
 		go func() {
 			defer close(done)
-			if j.untilSettled(ctx, enough) {
+			if j.untilSettled(ctx, l) {
 				close(ended)
 			}
 		}()
@@ -199,6 +206,19 @@ func (j *Job) following(ctx context.Context, rep ledger.Report, f record.Filter,
 			}
 		}
 	}
+}
+
+// live gives the sockets of the job's agents on this machine: by their folders, or by
+// their heartbeats.
+func (j *Job) live(ctx context.Context) []string {
+	if here := j.c.local(j.path.Job); len(here) > 0 && !j.c.near {
+		return here
+	}
+	rep, err := j.c.world.Look(ctx, j.path)
+	if err != nil {
+		return nil
+	}
+	return sockets(rep)
 }
 
 // quiet is how long nothing may come before a look at a live job's output is
@@ -231,14 +251,24 @@ func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Fr
 
 // untilSettled blocks until the job has settled, or somebody has enough; false
 // when ctx ended first.
-func (j *Job) untilSettled(ctx context.Context, enough <-chan struct{}) bool {
+func (j *Job) untilSettled(ctx context.Context, l LogOptions) bool {
+	if l.Settled != nil {
+		select {
+		case <-l.Settled:
+			return true
+		case <-l.Enough:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	for {
 		rep, err := j.c.world.Look(ctx, j.path)
 		if err == nil && rep.Run.Settled != nil {
 			return true
 		}
 		select {
-		case <-enough:
+		case <-l.Enough:
 			return true
 		case <-ctx.Done():
 			return false

@@ -29,7 +29,7 @@ func (j *Job) lastLines(ctx context.Context, rep ledger.Report, f record.Filter,
 		for fr, err := range stored {
 			there = append(there, frame{fr, err})
 		}
-		now := record.Lines(there.then(j.following(ctx, rep, f, after, objects, false, nil)))
+		now := record.Lines(there.then(j.following(ctx, f, after, objects, LogOptions{})))
 		if !o.Follow {
 			record.Tail(now, o.Tail)(yield)
 			return
@@ -41,7 +41,7 @@ func (j *Job) lastLines(ctx context.Context, rep ledger.Report, f record.Filter,
 			}
 		}
 		there.sound()
-		for l, err := range record.Lines(there.then(j.following(ctx, rep, f, after, objects, true, o.Enough))) {
+		for l, err := range record.Lines(there.then(j.following(ctx, f, after, objects, o))) {
 			if err == nil && seen.again(l) {
 				continue
 			}

@@ -39,6 +39,7 @@ type Store struct {
 	clock  Clock
 	mu     sync.Mutex // rand need not be safe for many goroutines
 	rand   io.Reader
+	known  memory
 
 	contact contact
 }
@@ -163,6 +164,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error
 
 // Delete removes key; an absent key is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
+	defer s.known.forget(key) // afterwards: a reader beside us may just have seen it
 	return s.retry(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
 }
 

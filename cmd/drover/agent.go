@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -111,7 +110,7 @@ func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machin
 	}
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
-		Work: filepath.Join(d.State, "work"), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
+		Work: workFolder(d), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
 	shared := claims(d)
 	m.Memory = shared.Memory
 	if in != nil {

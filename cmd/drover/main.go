@@ -18,6 +18,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
 )
 
 // version is stamped by the Makefile.
@@ -55,7 +56,21 @@ func typed(args []string) []string {
 func face() cli.Host {
 	d := dirs()
 	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, Rights: rights, Found: found,
-		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}}
+		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}, Sockets: sockets(workFolder(d))}
+}
+
+// workFolder is where the agents of this machine work, each in JOB/AGENT.
+func workFolder(d cli.Dirs) string { return filepath.Join(d.State, "work") }
+
+// sockets finds the output of a job's agents below work.
+func sockets(work string) func(id string) []string {
+	return func(id string) (all []string) {
+		agents, _ := filepath.Glob(filepath.Join(work, id, "*")) // only a bad pattern is an error, and ids are letters and digits
+		for _, agent := range agents {
+			all = append(all, record.Sockets(agent)...)
+		}
+		return all
+	}
 }
 
 // drivers are the targets of --on.

@@ -285,7 +285,7 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 			tick.Reset(0)
 			continue
 		}
-		tick.Reset(a.poll)
+		tick.Reset(min(a.poll, a.member.Again()))
 	}
 }
 
@@ -365,11 +365,10 @@ func (a *agent) identify(ctx context.Context) error {
 		}
 		a.job = m.Bind(j)
 	}
-	task, err := a.World.Task(ctx, a.Path)
+	place, ok, err := a.World.PlaceOf(ctx, j)
 	if err != nil {
 		return err
 	}
-	place, ok := task.PlaceOf(j.ID)
 	if !ok {
 		return fault.New(fault.Bug, "", "start agent: job %s was never submitted", j.ID)
 	}
@@ -388,8 +387,14 @@ func (a *agent) identify(ctx context.Context) error {
 	a.openSecrets()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.joining
+	if !a.Machine.Near {
+		a.member.Pace = ledger.Poll / 2
+	}
 	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
 		Phase: "preparing", Rank: -1}, a.Log)
+	if !a.Machine.Near {
+		a.beat.rest = ledger.Poll
+	}
 	return a.openLog(0, a.Index)
 }
 

@@ -8,11 +8,15 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // heart writes the agent's heartbeat: every ledger.Heartbeat, and at once when
-// what it says has changed, so that a person sees the phase they are waiting for.
+// what it says has changed, so that a person sees the phase they are waiting for;
+// but with rest between two, where a request costs something.
 type heart struct {
+	rest time.Duration
+
 	w   ledger.World
 	p   job.Path
 	log *slog.Logger
@@ -53,10 +57,14 @@ func (h *heart) start(ctx context.Context) {
 		tick := time.NewTicker(ledger.Heartbeat)
 		defer tick.Stop()
 		for {
+			sent := time.Now()
 			h.send(ctx)
 			select {
 			case <-tick.C:
 			case <-h.changed:
+				if store.System.Sleep(ctx, h.rest-time.Since(sent)) != nil {
+					return
+				}
 			case <-ctx.Done():
 				return
 			}

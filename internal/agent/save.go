@@ -140,12 +140,13 @@ func exitText(e ledger.Exit) string {
 // promiseOutputs stores what the program made and names it, so that no gc takes any
 // of it before the exit does (docs/design/004-gc.md).
 func (a *agent) promiseOutputs(ctx context.Context, exit *ledger.Exit) error {
-	sweeps, err := a.World.Sweeps(ctx)
-	if err != nil {
-		return err
-	}
+	in := &watched{Store: a.World.Store, w: a.World}
 	notes := exit.Notes
-	need, err := a.storeOutputs(ctx, exit)
+	need, err := a.storeOutputs(ctx, in, exit)
+	if err != nil || len(need) == 0 {
+		return err // it made nothing: there is nothing to name
+	}
+	sweeps, err := in.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,24 +156,24 @@ func (a *agent) promiseOutputs(ctx context.Context, exit *ledger.Exit) error {
 	}
 	return sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
 		exit.Notes = notes
-		_, err := a.storeOutputs(ctx, exit) // the program has ended: they are the same
+		_, err := a.storeOutputs(ctx, in, exit) // the program has ended: they are the same
 		return err
 	})
 }
 
 // storeOutputs stores what the program made: model, output/data or the results
 // of a processing job, and the files it created or changed beside itself.
-func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) (need []store.Digest, err error) {
+func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, err error) {
 	p := a.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
 		name  string
 		trees func() (bundle.Tree, error)
 	}{
-		{"model", func() (bundle.Tree, error) { return a.saveFolder(ctx, p.Model, nil) }},
-		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx) }},
+		{"model", func() (bundle.Tree, error) { return a.saveFolder(ctx, in, p.Model, nil) }},
+		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx, in) }},
 		{"files", func() (bundle.Tree, error) {
-			tree, err := a.saveFolder(ctx, p.Code, a.pristine.unchanged(p.Code))
+			tree, err := a.saveFolder(ctx, in, p.Code, a.pristine.unchanged(p.Code))
 			tree.Dirs = nil // the script's own folders, with nothing new in them
 			return tree, err
 		}},
@@ -188,7 +189,7 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) (need []sto
 		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
 			continue
 		}
-		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, a.World.Store, tree); err != nil {
+		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, in, tree); err != nil {
 			return nil, fmt.Errorf("store %s: %w", kind.name, err)
 		}
 		need = append(need, exit.Outputs[kind.name])
@@ -200,7 +201,7 @@ func (a *agent) storeOutputs(ctx context.Context, exit *ledger.Exit) (need []sto
 }
 
 // saveFolder stores a folder's files; the program may have removed it.
-func (a *agent) saveFolder(ctx context.Context, dir string, skip func(string) bool) (bundle.Tree, error) {
+func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, skip func(string) bool) (bundle.Tree, error) {
 	if dir == "" {
 		return bundle.Tree{}, nil
 	}
@@ -213,10 +214,10 @@ func (a *agent) saveFolder(ctx context.Context, dir string, skip func(string) bo
 		return bundle.Tree{}, nil
 	}
 	opt := bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir)}
-	tree, err := bundle.Save(ctx, a.World.Store, folder, opt)
+	tree, err := bundle.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(folder)
-		tree, err = bundle.Save(ctx, a.World.Store, folder, opt)
+		tree, err = bundle.Save(ctx, in, folder, opt)
 	}
 	if errors.Is(err, fs.ErrPermission) { // the program's own doing, or its user's: its exit is not lost for that
 		return bundle.Tree{Notes: []string{err.Error()}}, nil
@@ -226,14 +227,14 @@ func (a *agent) saveFolder(ctx context.Context, dir string, skip func(string) bo
 
 // saveResults stores output/data, or the results of a processing job: below
 // their names, unless there is but the one that nobody named.
-func (a *agent) saveResults(ctx context.Context) (bundle.Tree, error) {
+func (a *agent) saveResults(ctx context.Context, in *watched) (bundle.Tree, error) {
 	results := a.job.Spec.Results
 	if len(results) == 0 {
-		return a.saveFolder(ctx, a.paths().OutputData, nil)
+		return a.saveFolder(ctx, in, a.paths().OutputData, nil)
 	}
 	var all bundle.Tree
 	for _, r := range results {
-		tree, err := a.saveFolder(ctx, filepath.Join(a.root, r.From), nil)
+		tree, err := a.saveFolder(ctx, in, filepath.Join(a.root, r.From), nil)
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}

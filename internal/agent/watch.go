@@ -32,7 +32,7 @@ type saver struct {
 
 	checkpoints, state folder
 	saved              int
-	sweeps             *ledger.Sweeps // what gc may have taken since; nil: not asked yet
+	in                 *watched // what gc may have taken since, too
 }
 
 // folder is one of the two folders and what was last saved of it.
@@ -59,7 +59,7 @@ func (f *folder) stands(k kept) { f.digest, f.said, f.blob = k.digest, k.digest,
 
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
-	s := &saver{a: a, gens: a.gens, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
+	s := &saver{a: a, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
 	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
 	s.state.bare = a.job.Spec.Rules == job.SSM // S3 has none
@@ -98,15 +98,9 @@ func (s *saver) finish(ctx context.Context) error {
 // says that the program has ended.
 func (s *saver) save(ctx context.Context, settled bool) error {
 	began := time.Now()
-	if s.sweeps == nil {
-		var err error
-		if s.sweeps, err = s.a.World.Sweeps(ctx); err != nil {
-			return err
-		}
-	}
 	changed, bytes := false, int64(0)
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
-		c, n, err := f.save(ctx, s.a.World.Store, settled)
+		c, n, err := f.save(ctx, s.in, settled)
 		if errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue // what was stored of it last stands; the other folder may be quiet
 		}
@@ -152,7 +146,11 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 		}
 		return all, nil
 	}
-	err = s.sweeps.Assure(ctx, need, func(_ context.Context, gone []store.Digest) error {
+	sweeps, err := s.in.begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = sweeps.Assure(ctx, need, func(_ context.Context, gone []store.Digest) error {
 		lost = true
 		for _, f := range folders {
 			f.cache.Forget(gone...)
@@ -168,7 +166,7 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 
 // save stores the folder's files, then its list. changed is false when it holds
 // what the newest generation says; an empty folder that was always empty is no change.
-func (f *folder) save(ctx context.Context, s *store.Store, settled bool) (changed bool, bytes int64, err error) {
+func (f *folder) save(ctx context.Context, s *watched, settled bool) (changed bool, bytes int64, err error) {
 	path, _ := f.left(f.path)
 	if path == "" {
 		return false, 0, fs.ErrNotExist // what was stored of it last stands

@@ -82,7 +82,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.notified(cmd.Context(), j, a.follow(cmd.Context(), j, s, output, attached, time.Now()))
+		return a.notified(cmd.Context(), j, a.follow(cmd.Context(), j, s.ID, output, attached, time.Now()))
 	}
 	return c
 }

@@ -42,6 +42,8 @@ type Host struct {
 	Found func() []string
 	// Drivers makes the targets' drivers.
 	Drivers func() map[string]driver.Driver
+	// Sockets finds where agents of a job on this machine serve their output.
+	Sockets func(id string) []string
 	Queues  Queues
 	Version string
 	Dirs    Dirs
@@ -345,7 +347,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes, Sockets: a.Sockets,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)

@@ -21,17 +21,17 @@ import (
 // follow prints a live job's output until it has settled, then where things are.
 // attached says that its agents live beside us, so that Ctrl-C is for them.
 // What was printed before since (zero: from the beginning) is left out.
-func (a *app) follow(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
+func (a *app) follow(ctx context.Context, j *drover.Job, id string, output string, attached bool, since time.Time) error {
 	switch many, err := isMap(ctx, j); {
 	case err != nil:
 		return err
 	case many:
-		return a.followMap(ctx, j, st.ID, output, attached)
+		return a.followMap(ctx, j, id, output, attached)
 	}
-	return a.followRun(ctx, j, st, output, attached, since)
+	return a.followRun(ctx, j, id, output, attached, since)
 }
 
-func (a *app) followRun(ctx context.Context, j *drover.Job, st drover.Status, output string, attached bool, since time.Time) error {
+func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type end struct {
@@ -46,8 +46,10 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, st drover.Status, ou
 	printed := make(chan error, 1)
 	reading, hush := context.WithCancel(context.WithoutCancel(ctx))
 	defer hush()
-	enough := make(chan struct{})
-	go func() { printed <- a.print(reading, j, since, enough) }()
+	enough, settled := make(chan struct{}), make(chan struct{})
+	go func() {
+		printed <- a.print(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled})
+	}()
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
@@ -63,6 +65,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, st drover.Status, ou
 				<-printed
 				return e.err
 			}
+			close(settled)
 			if err := <-printed; err != nil {
 				return err
 			}
@@ -73,7 +76,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, st drover.Status, ou
 			if !attached {
 				hush()
 				<-printed
-				a.note("\nDetached; %s goes on.   follow: drover logs -f %s   stop: drover cancel %s", st.ID, st.ID, st.ID)
+				a.note("\nDetached; %s goes on.   follow: drover logs -f %s   stop: drover cancel %s", id, id, id)
 				return status(fault.ExitInterrupted)
 			}
 			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
@@ -131,7 +134,7 @@ func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) err
 
 // print writes the program's output as it comes. What drover does before the
 // program starts, and a new attempt, are told beside it.
-func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough <-chan struct{}) error {
+func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -139,7 +142,8 @@ func (a *app) print(ctx context.Context, j *drover.Job, since time.Time, enough 
 	p := newPrinter(rec.Spec, nil)
 	defer p.finish(all)
 	told := &telling{said: map[string]bool{}}
-	for o, err := range j.Logs(ctx, drover.LogOptions{Stdout: true, Stderr: true, Agent: true, Follow: true, Since: since, Enough: enough}) {
+	o.Stdout, o.Stderr, o.Agent, o.Follow = true, true, true, true
+	for o, err := range j.Logs(ctx, o) {
 		if ctx.Err() != nil {
 			return nil
 		}

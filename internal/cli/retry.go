@@ -80,7 +80,7 @@ func (a *app) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.notified(ctx, j, a.follow(ctx, j, s, r.output, attached, time.Now()))
+		return a.notified(ctx, j, a.follow(ctx, j, s.ID, r.output, attached, time.Now()))
 	}
 	return c
 }

@@ -79,14 +79,14 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 
 // carryOn follows a submitted job, or says where it is.
 func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
-	st, err := j.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if p.Action == "skip" && a.ssm != nil {
-		return a.ssmSkipped(ctx, j, st, output)
-	}
 	if p.Action == "skip" {
+		st, err := j.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if a.ssm != nil {
+			return a.ssmSkipped(ctx, j, st, output)
+		}
 		a.note("%s %s/%s %s", a.paint(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
 		return a.bring(ctx, j, st, output)
 	}
@@ -99,16 +99,20 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 	if p.Action == "resume" {
 		since = time.Now()
 	}
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
 	if !detach {
-		return a.follow(ctx, j, st, output, p.Offer.Attached, since)
+		return a.follow(ctx, j, rec.Short, output, p.Offer.Attached, since)
 	}
 	if err := j.Start(ctx); err != nil {
 		return err
 	}
 	if a.quiet {
-		fmt.Fprintln(a.out, st.ID)
+		fmt.Fprintln(a.out, rec.Short)
 		return nil
 	}
-	a.note("%s started   follow: drover logs -f %s   stop: drover cancel %s", st.ID, st.ID, st.ID)
+	a.note("%s started   follow: drover logs -f %s   stop: drover cancel %s", rec.Short, rec.Short, rec.Short)
 	return nil
 }

@@ -30,12 +30,12 @@ func (c Cost) Of(r ledger.Requests) price.Money { return c.Price.Requests(r.Writ
 // holds the sums against real jobs.
 var (
 	// submitting is a plan, a probe, the code, the job's own objects, and its end.
-	submitting = ledger.Requests{Writes: 12, Lists: 6, Reads: 90}
+	submitting = ledger.Requests{Writes: 12, Lists: 1, Reads: 10}
 	// attending is a command line that stays, in a minute.
-	attending = ledger.Requests{Lists: 12, Reads: 120}
+	attending = ledger.Requests{Lists: 4, Reads: 20}
 	// recording is what an agent stores and fetches beside its work, once, and its logs
 	// and usage in a minute.
-	recording, recordingMinute = ledger.Requests{Writes: 3, Reads: 40}, ledger.Requests{Writes: 2}
+	recording, recordingMinute = ledger.Requests{Writes: 3, Reads: 5}, ledger.Requests{Writes: 2}
 )
 
 func (e *Engine) cost(s job.Spec, items, chunks int) Cost {

@@ -33,7 +33,9 @@ type Config struct {
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
 	Images  Images
-	Passes  Passes
+	// Near says that the store answers in microseconds: it is then asked more often.
+	Near   bool
+	Passes Passes
 }
 
 // Caller says who types, and where.
@@ -100,6 +102,10 @@ func (e *Engine) handle(p job.Path, target string, placement int) driver.Handle 
 const (
 	quickest = 10 * time.Millisecond
 	slowest  = 250 * time.Millisecond
+	// A store far away is asked that often, and when machines have gone: what ends a
+	// job ends its agents, and where these live beside us we see that for nothing.
+	farPace    = ledger.Poll
+	besidePace = ledger.Heartbeat
 )
 
 // keeper is an engine's part in a job: a run's or a map's.
@@ -120,10 +126,7 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 	if err != nil {
 		return nil, err
 	}
-	var k keeper = e.World.NewKeeper(j, e.Caller.By)
-	if j.Spec.Verb == job.Map {
-		k = e.World.NewMapKeeper(j, e.Caller.By)
-	}
+	k, look := e.keeperOf(ctx, d, j)
 	var rows []ledger.Machine
 	pace := quickest
 	passes := renewal{e: e, d: d, j: j}
@@ -146,14 +149,51 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 			pace = quickest
 		}
 		passes.look(ctx, rows)
-		if err := e.World.Store.Clock().Sleep(ctx, pace); err != nil {
-			return nil, err
-		}
-		pace = min(slowest, pace*5/4)
-		if rows, err = e.machines(ctx, d, j, k.Placed()); err != nil {
-			return nil, err
+		clock := e.World.Store.Clock()
+		for asked, before := clock.Boot(), rows; ; before = rows {
+			if err := clock.Sleep(ctx, pace); err != nil {
+				return nil, err
+			}
+			pace = min(slowest, pace*5/4)
+			if rows, err = e.machines(ctx, d, j, k.Placed()); err != nil {
+				return nil, err
+			}
+			if fewer(before, rows) || clock.Boot()-asked >= look {
+				break
+			}
 		}
 	}
+}
+
+// keeperOf is our part in a job, and how long it may go without a look at the store
+// while no machine goes.
+func (e *Engine) keeperOf(ctx context.Context, d driver.Driver, j job.Job) (keeper, time.Duration) {
+	look := time.Duration(0)
+	if !e.Near {
+		look = farPace
+		if o, err := d.Offer(ctx, needsOf(j)); err == nil && o.Attached {
+			look = besidePace
+		}
+	}
+	if j.Spec.Verb == job.Map {
+		return e.World.NewMapKeeper(j, e.Caller.By), min(look, farPace)
+	}
+	k := e.World.NewKeeper(j, e.Caller.By)
+	k.Far = !e.Near
+	return k, look
+}
+
+// fewer says whether a machine has gone since before, or has come and gone.
+func fewer(before, now []ledger.Machine) bool {
+	lived := func(rows []ledger.Machine) (alive int) {
+		for _, m := range rows {
+			if m.Alive {
+				alive++
+			}
+		}
+		return alive
+	}
+	return lived(now) < lived(before) || len(now)-lived(now) > len(before)-lived(before)
 }
 
 // start asks a driver for a placement's agents. A place that is full or gone is

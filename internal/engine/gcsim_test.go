@@ -337,8 +337,11 @@ func (r *room) kill(a *actor) {
 	a.stop()
 }
 
-// gcNormal is enough for every kind of event to occur and every mutant to be caught.
+// gcNormal is enough for every kind of event to occur.
 const gcNormal = 2000
+
+// gcRare is enough for the mutants that need two who meet at one entry.
+const gcRare = 7000
 
 var (
 	gcSeeds = flag.Int("gcseeds", gcNormal, "how many histories TestGCSimulation plays")

@@ -29,10 +29,7 @@ func namedDir(p job.Path, k, rank int) string {
 // called again with others: the newest are meant.
 func (w World) NameOutputs(ctx context.Context, p job.Path, attempt, rank int, agent string, outputs map[string]store.Digest) error {
 	l := w.openLog(namedDir(p, attempt, rank), agent)
-	for {
-		if err := l.Read(ctx); err != nil {
-			return err
-		}
+	for { // nobody else writes it, as a rule: it is not read first
 		mine, err := l.Append(ctx, Entry{Named: &Named{Outputs: outputs}})
 		if err != nil || mine {
 			return err
@@ -299,7 +296,7 @@ func (c *Census) outputs(ctx context.Context, j *Counted, k int) error {
 			return err
 		}
 	}
-	if err := fill(ctx, c.w, j.Path, k, "exit", nodes, j.exits, func(e *Exit) *int { return &e.V }); err != nil {
+	if err := fill(ctx, c.w, j.Path, k, "exit", nodes, j.exits, -1, func(e *Exit) *int { return &e.V }); err != nil {
 		return err
 	}
 	j.Outputs = nil

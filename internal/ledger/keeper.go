@@ -46,6 +46,10 @@ type Keeper struct {
 	log    *Log
 	run    Run
 
+	// Far says that a request costs something: what follows from an entry of our own
+	// is decided without reading on, and agents are looked for by their joins first.
+	Far bool
+
 	crew
 	agents []string      // on living machines, by their heartbeats
 	listed time.Duration // when they were looked for
@@ -88,12 +92,14 @@ func (k *Keeper) Placed() []Placed { return k.run.Placed }
 // Poll reads what is new and decides. machines is the driver's answer for every
 // placement it knows; one that is missing was never started.
 func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
-	for {
-		if err := k.read(ctx, machines); err != nil {
-			return Watch{}, err
+	for read := true; ; {
+		if read {
+			if err := k.read(ctx, machines); err != nil {
+				return Watch{}, err
+			}
 		}
 		if k.run.Settled != nil {
-			return Watch{Settled: k.run.Settled}, k.w.Close(ctx, k.p, k.by)
+			return Watch{Settled: k.run.Settled}, k.w.closeRun(ctx, k.p, k.by, false)
 		}
 		if k.interrupted() {
 			return Watch{Interrupted: true}, nil
@@ -102,8 +108,12 @@ func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
 		if !ok {
 			return k.start(machines), nil
 		}
-		if _, err := k.log.Append(ctx, e); err != nil {
+		mine, err := k.log.Append(ctx, e)
+		if err != nil {
 			return Watch{}, err
+		}
+		if read = !k.Far || !mine || e.Placed == nil && e.Settled == nil; !read {
+			k.run.refold(k.log.Entries)
 		}
 	}
 }
@@ -245,7 +255,7 @@ func (k *Keeper) read(ctx context.Context, machines []Machine) error {
 	}
 	for n := max(1, seen); k.began && n < k.run.Attempt(); n++ { // attempts that came and went between two looks
 		joins := map[int]Join{}
-		if err := fill(ctx, k.w, k.p, n, "join", k.run.Nodes, joins, func(j *Join) *int { return &j.V }); err != nil {
+		if err := fill(ctx, k.w, k.p, n, "join", k.run.Nodes, joins, -1, func(j *Join) *int { return &j.V }); err != nil {
 			return err
 		}
 		for _, join := range joins {
@@ -277,6 +287,10 @@ func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Du
 	if len(k.agents) > 0 && now-k.listed < Heartbeat {
 		return nil
 	}
+	if k.Far && k.found(machines) {
+		k.agents = nil
+		return nil
+	}
 	k.listed, k.agents = now, nil
 	for o, err := range k.w.Store.List(ctx, jobDir(k.p)+"/agents/") {
 		if err != nil {
@@ -289,6 +303,18 @@ func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Du
 		}
 	}
 	return nil
+}
+
+// found says that the agents of all living machines are known by their joins, or that
+// no machine lives: a listing would say nothing more.
+func (k *Keeper) found(machines []Machine) bool {
+	joined := map[[2]int]bool{}
+	for _, join := range k.run.Joins {
+		if placement, index, ok := Seat(join.Agent); ok {
+			joined[[2]int{placement, index}] = true
+		}
+	}
+	return !slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive && !joined[[2]int{m.Placement, m.Index}] })
 }
 
 func sorted(ids []string) []string {

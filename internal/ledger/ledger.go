@@ -39,6 +39,11 @@ const (
 	keepRank = 120 * time.Second
 	// stopGrace is the part of R8's bound that the user's grace is added to.
 	stopGrace = 30 * time.Second
+	// sure is how long a job.json that was seen counts as there. It is asked for
+	// that often and no more by all that one process does for a job, so that one
+	// which was removed gets at most one heartbeat more of an agent (E6): what an
+	// agent writes meanwhile a later gc sweeps.
+	sure = Heartbeat
 	// MaxInterruptions bounds a run that is interrupted for ever (R5).
 	MaxInterruptions = 20
 )
@@ -118,11 +123,11 @@ func OutPrefix(p job.Path, item int, try string) string {
 // OutputPrefix is where the archives made after the end lie.
 func OutputPrefix(p job.Path) string { return jobDir(p) + "/output" }
 
-// Load reads job.json. A job that was removed, or never was, is store.ErrNotExist;
+// Load reads job.json, which never changes, or remembers it: see sure. A job that was removed, or never was, is store.ErrNotExist;
 // of the two a removed one is ErrRemoved as well.
 func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
 	var j job.Job
-	b, err := w.Store.Get(ctx, jobKey(p))
+	b, err := w.Store.Fixed(ctx, jobKey(p), sure)
 	if errors.Is(err, store.ErrNotExist) {
 		if t, terr := w.Task(ctx, p); terr == nil && t.removed(p.Job) {
 			return j, fmt.Errorf("read job %s: %w: %w", p.Job, ErrRemoved, err)
@@ -158,7 +163,7 @@ func encode(v any) []byte {
 
 // getRecord reads and decodes a write-once record; ok is false when it is absent.
 func getRecord[T any](ctx context.Context, w World, key string, v func(*T) *int) (rec T, ok bool, err error) {
-	b, err := w.Store.Get(ctx, key)
+	b, err := w.Store.Fixed(ctx, key, store.Forever)
 	if errors.Is(err, store.ErrNotExist) {
 		return rec, false, nil
 	}

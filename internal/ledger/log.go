@@ -146,16 +146,37 @@ func (w World) openLog(dir, by string) *Log { return &Log{w: w, dir: dir, by: by
 func (l *Log) key(n int) string { return fmt.Sprintf("%s/%08d", l.dir, n) }
 
 // Read reads on to the log's end: until the next number is absent. By the
-// bucket's contract an absent answer is fresh (L6).
-func (l *Log) Read(ctx context.Context) error {
-	for {
+// bucket's contract an absent answer is fresh (L6). What this process has read of
+// the log before, or written, costs nothing.
+func (l *Log) Read(ctx context.Context) error { return l.readUntil(ctx, func() bool { return false }) }
+
+// readUntil is Read that stops as soon as what was read is enough.
+func (l *Log) readUntil(ctx context.Context, enough func() bool) error {
+	for !enough() {
 		key := l.key(len(l.Entries))
-		b, err := l.w.Store.Get(ctx, key)
+		b, err := l.w.Store.Fixed(ctx, key, store.Forever)
 		if errors.Is(err, store.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
+		}
+		if err := l.take(b, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recall takes in what this process knows of the log, without a request. It is true
+// and may be old: good for an Append, which finds out, and for what never becomes
+// untrue; whoever is told by it that something has not happened reads on.
+func (l *Log) recall() error {
+	for {
+		key := l.key(len(l.Entries))
+		b, ok := l.w.Store.Recall(key, store.Forever)
+		if !ok {
+			return nil
 		}
 		if err := l.take(b, key); err != nil {
 			return err
@@ -178,7 +199,7 @@ func (l *Log) take(b []byte, key string) error {
 func (l *Log) Append(ctx context.Context, e Entry) (mine bool, err error) {
 	e.V, e.By, e.Nonce, e.At = format, l.by, l.w.nonce(), l.w.clock().Now().UTC()
 	key := l.key(len(l.Entries))
-	held, mine, err := l.w.Store.CreateOnce(ctx, key, encode(e))
+	held, mine, err := l.w.Store.CreateFixed(ctx, key, encode(e))
 	if err != nil {
 		return false, fmt.Errorf("append to log: %w", err)
 	}

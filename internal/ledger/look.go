@@ -164,7 +164,7 @@ func (rep Report) Ended() time.Time {
 // there are left out.
 func (w World) ExitsOf(ctx context.Context, p job.Path, nodes, attempt int) (map[int]Exit, error) {
 	exits := map[int]Exit{}
-	return exits, fill(ctx, w, p, attempt, "exit", nodes, exits, func(e *Exit) *int { return &e.V })
+	return exits, fill(ctx, w, p, attempt, "exit", nodes, exits, -1, func(e *Exit) *int { return &e.V })
 }
 
 // Events tells what the logs and records say, in order.

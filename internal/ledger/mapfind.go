@@ -194,6 +194,13 @@ const busy = "-"
 // idle lists agents that wait for work: some of a page of them, each owner others.
 func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
 	const page, enough = 1000, 16
+	placed := 0
+	for _, p := range m.t.m.Placed {
+		placed += p.Agents
+	}
+	if placed == 1 {
+		return nil, nil // there is nobody else
+	}
 	if rung, err := m.rung(ctx); err != nil || !rung {
 		return nil, err
 	}

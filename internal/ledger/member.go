@@ -41,6 +41,11 @@ type Member struct {
 	// what is known only then, such as a port, which must never be that of an
 	// attempt before (R2). Nil: there is nothing to add.
 	Joining func(*Join) error
+	// Pace is how old what was read may be when Poll decides, below R7's bound: where
+	// a request costs something, an agent that has just read does not read again
+	// because of what it did itself. What is decided by old knowledge is an append, a
+	// join or a start that stand or fall in the store. 0: each Poll reads.
+	Pace time.Duration
 
 	w     World
 	p     job.Path
@@ -52,6 +57,8 @@ type Member struct {
 	watch *watch
 	run   Run
 
+	looked   time.Duration // when all was read last, from before it was asked for
+	fresh    bool          // since then nothing has happened that calls for another look
 	ready    bool
 	openedAt time.Duration // when the current attempt was first read
 	stopAt   time.Duration // when the stop entry was first read
@@ -126,8 +133,15 @@ func (m *Member) act(ctx context.Context) (bool, error) {
 	default:
 		return false, nil
 	}
-	_, err := m.log.Append(ctx, e)
+	mine, err := m.log.Append(ctx, e)
+	m.fresh = m.fresh && mine && (m.nodes == 1 || e.Settled != nil)
+	m.fold()
 	return true, err
+}
+
+// Again is how long the next Poll may be put off (R7).
+func (m *Member) Again() time.Duration {
+	return max(0, Poll-(m.w.clock().Boot()-m.looked))
 }
 
 func (m *Member) evidence() Evidence {
@@ -180,6 +194,7 @@ func (m *Member) join(ctx context.Context, k int) (bool, error) {
 			return false, err
 		}
 		m.run.Joins[rank] = there
+		m.fresh = m.fresh && mine
 		if mine || there.Agent == m.ID {
 			m.attempt, m.rank, m.running, m.ended = k, rank, false, false
 			return true, nil
@@ -228,16 +243,27 @@ func (m *Member) Ended(ctx context.Context, e Exit) error {
 	}
 	e.V, e.Nonce, e.Agent, e.At = format, m.w.nonce(), m.ID, m.w.clock().Now().UTC()
 	key := attemptKey(m.p, m.attempt, "exit", m.rank)
-	if _, _, err := m.w.Store.CreateOnce(ctx, key, encode(e)); err != nil {
+	held, _, err := m.w.Store.CreateFixed(ctx, key, encode(e))
+	if err != nil {
 		m.ended = false
 		return fmt.Errorf("record exit: %w", err)
 	}
+	if m.nodes > 1 {
+		m.fresh = false // the others' may be there
+	}
+	var there Exit
+	if err := decode(held, &there, &there.V, key); err != nil {
+		return err
+	}
+	m.run.Exits[m.rank] = there
 	return nil
 }
 
 // Leave lets the task's log know that the job has settled: what an agent does
 // last after Finish.
-func (m *Member) Leave(ctx context.Context) error { return m.w.Close(ctx, m.p, m.ID) }
+func (m *Member) Leave(ctx context.Context) error {
+	return m.w.closeRun(ctx, m.p, m.ID, m.rank == 0)
+}
 
 // Joined says which attempt and rank the member holds; 0 before it has joined.
 func (m *Member) Joined() (attempt, rank int) { return m.attempt, m.rank }
@@ -255,55 +281,89 @@ func (m *Member) ExitOf(rank int) (e Exit, ok bool) {
 // read brings the run up to date: job's log, records of the current attempt,
 // and the heartbeats that are due.
 func (m *Member) read(ctx context.Context) error {
+	now := m.w.clock().Boot()
+	if m.fresh && now-m.looked < m.Pace {
+		return nil
+	}
 	if err := m.w.exists(ctx, m.p); err != nil {
 		return err
 	}
-	before, stopped := m.run.Attempt(), m.run.Stop != nil
 	m.watch.bury()
-	if err := m.w.readRun(ctx, m.p, m.log, &m.run); err != nil {
+	if err := m.log.readUntil(ctx, m.log.runEnded); err != nil {
 		return err
 	}
+	m.fold()
+	own := -1
+	if m.attempt == m.run.Attempt() {
+		own = m.rank // nobody else writes how we ended
+	}
+	if err := m.w.readRecords(ctx, m.p, &m.run, own); err != nil {
+		return err
+	}
+	m.looked, m.fresh = now, true
+	return m.w.observe(ctx, m.watch, m.run, m.ID)
+}
+
+// fold takes in what the log says now.
+func (m *Member) fold() {
+	before, stopped := m.run.Attempt(), m.run.Stop != nil
+	m.run.refold(m.log.Entries)
 	if m.run.Attempt() != before {
 		m.openedAt = m.w.clock().Boot() // after the answer: it may have taken long
 	}
 	if m.run.Stop != nil && !stopped {
 		m.stopAt = m.w.clock().Boot()
 	}
-	return m.w.observe(ctx, m.watch, m.run, m.ID)
+}
+
+// runEnded says that a run has settled: what is written behind that does not count.
+func (l *Log) runEnded() bool {
+	return slices.ContainsFunc(l.Entries, func(e Entry) bool { return e.Settled != nil }) && foldRun(l.Entries).Settled != nil
 }
 
 // readRun refreshes the fold and reads the records of its current attempt that
 // are still absent. Records already read never change.
 func (w World) readRun(ctx context.Context, p job.Path, l *Log, r *Run) error {
-	if err := l.Read(ctx); err != nil {
+	if err := l.readUntil(ctx, l.runEnded); err != nil {
 		return err
 	}
+	r.refold(l.Entries)
+	return w.readRecords(ctx, p, r, -1)
+}
+
+// refold is the fold of entries, with the records that belong to its attempt.
+func (r *Run) refold(entries []Entry) {
 	was := r.Attempt()
-	fresh := foldRun(l.Entries)
+	fresh := foldRun(entries)
 	fresh.Nodes, fresh.Retries, fresh.Grace = r.Nodes, r.Retries, r.Grace
 	fresh.Joins, fresh.Exits = r.Joins, r.Exits
 	*r = fresh
-	k := r.Attempt()
-	if k != was || r.Joins == nil {
+	if r.Attempt() != was || r.Joins == nil {
 		r.Joins, r.Exits = map[int]Join{}, map[int]Exit{}
 	}
+}
+
+// readRecords reads the joins and exits of the current attempt that are still
+// absent, but the exit of the rank own.
+func (w World) readRecords(ctx context.Context, p job.Path, r *Run, own int) error {
+	k := r.Attempt()
 	if k == 0 {
 		return nil
 	}
-	err := fill(ctx, w, p, k, "join", r.Nodes, r.Joins, func(j *Join) *int { return &j.V })
+	err := fill(ctx, w, p, k, "join", r.Nodes, r.Joins, -1, func(j *Join) *int { return &j.V })
 	if err != nil {
 		return err
 	}
-	return fill(ctx, w, p, k, "exit", r.Nodes, r.Exits, func(e *Exit) *int { return &e.V })
+	return fill(ctx, w, p, k, "exit", r.Nodes, r.Exits, own, func(e *Exit) *int { return &e.V })
 }
 
-// fill reads the records of ranks that are not in have yet. A few are asked
+// fill reads the records of ranks that are not in have yet, but that of rank own. A few are asked
 // for by name; for many a listing says where to look (L6), one request for all.
-func fill[T any](ctx context.Context, w World, p job.Path, k int, what string, nodes int, have map[int]T, v func(*T) *int) error {
+func fill[T any](ctx context.Context, w World, p job.Path, k int, what string, nodes int, have map[int]T, own int, v func(*T) *int) error {
 	const few = 8
 	var ranks []int
 	for rank := range nodes {
-		if _, ok := have[rank]; !ok {
+		if _, ok := have[rank]; !ok && rank != own {
 			ranks = append(ranks, rank)
 		}
 	}
@@ -317,7 +377,7 @@ func fill[T any](ctx context.Context, w World, p job.Path, k int, what string, n
 			if _, err := fmt.Sscanf(o.Key[len(jobDir(p)):], fmt.Sprintf("/attempts/%d/%s/%%d", k, what), &rank); err != nil {
 				continue
 			}
-			if _, ok := have[rank]; !ok && rank < nodes {
+			if _, ok := have[rank]; !ok && rank < nodes && rank != own {
 				ranks = append(ranks, rank)
 			}
 		}

@@ -12,6 +12,7 @@ type mutant struct {
 
 const (
 	thinkFile  = "store/think.go"
+	memoryFile = "store/memory.go"
 	ledgerFile = "internal/ledger/ledger.go"
 	taskFile   = "internal/ledger/task.go"
 	runFile    = "internal/ledger/run.go"
@@ -36,6 +37,15 @@ var mutants = []mutant{
 		"return held, bytes.Equal(held, body), nil", "return held, false, nil"},
 	{"L1*", "a join that is there is taken for one's own", memberFile,
 		"if mine || there.Agent == m.ID {", "if there.Agent != \"\" || mine {"},
+	{"L6", "an absence is remembered", memoryFile,
+		"if body, ok := s.known.recall(key, sent, age); ok {\n\t\treturn body, nil\n\t}\n\tif body, err = s.Get(ctx, key); err != nil {\n",
+		"if body, ok := s.known.recall(key, sent, age); ok {\n\t\tif body == nil {\n\t\t\treturn nil, ErrNotExist\n\t\t}\n\t\treturn body, nil\n\t}\n\tif body, err = s.Get(ctx, key); err != nil {\n\t\tif sent >= 0 {\n\t\t\ts.known.keep(key, nil, sent)\n\t\t\treturn nil, err\n\t\t}\n"},
+	{"L1*", "what was sent is remembered, not what is held", memoryFile,
+		"s.known.keep(key, held, sent)", "s.known.keep(key, body, sent)"},
+	{"D1*", "a heartbeat is remembered", watchFile,
+		"w.Store.Get(ctx, agentKey(p, agent)) //", "w.Store.Fixed(ctx, agentKey(p, agent), store.Forever) //"},
+	{"R7", "who has read once reads no more", memberFile,
+		"if m.fresh && now-m.looked < m.Pace {", "if m.fresh && m.Pace > 0 {"},
 	{"L2*", "nonces, agent ids and tokens are used again", ledgerFile,
 		"return hex.EncodeToString(b[:])", "return hex.EncodeToString(b[:0])"},
 	{"L2*", "an agent is called by its place alone", watchFile,

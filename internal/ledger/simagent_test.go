@@ -35,6 +35,9 @@ func (s *scene) agent(p *process, m *machine) {
 		}
 	}
 	m.member = w.NewMember(j, m.agent, Join{Host: host, Address: m.agent})
+	if m.index%2 == m.placed%2 { // far from the store
+		m.member.Pace = Poll / 2
+	}
 	m.member.Joining = func(j *Join) error {
 		j.Port = 1024 + s.rng.IntN(1<<30)
 		return nil
@@ -54,7 +57,7 @@ func (s *scene) agent(p *process, m *machine) {
 		if !r.once(p) {
 			break
 		}
-		p.idle(s.between(time.Second, Poll))
+		p.idle(min(s.between(time.Second, Poll), m.member.Again()))
 	}
 	s.logf("%s leaves", p.name)
 	s.left = append(s.left, departure{s.now, m})

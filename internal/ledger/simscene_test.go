@@ -260,6 +260,7 @@ func (s *scene) attend(p *process, w World, id string) {
 	}
 	must(err)
 	k := w.NewKeeper(j, p.name)
+	k.Far = len(s.keepers)%2 == 1
 	me := &keeperOf{p: p, job: id, born: s.now}
 	s.keepers = append(s.keepers, me)
 	pace := s.between(2*time.Second, 6*time.Second)

@@ -65,9 +65,13 @@ func lastSweep(entries []Entry) (n int, s Sweep, open bool) {
 }
 
 // sweeps reads the sweeps' log from near its end: what is older is over. A listing
-// says where that is, and the numbers after it are read.
+// says where that is, and the numbers after it are read. In most stores no gc has
+// ever run, which its first number tells.
 func (w World) sweeps(ctx context.Context, by string) (*Log, error) {
 	l := w.openLog(sweepDir+"/log", by)
+	if err := l.readUntil(ctx, func() bool { return len(l.Entries) > 0 }); err != nil || len(l.Entries) == 0 {
+		return l, err
+	}
 	last := 0
 	for o, err := range w.Store.List(ctx, l.dir+"/") {
 		if err != nil {

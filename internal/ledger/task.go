@@ -79,6 +79,19 @@ func (w World) Task(ctx context.Context, p job.Path) (Task, error) {
 	return foldTask(l.Entries), nil
 }
 
+// PlaceOf finds a job's place in its task's log; ok is false when it was never
+// submitted. A run is submitted once, so nothing is read behind that.
+func (w World) PlaceOf(ctx context.Context, j job.Job) (place int, ok bool, err error) {
+	l := w.openLog(taskDir(j.Path())+"/log", "")
+	found := func() bool {
+		place, ok = foldTask(l.Entries).PlaceOf(j.ID)
+		return ok && j.Spec.Verb != job.Map
+	}
+	err = l.readUntil(ctx, found)
+	place, ok = foldTask(l.Entries).PlaceOf(j.ID)
+	return place, ok, err
+}
+
 // NameJob gives the job an id and claims a short one under ids/, which grows by
 // a letter while another job has it.
 func (w World) NameJob(ctx context.Context, j *job.Job) error {
@@ -100,7 +113,10 @@ func (w World) NameJob(ctx context.Context, j *job.Job) error {
 // j names. Who submits calls it, then Sweeps.Assure, then Submit: nothing that a
 // submitted job needs is then ever missing.
 func (w World) Propose(ctx context.Context, j job.Job) error {
-	if _, _, err := w.Store.CreateOnce(ctx, jobKey(j.Path()), encode(j)); err != nil {
+	if _, there := w.Store.Recall(jobKey(j.Path()), sure); there {
+		return nil
+	}
+	if _, _, err := w.Store.CreateFixed(ctx, jobKey(j.Path()), encode(j)); err != nil {
 		return fmt.Errorf("propose job: %w", err)
 	}
 	return nil
@@ -112,14 +128,15 @@ func (w World) Propose(ctx context.Context, j job.Job) error {
 // then, and its job.json and short id are taken away again.
 func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, mine bool, err error) {
 	p := j.Path()
-	if _, _, err := w.Store.CreateOnce(ctx, jobKey(p), encode(j)); err != nil {
-		return "", false, fmt.Errorf("submit job: %w", err)
+	if err := w.Propose(ctx, j); err != nil {
+		return "", false, err
 	}
 	l := w.openLog(taskDir(p)+"/log", by)
+	// The plan has just read it: who came between has the number, and is met there.
+	if err := l.recall(); err != nil {
+		return "", false, err
+	}
 	for {
-		if err := l.Read(ctx); err != nil {
-			return "", false, err
-		}
 		t := foldTask(l.Entries)
 		if _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept
 			return j.ID, true, nil
@@ -137,10 +154,17 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			}
 			return t.Live, false, w.withdraw(ctx, j)
 		}
-		if _, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}}); err != nil {
+		mine, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}})
+		if mine {
+			return j.ID, true, nil
+		}
+		if err != nil {
 			if !errors.Is(err, store.ErrUnclear) { // then it may still land, and needs its job.json
 				err = errors.Join(err, w.withdraw(context.WithoutCancel(ctx), j))
 			}
+			return "", false, err
+		}
+		if err := l.Read(ctx); err != nil {
 			return "", false, err
 		}
 	}
@@ -171,17 +195,21 @@ func (w World) withdraw(ctx context.Context, j job.Job) error {
 // about to reopen it comes too late there, or we do (T2).
 func (w World) closeIfSettled(ctx context.Context, task *Log, p job.Path) (bool, error) {
 	l := w.openLog(jobDir(p)+"/log", task.by)
+	place, again := resubmitted(task.Entries, p.Job)
+	ended := func() bool {
+		s := foldRun(l.Entries).Settled
+		return s != nil && (!again || s.Place >= place)
+	}
 	for {
-		if err := l.Read(ctx); err != nil {
+		if err := l.readUntil(ctx, ended); err != nil {
 			return false, err
+		}
+		if ended() {
+			break
 		}
 		s := foldRun(l.Entries).Settled
 		if s == nil {
 			return false, nil
-		}
-		place, again := resubmitted(task.Entries, p.Job)
-		if !again || s.Place >= place {
-			break
 		}
 		decline := *s
 		decline.Place = place
@@ -227,6 +255,33 @@ func (w World) Close(ctx context.Context, p job.Path, by string) error {
 			return err
 		}
 	}
+}
+
+// closeRun is Close of a run, which is submitted once: its first closed is its last,
+// and nothing is read behind it. first says that nobody else is likely to have said
+// so: then it is written by what this process knows, and who lost reads on.
+func (w World) closeRun(ctx context.Context, p job.Path, by string, first bool) error {
+	l := w.openLog(taskDir(p)+"/log", by)
+	closed := func() bool {
+		t := foldTask(l.Entries)
+		_, had := t.PlaceOf(p.Job)
+		return had && t.Live != p.Job
+	}
+	if err := l.recall(); err != nil {
+		return err
+	}
+	for ; !closed(); first = false {
+		live := foldTask(l.Entries).Live == p.Job
+		if !first || !live {
+			if err := l.readUntil(ctx, closed); err != nil || foldTask(l.Entries).Live != p.Job {
+				return err
+			}
+		}
+		if settled, err := w.closeIfSettled(ctx, l, p); err != nil || !settled {
+			return err
+		}
+	}
+	return nil
 }
 
 // Find resolves a short id, or the unambiguous beginning of one or of a full

@@ -50,7 +50,15 @@ func (w World) Beat(ctx context.Context, p job.Path, b Beat) error {
 }
 
 func (w World) readBeat(ctx context.Context, p job.Path, agent string) (Beat, bool, error) {
-	return getRecord(ctx, w, agentKey(p, agent), func(b *Beat) *int { return &b.V })
+	var beat Beat
+	b, err := w.Store.Get(ctx, agentKey(p, agent)) // it is rewritten: never remembered
+	if errors.Is(err, store.ErrNotExist) {
+		return beat, false, nil
+	}
+	if err != nil {
+		return beat, false, fmt.Errorf("read heartbeat: %w", err)
+	}
+	return beat, true, decode(b, &beat, &beat.V, agentKey(p, agent))
 }
 
 // watch judges agents by what can be seen of them (PROTOCOL section 5).
@@ -217,14 +225,11 @@ func Seat(agent string) (placement, index int, ok bool) {
 // nothing any more and leaves with status 0 (E6).
 var ErrRemoved = errors.New("job was removed")
 
-// exists looks for job.json.
+// exists looks for job.json, unless it was seen a moment ago.
 func (w World) exists(ctx context.Context, p job.Path) error {
-	r, err := w.Store.Open(ctx, jobKey(p), 0, 1)
+	_, err := w.Store.Fixed(ctx, jobKey(p), sure)
 	if errors.Is(err, store.ErrNotExist) {
 		return ErrRemoved
 	}
-	if err != nil {
-		return err
-	}
-	return r.Close()
+	return err
 }

@@ -20,6 +20,9 @@ const (
 	// maxDials bounds how often one socket is tried between two polls. A
 	// follower that keeps falling behind comes back at once, but not for ever.
 	maxDials = 16
+	// quickly is how often sockets are looked for that cost nothing to find: a new
+	// attempt of a short program is heard from its first line.
+	quickly = 50 * time.Millisecond
 )
 
 // FollowOptions say what is followed.
@@ -41,6 +44,12 @@ type FollowOptions struct {
 	// Every is how often the listing is read and Live is asked; 0 is 2 s. A
 	// folder on this machine may be asked far more often than a bucket.
 	Every time.Duration
+	// Heard is how often the listing is read while a socket is heard, which tells all
+	// that its writer says; others are read from the store that late. 0 is Every.
+	Heard time.Duration
+	// Quick gives sockets as Live does, without a request; it is asked often. With it
+	// the store is not listed at once, but after Every if none was found. nil: Live alone.
+	Quick func() []string
 	// Ended is closed once the job has settled. nil: it never does.
 	Ended <-chan struct{}
 
@@ -93,6 +102,8 @@ type follower struct {
 	done    map[string]bool  // addresses that have nothing more for us
 	dials   map[string]int   // by address, since the last poll
 	settled bool
+	lacks   bool          // the store has what a socket did not give
+	listed  time.Duration // when it was listed last
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -100,12 +111,26 @@ func (f *follower) run(ctx context.Context) {
 	defer hangUp()
 	ticks := f.every(ctx, f.o.Every)
 	ended := f.o.Ended
-	var graceOver <-chan struct{}
+	var graceOver, looks <-chan struct{}
+	asked := false // Live is due
+	f.lacks = f.o.Quick == nil
+	f.listed = f.o.Clock.Boot()
+	if f.o.Quick != nil {
+		looks = f.every(ctx, quickly)
+	}
 	for {
-		if goOn, _ := f.reader.scan(ctx, false, f.yield); !goOn {
-			return
+		if f.due() {
+			f.lacks, f.listed = false, f.o.Clock.Boot()
+			if goOn, _ := f.reader.scan(ctx, false, f.yield); !goOn {
+				return
+			}
 		}
-		f.connect(ctx, linked)
+		if f.o.Quick == nil || asked {
+			f.connect(ctx, linked)
+		} else {
+			f.dial(linked, f.o.Quick())
+		}
+		asked = false
 		if f.settled && len(f.links) == 0 && f.last(ctx) {
 			return
 		}
@@ -118,7 +143,9 @@ func (f *follower) run(ctx context.Context) {
 				}
 			case <-ticks:
 				clear(f.dials)
-				again = true
+				again, asked = true, true
+			case <-looks:
+				f.dial(linked, f.o.Quick())
 			case <-ended:
 				ended, f.settled, again = nil, true, true
 				graceOver = f.after(ctx, grace)
@@ -132,6 +159,20 @@ func (f *follower) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// due says whether the store is to be listed now.
+func (f *follower) due() bool {
+	since := f.o.Clock.Boot() - f.listed
+	switch {
+	case f.lacks || f.o.Quick == nil:
+		return true
+	case f.settled:
+		return false // the last look is to come
+	case len(f.links) > 0:
+		return since >= max(f.o.Heard, f.o.Every)
+	}
+	return since >= f.o.Every
 }
 
 // last reads the store to its end, now that nobody can be heard any more. It is
@@ -151,7 +192,15 @@ func (f *follower) connect(ctx, linked context.Context) {
 	if f.o.Live == nil || linked.Err() != nil {
 		return
 	}
-	for _, addr := range f.o.Live(ctx) {
+	f.dial(linked, f.o.Live(ctx))
+}
+
+// dial starts the links that are missing.
+func (f *follower) dial(linked context.Context, addrs []string) {
+	if linked.Err() != nil {
+		return
+	}
+	for _, addr := range addrs {
 		if f.links[addr] != nil || f.done[addr] || f.dials[addr] >= maxDials {
 			continue
 		}
@@ -178,6 +227,7 @@ func (f *follower) hear(n news) (goOn, again bool) {
 		c := l.cursor
 		switch {
 		case n.f.Seq > c.next: // it left some out: the store has them
+			f.lacks = true
 			f.let(l)
 			return true, true
 		case n.f.Seq == c.next:
@@ -187,13 +237,18 @@ func (f *follower) hear(n news) (goOn, again bool) {
 		return true, false
 	case finished:
 		f.done[l.addr] = true
+		if l.cursor != nil {
+			l.cursor.whole = true
+		}
+	case lost:
+		f.lacks = true
 	case absent:
 		// Nobody there is nobody there until the next poll, or for good.
 		f.dials[l.addr] = maxDials
 		f.done[l.addr] = f.settled
 	}
 	f.let(l)
-	return true, n.what != absent || f.settled
+	return true, n.what != absent && (n.what != finished || f.o.Quick == nil) || f.settled
 }
 
 // greet tells a link where to begin, or lets it go: it is of a writer that is

@@ -153,6 +153,12 @@ func (w *Writer) Listen(folder string) (addr string, err error) {
 	return addr, nil
 }
 
+// Sockets are the addresses of the writers that listen in folder, or once did.
+func Sockets(folder string) []string {
+	found, _ := filepath.Glob(filepath.Join(folder, "log-*.sock")) // only a bad pattern is an error
+	return found
+}
+
 // accept takes followers of the user uid until l is closed.
 func (w *Writer) accept(l net.Listener, uid int) {
 	for {

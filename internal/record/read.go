@@ -102,6 +102,7 @@ type cursor struct {
 	next   uint64 // seq of the first frame not given
 	number int    // of the first object not read to its end
 	live   bool   // a socket gives its frames now
+	whole  bool   // a socket gave them to the last
 	stuck  bool   // no further in this scan
 }
 
@@ -139,7 +140,7 @@ func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) b
 			continue
 		}
 		c := r.cursor(p)
-		for goOn := true; c.number <= n && !c.live && !c.stuck; {
+		for goOn := true; c.number <= n && !c.live && !c.whole && !c.stuck; {
 			if c.number < n {
 				goOn = r.unlisted(ctx, c, n, last, yield)
 			} else {
@@ -162,7 +163,7 @@ func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn
 		return strings.Compare(a.key("", 0), b.key("", 0))
 	})
 	for _, c := range known {
-		for before := -1; before < c.number && !c.stuck; {
+		for before := -1; before < c.number && !c.whole && !c.stuck; {
 			before = c.number
 			if !r.unlisted(ctx, c, c.number, true, yield) {
 				return false, whole

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/store"
+)
+
+// watched is the store for who is going to name what he stores: it begins to watch gc
+// before the first blob is looked for (ledger.Sweeps), and not at all where none is,
+// as most programs leave no checkpoint and nothing behind.
+type watched struct {
+	*store.Store
+	w ledger.World
+
+	mu     sync.Mutex // files are looked for several at once
+	sweeps *ledger.Sweeps
+}
+
+var _ bundle.Blobs = (*watched)(nil)
+
+// begin watches gc, if that was not so before.
+func (b *watched) begin(ctx context.Context) (_ *ledger.Sweeps, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sweeps == nil {
+		b.sweeps, err = b.w.Sweeps(ctx)
+	}
+	return b.sweeps, err
+}
+
+// PutBlob implements bundle.Blobs.
+func (b *watched) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
+	if _, err := b.begin(ctx); err != nil {
+		return "", 0, err
+	}
+	return b.Store.PutBlob(ctx, body)
+}
+
+// HasBlob implements bundle.Blobs.
+func (b *watched) HasBlob(ctx context.Context, d store.Digest) (bool, error) {
+	if _, err := b.begin(ctx); err != nil {
+		return false, err
+	}
+	return b.Store.HasBlob(ctx, d)
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Forever is the age of knowledge that never becomes untrue: an entry of a log.
+const Forever time.Duration = 1<<63 - 1
+
+// The bounds of a memory: many entries of logs, and little beside what a process
+// needs anyway, for hundreds of agents may share a machine.
+const (
+	maxKnown  = 64 << 10 // bytes of one object
+	maxMemory = 1 << 20  // bytes of all; then it begins anew
+	perObject = 100      // bytes that knowing one costs beside key and body
+)
+
+// memory is what a Store knows of objects that never change once they are written.
+// It holds what was seen, never that something was absent: what is not there now
+// may be there a moment later (PROTOCOL L6).
+type memory struct {
+	mu    sync.Mutex
+	held  map[string]known
+	bytes int
+}
+
+type known struct {
+	body []byte
+	at   time.Duration // when it was last seen there, by the boot clock, from before it was asked for
+}
+
+func (m *memory) recall(key string, now, age time.Duration) ([]byte, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, ok := m.held[key]
+	return k.body, ok && (age == Forever || now-k.at < age)
+}
+
+func (m *memory) keep(key string, body []byte, at time.Duration) {
+	if len(body) > maxKnown {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was, ok := m.held[key]; ok {
+		m.bytes -= len(key) + len(was.body) + perObject
+	}
+	size := len(key) + len(body) + perObject
+	if m.held == nil || m.bytes+size > maxMemory {
+		m.held, m.bytes = map[string]known{}, 0
+	}
+	m.held[key] = known{body, at}
+	m.bytes += size
+}
+
+func (m *memory) forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was, ok := m.held[key]; ok {
+		m.bytes -= len(key) + len(was.body) + perObject
+		delete(m.held, key)
+	}
+}
+
+// Fixed reads a whole object that never changes once it is written, without a
+// request if this Store has seen it there less than age ago. Only what was there
+// is remembered, so ErrNotExist is always the bucket's own answer. An object that
+// others have deleted may be given for age; one that this Store deleted is not.
+// The caller leaves body as it is.
+func (s *Store) Fixed(ctx context.Context, key string, age time.Duration) (body []byte, err error) {
+	sent := s.clock.Boot()
+	if body, ok := s.known.recall(key, sent, age); ok {
+		return body, nil
+	}
+	if body, err = s.Get(ctx, key); err != nil {
+		s.known.forget(key)
+		return nil, err
+	}
+	s.known.keep(key, body, sent)
+	return body, nil
+}
+
+// Recall is Fixed without asking: ok is false when this Store has not seen key, or
+// has forgotten it.
+func (s *Store) Recall(key string, age time.Duration) (body []byte, ok bool) {
+	return s.known.recall(key, s.clock.Boot(), age)
+}
+
+// CreateFixed is CreateOnce of an object for Fixed: what key holds is remembered.
+func (s *Store) CreateFixed(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
+	sent := s.clock.Boot()
+	if held, mine, err = s.CreateOnce(ctx, key, body); err == nil {
+		s.known.keep(key, held, sent)
+	}
+	return held, mine, err
+}
