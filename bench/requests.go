@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,12 +23,11 @@ var requestSections = []section{{name: "store-requests", trial: requestsOfAJob}}
 // in a folder. The server is in memory, so the difference is requests and their order,
 // and no network.
 func requestsOfAJob(ctx context.Context, h *hall) (string, []string, error) {
-	b := new(bucket)
-	server := httptest.NewServer(b)
-	defer server.Close()
+	b, stop := serveBucket()
+	defer stop()
 	far := *h.place
 	far.work = filepath.Join(h.dir, "here")
-	far.env = slices.Concat(h.env, []string{"DROVER_STORE=s3://bench/jobs", "AWS_ENDPOINT_URL=" + server.URL, "AWS_ACCESS_KEY_ID=test",
+	far.env = slices.Concat(h.env, []string{"DROVER_STORE=s3://bench/jobs", "AWS_ENDPOINT_URL=" + b.url, "AWS_ACCESS_KEY_ID=test",
 		"AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true"})
 	near := far
 	near.env = append(slices.Clone(h.env), "DROVER_STORE="+filepath.Join(h.dir, "stores", "near"))
@@ -43,7 +41,7 @@ func requestsOfAJob(ctx context.Context, h *hall) (string, []string, error) {
 	return b.measure(ctx, h, &far, &near)
 }
 
-func (b *bucket) measure(ctx context.Context, h *hall, far, near *place) (string, []string, error) {
+func (b *bucketServer) measure(ctx context.Context, h *hall, far, near *place) (string, []string, error) {
 	hello := func(n int) command {
 		return command{[]string{far.drover, "run", "-t", fmt.Sprintf("hello%d", n), far.python, "hello.py"}, "drover run python3 hello.py"}
 	}
@@ -76,7 +74,7 @@ func (b *bucket) measure(ctx context.Context, h *hall, far, near *place) (string
 }
 
 // cost is clock, and the requests meanwhile.
-func (b *bucket) cost(ctx context.Context, p *place, cmd command) (time.Duration, int64, error) {
+func (b *bucketServer) cost(ctx context.Context, p *place, cmd command) (time.Duration, int64, error) {
 	before := b.asked.Load()
 	d, err := longClock(ctx, p, cmd)
 	return d, b.asked.Load() - before, err

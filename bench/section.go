@@ -78,7 +78,7 @@ var sections = slices.Concat([]section{
 		claim: "four processes on two nodes take at most 1.5 s more than mpiexec on one",
 		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxMPI },
 	},
-}, inputSections, mapSections, streamSections, searchSections, requestSections)
+}, inputSections, copySections, mapSections, streamSections, searchSections, requestSections)
 
 func twoNodes(p *place) command {
 	return command{[]string{p.drover, "run", "-q", "--nodes", "2", p.python, "hello.py"}, "drover run --nodes 2"}

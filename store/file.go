@@ -7,6 +7,17 @@ import (
 	"io"
 )
 
+// PutFile writes body under key, from its beginning, and replaces what was there.
+// Constant memory; body is read again after an unclear answer.
+func (s *Store) PutFile(ctx context.Context, key string, body io.ReadSeeker) error {
+	return s.retry(ctx, "put", key, func() error {
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("put %s: %w", key, err)
+		}
+		return s.bucket.Put(ctx, key, body)
+	})
+}
+
 // CreateFile writes body under key, from its beginning, unless key holds an
 // object: whose that is does not matter, so it is for what anyone would write
 // alike. Constant memory; body is read again after an unclear answer.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -21,6 +22,27 @@ const (
 func CheckKey(key string) error {
 	if why := badKey(key); why != "" {
 		return fault.New(fault.Invalid, "", "check key: %.80q: %s", key, why)
+	}
+	return nil
+}
+
+// CheckName refuses what nobody's object is called: a name is 1 to 1,024 bytes of
+// UTF-8 without a zero. A bucket that was opened for whatever others keep in it
+// (Foreign, in its Options) takes names instead of keys.
+func CheckName(name string) error {
+	why := ""
+	switch {
+	case name == "":
+		why = "empty"
+	case len(name) > 1024:
+		why = "longer than 1024 bytes"
+	case !utf8.ValidString(name):
+		why = "not UTF-8"
+	case strings.IndexByte(name, 0) >= 0:
+		why = "holds a zero byte"
+	}
+	if why != "" {
+		return fault.New(fault.Invalid, "Rename it.", "check name: %.80q: %s", name, why)
 	}
 	return nil
 }

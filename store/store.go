@@ -64,6 +64,9 @@ type Object struct {
 	Key  string
 	Size int64     // bytes
 	Time time.Time // when it was written, by the bucket's clock; a hint
+	// Tag is the bucket's own word for this content, which another content under
+	// the same key does not have: an S3 ETag, a generation. "" where it has none.
+	Tag string
 }
 
 // What a Bucket answers, beside success. Test with errors.Is.

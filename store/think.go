@@ -136,13 +136,19 @@ func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCl
 // keys, page by page. It ends after the first error. It only says where to look
 // (PROTOCOL L6).
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return s.ListBy(ctx, prefix, pageSize)
+}
+
+// ListBy is List with pages of so many objects: small ones for who begins to work
+// with the first of them.
+func (s *Store) ListBy(ctx context.Context, prefix string, size int) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		after := ""
 		for {
 			var page []Object
 			var more bool
 			err := s.retry(ctx, "list", prefix, func() (err error) {
-				page, more, err = s.bucket.List(ctx, prefix, after, pageSize)
+				page, more, err = s.bucket.List(ctx, prefix, after, size)
 				return err
 			})
 			if err != nil {

@@ -55,7 +55,7 @@ func typed(args []string) []string {
 
 func face() cli.Host {
 	d := dirs()
-	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, Rights: rights, Found: found,
+	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, OpenPlace: openPlace, Rights: rights, Found: found,
 		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}, Sockets: sockets(workFolder(d))}
 }
 

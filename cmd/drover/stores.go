@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,4 +165,51 @@ func found() (lines []string) {
 		lines = append(lines, "gs://bucket/prefix, as you are signed in to Google Cloud here")
 	}
 	return lines
+}
+
+// openPlace opens a bucket of anybody's, for whatever names are in it.
+func openPlace(ctx context.Context, place, endpoint string, say func(string)) (store.Bucket, error) {
+	unsigned := func() { say("no credentials found: " + place + " is asked without, as a public bucket") }
+	switch scheme, _, _ := strings.Cut(place, "://"); scheme {
+	case "s3":
+		b, err := s3.Open(ctx, place, s3.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned})
+		if err != nil {
+			return nil, err
+		}
+		return weather(b), nil
+	case "gs":
+		bucket, query, _ := strings.Cut(place, "?")
+		o := gcs.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned}
+		if err := askedOf(query, &o); err != nil {
+			return nil, err
+		}
+		b, err := gcs.Open(ctx, bucket, o)
+		if err != nil {
+			return nil, err
+		}
+		return weather(b), nil
+	}
+	b, _, err := openBucket(ctx, place, "")
+	return b, err
+}
+
+// askedOf reads what stands behind a gs:// URL, as store/s3 reads its own.
+func askedOf(query string, o *gcs.Options) error {
+	values, err := url.ParseQuery(query)
+	for name, v := range values {
+		switch value := v[len(v)-1]; name {
+		case "endpoint":
+			o.Endpoint = value
+		case "project":
+			o.Project = value
+		case "anonymous":
+			o.Anonymous = value != "false"
+		default:
+			err = errors.New("there are endpoint, project and anonymous")
+		}
+	}
+	if err != nil {
+		return fault.Wrap(err, fault.Invalid, "Write it as gs://bucket/folder?anonymous=true.", "read ?%s", query)
+	}
+	return nil
 }

@@ -57,7 +57,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	f := c.Flags()
-	f.StringVarP(&output, "output", "o", "", "folder that receives the outputs")
+	f.StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
 	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	a.notifyFlag(f)

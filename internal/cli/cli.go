@@ -35,6 +35,9 @@ type Host struct {
 	// OpenBucket opens what --store names, at --store-endpoint if that is not "";
 	// near is true for a folder here.
 	OpenBucket func(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error)
+	// OpenPlace opens a bucket of anybody's, for whatever is kept in it, as OpenBucket
+	// does; say is told what a person should know, such as that it is asked unsigned.
+	OpenPlace func(ctx context.Context, url, endpoint string, say func(note string)) (store.Bucket, error)
 	// Rights say what agents open such a store with, and what to grant them; those
 	// of a folder are empty. Nil: there are only folders.
 	Rights func(ctx context.Context, url, endpoint string, agents Agents) (Rights, error)

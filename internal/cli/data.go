@@ -168,13 +168,18 @@ func (a *app) sure(yes bool, what string) error {
 
 func (a *app) putCommand() *cobra.Command {
 	node := 0
-	c := &cobra.Command{Use: "put TASK state FOLDER", Short: "Make a folder the state that a task's next job begins with", Args: exactly(3)}
+	c := &cobra.Command{Use: "put SOURCE URL | put TASK state FOLDER", Short: "Copy files to a bucket; or make a folder a task's next state", Args: between(2, 3)}
 	a.storeFlags(c)
 	c.Flags().IntVar(&node, "node", 0, "the node whose state it is")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	var o drover.CopyOptions
+	c.Flags().BoolVar(&o.Checksum, "checksum", false, "to a bucket: compare contents also where size and time have not changed")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if args[1] != "state" {
-			return fault.New(fault.Invalid, "Write it as drover put "+args[0]+" state FOLDER.", "put: %q is nothing that can be put", args[1])
+		if drover.IsURL(args[1]) && len(args) == 2 {
+			return a.putThere(cmd.Context(), args[0], args[1], o)
+		}
+		if args[1] != "state" || len(args) != 3 {
+			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is nothing that can be put", args[1])
 		}
 		if info, err := os.Stat(args[2]); err != nil || !info.IsDir() {
 			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is no folder", args[2])

@@ -279,19 +279,23 @@ func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output
 		}
 		return nil
 	}
-	got, err := j.Get(ctx, output)
-	if err != nil {
+	return a.bringTo(ctx, output, func(folder string) error {
+		got, err := j.Get(ctx, folder)
+		if err == nil {
+			a.printGot(got, output)
+		}
 		return err
-	}
-	a.printGot(got, output)
-	return nil
+	})
 }
 
 func (a *app) printGot(got drover.Got, typed string) {
 	for _, p := range got.Parts {
-		path := filepath.Join(typed, p.Name)
+		path := strings.TrimRight(typed, "/") + "/" + p.Name
+		if !drover.IsURL(typed) {
+			path = filepath.Clean(path)
+		}
 		if p.Name == "logs" && p.Files == 1 {
-			path = filepath.Join(path, "logs0")
+			path += "/logs0"
 		}
 		a.note("  %-8s %s (%s, %s)", p.Name, path, count(p.Files, "file"), size(p.Bytes))
 	}

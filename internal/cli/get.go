@@ -9,16 +9,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 )
 
 func (a *app) getCommand() *cobra.Command {
 	output := ""
-	c := &cobra.Command{Use: "get [JOB] | get TASK state", Short: "Bring model, outputs, files and logs; or a task's state", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeJobs}
+	c := &cobra.Command{Use: "get [JOB] | get TASK state | get URL [TARGET]", Short: "Bring a job's outputs and logs; a task's state; or files from a bucket", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
-	c.Flags().StringVarP(&output, "output", "o", "", "folder to put them in (default: the job's id)")
+	c.Flags().StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, to put them in (default: the job's id)")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	var o drover.CopyOptions
+	c.Flags().BoolVar(&o.Checksum, "checksum", false, "from a bucket: compare contents also where size and time have not changed")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && drover.IsURL(args[0]) {
+			return a.getHere(cmd.Context(), args[0], strings.Join(append(args[1:], output)[:1], ""), o)
+		}
 		if len(args) == 2 {
 			return a.getState(cmd.Context(), args, output)
 		}
@@ -37,13 +43,14 @@ func (a *app) getCommand() *cobra.Command {
 		case many:
 			return a.getItems(cmd.Context(), j, s, output)
 		}
-		got, err := j.Get(cmd.Context(), output)
-		if err != nil {
+		return a.bringTo(cmd.Context(), output, func(folder string) error {
+			got, err := j.Get(cmd.Context(), folder)
+			if err == nil {
+				a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+				a.printGot(got, output)
+			}
 			return err
-		}
-		a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
-		a.printGot(got, output)
-		return nil
+		})
 	}
 	return c
 }

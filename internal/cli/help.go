@@ -36,9 +36,9 @@ Act    wait     Wait until a job has ended; the exit status is the job's
        pause    Let a map begin no more items until drover resume
        resume   Put agents back to work on an unfinished job
        cancel   Stop jobs for good
-       get      Bring model, outputs, files and logs; or a task's state
+       get      Bring a job's outputs and logs; a task's state; or files from a bucket
        attach   Open a shell beside a running program, on its machine
-       put      Make a folder the state that a task's next job begins with
+       put      Copy files to a bucket; or make a folder a task's next state
        data     Show, download or clear what a task keeps
 Where  target   Places to run: list, name, try out and forget them
        offers   What the targets have for what a job needs, and what is free
@@ -97,7 +97,7 @@ var examples = map[string]string{
 	"verify":  "  drover verify last\n  drover verify last --json",
 	"top":     "  drover top\n  drover top digits",
 	"metrics": "  drover metrics last\n  drover metrics digits loss val_loss\n  drover metrics last --usage\n  drover metrics last --csv > points.csv",
-	"put":     "  drover put digits state ./vocabulary",
+	"put":     "  drover put ./photos s3://bucket/photos            again: only what is new or changed\n  drover put digits state ./vocabulary",
 	"data":    "  drover data digits\n  drover data digits -o out\n  drover data digits --clear state",
 	"attach":  "  drover attach last                   a shell where rank 0, or a map's first agent, runs\n  drover attach digits 1 -- nvidia-smi   one command beside node 1\n  drover attach 7fk2 1-0-33b2            beside the agent that drover worker ls shows\n\n  What a live job prints is followed by its command, typed again, or drover logs -f.\n  Values of secrets are not there.",
 	"target":  "  drover target ls\n  drover target add big --on slurm/gpu --arg --account=bio --max-workers 16 --max-time 12h\n  drover run --on big train.py\n  drover target test big",
@@ -115,7 +115,7 @@ var examples = map[string]string{
 	"logs":   "  drover logs last\n  drover logs last --node 1\n  drover logs last --item 17\n  drover logs -f digits\n  drover logs last --tail 20 --timestamps\n  drover logs last --search 'loss=0\\.' -C 2",
 	"events": "  drover events last\n  drover events -f last --json",
 	"why":    "  drover why last",
-	"get":    "  drover get last -o out\n  drover get digits state -o state",
+	"get":    "  drover get last -o out\n  drover get digits state -o state\n  drover get s3://bucket/photos ./photos            again: only what is new or changed\n  drover get 's3://public-data/2024?anonymous=true' data",
 	"wait":   "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
 	"retry":  "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
 	"resume": "  drover resume last",

@@ -177,7 +177,7 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if err := m.trial.check(cmd, s); err != nil {
 		return err
 	}
-	if err := checkFolder(spec.Output); err != nil {
+	if err := a.checkOutput(cmd.Context(), spec.Output); err != nil {
 		return err
 	}
 	if spec.From == "-" && a.in != nil && term.IsTerminal(int(a.in.Fd())) {
@@ -215,8 +215,13 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
 }
 
-// checkFolder refuses a folder for outputs that is something else.
-func checkFolder(output string) error {
+// checkOutput refuses, before anything runs, a folder for outputs that is something
+// else, and a bucket that cannot be opened.
+func (a *app) checkOutput(ctx context.Context, output string) error {
+	if drover.IsURL(output) {
+		_, _, err := a.openPlace(ctx, output)
+		return err
+	}
 	if info, err := os.Stat(output); output != "" && err == nil && !info.IsDir() {
 		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", output)
 	}

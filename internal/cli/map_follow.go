@@ -269,12 +269,13 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
 		return nil
 	}
-	got, err := j.GetItems(ctx, output, nil)
-	if err != nil {
+	return a.bringTo(ctx, output, func(folder string) error {
+		got, err := j.GetItems(ctx, folder, nil)
+		if err == nil {
+			a.printGotItems(got, output)
+		}
 		return err
-	}
-	a.printGotItems(got, output)
-	return nil
+	})
 }
 
 func (a *app) printGotItems(got drover.GotItems, typed string) {

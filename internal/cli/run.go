@@ -51,7 +51,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if spec.Verb == job.Map {
 		return a.startMap(cmd, s, &mapFlags{}, spec)
 	}
-	if err := checkFolder(spec.Output); err != nil {
+	if err := a.checkOutput(ctx, spec.Output); err != nil {
 		return err
 	}
 	c, err := a.client(ctx)

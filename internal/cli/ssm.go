@@ -65,7 +65,7 @@ func (a *app) ssmMain(ctx context.Context, args []string) error {
 		a.note("note: %s", plainText(n))
 	}
 	a.ssm.project, a.ssm.task = a.ssmName("project", c.Project), a.ssmName("task", c.Task)
-	if err := checkFolder(c.Output); err != nil {
+	if err := a.checkOutput(ctx, c.Output); err != nil {
 		return err
 	}
 	if c.Verb == ssm.Data {

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -40,6 +41,12 @@ type Options struct {
 	Endpoint string
 	// Anonymous asks without credentials: enough to read a public bucket.
 	Anonymous bool
+	// Foreign takes the bucket as it is: names that no key may have are listed,
+	// read and written too (store.CheckName).
+	Foreign bool
+	// Unsigned allows to ask without credentials where this machine has none, as
+	// for public buckets, and is told once when that begins. Nil: such requests fail.
+	Unsigned func()
 	// Project is charged for the requests, as buckets whose requester pays want
 	// it. Empty: GOOGLE_CLOUD_QUOTA_PROJECT, or what the credentials say.
 	Project string
@@ -58,6 +65,11 @@ type Bucket struct {
 	client   *http.Client
 	keys     *keys // nil: anonymous
 	patience func(size int64) time.Duration
+	foreign  bool
+	unsigned struct {
+		say  func() // nil: never
+		once sync.Once
+	}
 }
 
 var _ store.Bucket = (*Bucket)(nil)
@@ -88,7 +100,8 @@ func Open(ctx context.Context, place string, o Options) (*Bucket, error) {
 		o.Clock = store.System
 	}
 	b := &Bucket{name: name, prefix: prefix, endpoint: endpoint, project: o.Project, clock: o.Clock,
-		client: newClient(transport()), patience: patience}
+		client: newClient(transport()), patience: patience, foreign: o.Foreign}
+	b.unsigned.say = o.Unsigned
 	if !o.Anonymous && strings.HasPrefix(endpoint, "https:") {
 		b.keys = newKeys(o.Clock, find)
 	}
@@ -173,7 +186,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 
 // Delete implements store.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return err
 	}
 	resp, err := b.do(ctx, &call{doing: "delete " + key + " in " + b.String(), landed: always, names: true, absent: true,
@@ -182,6 +195,21 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	return resp.Body.Close()
+}
+
+// check refuses what is no key here.
+func (b *Bucket) check(key string) error {
+	if b.foreign {
+		return store.CheckName(key)
+	}
+	return store.CheckKey(key)
+}
+
+func (b *Bucket) checkPrefix(prefix string) error {
+	if b.foreign && prefix != "" {
+		return store.CheckName(prefix)
+	}
+	return store.CheckPrefix(prefix)
 }
 
 // object is the address of key.

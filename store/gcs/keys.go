@@ -138,6 +138,9 @@ func (k *keys) reject(token string) {
 	}
 }
 
+// errNoKeys: nobody has said where credentials are, and there are none.
+var errNoKeys = errors.New("there are none")
+
 // find asks the application default credentials for a token: the file that
 // GOOGLE_APPLICATION_CREDENTIALS names, gcloud's, the machine's metadata server.
 // It looks anew each time: a source of tokens keeps one until ten seconds before
@@ -147,6 +150,9 @@ func find(ctx context.Context) (credential, error) {
 	defer seen.RoundTripper.(*http.Transport).CloseIdleConnections()
 	creds, err := google.FindDefaultCredentials(clientContext{ctx, &http.Client{Transport: seen}}, scope)
 	if err != nil {
+		if os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") == "" {
+			err = fmt.Errorf("%w: %w", errNoKeys, err)
+		}
 		return credential{}, fault.Wrap(err, fault.Denied, signIn, "find credentials for Google Cloud")
 	}
 	t, err := creds.TokenSource.Token()

@@ -19,7 +19,7 @@ const pageSize = 1000
 // List implements store.Bucket. Names that are no keys (a console's "folder/")
 // are left out.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
-	if err := store.CheckPrefix(prefix); err != nil {
+	if err := b.checkPrefix(prefix); err != nil {
 		return nil, false, err
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -28,10 +28,10 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	if after > prefix && !strings.HasPrefix(after, prefix) {
 		return nil, false, nil // all that begins with prefix is below after
 	}
-	q := url.Values{"fields": {"items(name,size,updated),nextPageToken"}, "prefix": {b.prefix + prefix},
+	q := url.Values{"fields": {"items(name,size,updated,generation),nextPageToken"}, "prefix": {b.prefix + prefix},
 		"maxResults": {strconv.Itoa(min(limit, pageSize-1) + 1)}} // one more says whether there is more
 	if after > prefix {
-		q.Set("startOffset", b.prefix+ascii(after)) // that name itself comes too
+		q.Set("startOffset", b.prefix+b.after(after)) // that name itself comes too
 	}
 	var found []store.Object
 	for {
@@ -43,7 +43,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 			return nil, false, err
 		}
 		for _, o := range page {
-			if o.Key > after && strings.HasPrefix(o.Key, prefix) && store.CheckKey(o.Key) == nil {
+			if o.Key > after && strings.HasPrefix(o.Key, prefix) && b.check(o.Key) == nil {
 				found = append(found, o)
 			}
 		}
@@ -55,6 +55,13 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		}
 		q.Set("pageToken", token)
 	}
+}
+
+func (b *Bucket) after(s string) string {
+	if b.foreign {
+		return s
+	}
+	return ascii(s)
 }
 
 // ascii ends s before its first byte that no key can hold, so that it is text:
@@ -71,9 +78,10 @@ func ascii(s string) string {
 // listing is one answer.
 type listing struct {
 	Items []struct {
-		Name    string    `json:"name"`
-		Size    int64     `json:"size,string"`
-		Updated time.Time `json:"updated"`
+		Name       string    `json:"name"`
+		Size       int64     `json:"size,string"`
+		Updated    time.Time `json:"updated"`
+		Generation string    `json:"generation"`
 	} `json:"items"`
 	Next string `json:"nextPageToken"`
 }
@@ -106,7 +114,7 @@ func (b *Bucket) page(ctx context.Context, prefix string, q url.Values) ([]store
 	page := make([]store.Object, 0, len(answer.Items))
 	for _, o := range answer.Items {
 		if key, ours := strings.CutPrefix(o.Name, b.prefix); ours {
-			page = append(page, store.Object{Key: key, Size: o.Size, Time: o.Updated})
+			page = append(page, store.Object{Key: key, Size: o.Size, Time: o.Updated, Tag: o.Generation})
 		}
 	}
 	return page, answer.Next, nil

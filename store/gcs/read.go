@@ -25,7 +25,7 @@ const atOnce = 1 << 20
 // Get implements store.Bucket. What is read from beginning to end is checked:
 // where it does not match, the last Read gives store.ErrCorrupt.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return nil, err
 	}
 	for try := 0; ; try++ {

@@ -178,7 +178,12 @@ func (b *Bucket) bearer(ctx context.Context, c *call) (credential, error) {
 	if b.keys == nil || c.free {
 		return credential{}, nil
 	}
-	return b.keys.get(ctx)
+	held, err := b.keys.get(ctx)
+	if b.unsigned.say != nil && errors.Is(err, errNoKeys) {
+		b.unsigned.once.Do(b.unsigned.say)
+		return credential{}, nil
+	}
+	return held, err
 }
 
 func (b *Bucket) request(ctx context.Context, c *call) (*http.Request, error) {

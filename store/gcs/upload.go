@@ -56,7 +56,7 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // write sends body under key. It is read twice where it is large: the checksum
 // has to be known first.
 func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {

@@ -207,6 +207,10 @@ type noCredentials struct {
 func (n *noCredentials) Error() string { return n.err.Error() }
 func (n *noCredentials) Unwrap() error { return n.err }
 
+// nowhere says that all places were looked at, down to the machine's own role: who
+// has credentials that cannot be used is told of those.
+func (n *noCredentials) nowhere() bool { return !n.had && strings.Contains(n.err.Error(), "EC2 IMDS") }
+
 // away says that nothing is wrong but the way to whoever gives them out. Before the
 // first ones that looks as on a machine that has none.
 func (n *noCredentials) away() bool {
@@ -247,7 +251,10 @@ func (r *renewing) renew() bool {
 // turn mends what an answer says about where or as whom we ask, and says whether
 // to ask again.
 func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
+	var none *noCredentials
 	switch {
+	case errors.As(a.err, &none):
+		return b.unsign(asked, none)
 	case a.code == "ExpiredToken" || a.code == "ExpiredTokenException" || a.code == "TokenRefreshRequired":
 		return b.creds.renew()
 	case a.code == "RequestTimeTooSkewed":
@@ -257,6 +264,23 @@ func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
 		return b.find(ctx, asked, a)
 	}
 	return false
+}
+
+// unsign goes on without credentials, where that is allowed.
+func (b *Bucket) unsign(asked *s3.Client, none *noCredentials) bool {
+	if b.given.Unsigned == nil || !none.nowhere() {
+		return false
+	}
+	b.turning.Lock()
+	defer b.turning.Unlock()
+	if b.client.Load() == asked {
+		o := asked.Options()
+		o.Credentials = aws.AnonymousCredentials{}
+		b.client.Store(s3.New(o))
+		b.unsigned.Store(true)
+		b.given.Unsigned()
+	}
+	return true
 }
 
 // find goes to the region where the bucket is.

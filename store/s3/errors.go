@@ -217,6 +217,8 @@ func (b *Bucket) denied(doing string, a answer) error {
 		hint = "This machine's clock is wrong: compare date -u with curl -sI https://s3.amazonaws.com | grep -i ^date, and set it."
 	case a.code == "AccessDenied" && b.given.Owner != "":
 		hint = "See that account " + b.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + b.bucket + " --expected-bucket-owner " + b.given.Owner + "."
+	case a.code == "AccessDenied" && b.unsigned.Load():
+		hint = b.signInHint()
 	case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
 		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for whom aws sts get-caller-identity names."
 	case a.status == http.StatusNotImplemented || a.code == "NotImplemented":

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func FuzzURLsThatAreReadAreNames(f *testing.F) {
 		}
 		name := p.name(p.given.Endpoint)
 		again, err := parse(name, Options{})
-		if err != nil || again != p {
+		if err != nil || !reflect.DeepEqual(again, p) {
 			t.Errorf("%q is called %q, which is %v, %v", text, name, again, err)
 		}
 	})

@@ -32,7 +32,7 @@ const giveUp = 10 * time.Minute
 // Get implements store.Bucket. Where a connection breaks, reading goes on from
 // there, as long as the object is the same one.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return nil, err
 	}
 	doing := "get " + key + " from " + b.text
@@ -220,7 +220,7 @@ func (o *object) Close() error { return o.body.Close() }
 // List implements store.Bucket. Keys that drover cannot have written are left
 // out: a console's markers for folders, somebody's files.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
-	if err := store.CheckPrefix(prefix); err != nil {
+	if err := b.checkPrefix(prefix); err != nil {
 		return nil, false, err
 	}
 	if after > prefix && !strings.HasPrefix(after, prefix) {
@@ -230,7 +230,11 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.owner(),
 		MaxKeys: aws.Int32(int32(min(limit, 1000))), EncodingType: types.EncodingTypeUrl,
 	}
-	if after != "" {
+	switch {
+	case after == "":
+	case b.given.Foreign:
+		in.StartAfter = aws.String(b.prefix + after)
+	default:
 		in.StartAfter = aws.String(b.prefix + printable(after))
 	}
 	doing := strings.TrimSuffix("list "+prefix, " ") + " in " + b.text
@@ -262,6 +266,13 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	}
 }
 
+func (b *Bucket) checkPrefix(prefix string) error {
+	if b.given.Foreign && prefix != "" {
+		return store.CheckName(prefix)
+	}
+	return store.CheckPrefix(prefix)
+}
+
 // found adds our objects of a page, which are in order.
 func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, prefix, after string) ([]store.Object, error) {
 	for _, c := range out.Contents {
@@ -273,13 +284,13 @@ func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, pref
 			}
 		}
 		key, ours := strings.CutPrefix(name, b.prefix)
-		if !ours || !strings.HasPrefix(key, prefix) || key <= after || store.CheckKey(key) != nil {
+		if !ours || !strings.HasPrefix(key, prefix) || key <= after || b.check(key) != nil {
 			continue
 		}
 		if last := len(objects) - 1; last >= 0 && objects[last].Key >= key {
 			return nil, fmt.Errorf("%s comes after %s: the server lists in no order", key, objects[last].Key)
 		}
-		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified)})
+		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified), Tag: strings.Trim(aws.ToString(c.ETag), `"`)})
 	}
 	return objects, nil
 }
@@ -300,7 +311,7 @@ func printable(after string) string {
 
 // Delete implements store.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return err
 	}
 	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *s3.Client) error {

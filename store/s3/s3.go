@@ -54,6 +54,13 @@ type Options struct {
 	// all that the environment says of credentials. "": none.
 	PassFile string
 
+	// Foreign takes the bucket as it is: names that no key may have are listed,
+	// read and written too (store.CheckName).
+	Foreign bool
+	// Unsigned allows to ask without credentials where this machine has none, as
+	// for public buckets, and is told once when that begins. Nil: such requests fail.
+	Unsigned func()
+
 	Clock    store.Clock   // nil: store.System
 	Patience time.Duration // for a server that has never answered; 0: 20 s
 }
@@ -72,6 +79,8 @@ type Bucket struct {
 
 	client  atomic.Pointer[s3.Client]
 	turning sync.Mutex // one finds the region
+
+	unsigned atomic.Bool // no credentials were found, and none are sent
 
 	met   atomic.Bool  // the server has answered
 	tried atomic.Int64 // since when, by clock.Boot, it is tried in vain; 0: not yet
@@ -108,6 +117,14 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 
 // String is the URL that leads here from any machine. It holds no secrets.
 func (b *Bucket) String() string { return b.text }
+
+// check refuses what is no key here.
+func (b *Bucket) check(key string) error {
+	if b.given.Foreign {
+		return store.CheckName(key)
+	}
+	return store.CheckKey(key)
+}
 
 // As is the URL for whoever opens the same place as a profile of his own machine.
 func (b *Bucket) As(profile string) string {

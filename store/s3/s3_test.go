@@ -149,3 +149,34 @@ func race(t *testing.T, keys, writers int, handle func() *store.Store) []int32 {
 	all.Wait()
 	return won
 }
+
+func TestWithoutCredentialsItIsAskedAsAPublicOneAndThatIsSaid(t *testing.T) {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	server := &s3test.Server{Bucket: "facts", Public: true}
+	server.Set("a b/.c", "public")
+	h := httptest.NewServer(server)
+	t.Cleanup(h.Close)
+	said := 0
+	for _, c := range []struct {
+		say  func()
+		want bool
+	}{{func() { said++ }, true}, {nil, false}} {
+		b, err := s3.Open(t.Context(), "s3://facts", s3.Options{Endpoint: h.URL, Foreign: true, Unsigned: c.say})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			objects, _, err := b.List(t.Context(), "a b/", "", 10)
+			if found := err == nil && len(objects) == 1 && objects[0].Key == "a b/.c" && objects[0].Tag != ""; found != c.want {
+				t.Errorf("listed %v, %v", objects, err)
+			}
+		}
+	}
+	if said != 1 {
+		t.Errorf("it was said %d times, want once", said)
+	}
+}

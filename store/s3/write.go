@@ -43,7 +43,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 
 // write sends body under key; unless is the If-None-Match of it, or nil.
 func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless *string) error {
-	if err := store.CheckKey(key); err != nil {
+	if err := b.check(key); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {

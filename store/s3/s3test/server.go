@@ -315,6 +315,7 @@ type listing struct {
 type line struct {
 	Key          string
 	LastModified string
+	ETag         string
 	Size         int
 }
 
@@ -352,7 +353,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) *refusal {
 		if l.EncodingType == "url" {
 			name = escape(key)
 		}
-		l.Contents = append(l.Contents, line{Key: name, LastModified: o.at.UTC().Format(time.RFC3339Nano), Size: len(o.body)})
+		l.Contents = append(l.Contents, line{Key: name, LastModified: o.at.UTC().Format(time.RFC3339Nano), ETag: o.tag, Size: len(o.body)})
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(l) // a test that reads half of it says so

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// openPlace opens the bucket that a URL names, whatever is kept in it.
+func (a *app) openPlace(ctx context.Context, url string) (store.Bucket, string, error) {
+	bucket, key, err := drover.SplitURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := a.OpenPlace(ctx, bucket, a.settings.endpoint, func(note string) { a.note("note: %s", note) })
+	return b, key, err
+}
+
+// putThere is drover put SOURCE URL.
+func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOptions) error {
+	b, key, err := a.openPlace(ctx, url)
+	if err != nil {
+		return err
+	}
+	show := a.copying()
+	o.Watch = show.tell
+	done, err := drover.Upload(ctx, source, b, key, o)
+	show.end()
+	return a.copied(done, err, source+" -> "+url)
+}
+
+// getHere is drover get URL [TARGET].
+func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOptions) error {
+	b, key, err := a.openPlace(ctx, url)
+	if err != nil {
+		return err
+	}
+	if target == "" {
+		if target = path.Base(strings.TrimRight(key, "/")); target == "." {
+			return fault.New(fault.Invalid, "Choose a folder: drover get "+url+" data.", "get %q: a whole bucket has no name to be called by", url)
+		}
+	}
+	show := a.copying()
+	o.Watch = show.tell
+	done, err := drover.Download(ctx, b, key, target, o)
+	show.end()
+	return a.copied(done, err, url+" -> "+target)
+}
+
+// bringTo has outputs brought into the folder that was typed; those for a place in a
+// bucket come into a folder of drover's own first, and are sent from there.
+func (a *app) bringTo(ctx context.Context, output string, bring func(folder string) error) (err error) {
+	if !drover.IsURL(output) {
+		return bring(output)
+	}
+	if err := os.MkdirAll(a.Dirs.Cache, 0o700); err != nil {
+		return fault.Wrap(err, fault.Full, "Set XDG_CACHE_HOME to a folder that can be written.", "make drover's cache")
+	}
+	folder, err := os.MkdirTemp(a.Dirs.Cache, "outputs-")
+	if err != nil {
+		return fault.Wrap(err, fault.Full, "Free space, or set XDG_CACHE_HOME to another disk.", "make a folder for outputs")
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if err := bring(folder); err != nil {
+		return err
+	}
+	// What a folder's next get goes by says nothing in a bucket.
+	if err := os.Remove(filepath.Join(folder, ".drover.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	b, key, err := a.openPlace(ctx, output)
+	if err != nil {
+		return err
+	}
+	show := a.copying()
+	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell})
+	show.end()
+	return a.copied(done, err, "outputs -> "+output)
+}
+
+// folderKey is a key as that of a folder; all of a bucket is one.
+func folderKey(key string) string {
+	if key = strings.TrimRight(key, "/"); key != "" {
+		key += "/"
+	}
+	return key
+}
+
+// copied says in one line what was done, also before an error: what was copied stays.
+func (a *app) copied(d drover.Copied, err error, what string) error {
+	if err == nil || d.Files > 0 {
+		text := fmt.Sprintf("%s: %s, %s in %s", plainText(what), count(int(d.Files), "file"), size(d.Bytes), span(d.Took))
+		if d.Same > 0 {
+			text += fmt.Sprintf("; %s (%s) there already", comma(int(d.Same)), size(d.SameBytes))
+		}
+		if d.LeftOut > 0 {
+			text += fmt.Sprintf("; %s that are no files left out", comma(int(d.LeftOut)))
+		}
+		a.note("%s", text)
+	}
+	return err
+}
+
+// copyShow is one line that says how far a copy is, on a terminal and nowhere else.
+type copyShow struct {
+	a     *app
+	on    bool
+	begun time.Time
+	last  time.Time
+}
+
+func (a *app) copying() *copyShow {
+	f, ok := a.err.(*os.File)
+	return &copyShow{a: a, on: ok && !a.quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
+}
+
+func (c *copyShow) tell(p drover.CopyProgress) {
+	now := time.Now()
+	if !c.on || now.Sub(c.last) < 200*time.Millisecond || now.Sub(c.begun) < 500*time.Millisecond {
+		return
+	}
+	c.last = now
+	of := "at least "
+	if p.Counted {
+		of = ""
+	}
+	fmt.Fprintf(c.a.err, "\r%s of %s%s, %s of %s%s, %s/s\x1b[K", comma(int(p.Files+p.Same)), of, count(int(p.Found), "file"),
+		size(p.Bytes+p.SameBytes), of, size(p.FoundBytes), humanize.Bytes(uint64(float64(max(p.Bytes, 0))/now.Sub(c.begun).Seconds())))
+}
+
+func (c *copyShow) end() {
+	if !c.last.IsZero() {
+		fmt.Fprint(c.a.err, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,176 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// Put copies source, a file or a folder, to a place. A folder's files come below it,
+// without the folder's own name; a file gets the place's name, or its own below a
+// place that is a folder.
+func Put(ctx context.Context, source string, to Place, o Options) (Done, error) {
+	u := &up{run: run{o: o, doing: fmt.Sprintf("put %s to %s", source, to)}, to: to, source: source}
+	info, err := os.Stat(source)
+	switch {
+	case err != nil:
+		return Done{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
+	case info.Mode().IsRegular():
+		if key := to.Key; key == "" || strings.HasSuffix(key, "/") {
+			u.to.Key += filepath.Base(source)
+		}
+		return carry(ctx, &u.run, func(ctx context.Context, give func(sending) error) error { return u.one(ctx, info, give) }, u.send)
+	case !info.IsDir():
+		return Done{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
+	}
+	u.to.Key = to.folder()
+	return carry(ctx, &u.run, u.plan, u.send)
+}
+
+// up is a Put under way.
+type up struct {
+	run
+	to     Place
+	source string
+}
+
+// sending is a file that may have to be sent.
+type sending struct {
+	path, key string
+	size      int64
+	tag       string // of the object that is there, where only the content says whether it is this one
+}
+
+// one plans a single file. The object of its name is the first of those that begin so.
+func (u *up) one(ctx context.Context, info fs.FileInfo, give func(sending) error) error {
+	next, stop := listed(ctx, u.to.Store, u.to.Key)
+	defer stop()
+	there, ok, err := next()
+	if err != nil {
+		return err
+	}
+	return u.judge(file{path: u.source, size: info.Size(), time: info.ModTime()}, u.to.Key, there, ok && there.Key == u.to.Key, give)
+}
+
+// plan goes through the folder and the listing side by side: both are in the order of
+// their names.
+func (u *up) plan(ctx context.Context, give func(sending) error) error {
+	next, stop := listed(ctx, u.to.Store, u.to.Key)
+	defer stop()
+	there, more, err := next()
+	if err != nil {
+		return err
+	}
+	w := walker{told: func() { u.leftOut.Add(1) }}
+	return w.folder(ctx, u.source, "", func(f file) error {
+		key := u.to.Key + f.name
+		for more && there.Key < key {
+			if there, more, err = next(); err != nil {
+				return err
+			}
+		}
+		return u.judge(f, key, there, more && there.Key == key, give)
+	})
+}
+
+// judge decides what becomes of a file, by the object that is there.
+func (u *up) judge(f file, key string, there store.Object, held bool, give func(sending) error) error {
+	u.found.Add(1)
+	u.foundBytes.Add(f.size)
+	if err := store.CheckName(key); err != nil {
+		u.refuse(f.name, "no object can be called so")
+		return nil
+	}
+	s := sending{path: f.path, key: key, size: f.size}
+	if held && there.Size == f.size {
+		// A bucket's time is of its own clock and cut to the second, and is that of the
+		// end: a file that is not older may have been written meanwhile.
+		if f.time.Before(there.Time) && !u.o.Checksum {
+			u.kept(f.size)
+			return nil
+		}
+		if isMD5(there.Tag) {
+			s.tag = there.Tag
+		}
+	}
+	return give(s)
+}
+
+func (u *run) kept(size int64) {
+	u.same.Add(1)
+	u.sameBytes.Add(size)
+}
+
+// send sends one file, unless its content is there already.
+func (u *up) send(ctx context.Context, s sending) error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return fault.Wrap(err, fault.Invalid, "Make it readable, or take it away, and run it again.", "read")
+	}
+	defer f.Close()
+	if s.tag != "" {
+		same, err := holds(ctx, f, s.tag)
+		if err != nil {
+			return err
+		}
+		if same {
+			u.kept(s.size)
+			return nil
+		}
+	}
+	counted := &counting{ReadSeeker: f, bytes: &u.bytes}
+	err = u.to.Store.PutFile(ctx, s.key, counted)
+	if fault.KindOf(err) == fault.Invalid && store.CheckKey(s.key) != nil {
+		counted.undo()
+		u.refuse(s.key, "this bucket takes no such name")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	u.files.Add(1)
+	return nil
+}
+
+// counting counts what is read of a file, once, though it is read again after an
+// unclear answer.
+type counting struct {
+	io.ReadSeeker
+	bytes   interface{ Add(int64) int64 }
+	at, top int64
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.ReadSeeker.Read(p)
+	c.at += int64(n)
+	if c.at > c.top {
+		c.bytes.Add(c.at - c.top)
+		c.top = c.at
+	}
+	return n, err
+}
+
+func (c *counting) Seek(offset int64, whence int) (int64, error) {
+	at, err := c.ReadSeeker.Seek(offset, whence)
+	c.at = at
+	return at, err
+}
+
+func (c *counting) undo() { c.bytes.Add(-c.top) }
+
+// bare is an error of the file system without the name, which its reader has.
+func bare(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
