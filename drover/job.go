@@ -152,8 +152,9 @@ func (j *Job) Wait(ctx context.Context) (Status, error) {
 	return j.Status(ctx)
 }
 
-// Start sees that agents work on the job, and returns as soon as that is so: as
-// soon as a target has been asked for them.
+// Start sees that agents work on the job, and returns as soon as that is so; where
+// they do not live beside the command line, as soon as their target has been asked for
+// them: it may have them wait for long.
 func (j *Job) Start(ctx context.Context) error {
 	ctx, enough := context.WithCancelCause(ctx)
 	defer enough(nil)
@@ -170,7 +171,14 @@ func (j *Job) Start(ctx context.Context) error {
 			_ = j.c.world.Store.Clock().Sleep(ctx, j.c.pace())
 		}
 	}()
-	_, err := j.c.engine.Attend(ctx, j.path)
+	attached, err := j.Attached(ctx)
+	if err == nil {
+		_, err = j.c.engine.AttendTold(ctx, j.path, func() {
+			if !attached {
+				enough(started)
+			}
+		})
+	}
 	enough(started)
 	<-done
 	if errors.Is(context.Cause(ctx), started) && (err == nil || errors.Is(err, started) || errors.Is(err, context.Canceled)) {

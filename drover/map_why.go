@@ -58,6 +58,9 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 		w.mapInterrupted(s, r.Beats)
 	default:
 		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
+		if s.Workers == 0 {
+			w.machines(j.machines(ctx, rec, r.Map.Placed))
+		}
 	}
 	if s.Items.Failed+s.Items.Quarantined > 0 {
 		f, err := j.Figures(ctx)

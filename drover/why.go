@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
@@ -49,6 +50,9 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 		w.Next = "drover resume " + s.ID
 	default:
 		w.waiting(rep)
+		if len(rep.Living) == 0 {
+			w.machines(j.machines(ctx, rep.Job, rep.Run.Placed))
+		}
 		w.Next = "drover logs -f " + s.ID
 	}
 	return w, nil
@@ -127,6 +131,49 @@ func (w *Reason) waiting(rep ledger.Report) {
 	for rank := range rep.Run.Nodes {
 		if _, ok := rep.Run.Joins[rank]; !ok && rep.Run.Nodes > 1 {
 			w.Detail = append(w.Detail, fmt.Sprintf("node %d has not joined attempt %d", rank, rep.Run.Attempt()))
+		}
+	}
+}
+
+// mostMachines is how many different things that machines wait for are said.
+const mostMachines = 5
+
+// machines asks the target about all agents that it was asked for.
+func (j *Job) machines(ctx context.Context, rec job.Job, placed []ledger.Placed) (all []driver.Member, err error) {
+	for _, pl := range placed {
+		members, err := j.c.engine.Members(ctx, rec, pl.Placement)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, members...)
+	}
+	return all, nil
+}
+
+// machines says what the target has to say of agents that have not come up.
+func (w *Reason) machines(members []driver.Member, err error) {
+	if err != nil {
+		w.Detail = append(w.Detail, err.Error())
+		return
+	}
+	count := map[[2]string]int{}
+	var order [][2]string
+	for _, m := range members {
+		if why := [2]string{m.Reason, m.Hint}; m.State == driver.Waiting && m.Reason != "" {
+			if count[why]++; count[why] == 1 {
+				order = append(order, why)
+			}
+		}
+	}
+	for i, why := range order {
+		switch {
+		case i == 0:
+			w.Answer = why[0]
+		case i < mostMachines:
+			w.Detail = append(w.Detail, fmt.Sprintf("%s: %s", plural(count[why], "agent", "agents"), why[0]))
+		}
+		if why[1] != "" && i < mostMachines {
+			w.Detail = append(w.Detail, why[1])
 		}
 	}
 }

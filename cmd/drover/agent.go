@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/driver/slurm"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
@@ -48,14 +49,23 @@ func runAgent(args []string) int {
 	return code
 }
 
-// adopt makes this process the agent that a driver of this machine started it as.
-// in is nil but in a container.
-func adopt() (in *docker.Inside, ended func(code int, reason string), err error) {
-	if in, ended, err = docker.Adopt(); in != nil || err != nil {
+// inside is what the driver that started this agent knows of its place: at most one of
+// them is not nil.
+type inside struct {
+	docker *docker.Inside
+	slurm  *slurm.Inside
+}
+
+// adopt makes this process the agent that a driver started it as.
+func adopt() (in inside, ended func(code int, reason string), err error) {
+	if in.docker, ended, err = docker.Adopt(); in.docker != nil || err != nil {
+		return in, ended, err
+	}
+	if in.slurm, ended, err = slurm.Adopt(); in.slurm != nil || err != nil {
 		return in, ended, err
 	}
 	ended, err = local.Adopt()
-	return nil, ended, err
+	return in, ended, err
 }
 
 // agentPatience is how long an agent looks for a store that it has never met. Who has
@@ -63,7 +73,7 @@ func adopt() (in *docker.Inside, ended func(code int, reason string), err error)
 // within two minutes without a net, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
-func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	url := f.String("store", "", "")
 	placement := f.Int("placement", 1, "")
@@ -77,8 +87,11 @@ func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Lo
 		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
 	}
 	pass := ""
-	if in != nil {
-		pass = in.Pass
+	if in.docker != nil {
+		pass = in.docker.Pass
+	}
+	if in.slurm != nil {
+		pass = in.slurm.Pass
 	}
 	b, near, err := openStore(context.Background(), *url, "", pass, agentPatience)
 	if err != nil {
@@ -94,10 +107,10 @@ func work(args []string, in *docker.Inside, terms <-chan os.Signal, log *slog.Lo
 }
 
 // machine is what this machine knows about itself.
-func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machine, error) {
+func machine(in inside, terms <-chan os.Signal, near bool) (agent.Machine, error) {
 	d := dirs()
-	if in != nil {
-		d.State, d.Cache = in.State, in.Cache
+	if in.docker != nil {
+		d.State, d.Cache = in.docker.State, in.docker.Cache
 	}
 	name, _ := os.Hostname()
 	self, err := os.Executable()
@@ -113,13 +126,16 @@ func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machin
 		Work: workFolder(d), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
 	shared := claims(d)
 	m.Memory = shared.Memory
-	if in != nil {
-		m.Root, m.Hosts, m.Secrets, m.Starved = in.Root, in.Hosts, in.Secrets, in.Starved
-		if in.Claims != "" { // what the container may use counts for the program, what the machine has for its room
-			shared = host.Room{Folder: in.Claims, CPUs: in.Cores, Memory: in.Memory}
+	if c := in.docker; c != nil {
+		m.Root, m.Hosts, m.Secrets, m.Starved = c.Root, c.Hosts, c.Secrets, c.Starved
+		if c.Claims != "" { // what the container may use counts for the program, what the machine has for its room
+			shared = host.Room{Folder: c.Claims, CPUs: c.Cores, Memory: c.Memory}
 		}
 	}
 	m.Room = room(shared, m.Environ)
+	if in.slurm != nil {
+		allocated(&m, in.slurm)
+	}
 	m.Traffic = host.Traffic
 	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
 		use, err := host.GPUUse(ctx, m.Environ, pinned)
@@ -131,11 +147,19 @@ func machine(in *docker.Inside, terms <-chan os.Signal, near bool) (agent.Machin
 	if err := os.MkdirAll(m.Work, 0o700); err != nil {
 		return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", m.Work)
 	}
-	notice := make(chan agent.Notice, 1)
+	notice, struck := make(chan agent.Notice, 1), make(chan struct{})
 	m.Notice = notice
+	if in.slurm != nil {
+		m.Struck = struck
+	}
 	go func() { // for as long as the process lives: nobody waits
 		<-terms
-		notice <- agent.Notice{Asked: true, Why: "asked to stop"}
+		close(struck)
+		n := agent.Notice{Asked: true, Why: "asked to stop"}
+		if in.slurm != nil {
+			n.Asked, n.Why = in.slurm.Notice()
+		}
+		notice <- n
 	}()
 	return m, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
+	"github.com/drover-run/drover/driver/slurm"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/proc"
@@ -78,6 +79,7 @@ func drivers(d cli.Dirs) map[string]driver.Driver {
 	return map[string]driver.Driver{
 		local.Target:  local.New(filepath.Join(d.State, "local")),
 		docker.Target: docker.New(filepath.Join(d.State, "docker"), claimsFolder(d)),
+		slurm.Target:  slurm.New(filepath.Join(d.State, "slurm")),
 	}
 }
 

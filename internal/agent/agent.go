@@ -84,6 +84,10 @@ type Machine struct {
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.
 	Notice <-chan Notice
+	// Struck is closed when an engine has sent SIGTERM to all processes of this machine,
+	// before Notice says why: what ends then has not failed. Nil: engines here signal
+	// the agent alone.
+	Struck <-chan struct{}
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then asked and told more often.
 	Near bool
@@ -246,10 +250,16 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 			drop(errors.New(n.Why))
 			return a.leave(ctx, n)
 		case err := <-a.prepared:
+			if err != nil && a.struck(true) {
+				return a.leaveStruck(ctx, drop)
+			}
 			if err := a.afterPrepare(ctx, err); err != nil {
 				return fault.ExitDrover, err
 			}
 		case <-a.program.done():
+			if a.struck(a.program.proc.Wait().Status() != 0) {
+				return a.leaveStruck(ctx, drop)
+			}
 			if err := a.programEnded(ctx); err != nil {
 				return fault.ExitDrover, err
 			}
@@ -328,8 +338,12 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 	}
 	a.Machine.Patience = 0 // who must go waits for no room
 	a.note("leaving: %s", n.Why)
+	ended := a.program.done()
+	if a.struck(false) {
+		ended = nil
+	}
 	select {
-	case <-a.program.done(): // it has ended by itself in this very moment
+	case <-ended: // it has ended by itself in this very moment
 		a.notice <- n // so that storing its results does not wait for room
 		if err := a.programEnded(ctx); err != nil {
 			return status, err

@@ -76,8 +76,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 			if !attached {
 				hush()
 				<-printed
-				a.note("\nDetached; %s goes on.   follow: drover logs -f %s   stop: drover cancel %s", id, id, id)
-				return status(fault.ExitInterrupted)
+				return a.detach(context.WithoutCancel(ctx), j, id, "logs -f", signals)
 			}
 			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
 			signal.Stop(signals) // nothing is left to be asked; Ctrl-C ends us

@@ -70,8 +70,7 @@ func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attache
 // leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
 func (a *app) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
 	if !attached {
-		a.note("Detached; %s goes on.   follow: drover wait %s   stop: drover cancel %s", id, id, id)
-		return status(fault.ExitInterrupted)
+		return a.detach(ctx, j, id, "wait", signals)
 	}
 	if err := a.interrupt(ctx, j, signals); err != nil {
 		return err

@@ -21,6 +21,7 @@ type startFlags struct {
 	task, output, source, python string
 	deps, inputs, env, envFile   []string
 	timeout, grace               string
+	slurmArgs                    []string
 	retries, nodes, procs, gpus  int
 	launcher, machine            string
 	noMounts, process            bool
@@ -60,6 +61,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	s.box.add(f)
 	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws that agents open the store with (default: the config)")
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
+	f.StringArrayVar(&s.slurmArgs, "slurm-arg", nil, "option of sbatch, for --on slurm: --account=bio, --constraint=a100; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
 	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
@@ -118,6 +120,12 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	set(&spec.Python, spec.Python, conf.get("python").value)
 	set(&spec.On, a.settings.on)
 	set(&spec.On, spec.On, conf.get("on").value)
+	if len(s.slurmArgs) > 0 {
+		if spec.TargetArgs == nil {
+			spec.TargetArgs = map[string][]string{}
+		}
+		spec.TargetArgs["slurm"] = append(spec.TargetArgs["slurm"], s.slurmArgs...)
+	}
 	set(&spec.Output, s.output)
 	set(&spec.Output, spec.Output, conf.get("output").value)
 	set(&spec.Machine, s.machine, spec.Machine)

@@ -118,6 +118,13 @@ type keeper interface {
 // or the target cannot be had. It is what "run", "resume" and a second command
 // do; many may do it at once.
 func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error) {
+	return e.AttendTold(ctx, p, func() {})
+}
+
+// AttendTold is Attend that calls asked whenever the target has been asked for all
+// agents that are wanted just now: from then on those go on without us, unless they
+// live beside the command line.
+func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*ledger.Settled, error) {
 	j, err := e.World.Load(ctx, p)
 	if err != nil {
 		return nil, err
@@ -147,6 +154,9 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 			}
 			passes.begun()
 			pace = quickest
+			asked()
+		} else if slices.ContainsFunc(rows, func(m ledger.Machine) bool { return m.Alive }) {
+			asked()
 		}
 		passes.look(ctx, rows)
 		clock := e.World.Store.Clock()

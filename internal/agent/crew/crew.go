@@ -63,6 +63,9 @@ type Config struct {
 
 	// Notice says that the agent must go. One value.
 	Notice <-chan Notice
+	// Struck is closed when an engine has sent SIGTERM to all processes of this
+	// machine, before Notice says why: see struck. Nil: it never does.
+	Struck <-chan struct{}
 	// Kit comes once, when all is prepared. Unneeded is called when it need not
 	// come any more.
 	Kit      <-chan Kit
@@ -139,6 +142,8 @@ type crew struct {
 	larder   *larder.Larder // nil: items name no files that are to be fetched, or there is no kit yet
 	arrived  <-chan struct{}
 	waiting  []*try // that were taken from their holds and have no files yet
+
+	doubts []doubt // oldest first
 
 	reports chan report
 	pages   chan page
@@ -264,6 +269,7 @@ func (c *crew) turn(ctx context.Context) (gone bool, err error) {
 	if err == nil {
 		err = c.rearm(ctx)
 	}
+	c.believe(false)
 	if err == nil {
 		err = c.fill(ctx)
 	}
@@ -292,6 +298,9 @@ func (c *crew) wait() time.Duration {
 	}
 	if c.rest > now {
 		due = min(due, c.rest)
+	}
+	if len(c.doubts) > 0 {
+		due = min(due, c.doubts[0].until)
 	}
 	return max(0, due-now)
 }

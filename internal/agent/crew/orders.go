@@ -123,6 +123,9 @@ func (c *crew) begin(ctx context.Context, k Kit) error {
 	if k.Failed == nil {
 		k.Failed = c.openItems(ctx, k)
 	}
+	if k.Failed != nil && c.struck() {
+		return nil // the notice is on its way
+	}
 	var gone *fault.Fault
 	switch {
 	case c.stopped():
@@ -237,6 +240,7 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 	c.order.Do = ledger.Rest
 	c.recall()
 	c.kill(func(t *try) bool { return !t.ended })
+	c.believe(true)
 	quiet := time.NewTimer(quietTime)
 	defer quiet.Stop()
 	for len(c.tries) > 0 {

@@ -39,7 +39,7 @@ type try struct {
 
 // fill hands as many tries to the gangs as they have places for.
 func (c *crew) fill(ctx context.Context) error {
-	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() {
+	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() || c.struck() {
 		return nil
 	}
 	c.supply()
@@ -261,6 +261,14 @@ func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
 		c.back(t)
 		return
 	}
+	if c.doubted(t, e, said) {
+		return
+	}
+	c.settle(t, e, said)
+}
+
+// settle passes the end of a try on.
+func (c *crew) settle(t *try, e *proc.Spawned, said *said) {
 	if !t.void && e.Err == nil {
 		c.pace.note(e.Ended.Sub(e.Began))
 	}

@@ -251,7 +251,7 @@ func TestMPIIsToldInItsOwnWay(t *testing.T) {
 	together.Addresses, together.Interface = []string{"127.0.0.1", "127.0.0.1"}, "lo"
 	alone := MPIOptions{Hosts: []string{"algo-1"}, Addresses: []string{"127.0.0.1"}, Procs: 4, Argv: []string{"prog"}}
 	const rank2, rank1 = " drover launch rank -- =prog =:", " drover launch rank -- =prog"
-	open4 := " --allow-run-as-root --leave-session-attached --bind-to none --oversubscribe"
+	open4 := " --allow-run-as-root --leave-session-attached --bind-to none --oversubscribe --mca plm rsh --mca ras ^slurm"
 	for name, row := range map[string]struct {
 		o    MPIOptions
 		tool env.MPI

@@ -73,13 +73,14 @@ func (o MPIOptions) local() []string {
 	return append(append(line, o.open()...), "--mca", "plm_rsh_agent", rshFile)
 }
 
-// open are Open MPI's own refusals lifted: root, and more processes than cores.
+// open are Open MPI's own refusals lifted: root, and more processes than cores; and it
+// is not to ask a scheduler, whose variables it may find, for hosts and daemons.
 func (o MPIOptions) open() []string {
 	line := []string{"--allow-run-as-root", "--leave-session-attached", "--bind-to", "none"}
 	if o.Tool.Major() >= 5 {
-		return append(line, "--map-by", ":OVERSUBSCRIBE")
+		return append(line, "--map-by", ":OVERSUBSCRIBE", "--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm")
 	}
-	return append(line, "--oversubscribe")
+	return append(line, "--oversubscribe", "--mca", "plm", "rsh", "--mca", "ras", "^slurm")
 }
 
 // spread is mpiexec over several nodes. All processes start in a folder that each

@@ -1,0 +1,232 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// call runs one of Slurm's commands, without a shell. What it printed as its error
+// is the error's text. It never waits longer than the driver's patience.
+func (d *Driver) call(ctx context.Context, name string, args ...string) (string, error) {
+	return command(ctx, d.path, d.patience, clientEnv(os.Environ()), name, args...)
+}
+
+func command(ctx context.Context, path string, patience time.Duration, env []string, name string, args ...string) (string, error) {
+	if path != "" {
+		name = filepath.Join(path, name)
+	}
+	limited, done := context.WithTimeout(ctx, patience)
+	defer done()
+	c := exec.CommandContext(limited, name, args...)
+	c.Env, c.WaitDelay = env, time.Second
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	switch {
+	case err == nil:
+		return out.String(), nil
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case limited.Err() != nil:
+		return "", &silent{filepath.Base(name), fmt.Sprintf("no answer within %s", patience)}
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return "", fault.New(fault.Invalid, "Run it on a machine with Slurm's commands, such as the cluster's login node.", "find %s: it is not on PATH", filepath.Base(name))
+	}
+	text := strings.TrimSpace(errs.String())
+	if text == "" {
+		text = err.Error()
+	}
+	if unreachable(text) {
+		return "", &silent{filepath.Base(name), words(text)}
+	}
+	return "", &refusal{filepath.Base(name), text}
+}
+
+// silent is a call of which nobody knows whether it was heard.
+type silent struct{ command, why string }
+
+func (e *silent) Error() string { return e.command + ": " + e.why }
+
+// refusal is Slurm's own no.
+type refusal struct{ command, text string }
+
+func (e *refusal) Error() string { return e.command + ": " + words(e.text) }
+
+// unreachable says whether a text of a client means that slurmctld was not reached,
+// or that its answer was lost.
+func unreachable(text string) bool {
+	return slices.ContainsFunc([]string{"Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused",
+		"Connection reset", "Communication connection failure", "Transport endpoint", "in standby mode", "Could not establish a configuration source"},
+		func(p string) bool { return strings.Contains(text, p) })
+}
+
+// words are what a client said, on one line and without what all its lines begin with.
+func words(text string) string {
+	var all []string
+	for line := range strings.Lines(text) {
+		for _, before := range []string{"sbatch: ", "squeue: ", "scancel: ", "scontrol: ", "sinfo: ", "sacct: ", "error: ", "fatal: ",
+			"Batch job submission failed: ", "allocation failure: "} {
+			line = strings.TrimPrefix(line, before)
+		}
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// clientEnv is what Slurm's commands are given of our environment, and so all that
+// Slurm keeps of it: what they want themselves, and what a person has set for
+// sbatch. Answers come in a form that we can read, and a job that we run in means
+// nothing.
+func clientEnv(environ []string) []string {
+	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH", "SLURM_CONF_SERVER"}
+	// These would change what we ask for.
+	not := []string{"SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_JOB_NAME", "SBATCH_NO_REQUEUE", "SBATCH_OPEN_MODE", "SBATCH_WAIT", "SBATCH_SIGNAL", "SBATCH_REQUEUE"}
+	var env []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(own, name) || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "SBATCH_") && !slices.Contains(not, name) {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "SLURM_TIME_FORMAT=%s")
+}
+
+// row is one task as squeue shows it.
+type row struct {
+	Slurm  int // the array's job id, or the job's
+	Task   int // its number in the array; -1: there is no array
+	Job    int // its own id
+	State  string
+	Starts int // how often Slurm has started it again
+	Reason string
+	Nodes  string
+	Name   string
+	End    time.Time // when it ended; zero: it has not, or nobody knows
+}
+
+// rowFields are the columns of squeue; a name, which comes last, may hold anything.
+const rowFields = "ArrayJobID:|,ArrayTaskID:|,JobID:|,State:|,RestartCnt:|,Reason:|,NodeList:|,EndTime:|,Name:|"
+
+// queue asks Slurm about jobs, by their ids or their names. What it does not know is
+// left out.
+func (d *Driver) queue(ctx context.Context, by string, of ...string) ([]row, error) {
+	args := []string{"--noheader", "--array", "--all", "--states=all", "--Format=" + rowFields, by + "=" + strings.Join(of, ",")}
+	out, err := d.call(ctx, "squeue", args...)
+	var no *refusal
+	if errors.As(err, &no) && strings.Contains(no.text, "Invalid job id") {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseRows(out), nil
+}
+
+// parseRows reads what squeue printed. A line that is none of a task's says nothing.
+func parseRows(out string) (rows []row) {
+	for line := range strings.Lines(out) {
+		f := strings.SplitN(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|", 9)
+		if len(f) < 9 {
+			continue
+		}
+		r := row{Task: -1, State: f[3], Reason: f[5], Nodes: f[6], Name: f[8]}
+		var err error
+		if r.Slurm, err = strconv.Atoi(f[0]); err != nil {
+			continue
+		}
+		if n, err := strconv.Atoi(f[1]); err == nil {
+			r.Task = n
+		}
+		r.Job, _ = strconv.Atoi(f[2])
+		r.Starts, _ = strconv.Atoi(f[4]) // an old Slurm does not say it
+		if at, err := strconv.ParseInt(f[7], 10, 64); err == nil && at > 0 {
+			r.End = time.Unix(at, 0)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// accounted asks what Slurm has written down of jobs that it has forgotten; nothing
+// where accounting is off.
+func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
+	out, err := d.call(ctx, "sacct", "-X", "-P", "-n", "-j", strings.Join(ids, ","), "--format=JobID,State,ExitCode,NodeList,JobName")
+	if err != nil {
+		return nil
+	}
+	return parseAccounts(out)
+}
+
+// parseAccounts reads what sacct printed. Of a task that Slurm started several times
+// the last line stands.
+func parseAccounts(out string) (rows []row) {
+	for line := range strings.Lines(out) {
+		f := strings.SplitN(strings.TrimSpace(line), "|", 5)
+		if len(f) < 5 {
+			continue
+		}
+		id, task, array := strings.Cut(f[0], "_")
+		r := row{Task: -1, Reason: "None", Nodes: f[3], Name: f[4]}
+		var err error
+		if r.Slurm, err = strconv.Atoi(id); err != nil {
+			continue
+		}
+		if array {
+			if r.Task, err = strconv.Atoi(task); err != nil {
+				continue // a part that was never split off
+			}
+		}
+		r.State, _, _ = strings.Cut(f[1], " ") // CANCELLED by 1000
+		code, signal, _ := strings.Cut(f[2], ":")
+		if signal != "" && signal != "0" {
+			r.Reason = "signal " + signal
+		} else if code != "0" {
+			r.Reason = "exit status " + code
+		}
+		rows = slices.DeleteFunc(rows, func(o row) bool { return o.Slurm == r.Slurm && o.Task == r.Task })
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// config is what we need of slurm.conf.
+type config struct {
+	MaxArray int // the largest number of a task, and one
+}
+
+// configuration asks once; what cannot be asked is Slurm's default.
+func (d *Driver) configuration(ctx context.Context) (config, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conf != nil {
+		return *d.conf, nil
+	}
+	out, err := d.call(ctx, "scontrol", "show", "config")
+	if err != nil {
+		return config{}, err
+	}
+	c := config{MaxArray: 1001}
+	for line := range strings.Lines(out) {
+		name, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(name) == "MaxArraySize" {
+			if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && n > 0 {
+				c.MaxArray = n
+			}
+		}
+	}
+	d.conf = &c
+	return c, nil
+}

@@ -1,0 +1,116 @@
+package slurm
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+const (
+	// agentMemory is what Slurm is asked for beyond what the program was promised: the
+	// agent and its minder use a tenth of a GB, and where Slurm holds jobs to their
+	// memory it would end all.
+	agentMemory = 256 << 20
+	// aroundTime is what a job may take beyond its program's own limit: to fetch what
+	// it needs, and to save.
+	aroundTime = 10 * time.Minute
+)
+
+// sbatchArgs are the words after sbatch. What a person has said of Slurm comes last,
+// so that it stands.
+func sbatchArgs(p plan, k int) []string {
+	n, size := p.request.Needs, p.facts.Arrays[k]
+	args := []string{"--parsable", "--job-name=" + nameOf(p.handle, k), "--comment=drover", "--chdir=/", "--export=ALL", "--input=/dev/null",
+		"--requeue", "--open-mode=append"}
+	switch {
+	case p.facts.Gang:
+		args = append(args, "--nodes="+itoa(size), "--ntasks="+itoa(size), "--ntasks-per-node=1", "--output="+filepath.Join(p.folder, "out-%j-batch"))
+	case size == 1 && p.facts.Agents == 1:
+		args = append(args, "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%j-0"))
+	default:
+		args = append(args, "--array=0-"+itoa(size-1), "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%A-%a"))
+	}
+	args = append(args, needArgs(n)...)
+	return append(append(args, n.Args...), scriptFile(p.folder, k))
+}
+
+// needArgs say what each agent must have.
+func needArgs(n driver.Needs) (args []string) {
+	if n.Detail != "" {
+		args = append(args, "--partition="+n.Detail)
+	}
+	if n.CPUs > 0 {
+		args = append(args, "--cpus-per-task="+itoa(int(math.Ceil(n.CPUs))))
+	}
+	if n.Memory > 0 {
+		args = append(args, "--mem="+itoa(int((n.Memory+agentMemory+1<<20-1)>>20))+"M")
+	}
+	if n.GPUs > 0 {
+		args = append(args, "--gres=gpu:"+itoa(n.GPUs))
+	}
+	if n.Time > 0 {
+		args = append(args, "--time="+itoa(int((n.Time+aroundTime+time.Minute-1)/time.Minute)))
+	}
+	return args
+}
+
+// taken are options of sbatch that say what drover itself decides, and what says it
+// to drover.
+var taken = []struct {
+	names []string
+	hint  string
+}{
+	{[]string{"-a", "--array"}, "Say how many agents there are: --workers of drover map."},
+	{[]string{"-N", "--nodes"}, "Say --nodes of drover run."},
+	{[]string{"-n", "--ntasks", "--ntasks-per-node", "--ntasks-per-core", "--ntasks-per-socket", "--ntasks-per-gpu"}, "Say --nodes of drover run, and --procs-per-node for more of a launcher's processes."},
+	{[]string{"-J", "--job-name"}, "drover finds its jobs by their names; -t names a task."},
+	{[]string{"-o", "--output", "-e", "--error", "-i", "--input", "--open-mode"}, "Output is stored by drover: drover logs."},
+	{[]string{"-D", "--chdir"}, "Programs run in a copy of their folder; -s names another one."},
+	{[]string{"--wrap", "--parsable", "-W", "--wait", "--test-only", "-h", "--help", "-V", "--version", "--usage", "-H", "--hold", "--ignore-pbs"}, "Leave it out."},
+	{[]string{"--export", "--export-file", "--get-user-env"}, "Say --env NAME=VALUE, or --secret NAME."},
+	{[]string{"--signal"}, "Programs get SIGTERM before the time limit and when they have to go: docs/how-to/slurm.md."},
+	{[]string{"-d", "--dependency"}, "Wait for the other job first."},
+}
+
+// checkArgs refuses options that would undo what drover relies on.
+func checkArgs(args []string) error {
+	for _, a := range args {
+		name, _, _ := strings.Cut(a, "=")
+		if strings.ContainsAny(a, "\x00\n") {
+			return fault.New(fault.Invalid, "", "read --slurm-arg %q: it is no option", a)
+		}
+		if !strings.HasPrefix(a, "-") {
+			return fault.New(fault.Invalid, "Write option and value as one word: --slurm-arg --account=bio.", "read --slurm-arg %q: it is no option of sbatch", a)
+		}
+		if !strings.HasPrefix(a, "--") && len(a) > 2 {
+			name = a[:2]
+		}
+		for _, t := range taken {
+			if slices.Contains(t.names, name) {
+				return fault.New(fault.Invalid, t.hint, "read --slurm-arg %q: drover decides this itself", a)
+			}
+		}
+	}
+	return nil
+}
+
+// option is what a person has said of one thing in Args: the value of the last option
+// with one of the names; "" without any.
+func option(args []string, names ...string) (value string) {
+	for _, a := range args {
+		for _, n := range names {
+			if rest, ok := strings.CutPrefix(a, n); ok {
+				if strings.HasPrefix(n, "--") && !strings.HasPrefix(rest, "=") {
+					continue
+				}
+				value = strings.TrimPrefix(rest, "=")
+			}
+		}
+	}
+	return value
+}

@@ -1,0 +1,134 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver/beside"
+)
+
+// cause finds out why Slurm has sent SIGTERM. What it writes into the output of a
+// task before that says it; of a job on several nodes only the first hears of it, so
+// the others ask.
+func (m *minder) cause() notice {
+	out := outFile(m.folder, m.place.slurm, m.task)
+	if n, ok := causeOf(beside.Tail(out)); ok {
+		return n
+	}
+	text, err := command(context.Background(), "", askPatience, os.Environ(), "scontrol", "show", "job", "-o", m.name())
+	if err != nil {
+		return notice{Why: "Slurm has sent SIGTERM"}
+	}
+	return causeInRecord(text, m.restart)
+}
+
+// askPatience is for questions that SIGTERM leads to: Slurm kills after KillWait, 30
+// seconds by default.
+const askPatience = 5 * time.Second
+
+// causeOf reads it from a line such as
+//
+//	slurmstepd: error: *** JOB 6 ON n1 CANCELLED AT 2026-11-22T15:02:23 DUE TO TIME LIMIT ***
+func causeOf(out string) (n notice, ok bool) {
+	i := strings.LastIndex(out, " CANCELLED AT ")
+	if i < 0 {
+		return n, false
+	}
+	line, _, whole := strings.Cut(out[i:], " ***")
+	if !whole {
+		return n, false
+	}
+	_, due, _ := strings.Cut(line, " DUE TO ")
+	switch {
+	case due == "":
+		return notice{Asked: true, Why: "cancelled in Slurm, by hand"}, true
+	case strings.HasPrefix(due, "TIME LIMIT"):
+		return notice{Why: "its Slurm job has reached its time limit"}, true
+	case strings.HasPrefix(due, "PREEMPTION"):
+		return notice{Why: "preempted in Slurm for another job"}, true
+	case strings.HasPrefix(due, "NODE FAILURE"):
+		return notice{Why: "Slurm has taken a node down"}, true
+	case strings.HasPrefix(due, "JOB REQUEUE"):
+		return notice{Why: "its Slurm job was requeued"}, true
+	}
+	return notice{Why: "Slurm ended it, due to " + strings.ToLower(due)}, true
+}
+
+// causeInRecord reads it from what scontrol shows of a job.
+func causeInRecord(text string, restart int) notice {
+	f := fields(text)
+	restarts, _ := strconv.Atoi(f["Restarts"])
+	state, reason := f["JobState"], f["Reason"]
+	switch {
+	case restarts > restart, state == "PENDING", strings.HasPrefix(state, "REQUEUE"):
+		return notice{Why: "its Slurm job was requeued"}
+	case state == "PREEMPTED", f["PreemptTime"] != "" && f["PreemptTime"] != "None":
+		return notice{Why: "preempted in Slurm for another job"}
+	case state == "TIMEOUT", reason == "TimeLimit":
+		return notice{Why: "its Slurm job has reached its time limit"}
+	case state == "NODE_FAIL", reason == "NodeDown":
+		return notice{Why: "Slurm has taken a node down"}
+	case state == "CANCELLED", state == "COMPLETING" && f["EndTime"] != "Unknown":
+		return notice{Asked: true, Why: "cancelled in Slurm, by hand"}
+	}
+	return notice{Why: "Slurm has sent SIGTERM"}
+}
+
+// fields reads a line of scontrol's: NAME=VALUE NAME=VALUE. A value with spaces ends
+// at the first; none that is looked for has any.
+func fields(text string) map[string]string {
+	all := map[string]string{}
+	for _, word := range strings.Fields(text) {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			if _, twice := all[name]; !twice {
+				all[name] = value
+			}
+		}
+	}
+	return all
+}
+
+// timeLeft asks how long a job may still run; ok is false where nobody says, or it is
+// for ever.
+func timeLeft(ctx context.Context, name string) (left time.Duration, ok bool) {
+	out, err := command(ctx, "", patience, os.Environ(), "squeue", "--noheader", "--jobs="+name, "--format=%L")
+	if err != nil {
+		return 0, false
+	}
+	return parseTime(strings.TrimSpace(out))
+}
+
+// parseTime reads [D-]HH:MM:SS, MM:SS and what leaves parts of these out, as Slurm
+// prints and takes times. ok is false for what is none, such as UNLIMITED.
+func parseTime(text string) (t time.Duration, ok bool) {
+	days, rest, hasDays := strings.Cut(text, "-")
+	if !hasDays {
+		days, rest = "0", text
+	}
+	d, err := strconv.Atoi(days)
+	if err != nil || d < 0 || d > 100_000 {
+		return 0, false
+	}
+	parts := strings.Split(rest, ":")
+	if len(parts) > 3 {
+		return 0, false
+	}
+	unit := time.Minute // MM or MM:SS
+	if hasDays || len(parts) == 3 {
+		unit = time.Hour
+	}
+	t = time.Duration(d) * 24 * time.Hour
+	for _, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 100_000_000 || fmt.Sprint(n) != strings.TrimLeft(p, "0") && n > 0 {
+			return 0, false
+		}
+		t += time.Duration(n) * unit
+		unit /= 60
+	}
+	return t, true
+}

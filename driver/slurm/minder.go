@@ -1,0 +1,345 @@
+package slurm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// place is what Slurm says of a task that it has started.
+type place struct {
+	folder  string
+	slurm   int // the array's job id, or the job's
+	task    int // its number in the array, or in a job on several nodes
+	job     int // its own id
+	restart int
+	node    string
+	array   bool
+	step    bool
+}
+
+func whereAmI(folder string, get func(string) string) (p place, err error) {
+	p = place{folder: folder, node: get("SLURMD_NODENAME"), step: get(envStep) != ""}
+	if p.job, err = strconv.Atoi(get("SLURM_JOB_ID")); err != nil {
+		return p, fault.New(fault.Invalid, "Unset "+envFolder+".", "mind agent: SLURM_JOB_ID=%q is no job", get("SLURM_JOB_ID"))
+	}
+	p.slurm = p.job
+	p.restart, _ = strconv.Atoi(get("SLURM_RESTART_COUNT")) // not set in the first run
+	if id, err := strconv.Atoi(get("SLURM_ARRAY_JOB_ID")); err == nil {
+		p.slurm, p.array = id, true
+		p.task, _ = strconv.Atoi(get("SLURM_ARRAY_TASK_ID"))
+	}
+	if p.step {
+		p.task, _ = strconv.Atoi(get("SLURM_PROCID"))
+	}
+	return p, nil
+}
+
+// name is the task as Slurm's commands want it.
+func (p place) name() string {
+	if p.array {
+		return itoa(p.slurm) + "_" + itoa(p.task)
+	}
+	return itoa(p.job)
+}
+
+// attend is the process that Slurm has started. It gives the status that it ends with.
+func attend(folder string) int {
+	terms := make(chan os.Signal, 4)
+	signal.Notify(terms, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2)
+	p, err := whereAmI(folder, os.Getenv)
+	var o orders
+	if err == nil {
+		err = readJSON(ordersFile(folder), &o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drover:", err)
+		return fault.ExitDrover
+	}
+	if o.Gang && !p.step {
+		return lead(p, o, terms)
+	}
+	from, _ := strconv.Atoi(os.Getenv(envFrom))
+	i, err := number(p, o.Agents, from+p.task)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drover: mind agent:", err)
+		return fault.ExitDrover
+	}
+	if i < 0 {
+		fmt.Fprintln(os.Stderr, "drover: another job of Slurm's has this agent: this one was submitted twice")
+		return 0
+	}
+	m := &minder{place: p, orders: o, index: i, terms: terms}
+	return m.run()
+}
+
+// number takes the number of an agent that stands in base's place, for this job of
+// Slurm's alone: -1 when another job has it. One that Slurm starts again gets another.
+func number(p place, agents, base int) (int, error) {
+	of, err := again(p.folder, agents)
+	if err != nil {
+		return 0, err
+	}
+	for i := newest(of, agents, base); ; {
+		err := createWhole(claimFile(p.folder, i), p.slurm)
+		if err == nil {
+			return i, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return 0, err
+		}
+		var who int
+		if err := readJSON(claimFile(p.folder, i), &who); err != nil {
+			return 0, err
+		}
+		if who != p.slurm {
+			return -1, nil
+		}
+		if i, err = succeed(p.folder, agents, base, i); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// minder minds one agent.
+type minder struct {
+	place
+	orders orders
+	index  int
+	terms  <-chan os.Signal
+
+	agent   int           // its pid
+	stopped bool          // by a Stop
+	told    bool          // it was told to go
+	slurm   bool          // by Slurm
+	margin  time.Duration // before the time limit; 0: not known yet
+	until   time.Time     // and then it is killed; zero: it has as long as Slurm gives it
+}
+
+// wordEvery is how often a minder looks whether a Stop was left: its signal may be
+// lost.
+const wordEvery = 2 * time.Second
+
+// run starts the agent and is there until it has ended.
+func (m *minder) run() int {
+	if _, asked := word(m.folder); asked {
+		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "stopped before it began"}})
+		return 0
+	}
+	deaths := make(chan os.Signal, 1)
+	signal.Notify(deaths, unix.SIGCHLD)
+	var err error
+	if m.agent, err = m.begin(); err != nil {
+		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		return fault.ExitDrover
+	}
+	host, _ := os.Hostname()
+	say(m.folder, m.index, note{Up: &up{Slurm: m.place.slurm, Job: m.job, Restart: m.restart, Node: m.node, Host: host, PID: m.agent}})
+	words := time.NewTicker(wordEvery)
+	defer words.Stop()
+	limit := time.NewTimer(0)
+	defer limit.Stop()
+	m.heed()
+	for {
+		var over <-chan time.Time
+		if !m.until.IsZero() {
+			over = time.After(time.Until(m.until))
+		}
+		select {
+		case s := <-m.terms:
+			if !m.heed() {
+				m.signalled(s)
+			}
+		case <-words.C:
+			m.heed()
+		case <-limit.C:
+			if left := m.nearLimit(); left > 0 {
+				limit.Reset(left)
+			}
+		case <-over:
+			unix.Kill(-m.agent, unix.SIGKILL)
+			unix.Kill(m.agent, unix.SIGKILL)
+			m.until = time.Now().Add(time.Second)
+		case <-deaths:
+			if status, gone := reap(m.agent); gone {
+				return m.ended(status)
+			}
+		}
+	}
+}
+
+// heed carries a Stop out, if there is one. The sooner of two ends stands.
+func (m *minder) heed() bool {
+	grace, ok := word(m.folder)
+	if !ok {
+		return false
+	}
+	m.stopped = true
+	if at := time.Now().Add(grace); m.until.IsZero() || at.Before(m.until) {
+		m.until = at
+	}
+	if grace > 0 {
+		m.tell(notice{Asked: true, Why: askedToStop})
+	}
+	return true
+}
+
+// signalled is for a signal that no Stop explains.
+func (m *minder) signalled(s os.Signal) {
+	if m.told {
+		return
+	}
+	if s == unix.SIGUSR1 || s == unix.SIGUSR2 { // --signal=B:USR1
+		m.tell(notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
+		return
+	}
+	n := m.cause()
+	m.slurm = true
+	m.tell(n)
+	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
+}
+
+// tell has the agent go, once; why is there before the signal.
+func (m *minder) tell(n notice) {
+	if m.told {
+		return
+	}
+	m.told = true
+	if text, err := json.Marshal(n); err == nil {
+		writeWhole(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
+	}
+	unix.Kill(m.agent, unix.SIGTERM)
+}
+
+// nearLimit tells the agent to go when its time is nearly over, and else says in
+// how long to look again. A limit may be changed while a job runs, so it is asked
+// for anew.
+func (m *minder) nearLimit() (again time.Duration) {
+	if m.told {
+		return 0
+	}
+	left, ok := timeLeft(context.Background(), m.name())
+	if ok && m.margin == 0 {
+		m.margin = max(min(mostMargin, left/5), time.Second)
+	}
+	switch {
+	case !ok:
+		return 10 * time.Minute
+	case left <= m.margin:
+		m.tell(notice{Why: "the time limit of its Slurm job is near"})
+		return 0
+	}
+	return min(left-m.margin, time.Hour)
+}
+
+// mostMargin is how long before Slurm's time limit an agent is told to go: enough to
+// store a large checkpoint. Of a short time it is a fifth.
+const mostMargin = 2 * time.Minute
+
+// ended notes how the agent went, and gives the status that Slurm is shown. One that
+// left work behind is started again by Slurm, if we ask for it.
+func (m *minder) ended(status unix.WaitStatus) int {
+	fate := end{Code: shellStatus(status), Reason: fmt.Sprintf("exit status %d", status.ExitStatus())}
+	if status.Signaled() {
+		fate.Reason = "signal: " + status.Signal().String()
+	}
+	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
+	if fate.Code == exitLater && !m.slurm && !m.stopped && !m.step {
+		requeue(m.name(), m.restart)
+	}
+	return fate.Code
+}
+
+// exitLater is the status of an agent that leaves work behind (EX_TEMPFAIL).
+const exitLater = 75
+
+// mostRestarts is how often one agent's place is taken again by itself: as often as
+// a job may be interrupted.
+const mostRestarts = 20
+
+// requeue has Slurm start a job again. If it will not, somebody has to resume.
+func requeue(name string, restarts int) {
+	if restarts >= mostRestarts {
+		return
+	}
+	_, err := command(context.Background(), "", patience, os.Environ(), "scontrol", "requeue", name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drover: have Slurm start it again:", err)
+	}
+}
+
+// begin starts this program again, as the agent.
+func (m *minder) begin() (pid int, err error) {
+	log, err := os.OpenFile(logFile(m.folder, m.index), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	argv := m.orders.boot().Argv(m.orders.Placement, m.index)
+	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: m.environ(os.Environ()),
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 0, fmt.Errorf("start agent: %w", err)
+	}
+	return pid, nil
+}
+
+// environ is the agent's: what Slurm has set for this task, and over it what came
+// along.
+func (m *minder) environ(slurms []string) (env []string) {
+	own := map[string]bool{envIndex: true}
+	for _, kv := range m.orders.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		own[name] = true
+	}
+	for _, kv := range slurms {
+		if name, _, _ := strings.Cut(kv, "="); !own[name] {
+			env = append(env, kv)
+		}
+	}
+	return append(append(env, m.orders.Env...), envIndex+"="+itoa(m.index))
+}
+
+// reap waits for all that have died, and says how the agent did if it is one.
+func reap(agent int) (status unix.WaitStatus, gone bool) {
+	for {
+		var s unix.WaitStatus
+		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || pid <= 0:
+			return status, gone
+		case pid == agent:
+			status, gone = s, true
+		}
+	}
+}
+
+// shellStatus is what a shell says of an end.
+func shellStatus(s unix.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}

@@ -1,0 +1,279 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
+)
+
+// Offer says whether Slurm has machines for what is needed, in the partition that was
+// named or in its default one, and what its partitions have free. It goes by what
+// nodes are, not by what a person may use: that is found out at Start.
+func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	const doing = "ask Slurm"
+	o := driver.Offer{Machine: "slurm"}
+	if ctx.Err() != nil {
+		return driver.Offer{}, context.Cause(ctx)
+	}
+	if err := checkArgs(n.Args); err != nil {
+		return driver.Offer{}, err
+	}
+	out, err := d.call(ctx, "sinfo", "--noheader", "--exact", "--format="+groupFields)
+	if err != nil {
+		return driver.Offer{}, said(doing, err)
+	}
+	groups := parseGroups(out)
+	o.Choices = choices(groups, n)
+	at := slices.IndexFunc(o.Choices, func(c driver.Choice) bool { return c.Default })
+	if name := partition(n); name != "" {
+		at = slices.IndexFunc(o.Choices, func(c driver.Choice) bool { return c.Detail == name })
+		if at < 0 {
+			o.Reason = fmt.Sprintf("Slurm has no partition %q", name)
+			o.Hint = "Use --on slurm/" + strings.Join(names(o.Choices), ", --on slurm/") + "."
+			return o, nil
+		}
+	}
+	switch {
+	case len(o.Choices) == 0:
+		o.Reason, o.Hint = "Slurm has no partition that you may use", "sinfo -a shows all."
+		return o, nil
+	case at < 0:
+		o.Reason, o.Hint = "Slurm has no default partition", "Use --on slurm/"+strings.Join(names(o.Choices), ", --on slurm/")+"."
+		return o, nil
+	}
+	c := o.Choices[at]
+	o.Machine = fmt.Sprintf("slurm, partition %s: %s", c.Detail, c.Machine)
+	if n.Agents > 0 {
+		o.Machine += fmt.Sprintf("; %d could begin now", min(c.Free, n.Agents))
+	}
+	o.Reason = c.Reason
+	if o.Reason != "" {
+		o.Hint = "Ask for less, or choose another: drover offers, sinfo -o '%P %D %c %m %G %l'."
+		for _, other := range o.Choices {
+			if other.All > 0 && other.Reason == "" {
+				o.Hint = "It would fit elsewhere: --on slurm/" + other.Detail + "."
+				break
+			}
+		}
+	}
+	o.Fits = o.Reason == ""
+	return o, nil
+}
+
+// partition is the one that was asked for; "": the default one.
+func partition(n driver.Needs) string {
+	if p := option(n.Args, "--partition", "-p"); p != "" {
+		p, _, _ = strings.Cut(p, ",")
+		return p
+	}
+	return n.Detail
+}
+
+func names(all []driver.Choice) (names []string) {
+	for _, c := range all {
+		names = append(names, c.Detail)
+	}
+	return names
+}
+
+// group is nodes of a partition that have and do the same.
+type group struct {
+	partition string
+	standard  bool // the default partition
+	up        bool
+	limit     time.Duration // 0: none
+	nodes     int
+	state     string
+	cpus      int
+	memory    int64 // bytes
+	gpus      int
+	idle      int // cores that nobody uses, on all nodes
+}
+
+const groupFields = "%P|%a|%l|%D|%t|%c|%m|%C|%G"
+
+// parseGroups reads what sinfo printed. A line that is none of nodes says nothing.
+func parseGroups(out string) (all []group) {
+	for line := range strings.Lines(out) {
+		f := strings.SplitN(strings.TrimSpace(line), "|", 9)
+		if len(f) < 9 {
+			continue
+		}
+		g := group{partition: strings.TrimSuffix(f[0], "*"), standard: strings.HasSuffix(f[0], "*"), up: f[1] == "up",
+			state: strings.TrimRight(f[4], "*~#!%$@^-+"), gpus: countGPUs(f[8])}
+		g.limit, _ = parseTime(f[2])
+		var err error
+		if g.nodes, err = strconv.Atoi(f[3]); err != nil {
+			continue
+		}
+		g.cpus, _ = strconv.Atoi(strings.TrimSuffix(f[5], "+"))
+		mb, _ := strconv.ParseInt(strings.TrimSuffix(f[6], "+"), 10, 64)
+		g.memory = mb << 20
+		if c := strings.Split(f[7], "/"); len(c) == 4 { // allocated/idle/other/total
+			g.idle, _ = strconv.Atoi(c[1])
+		}
+		if strings.HasSuffix(f[4], "*") { // does not answer
+			g.state = "down"
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// countGPUs reads gpu:a100:4(S:0-1),gpu:2,nvme:1.
+func countGPUs(gres string) (n int) {
+	depth, word := 0, ""
+	flush := func() {
+		f := strings.Split(word, ":")
+		if f[0] == "gpu" && len(f) > 1 {
+			c, _ := strconv.Atoi(f[len(f)-1])
+			n += c
+		}
+		word = ""
+	}
+	for _, r := range gres {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case depth > 0:
+		case r == ',':
+			flush()
+		default:
+			word += string(r)
+		}
+	}
+	flush()
+	return n
+}
+
+// usable says whether nodes in a state take jobs, now or once they are free.
+func usable(state string) bool {
+	switch state {
+	case "idle", "mix", "alloc", "comp", "resv", "plnd", "planned", "maint", "blocked", "pow_dn", "pow_up":
+		return true
+	}
+	return false
+}
+
+// fitting is how many agents one node of a group has room for; why is what it lacks.
+func (g group) fitting(n driver.Needs) (agents int, why string) {
+	cpus := max(n.CPUs, 1)
+	memory := int64(0)
+	if n.Memory > 0 {
+		memory = n.Memory + agentMemory
+	}
+	switch {
+	case math.Ceil(cpus) > float64(g.cpus):
+		return 0, fmt.Sprintf("its nodes have %s, and %.4g are needed", count(g.cpus, "core"), cpus)
+	case memory > g.memory:
+		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, which is with %s for drover itself",
+			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), beside.Gigabytes(agentMemory))
+	case n.GPUs > g.gpus:
+		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
+	}
+	agents = g.cpus / int(math.Ceil(cpus))
+	if memory > 0 {
+		agents = min(agents, int(g.memory/memory))
+	}
+	if n.GPUs > 0 {
+		agents = min(agents, g.gpus/n.GPUs)
+	}
+	if n.Place.Nodes > 1 {
+		agents = 1
+	}
+	return agents, ""
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// choices are the partitions, in Slurm's order.
+func choices(groups []group, n driver.Needs) (all []driver.Choice) {
+	for _, g := range groups {
+		if !slices.ContainsFunc(all, func(c driver.Choice) bool { return c.Detail == g.partition }) {
+			all = append(all, choice(g.partition, groups, n))
+		}
+	}
+	return all
+}
+
+// choice is one partition.
+func choice(name string, groups []group, n driver.Needs) driver.Choice {
+	c := driver.Choice{Detail: name}
+	nodes, lack, up := 0, "", false
+	var largest group
+	for _, g := range groups {
+		if g.partition != name {
+			continue
+		}
+		c.Default, c.Time, up = g.standard, g.limit, g.up
+		nodes += g.nodes
+		if g.gpus > largest.gpus || g.gpus == largest.gpus && g.cpus > largest.cpus || largest.nodes == 0 {
+			largest = g
+		}
+		each, why := g.fitting(n)
+		if each == 0 {
+			lack = why
+			continue
+		}
+		if !usable(g.state) {
+			continue
+		}
+		c.All += each * g.nodes
+		switch g.state {
+		case "idle":
+			c.Free += each * g.nodes
+		case "mix":
+			free := g.idle / int(math.Ceil(max(n.CPUs, 1)))
+			if n.Place.Nodes > 1 {
+				free = min(free, g.nodes)
+			}
+			c.Free += min(free, each*g.nodes)
+		}
+	}
+	c.Machine = count(nodes, "node")
+	if largest.nodes > 0 {
+		c.Machine += fmt.Sprintf(" with %s, %s", count(largest.cpus, "core"), beside.Gigabytes(float64(largest.memory)))
+		if largest.gpus > 0 {
+			c.Machine += ", " + count(largest.gpus, "GPU")
+		}
+	}
+	c.Reason = refusal1(name, c, n, up, lack)
+	return c
+}
+
+// refusal1 is why a partition does not do, "" if it does.
+func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string) string {
+	limit := n.Time
+	if t, ok := parseTime(option(n.Args, "--time", "-t")); ok {
+		limit = t
+	} else if limit > 0 {
+		limit += aroundTime
+	}
+	switch {
+	case !up:
+		return fmt.Sprintf("partition %s of Slurm is not up", name)
+	case c.All == 0 && lack != "":
+		return fmt.Sprintf("partition %s of Slurm: %s", name, lack)
+	case c.All == 0:
+		return fmt.Sprintf("partition %s of Slurm has no node that takes jobs", name)
+	case n.Place.Nodes > 1 && c.All < n.Agents:
+		return fmt.Sprintf("partition %s of Slurm has %s for it, and %d are needed", name, count(c.All, "node"), n.Agents)
+	case c.Time > 0 && limit > c.Time:
+		return fmt.Sprintf("partition %s of Slurm allows %s, and %s is asked for, which is with %s to start and to save", name, c.Time, limit, aroundTime)
+	}
+	return ""
+}

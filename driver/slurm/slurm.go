@@ -1,0 +1,116 @@
+// Package slurm is the driver for a Slurm cluster, driven from a machine that has
+// Slurm's own commands, such as its login node. Nothing of drover's need be there
+// beforehand: the program goes along.
+//
+// Agents of a map are the tasks of job arrays, each by itself. Agents that must
+// reach each other are one job on several nodes. Slurm restarts what it has taken a
+// machine from (--requeue), so a job goes on with nobody attached.
+//
+// A placement is a folder, <dir>/<job>-<placement>, on a file system that all nodes
+// see. It comes into being whole or not at all. In it are
+//
+//	request    what was asked for; locked (flock) while somebody submits or removes
+//	asked      written before sbatch is first called
+//	job-0      what sbatch answered, for each array; they follow each other
+//	script-0   what sbatch was given
+//	orders     how an agent's program is started, and its environment (0600)
+//	secrets    the values of its secrets (0600)
+//	pass       what it opens the store with (0600)
+//	stop       all were asked to stop: the grace they have
+//	remove     the folder goes when its agents have gone
+//	3.notes    what agent 3, and who minds it, said of themselves
+//	3.log      its standard output and error
+//	3.notice   why it has to go, for the agent to read
+//	again-4    what Slurm started again is another agent: number 4 in the place of number ...
+//	out-0-3    what Slurm itself says
+//
+// Beside them, .bin has the programs, by their content.
+//
+// Slurm's jobs have names that follow from the placement, drover-<job>-<placement>-<array>.
+// What was noted says how an agent ended; Slurm is asked about those that noted no
+// end. It forgets jobs after minutes (MinJobAge), and accounting may be off.
+//
+// Adopt is the agent's side: one process that keeps the time of a Stop and of
+// Slurm's limit, and the agent below it.
+//
+// It refuses to know user code and process trees. drivertest proves it, over a fake
+// of Slurm's commands and over a real cluster.
+package slurm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
+)
+
+// Target is the target in the handles of this driver.
+const Target = "slurm"
+
+// Driver runs agents on a Slurm cluster. The zero value is not usable.
+type Driver struct {
+	dir      string
+	patience time.Duration // bounds one call of Slurm's commands
+	path     string        // tests: where Slurm's commands are, before PATH
+
+	mu   sync.Mutex
+	seen map[driver.Handle]*look // what was asked lately
+	conf *config                 // what never changes while we live
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// patience is more than a busy slurmctld needs to answer, and less than a person waits
+// for one that is dead: its clients would try for minutes.
+const patience = 30 * time.Second
+
+// New is the driver whose placements are in dir, an absolute path on a file system
+// that all nodes see under that name, such as $XDG_STATE_HOME/drover/slurm below a
+// home folder of a cluster. The folder is made when something is started. The cluster
+// is the one that SLURM_CONF names, and is not asked before it is needed.
+func New(dir string) *Driver {
+	return &Driver{dir: filepath.Clean(dir), patience: patience, seen: map[driver.Handle]*look{}}
+}
+
+// folder is where h's placement is.
+func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
+	return beside.Folder(d.dir, Target, h)
+}
+
+// List names every placement in the folder. On the way it takes away what was to be
+// removed and has ended, and programs that nobody has used for long.
+func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
+		if !exists(removeFile(folder)) {
+			return false, nil
+		}
+		gone, err := d.sweep(ctx, h, folder)
+		return gone && err == nil, nil
+	}, func(folder string) { os.RemoveAll(folder) })
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, d.refused("list agents", err)
+	}
+	if len(held) == 0 {
+		d.dropPrograms()
+	}
+	return held, nil
+}
+
+// refused says what the file system would not do, and where else to go.
+func (d *Driver) refused(doing string, err error) error { return beside.Refused(d.dir, doing, err) }
+
+// nameOf is the name of the Slurm job with a placement's k-th array.
+func nameOf(h driver.Handle, k int) string {
+	return strings.Join([]string{"drover", h.Job, itoa(h.Placement), itoa(k)}, "-")
+}

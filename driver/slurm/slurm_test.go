@@ -1,0 +1,48 @@
+package slurm
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/slurm/slurmd"
+)
+
+func TestMain(m *testing.M) {
+	if status, ok := playFake(); ok {
+		os.Exit(status)
+	}
+	if _, ok := os.LookupEnv(envFolder); ok && os.Getenv(envIndex) == "" {
+		Adopt() // minds; it does not return
+	}
+	drivertest.Main(m, func() (func(int), error) {
+		_, ended, err := Adopt()
+		return func(code int) { ended(code, "the script is over") }, err
+	})
+}
+
+// killAgent is a crash of the agent's process: its minder sees it.
+func killAgent(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
+	folder, _ := d.(*Driver).folder(h)
+	n := heard(folder, m.Index)
+	if n.Up == nil {
+		t.Fatalf("agent %d of %s is not up", m.Index, h)
+	}
+	if err := unix.Kill(n.Up.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRealSlurmIsADriver(t *testing.T) {
+	slurmd.Use(t)
+	drivertest.Run(t, drivertest.Place{
+		Open: func(t *testing.T) func() driver.Driver {
+			dir := t.TempDir()
+			return func() driver.Driver { return New(dir) }
+		},
+		Kill: killAgent,
+	})
+}

@@ -1,0 +1,396 @@
+package slurm
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Start makes the placement durable and has Slurm accept its jobs.
+//
+// Whoever holds the folder is at it; another Start waits for him. Before it submits
+// it looks whether Slurm has a job of that name, and after an answer that was lost it
+// looks again; what sbatch answered is noted. A job that was submitted twice all the
+// same does nothing the second time: an agent's minder takes its number before it
+// starts the agent, once.
+//
+// If Slurm refuses the first array nothing is kept. If it refuses a later one, as
+// when only so many jobs are allowed, its agents have ended, with the reason.
+func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
+	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	if err != nil {
+		return driver.Handle{}, err
+	}
+	if err := beside.Runnable(r.Run.Binary); err != nil {
+		return driver.Handle{}, err
+	}
+	p := plan{request: r, handle: h, folder: folder}
+	if err := d.prepare(ctx, &p); err != nil {
+		return driver.Handle{}, err
+	}
+	lock, err := d.claim(ctx, p)
+	if err != nil {
+		return driver.Handle{}, d.refused("start agents", err)
+	}
+	defer lock.Close()
+	if p.facts, err = readRequest(folder); err != nil {
+		return driver.Handle{}, d.refused("start agents", err)
+	}
+	if err := d.submit(ctx, p); err != nil {
+		return driver.Handle{}, err
+	}
+	d.forget(h)
+	return h, nil
+}
+
+// plan is a Start that was looked through.
+type plan struct {
+	request driver.Request
+	handle  driver.Handle
+	folder  string
+	facts   request
+	secrets []byte // JSON; nil: none
+	pass    []byte // nil: none
+}
+
+// prepare refuses what can be seen from here to be wrong, while nothing has been made.
+func (d *Driver) prepare(ctx context.Context, p *plan) error {
+	r := p.request
+	if err := checkArgs(r.Needs.Args); err != nil {
+		return err
+	}
+	if strings.ContainsAny(d.dir, "\n\\%") {
+		return fault.New(fault.Invalid, "Name another folder with XDG_STATE_HOME.", "start agents: Slurm cannot write into %q", d.dir)
+	}
+	c, err := d.configuration(ctx)
+	if err != nil {
+		return said("start agents", err)
+	}
+	p.facts = request{Agents: r.Agents, Gang: r.Agents > 1 && r.Needs.Place.Nodes > 1, Arrays: arrays(r, c.MaxArray), Started: time.Now().UTC()}
+	if len(r.Run.Secrets) > 0 {
+		values, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
+		if err != nil {
+			return err
+		}
+		if p.secrets, err = json.Marshal(values); err != nil {
+			return err
+		}
+	}
+	if r.Run.Pass != nil {
+		if p.pass, err = r.Run.Pass(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrays are the sizes of the arrays that a placement takes.
+func arrays(r driver.Request, most int) (sizes []int) {
+	if r.Needs.Place.Nodes > 1 {
+		return []int{r.Agents}
+	}
+	for left := r.Agents; left > 0; left -= most {
+		sizes = append(sizes, min(left, most))
+	}
+	return sizes
+}
+
+// claimPause is how long who waits for a folder stands back.
+const claimPause = 20 * time.Millisecond
+
+// claim makes the folder, or finds it, and holds it.
+func (d *Driver) claim(ctx context.Context, p plan) (*os.File, error) {
+	for {
+		if err := d.publish(p.folder, p.facts); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		lock, err := hold(p.folder)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, errHeld) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		pause := time.NewTimer(claimPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(ctx)
+		case <-pause.C:
+		}
+	}
+}
+
+// submit has Slurm accept what it has not accepted yet; its caller holds the folder.
+func (d *Driver) submit(ctx context.Context, p plan) error {
+	const doing = "start agents"
+	if exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
+		if p.pass == nil {
+			return nil
+		}
+		return d.wrap(doing, writeWhole(passFile(p.folder), p.pass)) // a later Start renews it
+	}
+	fresh := !exists(askedFile(p.folder))
+	if err := d.layOut(p); err != nil {
+		if fresh {
+			d.withdraw(p.folder)
+		}
+		return d.refused(doing, err)
+	}
+	if ctx.Err() != nil {
+		if fresh {
+			d.withdraw(p.folder)
+		}
+		return context.Cause(ctx)
+	}
+	for k := range p.facts.Arrays {
+		if exists(jobFile(p.folder, k)) {
+			continue
+		}
+		if _, stopped := beside.ReadWord(stopFile(p.folder)); stopped {
+			if err := d.noteJob(p.folder, k, submitted{Refused: "stopped"}); err != nil {
+				return err
+			}
+			continue
+		}
+		err := d.submitArray(ctx, p, k)
+		if err == nil {
+			continue
+		}
+		var no *refusal
+		if k == 0 && errors.As(err, &no) {
+			d.withdraw(p.folder)
+		}
+		if k == 0 || !errors.As(err, &no) {
+			return said(doing, err)
+		}
+		f := said(doing, err)
+		if err := d.noteJob(p.folder, k, submitted{Refused: words(no.text), Hint: fault.Hint(f)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Driver) wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.refused(doing, err)
+}
+
+// looks is how often Slurm is asked about a job whose submission it has not answered.
+const looks = 3
+
+// submitArray looks first, submits, and looks again when it does not know.
+func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
+	name := nameOf(p.handle, k)
+	if exists(askedFile(p.folder)) {
+		if id, err := d.findJob(ctx, p, k); err != nil || id > 0 {
+			return errors.Join(err, d.noteFound(p.folder, k, id))
+		}
+	}
+	if err := beside.WriteDurably(askedFile(p.folder), os.O_TRUNC, name); err != nil {
+		return d.refused("start agents", err)
+	}
+	out, err := d.call(ctx, "sbatch", sbatchArgs(p, k)...)
+	var lost *silent
+	if errors.As(err, &lost) {
+		for range looks {
+			if id, ferr := d.findJob(ctx, p, k); ferr == nil && id > 0 {
+				return d.noteFound(p.folder, k, id)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(out), ";") // 12;cluster
+	id, err := strconv.Atoi(text)
+	if err != nil {
+		return fault.New(fault.Bug, "", "start agents: sbatch answered %q", firstLine(out))
+	}
+	return d.noteFound(p.folder, k, id)
+}
+
+func (d *Driver) noteFound(folder string, k, id int) error {
+	if id == 0 {
+		return nil
+	}
+	return d.noteJob(folder, k, submitted{ID: id})
+}
+
+func (d *Driver) noteJob(folder string, k int, s submitted) error {
+	if err := beside.WriteDurably(jobFile(folder, k), os.O_TRUNC, s); err != nil {
+		return d.refused("start agents", err)
+	}
+	return d.wrap("start agents", beside.SyncFolder(folder))
+}
+
+// findJob looks for a job that a starter before us may have submitted: in Slurm's
+// queue, in its books, and in what its agents have noted. Of several the oldest is it.
+func (d *Driver) findJob(ctx context.Context, p plan, k int) (id int, err error) {
+	rows, err := d.queue(ctx, "--name", nameOf(p.handle, k))
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if r.Name == nameOf(p.handle, k) && (id == 0 || r.Slurm < id) {
+			id = r.Slurm
+		}
+	}
+	if id > 0 {
+		return id, nil
+	}
+	for i := range p.facts.Arrays[k] {
+		if n := heard(p.folder, p.facts.from(k)+i); n.Up != nil {
+			return n.Up.Slurm, nil
+		}
+	}
+	return 0, nil
+}
+
+// withdraw takes a folder away of which nothing was ever submitted.
+func (d *Driver) withdraw(folder string) {
+	grave := filepath.Join(d.dir, beside.Going+rand.Text())
+	if os.Rename(folder, grave) == nil {
+		os.RemoveAll(grave) // what is left, the next List takes
+	}
+}
+
+// layOut writes what agents need, and what sbatch is given.
+func (d *Driver) layOut(p plan) error {
+	program, err := d.program(p.request.Run.Binary)
+	if err != nil {
+		return err
+	}
+	o := orders{Binary: program, Store: p.request.Run.Store, Job: p.request.Run.Job, Placement: p.request.Placement,
+		Agents: p.facts.Agents, Gang: p.facts.Gang, Env: agentEnv(os.Environ(), p.request.Run)}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	files := []struct {
+		path string
+		text []byte
+	}{{ordersFile(p.folder), text}, {secretsFile(p.folder), p.secrets}, {passFile(p.folder), p.pass}}
+	for k := range p.facts.Arrays {
+		files = append(files, struct {
+			path string
+			text []byte
+		}{scriptFile(p.folder, k), script(p, k, program)})
+	}
+	for _, f := range files {
+		if f.text == nil {
+			continue
+		}
+		if err := writeWhole(f.path, f.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// script is what Slurm runs: an agent's minder in the place of the shell, so that
+// signals reach it.
+func script(p plan, k int, program string) []byte {
+	return fmt.Appendf(nil, "#!/bin/sh\n# drover: job %s, placement %d\n%s=%s %s=%d exec %s agent\n",
+		p.request.Job, p.request.Placement, envFolder, quoted(p.folder), envFrom, p.facts.from(k), quoted(program))
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// programs is the folder in dir with the programs that agents are started as.
+const programs = ".bin"
+
+// program copies this machine's program to where nodes see it, by its content, and
+// says where.
+func (d *Driver) program(binary string) (string, error) {
+	in, err := os.Open(binary)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil {
+		return "", err
+	}
+	path := filepath.Join(d.dir, programs, hex.EncodeToString(sum.Sum(nil))[:32])
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		now := time.Now()
+		return path, os.Chtimes(path, now, now) // or it would be taken for one that nobody uses
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	out, err := os.CreateTemp(filepath.Dir(path), ".copy-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(out.Name())
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Chmod(0o700), out.Sync(), out.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(out.Name(), path)
+}
+
+// unusedFor is how long a program is kept that no placement has any use for.
+const unusedFor = 7 * 24 * time.Hour
+
+// dropPrograms is for a moment in which no placement is there.
+func (d *Driver) dropPrograms() {
+	all, err := os.ReadDir(filepath.Join(d.dir, programs))
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unusedFor {
+			os.Remove(filepath.Join(d.dir, programs, e.Name()))
+		}
+	}
+}
+
+// agentEnv is what an agent's environment gets from here, beside what Slurm sets:
+// what says where programs and packages are. It is handed over in a file that only
+// its owner reads, not to Slurm, which keeps what it is given.
+func agentEnv(environ []string, b driver.Boot) (env []string) {
+	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH",
+		"MANPATH", "LOADEDMODULES", "_LMFILES_", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CUDA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if name == "PATH" {
+			for _, tool := range b.Tools {
+				value += ":" + filepath.Dir(tool)
+			}
+			kv = name + "=" + value
+		}
+		if slices.Contains(own, name) || slices.ContainsFunc([]string{"LC_", "CONDA_", "MAMBA_", "MODULE", "LMOD_", "__LMOD", "_ModuleTable"},
+			func(p string) bool { return strings.HasPrefix(name, p) }) {
+			env = append(env, kv)
+		}
+	}
+	return append(env, b.Env...)
+}

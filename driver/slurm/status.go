@@ -1,0 +1,488 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
+)
+
+// look is an answer to Status that is still good.
+type look struct {
+	at      time.Time
+	members []driver.Member
+	ended   map[int]note // agents that have noted their end: it does not change
+	asked   time.Time    // when Slurm was asked
+	rows    []row
+}
+
+// How long an answer is good: a command line that waits asks four times a second, and
+// a cluster's controller and file server have others to serve. More agents take
+// longer to look at.
+func goodFor(agents int) (notes, slurm time.Duration) {
+	return 500*time.Millisecond + time.Duration(agents)*2*time.Millisecond, 3*time.Second + time.Duration(agents)*10*time.Millisecond
+}
+
+// forget has the next Status look anew.
+func (d *Driver) forget(h driver.Handle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.seen, h)
+}
+
+// Status reads what agents have noted, and asks Slurm about those that have noted no
+// end. An answer may be some seconds old. While Slurm does not answer, what it was
+// last heard of an agent stands.
+func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	folder, ok := d.folder(h)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !ok {
+		return nil, nil
+	}
+	facts, err := readRequest(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, d.refused("look at agents", err)
+	}
+	d.mu.Lock()
+	was := d.seen[h]
+	d.mu.Unlock()
+	notes, _ := goodFor(facts.Agents)
+	if was != nil && time.Since(was.at) < notes {
+		return was.members, nil
+	}
+	s, err := d.survey(ctx, folder, facts, was)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, d.refused("look at agents", err)
+	}
+	if exists(removeFile(folder)) && !anyAlive(s.members) {
+		if gone, err := d.sweep(ctx, h, folder); gone || err != nil {
+			return nil, d.wrap("look at agents", err)
+		}
+	}
+	if !exists(folder) {
+		return nil, nil // removed while we looked
+	}
+	d.mu.Lock()
+	d.seen[h] = s
+	d.mu.Unlock()
+	return s.members, nil
+}
+
+func anyAlive(members []driver.Member) bool {
+	for _, m := range members {
+		if m.State.Alive() {
+			return true
+		}
+	}
+	return false
+}
+
+// view is what is known of one placement.
+type view struct {
+	folder  string
+	facts   request
+	of      []int // see again
+	notes   []note
+	rows    map[int]row // by the number that an agent had at first
+	silent  error       // Slurm did not answer
+	jobs    []submitted // by array; nil for those that are not submitted
+	asked   bool        // all were told to stop
+	askedAt time.Time
+	busy    bool // somebody submits
+}
+
+// survey looks at a placement.
+func (d *Driver) survey(ctx context.Context, folder string, facts request, was *look) (*look, error) {
+	busy := d.isHeld(folder)
+	v := &view{folder: folder, facts: facts, rows: map[int]row{}, busy: busy}
+	s := &look{at: time.Now(), ended: map[int]note{}}
+	if was != nil {
+		s.ended, s.asked, s.rows = was.ended, was.asked, was.rows
+	}
+	_, v.asked = beside.ReadWord(stopFile(folder))
+	if info, err := os.Stat(stopFile(folder)); err == nil {
+		v.askedAt = info.ModTime().Truncate(time.Second) // as Slurm counts
+	}
+	var err error
+	if v.of, err = again(folder, facts.Agents); err != nil {
+		return nil, err
+	}
+	open := false
+	for i := range facts.Agents + len(v.of) {
+		n, known := s.ended[i]
+		if !known {
+			if n = heard(folder, i); n.Fate != nil {
+				s.ended[i] = n
+			}
+		}
+		v.notes = append(v.notes, n)
+		open = open || n.Fate == nil || returns(n)
+	}
+	if v.jobs, err = readJobs(folder, facts); err != nil {
+		return nil, err
+	}
+	if open {
+		if err := d.ask(ctx, v, s); err != nil {
+			return nil, err
+		}
+	}
+	for i := range v.notes {
+		s.members = append(s.members, v.member(i))
+	}
+	return s, nil
+}
+
+// readJobs reads what sbatch has answered so far.
+func readJobs(folder string, facts request) (jobs []submitted, err error) {
+	for k := range facts.Arrays {
+		var s submitted
+		if err := readJSON(jobFile(folder, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		jobs = append(jobs, s)
+	}
+	return jobs, nil
+}
+
+// ask asks Slurm, unless it was asked lately, and gives agents that it starts again
+// their new numbers.
+func (d *Driver) ask(ctx context.Context, v *view, s *look) error {
+	var ids []string
+	for _, j := range v.jobs {
+		if j.ID > 0 {
+			ids = append(ids, itoa(j.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, fresh := goodFor(v.facts.Agents)
+	now := time.Since(s.asked) >= fresh
+	if now {
+		all, err := d.queue(ctx, "--jobs", ids...)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			v.silent = err
+		default:
+			s.asked, s.rows = time.Now(), all
+			if lost := missing(v, all); lost {
+				s.rows = append(d.accounted(ctx, ids...), all...)
+			}
+		}
+	}
+	v.place(s.rows)
+	if !now || v.silent != nil {
+		return nil // what was said before an agent came up is not about it
+	}
+	v.hearAgain()
+	for base := range v.facts.Agents {
+		i := newest(v.of, v.facts.Agents, base)
+		r, ok := v.rows[base]
+		if !ok || v.notes[i].Up == nil || !waits(r.State) && !(returns(v.notes[i]) && runs(r.State)) {
+			continue
+		}
+		if _, err := succeed(v.folder, v.facts.Agents, base, i); err != nil {
+			return err
+		}
+	}
+	of, err := again(v.folder, v.facts.Agents)
+	for i := len(v.notes); err == nil && i < v.facts.Agents+len(of); i++ {
+		v.notes = append(v.notes, heard(v.folder, i))
+	}
+	v.of = of
+	return err
+}
+
+// hearAgain reads the notes of those anew that Slurm does not call alive: they may have
+// ended between two questions.
+func (v *view) hearAgain() {
+	for base := range v.facts.Agents {
+		i := newest(v.of, v.facts.Agents, base)
+		r, ok := v.rows[base]
+		if n := v.notes[i]; n.Fate == nil && (!ok || !runs(r.State) && !waits(r.State)) {
+			v.notes[i] = heard(v.folder, i)
+		}
+	}
+}
+
+// returns says whether an agent has gone in such a way that Slurm starts its task
+// again.
+func returns(n note) bool {
+	return n.Fate != nil && !n.Stopped && !n.Asked && (n.Taken || n.Fate.Code == exitLater)
+}
+
+// missing says whether an agent that has noted no end is in a job that Slurm does not
+// list any more.
+func missing(v *view, all []row) bool {
+	listed := map[[2]int]bool{}
+	for _, r := range all {
+		listed[[2]int{r.Slurm, max(r.Task, 0)}] = true
+	}
+	for k, j := range v.jobs {
+		for t := range v.facts.Arrays[k] {
+			task := t
+			if v.facts.Gang {
+				task = 0
+			}
+			i := newest(v.of, v.facts.Agents, v.facts.from(k)+t)
+			if j.ID > 0 && v.notes[i].Fate == nil && v.notes[i].End == nil && !listed[[2]int{j.ID, task}] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// place gives each agent the task that it is in.
+func (v *view) place(all []row) {
+	for k, j := range v.jobs {
+		if j.ID == 0 {
+			continue
+		}
+		for _, r := range all {
+			switch {
+			case r.Slurm != j.ID:
+			case v.facts.Gang:
+				for i := range v.facts.Agents {
+					v.rows[i] = r
+				}
+			case max(r.Task, 0) < v.facts.Arrays[k]:
+				v.rows[v.facts.from(k)+max(r.Task, 0)] = r
+			}
+		}
+	}
+}
+
+// arrayOf is the array that an agent is in.
+func (v *view) arrayOf(base int) (k int) {
+	for k = range v.facts.Arrays {
+		if base < v.facts.from(k)+v.facts.Arrays[k] {
+			return k
+		}
+	}
+	return k
+}
+
+// member is one agent.
+func (v *view) member(i int) driver.Member {
+	base := i
+	if i >= v.facts.Agents {
+		base = v.of[i-v.facts.Agents]
+	}
+	m := driver.Member{Index: i, Code: -1, Where: "slurm"}
+	n := v.notes[i]
+	r, listed := v.rows[base]
+	if newest(v.of, v.facts.Agents, base) != i {
+		listed = false // what Slurm says is of another one
+		m = judgeFormer(m, n)
+	} else {
+		m = v.judge(m, base, n, r, listed)
+	}
+	k := v.arrayOf(base)
+	v.whereabouts(&m, n, r, listed)
+	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
+		m.Tail = beside.Tail(logFile(v.folder, i))
+		if id := v.jobs[k].ID; m.Tail == "" && n.Up == nil && id > 0 {
+			m.Tail = v.slurmsWords(id, base-v.facts.from(k))
+		}
+	}
+	return m
+}
+
+// slurmsWords is the end of what Slurm itself wrote of a task.
+func (v *view) slurmsWords(id, task int) string {
+	if !v.facts.Gang {
+		return beside.Tail(outFile(v.folder, id, task))
+	}
+	var all strings.Builder
+	for _, name := range []string{"batch", "srun", itoa(task)} {
+		all.WriteString(beside.Tail(filepath.Join(v.folder, "out-"+itoa(id)+"-"+name)))
+	}
+	return all.String()
+}
+
+// whereabouts says where it is, and how to get there.
+func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
+	node := r.Nodes
+	if n.Up != nil {
+		m.Where, node = n.Up.Node, n.Up.Node
+		if host, err := os.Hostname(); err == nil && host == n.Up.Host {
+			m.PID = n.Up.PID
+		}
+		if m.State == driver.Running {
+			m.Enter = []string{"srun", "--jobid=" + itoa(n.Up.Job), "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + n.Up.Node, "--pty"}
+		}
+	} else if listed && node != "" {
+		m.Where = node
+	}
+}
+
+// judgeFormer is of an agent in whose place another came: Slurm has started its task
+// again.
+func judgeFormer(m driver.Member, n note) driver.Member {
+	switch {
+	case n.End != nil && n.Fate != nil && !n.Taken:
+		m.State, m.Code, m.Reason = driver.Ended, n.Fate.Code, n.End.Reason
+	default:
+		m.State, m.Reason = driver.Taken, "Slurm took its machine, and starts it again"
+		if n.Why != "" {
+			m.Reason = n.Why
+		}
+		if n.Fate != nil {
+			m.Code = n.Fate.Code
+		}
+	}
+	return m
+}
+
+// judge says where an agent stands: what it and its minder noted, and what Slurm says.
+func (v *view) judge(m driver.Member, base int, n note, r row, listed bool) driver.Member {
+	switch {
+	case n.End != nil && (n.Fate != nil || n.Up == nil):
+		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
+		return m
+	case n.Fate != nil:
+		return judgeSilent(m, n)
+	case n.Up == nil:
+		return v.judgeUnborn(m, base, r, listed)
+	case !listed && v.silent != nil, listed && (runs(r.State) || waits(r.State)):
+		m.State = driver.Running
+		if v.silent != nil {
+			m.Reason = "Slurm does not answer: " + v.silent.Error()
+		} else if r.State == "SUSPENDED" || r.State == "STOPPED" {
+			m.Reason = "Slurm has suspended it"
+		}
+		return m
+	case v.asked && (r.End.IsZero() || !r.End.Before(v.askedAt)):
+		m.State, m.Reason = driver.Ended, "stopped"
+		return m
+	}
+	return judgeGone(m, n, r, listed)
+}
+
+// judgeSilent is of an agent that ended without a word of its own, under its minder's
+// eyes.
+func judgeSilent(m driver.Member, n note) driver.Member {
+	m.Reason = n.Fate.Reason
+	switch {
+	case n.Stopped || n.Asked:
+		m.State, m.Reason = driver.Ended, "stopped: "+n.Fate.Reason
+		if n.Asked {
+			m.Reason = n.Why + ": " + n.Fate.Reason
+		}
+	case n.Taken:
+		m.State, m.Reason = driver.Taken, n.Why
+	case n.Fate.Code < 128:
+		m.State, m.Code = driver.Ended, n.Fate.Code
+	default:
+		m.State, m.Reason = driver.Lost, "killed, or gone without a word: "+n.Fate.Reason
+	}
+	return m
+}
+
+// judgeGone is of an agent that was up, whose minder has said no more, and whose task
+// Slurm has ended.
+func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
+	switch {
+	case !listed:
+		m.State, m.Reason = driver.Lost, "gone without a word, and Slurm has forgotten its job"
+	case tookAway(r.State):
+		m.State, m.Reason = driver.Taken, "Slurm calls it "+r.State
+		if r.State == "TIMEOUT" {
+			m.Reason, m.Hint = "its Slurm job has reached its time limit", "Ask for more with --timeout; drover resume goes on."
+		}
+	case r.State == "CANCELLED":
+		m.State, m.Reason = driver.Ended, "cancelled in Slurm, by hand"
+	case r.State == "OUT_OF_MEMORY":
+		m.State, m.Code, m.Reason = driver.Ended, 137, "Slurm ended it: it wanted more memory than it may have"
+		m.Hint = "Ask for more with --memory."
+	default:
+		m.State, m.Reason = driver.Lost, "killed, or gone without a word: Slurm calls it "+r.State
+	}
+	if n.Why != "" {
+		m.Reason = n.Why
+		if n.Taken {
+			m.State = driver.Taken
+		}
+	}
+	return m
+}
+
+// judgeUnborn is of an agent that has not come up.
+func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver.Member {
+	j := v.jobs[v.arrayOf(base)]
+	switch {
+	case j.Refused != "":
+		m.State, m.Reason, m.Hint = driver.Ended, "never started: Slurm says: "+j.Refused, j.Hint
+		if j.Refused == "stopped" {
+			m.Reason, m.Hint = "stopped", ""
+		}
+	case j.ID == 0 && !v.busy && v.asked:
+		m.State, m.Reason = driver.Ended, "stopped"
+	case j.ID == 0, v.silent != nil && !listed:
+		m.State, m.Reason = driver.Waiting, "not submitted yet"
+		if v.silent != nil {
+			m.Reason = "Slurm does not answer: " + v.silent.Error()
+		}
+	case listed && waits(r.State):
+		m.State = driver.Waiting
+		m.Reason, m.Hint = why(r.Reason)
+	case listed && runs(r.State):
+		m.State, m.Reason = driver.Waiting, "its Slurm job begins"
+	case v.asked:
+		m.State, m.Reason = driver.Ended, "stopped"
+	case !listed:
+		m.State, m.Reason = driver.Lost, "never came up, and Slurm has forgotten its job"
+	case r.State == "CANCELLED":
+		m.State, m.Reason = driver.Ended, "cancelled in Slurm, before it began"
+	case tookAway(r.State):
+		m.State, m.Reason = driver.Taken, "never came up: Slurm calls it "+r.State
+	default:
+		m.State, m.Reason = driver.Ended, fmt.Sprintf("never came up on %s: Slurm calls it %s (%s)", r.Nodes, r.State, r.Reason)
+		m.Hint = "Do the nodes see " + filepath.Dir(v.folder) + "? srun ls " + filepath.Dir(v.folder) + " says; XDG_STATE_HOME names another folder."
+	}
+	return m
+}
+
+// The states of a task, by what they mean for its agent. What is none of these has
+// ended.
+func waits(state string) bool {
+	switch state {
+	case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT":
+		return true
+	}
+	return false
+}
+
+func runs(state string) bool {
+	switch state {
+	case "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT":
+		return true
+	}
+	return false
+}
+
+func tookAway(state string) bool {
+	switch state {
+	case "NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+)
+
+// secondThought is how long after a Ctrl-C that detaches another one cancels.
+const secondThought = 2 * time.Second
+
+// detach is Ctrl-C where agents live elsewhere: they go on without us, and so does
+// what they cost. A second one, soon, cancels the job. follow is the verb that shows
+// it again.
+func (a *app) detach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
+	a.note("\nDetached; %s goes on, and its machines stay taken (Ctrl-C again: cancel it)", id)
+	a.note("  follow: drover %s %s   stop: drover cancel %s", follow, id, id)
+	thought := time.NewTimer(secondThought)
+	defer thought.Stop()
+	select {
+	case <-thought.C:
+		return status(fault.ExitInterrupted)
+	case <-signals:
+	}
+	a.note("Cancelling %s", id)
+	stands, err := j.Stop(ctx, "Ctrl-C")
+	if err != nil {
+		return err
+	}
+	if stands {
+		a.note("%s cancelled", id)
+	}
+	return status(fault.ExitInterrupted)
+}
