@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -22,9 +23,11 @@ import (
 
 // overS3 has a home keep its facts in a real server's bucket, behind a net that may
 // be hostile.
-func (h *home) overS3(t *testing.T) *s3test.Hostile {
+func (h *home) overS3(t *testing.T) *s3test.Hostile { return h.over(t, versitygw(t)) }
+
+func (h *home) over(t *testing.T, facts http.Handler) *s3test.Hostile {
 	t.Helper()
-	net := &s3test.Hostile{Next: versitygw(t), Rand: rand.New(rand.NewPCG(4711, 1)).IntN}
+	net := &s3test.Hostile{Next: facts, Rand: rand.New(rand.NewPCG(4711, 1)).IntN}
 	server := httptest.NewServer(net)
 	t.Cleanup(server.Close)
 	t.Cleanup(net.Mend) // or the server would wait for whom it holds up
@@ -222,6 +225,7 @@ func TestRealOneMapOnEveryStore(t *testing.T) {
 	for name, with := range map[string]func(t *testing.T, h *home){
 		"folder":    func(*testing.T, *home) {},
 		"versitygw": func(t *testing.T, h *home) { h.overS3(t) },
+		"minio":     func(t *testing.T, h *home) { h.over(t, through(t, s3test.MinIO(t))) },
 		"fake-gcs-server": func(t *testing.T, h *home) {
 			endpoint := gcstest.Real(t)
 			gcstest.Make(t, endpoint, "facts")

@@ -27,8 +27,11 @@ func TestRealS3Scripts(t *testing.T) {
 }
 
 // versitygw is a real S3 server, whose requests can be counted.
-func versitygw(t *testing.T) http.Handler {
-	target, err := url.Parse(s3test.Real(t))
+func versitygw(t *testing.T) http.Handler { return through(t, s3test.Real(t)) }
+
+// through passes requests on to a server.
+func through(t *testing.T, endpoint string) http.Handler {
+	target, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
