@@ -146,6 +146,7 @@ chaos: build ## kill, stop and starve real jobs at random for CHAOSTIME (10m), t
 chaos-net: build ## maps over a real S3 server that fails, and without a net for two minutes
 	s3=$$(sh store/testdata/servers.sh versitygw) && \
 	$(GO) run ./chaos -drover bin/drover -python $(PYTHON) -s3 "$$s3" -drills
+	DROVER_TEST_REAL=1 $(GO) test ./cmd/drover -count=1 -v -timeout 20m -run '^TestRealSlurmMapAcrossHosts$$' -args -full
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@grep -H '^func Fuzz' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | \

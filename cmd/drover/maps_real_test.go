@@ -74,6 +74,7 @@ func ran(t *testing.T, file string, n int) (extra int) {
 func (h home) verified(t *testing.T) (v struct {
 	State string
 	Tally struct{ Items, Succeeded, Failed int }
+	Extra struct{ Retries, Interrupted, Unexplained int } `json:"extra_runs"`
 	Bound int
 }) {
 	t.Helper()

@@ -52,7 +52,7 @@ func hosts(t *testing.T, n int) (names []string) {
 	ip("-n", wire, "link", "add", "br0", "type", "bridge")
 	ip("-n", wire, "link", "set", "br0", "up")
 	for i := range n {
-		name, plug := fmt.Sprintf("drover-%d-%d", id, i), fmt.Sprintf("plug%d", i)
+		name, plug := fmt.Sprintf("drover-%d-%d", id, i+1), fmt.Sprintf("plug%d", i)
 		space(name)
 		ip("-n", wire, "link", "add", plug, "type", "veth", "peer", "name", "eth0", "netns", name)
 		ip("-n", wire, "link", "set", plug, "master", "br0", "up")
