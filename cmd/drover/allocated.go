@@ -17,8 +17,8 @@ import (
 func allocated(m *agent.Machine, in *slurm.Inside) {
 	m.CPUs, m.Memory = cmp.Or(in.CPUs, m.CPUs), cmp.Or(in.Memory, m.Memory)
 	m.Name, m.Secrets = cmp.Or(in.Node, m.Name), in.Secrets
-	if own := filepath.Join(in.Scratch, fmt.Sprintf("drover-%d", os.Geteuid())); in.Scratch != "" && ours(own) {
-		m.Work = filepath.Join(own, "work")
+	if work := scratchFolder(in.Scratch); in.Scratch != "" && ours(filepath.Dir(work)) {
+		m.Work = work
 	}
 	bound := len(host.Cores()) <= m.CPUs
 	alone := host.Room{Folder: filepath.Join(m.Work, "claims", fmt.Sprint(os.Getpid())), Memory: m.Memory, CPUs: float64(m.CPUs)}
@@ -37,4 +37,9 @@ func allocated(m *agent.Machine, in *slurm.Inside) {
 		}
 		return r, err
 	}
+}
+
+// scratchFolder is where agents work on a disk that their machine's users share.
+func scratchFolder(scratch string) string {
+	return filepath.Join(scratch, fmt.Sprintf("drover-%d", os.Geteuid()), "work")
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/drover-run/drover/driver/docker"
+	"github.com/drover-run/drover/driver/slurm"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
 )
@@ -39,5 +40,7 @@ func enter(args []string) (int, error) {
 	if root, in := docker.Root(); in {
 		return agent.Enter([]string{root}, args[4:])
 	}
-	return agent.Enter(agent.Roots(filepath.Join(dirs().State, "work"), filepath.Base(args[0]), placement, index), args[4:])
+	job := filepath.Base(args[0])
+	roots := agent.Roots(workFolder(dirs()), job, placement, index)
+	return agent.Enter(append(roots, agent.Roots(scratchFolder(slurm.Scratch(os.Getenv)), job, placement, index)...), args[4:])
 }

@@ -239,7 +239,11 @@ func TestRealSlurmDetachesAtCtrlC(t *testing.T) {
 	if err := c.Wait(); c.ProcessState.ExitCode() != 130 || !strings.Contains(said.String(), "goes on") {
 		t.Errorf("it ended with %v and said\n%s", err, said)
 	}
-	out, _ := h.drover(t, 0, "logs", "-f", "left")
+	out, _ := h.drover(t, 7, "attach", "left", "--", "sh", "-c", `echo "$SM_CURRENT_HOST in $(pwd)"; test -f count.py && exit 7`)
+	if !strings.Contains(out, "algo-1 in /opt/ml/code\n") {
+		t.Errorf("beside it is\n%s", out)
+	}
+	out, _ = h.drover(t, 0, "logs", "-f", "left")
 	if !strings.Contains(out, "step 15\n") {
 		t.Errorf("its output is\n%s", out)
 	}

@@ -70,7 +70,7 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is no number", envIndex, text)
 	}
-	in = look1(os.Getenv)
+	in = allocation(os.Getenv)
 	in.notice = noticeFile(folder, i)
 	if exists(passFile(folder)) {
 		in.Pass = passFile(folder)
@@ -84,8 +84,8 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	return in, func(code int, reason string) { say(folder, i, note{End: &end{Code: code, Reason: reason}}) }, nil
 }
 
-// look1 reads what Slurm has set for a task.
-func look1(get func(string) string) *Inside {
+// allocation reads what Slurm has set for a task.
+func allocation(get func(string) string) *Inside {
 	number := func(names ...string) int {
 		for _, name := range names {
 			if n, err := strconv.Atoi(get(name)); err == nil && n > 0 {
@@ -106,13 +106,19 @@ func look1(get func(string) string) *Inside {
 	if a := get("SLURM_ARRAY_JOB_ID"); a != "" {
 		in.Job = a + "_" + get("SLURM_ARRAY_TASK_ID")
 	}
+	in.Scratch = Scratch(get)
+	return in
+}
+
+// Scratch is a folder on this machine's own disk, by an environment's variables; "":
+// there is none.
+func Scratch(get func(string) string) string {
 	for _, dir := range []string{get("SLURM_TMPDIR"), get("TMPDIR"), os.TempDir()} {
 		if filepath.IsAbs(dir) && unix.Access(dir, unix.W_OK) == nil {
-			in.Scratch = dir
-			break
+			return dir
 		}
 	}
-	return in
+	return ""
 }
 
 // noticePatience is how long an agent waits to be told why it has got SIGTERM. Slurm

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
 )
@@ -62,7 +64,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if was != nil && time.Since(was.at) < notes {
 		return was.members, nil
 	}
-	s, err := d.survey(ctx, folder, facts, was)
+	s, err := d.survey(ctx, h, folder, facts, was)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -94,7 +96,9 @@ func anyAlive(members []driver.Member) bool {
 
 // view is what is known of one placement.
 type view struct {
+	handle  driver.Handle
 	folder  string
+	binary  string // what its agents are; "": not laid out yet
 	facts   request
 	of      []int // see again
 	notes   []note
@@ -107,9 +111,13 @@ type view struct {
 }
 
 // survey looks at a placement.
-func (d *Driver) survey(ctx context.Context, folder string, facts request, was *look) (*look, error) {
+func (d *Driver) survey(ctx context.Context, h driver.Handle, folder string, facts request, was *look) (*look, error) {
 	busy := d.isHeld(folder)
-	v := &view{folder: folder, facts: facts, rows: map[int]row{}, busy: busy}
+	v := &view{handle: h, folder: folder, facts: facts, rows: map[int]row{}, busy: busy}
+	var o orders
+	if err := readJSON(ordersFile(folder), &o); err == nil { // else there is nobody to stand beside
+		v.binary = o.Binary
+	}
 	s := &look{at: time.Now(), ended: map[int]note{}}
 	if was != nil {
 		s.ended, s.asked, s.rows = was.ended, was.asked, was.rows
@@ -320,17 +328,20 @@ func (v *view) slurmsWords(id, task int) string {
 
 // whereabouts says where it is, and how to get there.
 func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
-	node := r.Nodes
 	if n.Up != nil {
-		m.Where, node = n.Up.Node, n.Up.Node
+		m.Where = n.Up.Node
 		if host, err := os.Hostname(); err == nil && host == n.Up.Host {
 			m.PID = n.Up.PID
 		}
-		if m.State == driver.Running {
-			m.Enter = []string{"srun", "--jobid=" + itoa(n.Up.Job), "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + n.Up.Node, "--pty"}
+		if m.State == driver.Running && v.binary != "" {
+			m.Enter = []string{"srun", "--jobid=" + itoa(n.Up.Job), "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + n.Up.Node}
+			if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+				m.Enter = append(m.Enter, "--pty")
+			}
+			m.Enter = append(m.Enter, v.handle.Enter(v.binary, m.Index)...)
 		}
-	} else if listed && node != "" {
-		m.Where = node
+	} else if listed && r.Nodes != "" {
+		m.Where = r.Nodes
 	}
 }
 

@@ -38,7 +38,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	var s *look
 	if err == nil {
-		s, err = d.survey(ctx, folder, facts, nil)
+		s, err = d.survey(ctx, h, folder, facts, nil)
 	}
 	if err == nil && anyAlive(s.members) {
 		if err = beside.LeaveWord(stopFile(folder), grace); err == nil {
@@ -117,7 +117,7 @@ func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gon
 	if err != nil {
 		return false, err
 	}
-	s, err := d.survey(ctx, folder, facts, nil)
+	s, err := d.survey(ctx, h, folder, facts, nil)
 	if err != nil || anyAlive(s.members) {
 		return false, err
 	}

@@ -11,8 +11,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
@@ -42,7 +45,17 @@ func MinIO(t *testing.T) (endpoint string) {
 	program, disk, address := parts(t, "minio")
 	begin(t, []string{"MINIO_ROOT_USER=test", "MINIO_ROOT_PASSWORD=testtest", "MINIO_BROWSER=off", "MINIO_UPDATE=off", "HOME=" + t.TempDir()},
 		program, "server", "--quiet", "--address", address, disk)
-	return "http://" + address
+	endpoint = "http://" + address
+	// Until it has read its users it answers, and knows nobody.
+	patient := retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts, o.MaxBackoff = 200, 200*time.Millisecond
+		o.RateLimiter = ratelimit.None
+	})
+	client := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true, Credentials: Keys("test", "testtest", ""), Retryer: patient})
+	if _, err := client.ListBuckets(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return endpoint
 }
 
 // Rclone is Real with a server that looks at no If-None-Match.
