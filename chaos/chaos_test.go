@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,8 +254,8 @@ func TestRealChaosFindsNothing(t *testing.T) {
 func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		b := &bucket{rand: rand.New(rand.NewPCG(1, 1))}
-		done := 0
-		to := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done++ })
+		var done atomic.Int64
+		to := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done.Add(1) })
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.pass(to, w, r) }))
 		ask := func() (status int) {
 			resp, err := http.Get(server.URL)
@@ -267,7 +268,7 @@ func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 		const length = 300 * time.Millisecond
 		began := time.Now()
 		b.takeAway(length, mute)
-		if status := ask(); status != 0 || done != 0 || mute && time.Since(began) < length {
+		if status := ask(); status != 0 || done.Load() != 0 || mute && time.Since(began) < length {
 			t.Errorf("without a net it answers %d after %v", status, time.Since(began))
 		}
 		for ask() != http.StatusOK {
@@ -277,12 +278,12 @@ func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 			t.Errorf("the net was away for %v", took)
 		}
 		b.befall(ills{busy: 1})
-		if status := ask(); status != http.StatusServiceUnavailable || done != 1 {
-			t.Errorf("a busy server answers %d, and has done %d", status, done)
+		if status := ask(); status != http.StatusServiceUnavailable || done.Load() != 1 {
+			t.Errorf("a busy server answers %d, and has done %d", status, done.Load())
 		}
 		b.befall(ills{late: 1})
-		if status := ask(); status != 0 || done < 2 {
-			t.Errorf("a lost reply is %d, and %d were done", status, done)
+		if status := ask(); status != 0 || done.Load() < 2 {
+			t.Errorf("a lost reply is %d, and %d were done", status, done.Load())
 		}
 		if asked, befell := b.count(); asked < befell || befell < 3 {
 			t.Errorf("of %d requests %d were ill", asked, befell)

@@ -213,7 +213,7 @@ var mapMutants = []mutant{
 	{"T2", "a settled job is reopened for any place", mapFile,
 		"case m.Settled != nil && r.Place <= m.Settled.Place, m.Settled == nil && m.Stop != nil:", "case m.Settled == nil && m.Stop != nil:"},
 	{"T2", "a job that was submitted again is closed without a word in its own log", taskFile,
-		"if !again || s.Place >= place {", "if again || s.Place >= place {"},
+		"return s != nil && (!again || s.Place >= place)", "return s != nil && (again || s.Place >= place)"},
 	{"T2", "a job is reopened without a new place", reopenFile,
 		"again.Place = place\n", "again.Place = place + 1\n"},
 	{"T1", "a job is opened again beside a live one", reopenFile,

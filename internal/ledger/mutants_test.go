@@ -58,8 +58,6 @@ var mutants = []mutant{
 		"return s.Attempt == r.Attempt() && s.State != job.Cancelled", "return s.State != job.Cancelled"},
 	{"L3", "after a stop any end counts", runFile,
 		"return r.Failing == (s.State == job.Failed) && s.State != job.Succeeded", "return true"},
-	{"L3", "a settled job may settle otherwise", runFile,
-		"if r.Settled != nil || e.Settled.Place != r.place || !r.allows(*e.Settled) {", "if !r.allows(*e.Settled) {"},
 	{"L3", "a second submitted of a live task counts", taskFile,
 		"case e.Submitted != nil && t.Live == \"\":", "case e.Submitted != nil:"},
 	{"T1", "a job is submitted beside a live one", taskFile,
