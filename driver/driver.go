@@ -89,6 +89,19 @@ type Place struct {
 	Seen []string
 }
 
+// Script reads what a script says at its head to a target's own scheduler, given what
+// has been said of the job otherwise: that stands. A head that says nothing is no error.
+type Script func(head []byte, n Needs) (Said, error)
+
+// Said is what a script's head says to a scheduler.
+type Said struct {
+	Mark  string   `json:"mark"`            // what its lines begin with, such as #SBATCH
+	Args  []string `json:"args,omitempty"`  // as in Needs
+	Nodes int      `json:"nodes,omitempty"` // machines that it wants; 0: it does not say
+	Left  []string `json:"left,omitempty"`  // options that are not taken, and why
+	Many  error    `json:"-"`               // why it cannot be one program, but items of a map; nil: it can
+}
+
 // Offer is a place's answer to Needs.
 type Offer struct {
 	Fits    bool

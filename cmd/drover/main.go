@@ -57,7 +57,7 @@ func typed(args []string) []string {
 func face() cli.Host {
 	d := dirs()
 	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, OpenPlace: openPlace, Rights: rights, Found: found,
-		Drivers: func() map[string]driver.Driver { return drivers(d) }, Queues: queues{d}, Sockets: sockets(workFolder(d))}
+		Drivers: func() map[string]driver.Driver { return drivers(d) }, Scripts: map[string]driver.Script{slurm.Target: slurm.Directives}, Queues: queues{d}, Sockets: sockets(workFolder(d))}
 }
 
 // workFolder is where the agents of this machine work, each in JOB/AGENT.

@@ -47,11 +47,21 @@ func command(ctx context.Context, path string, patience time.Duration, env []str
 	if text == "" {
 		text = err.Error()
 	}
+	if strings.Contains(text, noSource) {
+		return "", &silent{filepath.Base(name), noConfig}
+	}
 	if unreachable(text) {
 		return "", &silent{filepath.Base(name), words(text)}
 	}
 	return "", &refusal{filepath.Base(name), text}
 }
+
+// noSource is how a client says, below what its resolver says, that it knows no cluster.
+// That may pass, where slurmctld itself hands slurm.conf out; noConfig are our words.
+const (
+	noSource = "Could not establish a configuration source"
+	noConfig = "its commands find no slurm.conf here, and no server that has one"
+)
 
 // silent is a call of which nobody knows whether it was heard.
 type silent struct{ command, why string }
@@ -67,7 +77,7 @@ func (e *refusal) Error() string { return e.command + ": " + words(e.text) }
 // or that its answer was lost.
 func unreachable(text string) bool {
 	return slices.ContainsFunc([]string{"Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused",
-		"Connection reset", "Communication connection failure", "Transport endpoint", "in standby mode", "Could not establish a configuration source"},
+		"Connection reset", "Communication connection failure", "Transport endpoint", "in standby mode"},
 		func(p string) bool { return strings.Contains(text, p) })
 }
 

@@ -34,8 +34,8 @@ var refusals = []struct {
 	{"Node count", fault.Invalid, "Ask for fewer --nodes, or choose another partition: sinfo -s."},
 	{"More processors", fault.Invalid, "Ask for fewer --cpus, or choose another partition: sinfo -o '%P %c'."},
 	{"nvalid feature", fault.Invalid, "See what there is: sinfo -o '%P %f'."},
-	{"unrecognized option", fault.Invalid, "Check --slurm-arg: man sbatch."},
-	{"invalid option", fault.Invalid, "Check --slurm-arg: man sbatch."},
+	{"unrecognized option", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
+	{"invalid option", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
 }
 
 // said makes a fault of what one of Slurm's commands answered. Faults, and the end
@@ -49,6 +49,8 @@ func said(doing string, err error) error {
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.As(err, &lost) && lost.why == noConfig:
+		return fault.New(fault.Lost, "Run it on a machine of the cluster, or say where its configuration is: SLURM_CONF=/PATH/slurm.conf.", "%s: %s", doing, lost.why)
 	case errors.As(err, &lost):
 		return fault.New(fault.Lost, "Is the cluster up? scontrol ping says. Then run it again.", "%s: Slurm does not answer: %s", doing, lost.why)
 	case errors.As(err, &no):

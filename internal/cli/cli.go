@@ -45,6 +45,8 @@ type Host struct {
 	Found func() []string
 	// Drivers makes the targets' drivers.
 	Drivers func() map[string]driver.Driver
+	// Scripts read scripts' heads, for the targets with something to read there.
+	Scripts map[string]driver.Script
 	// Sockets finds where agents of a job on this machine serve their output.
 	Sockets func(id string) []string
 	Queues  Queues
@@ -350,7 +352,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes, Sockets: a.Sockets,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes, Sockets: a.Sockets,
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)

@@ -3,7 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger"
@@ -43,6 +46,7 @@ func planLines(p *drover.Plan) []string {
 	if line := limitsLine(p.Spec); line != "" {
 		lines = append(lines, "limits   "+line)
 	}
+	lines = append(lines, saidLines(p.Said)...)
 	if p.Spec.Machine != "" && p.Offer.Attached {
 		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
 	}
@@ -59,6 +63,26 @@ func planLines(p *drover.Plan) []string {
 		lines = append(lines, "python   "+p.Environment.Why)
 	}
 	return append(lines, costLines(p)...)
+}
+
+// saidLines are "#SBATCH  --partition=gpu --time=1:00:00", and below it what is not taken.
+func saidLines(s driver.Said) (lines []string) {
+	taken := slices.Clone(s.Args)
+	if s.Nodes > 0 {
+		taken = append(taken, fmt.Sprintf("--nodes=%d", s.Nodes))
+	}
+	if len(taken) > 0 {
+		lines = append(lines, strings.Join(taken, " "))
+	}
+	for _, l := range s.Left {
+		lines = append(lines, "not taken: "+l)
+	}
+	label := s.Mark
+	for i, l := range lines {
+		lines[i] = fmt.Sprintf("%-8s ", label) + plainText(l)
+		label = ""
+	}
+	return lines
 }
 
 // costLines say what the job's facts cost in an object store: "3 chunks; about 1,900
@@ -120,6 +144,9 @@ func (a *app) showPlan(p *drover.Plan) error {
 			"code":        map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote},
 			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
 		plan["store"] = costJSON(p)
+		if p.Said.Mark != "" {
+			plan["script"] = p.Said
+		}
 		if p.Spec.Verb == job.Map {
 			plan["items"] = mapPlanJSON(p)
 		}

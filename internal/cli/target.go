@@ -188,7 +188,7 @@ func (a *app) targetList(ctx context.Context) error {
 		if s.OK {
 			usable = "yes"
 		}
-		t.row(s.Name, is, usable, strings.TrimSpace(s.Text+" "+s.Fix))
+		t.row(s.Name, is, usable, strings.TrimSuffix(s.Text+". "+s.Fix, ". "))
 	}
 	return t.flush()
 }

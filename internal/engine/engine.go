@@ -30,6 +30,7 @@ type Config struct {
 	World   ledger.World
 	Drivers map[string]driver.Driver // by target, as in --on
 	Targets map[string]job.Target    // places that the person has named, by their names
+	Scripts map[string]driver.Script // what reads a script's head for a target, where there is something to read
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
 	Images  Images

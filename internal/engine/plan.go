@@ -52,6 +52,7 @@ type Plan struct {
 	Items       ItemsPlan         // of a map; Close the plan when it is done with
 	Cost        Cost              // of its facts, in an object store
 	Pass        string            // what agents open the store with, for people; "": nothing to say
+	Said        driver.Said       // what the script says to the target's own scheduler; what was taken is in Spec
 
 	ship       shipment
 	feeds      []feed
@@ -69,15 +70,18 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err := e.absoluteMounts(&spec); err != nil {
 		return Plan{}, err
 	}
-	spec, err := e.named(spec)
+	spec, said, err := e.directed(spec)
 	if err != nil {
+		return Plan{}, err
+	}
+	if spec, err = e.named(spec); err != nil {
 		return Plan{}, err
 	}
 	spec, err = spec.Normal()
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Spec: spec, Contents: map[string]string{}}
+	p := Plan{Spec: spec, Said: said, Contents: map[string]string{}}
 	d, err := e.Driver(spec.On)
 	if err != nil {
 		return p, err
