@@ -59,6 +59,10 @@ type Options struct {
 	// Images say where container images come from. Without a Build, jobs with a
 	// Dockerfile are refused.
 	Images Images
+	// OpenPlace opens a bucket of anybody's by its URL, for inputs such as s3://bucket/data,
+	// which are listed here and read by the agents, as their machines may. Nil: those
+	// are refused.
+	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Passes say what agents open the store with that do not inherit what this
 	// process has.
 	Passes Passes
@@ -97,7 +101,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})

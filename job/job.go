@@ -127,8 +127,8 @@ type Spec struct {
 type Input struct {
 	Name string `json:"name" yaml:"name" jsonschema:"description=The program finds it at /opt/ml/input/data/NAME and in SM_CHANNEL_NAME"`
 	// Path is where it comes from: a file, folder or glob here, file://, https://,
-	// or task:NAME/state|model|output|source (task:PROJECT/NAME/...).
-	Path string `json:"path" yaml:"path" jsonschema:"description=A file\\, folder or glob here\\, file://\\, https:// or task:NAME/model (state\\, output\\, source)"`
+	// s3://, gs:// or task:NAME/state|model|output|source (task:PROJECT/NAME/...).
+	Path string `json:"path" yaml:"path" jsonschema:"description=A file\\, folder or glob here\\, file://\\, https://, s3://, gs:// or task:NAME/model (state\\, output\\, source)"`
 	// Sharded gives key i, in the order of their bytes, to node i mod N alone.
 	Sharded bool `json:"sharded,omitempty" yaml:"sharded,omitempty" jsonschema:"description=Each node gets its share of the files"`
 	// Subdir is the only folder of it that counts; "": all.

@@ -252,3 +252,27 @@ func TestRealOneMapOnEveryStore(t *testing.T) {
 		})
 	}
 }
+
+// A folder of a Google bucket is an input, whole and in parts.
+func TestRealAGoogleBucketIsAnInput(t *testing.T) {
+	onlyReal(t)
+	h := newHome(t)
+	endpoint := gcstest.Real(t)
+	gcstest.Make(t, endpoint, "facts")
+	h.environ = append(h.environ, "STORAGE_EMULATOR_HOST="+endpoint)
+	data := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		put(t, filepath.Join(data, name), []byte("file "+name+"\n"))
+	}
+	h.drover(t, 0, "put", "-q", data, "gs://facts/in")
+	out, _ := h.drover(t, 0, "shell", "-q", "-i", "gs://facts/in?anonymous=true", "cat $SM_CHANNEL_DATA/*")
+	if want := "file a\nfile b\nfile c\n"; out != want {
+		t.Errorf("it read %q, want %q", out, want)
+	}
+	out, _ = h.drover(t, 0, "shell", "-q", "--nodes", "2", "-i", "gs://facts/in:sharded", "cat $SM_CHANNEL_DATA/*")
+	for _, name := range []string{"a", "b", "c"} {
+		if strings.Count(out, "file "+name) != 1 {
+			t.Errorf("two nodes read %q", out)
+		}
+	}
+}

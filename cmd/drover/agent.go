@@ -102,6 +102,9 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 	if err != nil {
 		return fault.ExitDrover, err
 	}
+	m.OpenPlace = func(ctx context.Context, url string) (store.Bucket, error) {
+		return openPlace(ctx, url, "", func(note string) { log.Info(note) })
+	}
 	return agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: project, Task: task, Job: id},
 		Placement: *placement, Index: *index, Machine: m, Log: log})
 }

@@ -81,6 +81,9 @@ type Machine struct {
 	// container's limit is, was used up: what is kept in /dev/shm counts there and in
 	// no process. Nil: not known.
 	Starved func() int64
+	// OpenPlace opens a bucket of anybody's by its URL, as this machine may: for inputs
+	// that are read where they are. Nil: there are none.
+	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.
 	Notice <-chan Notice

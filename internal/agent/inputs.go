@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/job"
@@ -59,7 +60,17 @@ func (a *agent) fetchInput(ctx context.Context, in job.Input, rank int, dir stri
 		tree = share(tree, rank, a.job.Spec.Nodes)
 		a.note("input %s: %d of %d files are this node's", in.Name, len(tree.Files), all)
 	}
-	return bundle.Restore(ctx, a.World.Store, tree, dir)
+	if tree.Away == nil {
+		return bundle.Restore(ctx, a.World.Store, tree, dir)
+	}
+	if a.Machine.OpenPlace == nil {
+		return fault.New(fault.Bug, "", "open %s: this agent opens no buckets", tree.Away.Bucket)
+	}
+	b, err := a.Machine.OpenPlace(ctx, tree.Away.Bucket)
+	if err != nil {
+		return err
+	}
+	return bundle.RestoreAway(ctx, store.New(b, store.Options{}), tree, dir)
 }
 
 // share is what one node gets of a tree: the files that are its own by SageMaker's
@@ -69,7 +80,7 @@ func share(t bundle.Tree, rank, nodes int) bundle.Tree {
 	for i, f := range t.Files {
 		keys[i] = f.Path
 	}
-	mine := bundle.Tree{Dirs: t.Dirs}
+	mine := bundle.Tree{Dirs: t.Dirs, Away: t.Away}
 	there := map[string]bool{}
 	for _, i := range input.Shard(keys, rank, nodes) {
 		mine.Files = append(mine.Files, t.Files[i])

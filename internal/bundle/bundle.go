@@ -115,6 +115,11 @@ const width = 4
 // each runs f for 0..n-1, at most width at once, and returns the first error;
 // the others' contexts are then cancelled. It returns when all have.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	return eachOf(ctx, width, n, f)
+}
+
+// eachOf is each with another width.
+func eachOf(ctx context.Context, width, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ type RestoreOptions struct {
 	// the two is written to; blobs are never linked to, or a program that writes
 	// into its input would change them. May be nil, and may say no.
 	Local func(store.Digest) (file string, ok bool)
+
+	width int                         // how many files are fetched at once; 0: width
+	last  func(context.Context) error // may refuse what was fetched, before a file appears; may be nil
 
 	// clone shares src's contents with out, and is errNoClone where that cannot
 	// be; nil: the file system's own.
@@ -89,9 +93,14 @@ func (r *restorer) restore(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	err = each(ctx, len(batches), func(ctx context.Context, i int) error { return r.make(ctx, batches[i]) })
+	err = eachOf(ctx, cmp.Or(r.opt.width, width), len(batches), func(ctx context.Context, i int) error { return r.make(ctx, batches[i]) })
 	if err != nil {
 		return err
+	}
+	if r.opt.last != nil {
+		if err := r.opt.last(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.moveIn("."); err != nil {
 		return err

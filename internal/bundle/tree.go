@@ -26,6 +26,8 @@ type Tree struct {
 	Dirs  []string // folders with nothing in them
 	Links []Link
 	Notes []string // what Save left out, a line each; not stored
+	// Away says where the contents are if they are no blobs; nil: they are.
+	Away *Away
 }
 
 // File is one regular file.
@@ -222,6 +224,7 @@ type (
 		Files []wireFile `json:"files,omitempty"`
 		Dirs  []wireName `json:"dirs,omitempty"`
 		Links []wireLink `json:"links,omitempty"`
+		Away  *Away      `json:"away,omitempty"`
 	}
 	wireFile struct {
 		Path   wireName     `json:"path"`
@@ -259,7 +262,7 @@ func (n *wireName) UnmarshalText(text []byte) error {
 
 // MarshalJSON writes t as it is stored, without Notes.
 func (t Tree) MarshalJSON() ([]byte, error) {
-	var w wireTree
+	w := wireTree{Away: t.Away}
 	for _, f := range t.Files {
 		w.Files = append(w.Files, wireFile{wireName(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
 	}
@@ -278,7 +281,7 @@ func (t *Tree) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*t = Tree{}
+	*t = Tree{Away: w.Away}
 	for _, f := range w.Files {
 		t.Files = append(t.Files, File{string(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
 	}

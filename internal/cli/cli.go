@@ -353,6 +353,10 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 		return nil, err
 	}
 	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes, Sockets: a.Sockets,
+		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
+			b, _, err := a.openPlace(ctx, url)
+			return b, err
+		},
 		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)

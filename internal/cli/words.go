@@ -45,7 +45,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVarP(&s.output, "output", "o", "", "folder, or s3://bucket/folder, that receives model/, output/, files/ and logs/")
 	f.StringVarP(&s.source, "source", "s", "", "folder shipped as code (default: the script's folder)")
 	f.StringArrayVarP(&s.deps, "dependency", "d", nil, "another file or folder to put beside the code; may be repeated")
-	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=URI[:sharded][:subfolder], a URI being a path, a glob, https:// or task:NAME/model; may be repeated")
+	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=URI[:sharded][:subfolder], a URI being a path, a glob, https://, s3://, gs:// or task:NAME/model; may be repeated")
 	f.StringArrayVar(&s.env, "env", nil, "environment variable: NAME=VALUE, or NAME to copy yours; may be repeated")
 	f.StringArrayVar(&s.envFile, "env-file", nil, "file of NAME=VALUE lines; may be repeated")
 	f.StringVar(&s.python, "python", "", "interpreter: a path, a name or a version")

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Config is what an engine is given.
@@ -37,6 +38,9 @@ type Config struct {
 	// Near says that the store answers in microseconds: it is then asked more often.
 	Near   bool
 	Passes Passes
+	// OpenPlace opens a bucket of anybody's by its URL, for inputs that are read where
+	// they are. Nil: such are refused.
+	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 }
 
 // Caller says who types, and where.

@@ -139,8 +139,8 @@ func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error
 		return false, err
 	}
 	keys := make([]key, 0, len(t.Files))
-	for _, f := range t.Files {
-		if k, ok := keyOf(f.SHA256); ok {
+	for _, d := range blobsOf(t) {
+		if k, ok := keyOf(d); ok {
 			n.set[k] = struct{}{}
 			keys = append(keys, k)
 		}

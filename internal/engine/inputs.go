@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -72,9 +74,15 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 		}
 		return f, err
 	}
-	if kind, err := input.KindOf(in.Path); err != nil {
+	switch kind, err := input.KindOf(in.Path); {
+	case err != nil:
 		return f, err
-	} else if kind == input.Web {
+	case kind == input.Bucket:
+		if f.tree, err = e.listed(ctx, in); err != nil {
+			return f, fmt.Errorf("read input %s: %w", in.Name, err)
+		}
+		return f, nil
+	case kind == input.Web:
 		if in.Path, err = input.Fetch(ctx, nil, in.Path, filepath.Join(e.Caller.Cache, "downloads"), nil); err != nil {
 			return f, fmt.Errorf("fetch input %s: %w", in.Name, err)
 		}
@@ -91,6 +99,28 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 	}
 	f.remember()
 	return f, nil
+}
+
+// listed is what is in somebody's bucket: nothing is read of it but the list.
+func (e *Engine) listed(ctx context.Context, in job.Input) (bundle.Tree, error) {
+	if e.OpenPlace == nil {
+		return bundle.Tree{}, fault.New(fault.Invalid, "Give drover.Options an OpenPlace.", "open %s: this program opens no buckets", in.Path)
+	}
+	url, key, err := transfer.Split(in.Path)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	if in.Subdir != "" {
+		key = path.Join(key, in.Subdir) + "/"
+	}
+	b, err := e.OpenPlace(ctx, url)
+	if err != nil {
+		return bundle.Tree{}, err
+	}
+	if full := b.String(); strings.Contains(full, "?") {
+		url = full // with the server, which an agent may not know
+	}
+	return bundle.ListAway(ctx, store.New(b, store.Options{}), url, key)
 }
 
 func (f *feed) options() bundle.SaveOptions {
@@ -145,6 +175,13 @@ func below(t bundle.Tree, folder string) bundle.Tree {
 
 // shipInput stores one input and gives the digest of its list.
 func (e *Engine) shipInput(ctx context.Context, f *feed, spec job.Spec) (store.Digest, error) {
+	if f.tree.Away != nil {
+		d, err := bundle.PutTree(ctx, e.World.Store, f.tree)
+		if err != nil {
+			return d, fmt.Errorf("store the list of input %s: %w", f.in.Name, err)
+		}
+		return d, nil
+	}
 	if f.origin == nil {
 		return f.sync(ctx, e.World.Store)
 	}

@@ -63,6 +63,9 @@ func (p *Plan) needs(j job.Job) (all []store.Digest) {
 
 // blobsOf are the contents that a tree names.
 func blobsOf(t bundle.Tree) (all []store.Digest) {
+	if t.Away != nil {
+		return nil
+	}
 	for _, f := range t.Files {
 		all = append(all, f.SHA256)
 	}

@@ -55,6 +55,9 @@ func (b Bringer) Bring(ctx context.Context, text, into string, room func(ctx con
 		return file, true, err
 	default:
 		_, err := KindOf(text)
+		if err == nil {
+			err = refuse(text, "Give the folder to -i, and name its files in items.", "single objects of buckets are not fetched")
+		}
 		return "", false, err
 	}
 	there := file

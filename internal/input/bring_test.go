@@ -127,7 +127,7 @@ func TestWhatCannotBeBrought(t *testing.T) {
 		"":                      {fault.Missing, `find "": it is not there`},
 		"task:x":                {fault.Missing, `find "task:x": it is not there`},
 		"file:///no/such":       {fault.Missing, "it is not there"},
-		"s3://bucket/key":       {fault.Invalid, "drover does not know s3://"},
+		"s3://bucket/key":       {fault.Invalid, "single objects of buckets are not fetched"},
 		"https://u:p@host/file": {fault.Invalid, "it holds a user's name or password"},
 		"file://other/x":        {fault.Invalid, `it names the machine "other"`},
 		o.URL + "/404":          {fault.Missing, "the server answers 404 Not Found"},

@@ -1,6 +1,7 @@
 // Package input knows where the data of a job comes from: it reads what a person
 // types after -i, finds files, folders and globs on this machine, fetches what
-// has an https address, and says which node gets which file.
+// has an https address, knows a bucket's when it sees one, and says which node gets
+// which file.
 //
 // It refuses to know how data is stored, who asks, and what another task has
 // left: package bundle and the engine do. Proved by its tests: tables of what
@@ -23,9 +24,10 @@ type Kind int
 
 // The kinds of inputs, by their job.Input.Path.
 const (
-	Local Kind = iota // a file, folder or glob here, or file://: for Find
-	Web               // https:// or http://: for Fetch
-	Task              // task:NAME/model: for job.Input.TaskRef
+	Local  Kind = iota // a file, folder or glob here, or file://: for Find
+	Web                // https:// or http://: for Fetch
+	Bucket             // s3:// or gs://: listed at submit, read by the agents
+	Task               // task:NAME/model: for job.Input.TaskRef
 )
 
 // KindOf tells the kinds apart by the path alone: a folder that happens to be
@@ -43,11 +45,13 @@ func KindOf(text string) (Kind, error) {
 	case scheme == "https" || scheme == "http":
 		_, err := address(text)
 		return Web, err
+	case isBucket(scheme):
+		return Bucket, checkBucket(text)
 	case scheme == "file":
 		_, err := fromFileURI(text)
 		return Local, err
 	default:
-		return Local, refuse(text, "Use a file, folder or glob here, file://, https:// or task:NAME/model.", "drover does not know %s://", scheme)
+		return Local, refuse(text, "Use a file, folder or glob here, file://, https://, s3://, gs:// or task:NAME/model.", "drover does not know %s://", scheme)
 	}
 }
 
@@ -63,6 +67,22 @@ func schemeOf(text string) string {
 		return ""
 	}
 	return scheme
+}
+
+func isBucket(scheme string) bool { return scheme == "s3" || scheme == "gs" }
+
+// checkBucket refuses what names no bucket; what its name may be its package knows.
+func checkBucket(text string) error {
+	scheme, rest, _ := strings.Cut(text, "://")
+	name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz0123456789._-"))]
+	below := strings.TrimPrefix(rest, name)
+	switch {
+	case scheme != strings.ToLower(scheme):
+		return refuse(text, "Write "+strings.ToLower(scheme)+"://.", "a bucket's address begins in lower case")
+	case name == "" || below != "" && below[0] != '/' && below[0] != '?':
+		return refuse(text, "Write it as s3://bucket/folder or gs://bucket/folder.", "it names no bucket")
+	}
+	return nil
 }
 
 // refuse says what is wrong with an input as it was typed. Of a web address

@@ -66,6 +66,9 @@ func nameOf(text string) string {
 		if name, err := fromFileURI(text); err == nil {
 			text = name
 		}
+	case "s3", "gs":
+		text, _, _ = strings.Cut(text, "?")
+		text = text[len("s3://"):]
 	case "task":
 		text = text[len("task:"):]
 	}
@@ -89,7 +92,7 @@ func (p *parser) read() error {
 	scheme := schemeOf(p.text)
 	there := p.exists
 	switch scheme {
-	case "https", "http", "task":
+	case "https", "http", "task", "s3", "gs":
 		there = func(string) bool { return false } // no path of this machine
 	case "file":
 		there = func(text string) bool {
@@ -105,7 +108,7 @@ func (p *parser) read() error {
 		p.text, p.To = p.text[:i], p.text[i+1:]
 	}
 	switch scheme {
-	case "https", "http":
+	case "https", "http", "s3", "gs":
 		return p.web()
 	case "task":
 		ref, suffix, more := strings.Cut(p.text[len("task:"):], ":")
@@ -158,7 +161,8 @@ func (p *parser) fromTheRight(from int) error {
 func (p *parser) web() error {
 	p.Path = p.text
 	from := strings.Index(p.text, "://") + len("://")
-	if slash := strings.IndexAny(p.text[from:], "/?#"); slash >= 0 {
+	if isBucket(schemeOf(p.text)) { // it has no port
+	} else if slash := strings.IndexAny(p.text[from:], "/?#"); slash >= 0 {
 		from += slash
 	} else {
 		from = len(p.text)
@@ -173,6 +177,9 @@ func (p *parser) web() error {
 	}
 	if j := strings.LastIndexByte(p.text[:i], ':'); j >= from {
 		if _, is := distribution(p.text[j+1 : i]); is {
+			if isBucket(schemeOf(p.text)) {
+				return refuse(p.text, "Write the folder before it: s3://bucket/folder:sharded.", "in a bucket a folder is a part of the name")
+			}
 			return refuse(p.text, "Leave out what follows the last colon.", "an address is one file, and has no folders")
 		}
 	}

@@ -80,6 +80,13 @@ func TestWhatIsTypedIsUnderstood(t *testing.T) {
 		{"./task:x", []string{"./task:x"}, in{Path: "./task:x"}},
 		{"task", nil, in{Path: "task"}},
 		{"s3:b", []string{"s3:b"}, in{Path: "s3:b"}},
+		// buckets
+		{"s3://b", nil, in{Path: "s3://b"}},
+		{"gs://b:sharded", nil, in{Path: "gs://b", Sharded: true}},
+		{"d=s3://b/k/:ShardedByS3Key", nil, in{Name: "d", Path: "s3://b/k/", Sharded: true}},
+		{"s3://b/k?endpoint=http://h:9000", nil, in{Path: "s3://b/k?endpoint=http://h:9000"}},
+		{"s3://b/k?endpoint=http://h:9000:sharded", nil, in{Path: "s3://b/k?endpoint=http://h:9000", Sharded: true}},
+		{"s3://b/a:b", []string{"s3://b/a"}, in{Path: "s3://b/a:b"}},
 	} {
 		got, err := Parse(row.text, here(row.there...))
 		if err != nil {
@@ -104,8 +111,11 @@ func TestWhatMakesNoSenseIsRefusedWithAHint(t *testing.T) {
 		"data:a/../..":              "no folder inside",
 		"data:/etc":                 "no folder inside",
 		"data:sharded:../x":         "no folder inside",
-		"s3://b/k":                  "drover does not know s3://",
-		"x=gs://b:sharded":          "drover does not know gs://",
+		"S3://b/k":                  "begins in lower case",
+		"s3://b:9000/k":             "it names no bucket",
+		"gs://":                     "it names no bucket",
+		"s3:///k":                   "it names no bucket",
+		"x=gs://b/k:sharded:a":      "a folder is a part of the name",
 		"https://":                  "no web address",
 		"https:///x":                "no web address",
 		"http://u:secret@h/x":       "a user's name or password",
