@@ -122,6 +122,10 @@ type Offer struct {
 	// Apart is true when the agents do not see this machine's programs: its Python,
 	// its packages and PATH count for nothing there.
 	Apart bool
+	// Sees are folders of this machine: the agents see the files of the file systems
+	// that these lie in under their names, or are shown those that a Place says; "/"
+	// is all of them. Files on others that items name are stored for the agents.
+	Sees []string
 	// Containers is true when the target runs images, so that a Place counts.
 	Containers bool
 	// Choices are the kinds of machine that the target has, in its own order; none:

@@ -74,6 +74,9 @@ type Manifest struct {
 	From   int64    `json:"from,omitempty"`   // of a range: first, last and step; Step is 0 of others
 	To     int64    `json:"to,omitempty"`
 	Step   int64    `json:"step,omitempty"`
+	// Files is a list as long as this one: of each item the files of the submitting
+	// machine that it names, and the blobs that hold them. Nil: none is stored.
+	Files *Manifest `json:"files,omitempty"`
 }
 
 // Limits of a map.

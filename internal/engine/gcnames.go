@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -39,10 +40,11 @@ type names struct {
 	store *store.Store
 	set   map[key]struct{}
 	lists map[store.Digest][]key // lists of files that were read, and the blobs in them
+	items map[string]bool        // lists of items' files that were read, by key
 }
 
 func newNames(s *store.Store) *names {
-	return &names{store: s, set: map[key]struct{}{}, lists: map[store.Digest][]key{}}
+	return &names{store: s, set: map[key]struct{}{}, lists: map[store.Digest][]key{}, items: map[string]bool{}}
 }
 
 // add takes in what a census has found, but for jobs that go.
@@ -60,6 +62,11 @@ func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Pa
 		for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
 			if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
 				return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)
+			}
+		}
+		for _, m := range append([]job.Manifest{j.Job.Manifest}, j.More...) {
+			if err := n.manifest(ctx, m); err != nil {
+				return fmt.Errorf("read items of job %s: %w", j.Path.Job, err)
 			}
 		}
 		for _, list := range j.Outputs {
@@ -147,6 +154,25 @@ func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error
 	}
 	n.lists[d] = keys
 	return true, nil
+}
+
+// manifest names the files that items name. A list that is gone names nothing: no
+// agent could find a file by it.
+func (n *names) manifest(ctx context.Context, m job.Manifest) error {
+	if m.Files == nil || n.items[m.Files.Key] {
+		return nil
+	}
+	for d, err := range items.Blobs(ctx, n.store, m) {
+		if errors.Is(err, store.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n.blob(d)
+	}
+	n.items[m.Files.Key] = true
+	return nil
 }
 
 // others lists the blobs that nothing names, stored before a time.

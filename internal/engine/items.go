@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // ItemsPlan is what a plan knows of a map's items.
@@ -25,6 +26,10 @@ type ItemsPlan struct {
 	Gone   int      // items that it has and are not given any more: their results stay
 	Again  int      // items of it that ended without success and run again
 	Chunks int
+	// Uploads are the files that they name and the target does not see: as often as
+	// they are named, and UploadBytes all these together.
+	Uploads     int
+	UploadBytes int64
 
 	list  *items.List
 	fresh *items.List
@@ -232,11 +237,18 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	if p.Items.Again > 0 {
 		again = &ledger.Reopened{}
 	}
+	sweeps, err := e.World.Sweeps(ctx)
+	if err != nil {
+		return p.Job, err
+	}
 	var more *ledger.Extended
 	if p.Items.fresh != nil && p.Items.fresh.Count() > 0 {
-		m, err := p.Items.fresh.Put(ctx, e.World.Store, ledger.ItemsPrefix(p.Job))
+		m, err := e.putItems(ctx, p, p.Items.fresh, p.Job)
 		if err != nil {
 			return p.Job, err
+		}
+		if m.Files != nil && j.Manifest.Files == nil {
+			return p.Job, fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
 		}
 		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
 	}
@@ -250,7 +262,13 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	if !ok {
 		return path, e.lost(ctx, p, path)
 	}
-	return path, nil
+	if more == nil || more.Manifest.Files == nil {
+		return path, nil
+	}
+	need := func() ([]store.Digest, error) { return e.blobsOfItems(ctx, more.Manifest) }
+	return path, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+		return e.putAgain(ctx, p, p.Items.fresh, more.Manifest)
+	})
 }
 
 // shipItems stores a new map's items below its job, which has a name by now.
@@ -258,7 +276,7 @@ func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
 	if p.Spec.Verb != job.Map {
 		return nil
 	}
-	m, err := p.Items.list.Put(ctx, e.World.Store, ledger.ItemsPrefix(j.Path()))
+	m, err := e.putItems(ctx, p, p.Items.list, j.Path())
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err = e.offer(ctx, d, &p); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
+	if err = e.lookAtFiles(ctx, &p); err != nil {
+		return p, errors.Join(err, p.Close())
+	}
 	if err = e.noteOfPass(ctx, &p); err != nil {
 		return p, errors.Join(err, p.Close())
 	}

@@ -35,7 +35,10 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 	if err := e.World.Propose(ctx, j); err != nil {
 		return j, err
 	}
-	need := func() ([]store.Digest, error) { return p.needs(j), nil }
+	need := func() ([]store.Digest, error) {
+		files, err := e.blobsOfItems(ctx, j.Manifest)
+		return append(files, p.needs(j)...), err
+	}
 	return j, sweeps.Assure(ctx, need, func(ctx context.Context, gone []store.Digest) error {
 		for _, f := range p.feeds {
 			if f.cache != nil {
@@ -46,7 +49,10 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 		if err == nil && (again.Code != j.Code || !maps.Equal(again.Inputs, j.Inputs)) {
 			err = fault.New(fault.Invalid, "Run it again.", "submit job: code or inputs changed while they were stored")
 		}
-		return err
+		if err != nil || p.Spec.Verb != job.Map {
+			return err
+		}
+		return e.putAgain(ctx, p, p.Items.list, j.Manifest)
 	})
 }
 

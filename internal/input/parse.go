@@ -161,11 +161,8 @@ func (p *parser) fromTheRight(from int) error {
 func (p *parser) web() error {
 	p.Path = p.text
 	from := strings.Index(p.text, "://") + len("://")
-	if isBucket(schemeOf(p.text)) { // it has no port
-	} else if slash := strings.IndexAny(p.text[from:], "/?#"); slash >= 0 {
-		from += slash
-	} else {
-		from = len(p.text)
+	if !isBucket(schemeOf(p.text)) { // which has no port
+		from += len(before(p.text[from:], "/?#"))
 	}
 	i := strings.LastIndexByte(p.text, ':')
 	if i < from {
@@ -229,4 +226,12 @@ func notThere(in job.Input) error {
 		hint = "The shell leaves ~ alone behind =: write \"$HOME\" in its place."
 	}
 	return fault.New(fault.Invalid, hint, "read input %s: %q is not there", in.Name, in.Path)
+}
+
+// before is what stands in text before the first of chars, or all of it.
+func before(text, chars string) string {
+	if i := strings.IndexAny(text, chars); i >= 0 {
+		return text[:i]
+	}
+	return text
 }

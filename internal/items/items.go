@@ -29,6 +29,9 @@ type Item struct {
 	// plain line, and of a JSON line that is no object. A string of JSON is what it
 	// says, any other value is compact JSON with numbers as written.
 	Fields []string
+	// Files are those that it names and that are stored, in the order of their fields;
+	// of a Reader from OpenStored alone.
+	Files []File
 }
 
 // Absent is the value of a field that a JSON line does not have. No value that

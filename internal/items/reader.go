@@ -32,6 +32,7 @@ type Reader struct {
 	starts []int    // by block: how many items are before it; and all of them
 	names  []string // keys of the parts
 	known  *names   // of JSON lines
+	stored *Reader  // of the items' files; nil: there are none, or they are not asked for
 	fetch  func(ctx context.Context, part int, off int64, to []byte) error
 	zstd   func() (*zstd.Decoder, error)
 
@@ -166,10 +167,15 @@ func (r *Reader) One(ctx context.Context, n int) (it Item, err error) {
 func (r *Reader) Range(ctx context.Context, from, to int) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		n := from
+		files, done := r.files(ctx, from, to)
+		defer done()
 		for text, err := range r.texts(ctx, from, to) {
 			it := Item{N: n, Text: text}
 			if err == nil {
 				it.Fields, err = r.fields(text)
+			}
+			if err == nil {
+				it.Files, err = files()
 			}
 			if err != nil {
 				yield(Item{}, fmt.Errorf("read item %d: %w", n, err))

@@ -36,8 +36,8 @@ func TestFieldsOfCSV(t *testing.T) {
 	}
 	_, r := stored(t, l, 1)
 	want := []Item{
-		{1, "Ann,007,x", []string{"Ann", "007", "x"}},
-		{2, "\"Lee, \"\"J\"\"\nR\",,\"\"", []string{"Lee, \"J\"\nR", "", ""}},
+		{N: 1, Text: "Ann,007,x", Fields: []string{"Ann", "007", "x"}},
+		{N: 2, Text: "\"Lee, \"\"J\"\"\nR\",,\"\"", Fields: []string{"Lee, \"J\"\nR", "", ""}},
 	}
 	if diff := cmp.Diff(want, allItems(t, r)); diff != "" {
 		t.Error(diff)

@@ -71,6 +71,8 @@ type Counted struct {
 	Ended     time.Time // when it settled, by the writer's clock
 	// Codes are what a map was given new code as, after its own.
 	Codes []store.Digest
+	// More are the items that a map was given after its own.
+	More []job.Manifest
 	// Outputs are the lists of files that its current attempt left, or is about to.
 	Outputs []store.Digest
 
@@ -251,10 +253,13 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	if err := j.log.Read(ctx); err != nil {
 		return err
 	}
-	j.Codes = nil
+	j.Codes, j.More = nil, nil
 	for _, e := range j.log.Entries {
 		if e.Amended != nil && e.Amended.Code != nil {
 			j.Codes = append(j.Codes, store.Digest(e.Amended.Code.Blob))
+		}
+		if e.Extended != nil {
+			j.More = append(j.More, e.Extended.Manifest)
 		}
 	}
 	r := foldRun(j.log.Entries)

@@ -51,7 +51,7 @@ func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
 			manifest, first = x.Fact.Manifest, x.Fact.First
 		}
 	}
-	r, err := items.Open(ctx, h.store, items.Manifest(manifest), first)
+	r, err := items.OpenStored(ctx, h.store, manifest, first)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +98,18 @@ const (
 // errand is the command of a try. What no program could be given is fault.Invalid.
 func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand, err error) {
 	s, spec := t.work.source, &c.Job.Spec
-	told := it // what variables say: where its files are from
-	it, files := s.provided(it, t.share)
+	stored, files := s.provided(it, t.share)
+	told := it // what variables say: where its files are from, of those that were asked for
+	if spec.Fetch {
+		files = append(stored, files...)
+	} else if told, err = s.restored(it, stored); err != nil {
+		return e, err
+	}
+	named := s.with(it, files) // what its outputs are named by
+	it = s.with(told, files)
 	var places []string
 	if len(spec.Out) > 0 {
-		if t.outs, err = s.command.Outputs(it); err != nil {
+		if t.outs, err = s.command.Outputs(named); err != nil {
 			return e, err
 		}
 		if places, err = c.stage(ctx, t); err != nil {

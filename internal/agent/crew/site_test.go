@@ -86,7 +86,8 @@ type site struct {
 	bucket *bucket // nil: another store
 	job    job.Job
 	agents int
-	other  store.Bucket // when bucket is nil
+	other  store.Bucket                 // when bucket is nil
+	ready  func(j *job.Job, dir string) // before it is submitted; may be nil
 }
 
 // newSite submits a map of these lines: a program with its arguments for each.
@@ -141,6 +142,9 @@ func (s *site) submit(spec job.Spec, from string, chunk int) {
 	s.check(list.Close())
 	if j.Manifest, j.ChunkSize = job.Manifest(m), chunk; chunk == 0 {
 		j.ChunkSize = ledger.ChunkSize(m.Count, spec.Workers)
+	}
+	if s.ready != nil {
+		s.ready(&j, s.t.TempDir())
 	}
 	_, mine, err := s.Submit(ctx, j, "cli-1")
 	if s.check(err); !mine {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
@@ -34,7 +36,7 @@ func ahead(slots int) int { return max(8, 2*slots) }
 
 // openLarder is called once there is a kit: relative paths begin in its folder.
 func (c *crew) openLarder() {
-	if !c.Job.Spec.Fetch {
+	if !c.Job.Spec.Fetch && c.Job.Manifest.Files == nil {
 		return
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -43,7 +45,15 @@ func (c *crew) openLarder() {
 	b := input.Bringer{Client: input.Guarded(transport), Dir: c.kit.Dir, Pause: c.pause}
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
-			err = c.patient(ctx, func() (err error) { file, ours, err = b.Bring(ctx, name, into, room); return err })
+			err = c.patient(ctx, func() (err error) {
+				if address, is := strings.CutPrefix(name, addressMark); is {
+					file, ours, err = b.Bring(ctx, address, into, room)
+					return err
+				}
+				file, err = c.restore(ctx, name, into, room)
+				ours = true
+				return err
+			})
 			return file, ours, err
 		},
 		Remove: func(dir string) {
@@ -228,6 +238,9 @@ func fetches(fields []string, used []int) []int {
 // what is an address in a row.
 func (s *source) named(it items.Item) (fields []int) {
 	for _, f := range s.fetches {
+		if slices.ContainsFunc(it.Files, func(file items.File) bool { return file.Field == f }) {
+			continue
+		}
 		if f == wholeItem || f < len(it.Fields) && input.IsAddress(it.Fields[f]) {
 			fields = append(fields, f)
 		}
@@ -235,16 +248,26 @@ func (s *source) named(it items.Item) (fields []int) {
 	return fields
 }
 
-// names are the names of an item's files.
+// names are the names of an item's files: those that were stored, and then addresses.
 func (s *source) names(it items.Item) (names []string) {
+	for _, f := range it.Files {
+		names = append(names, storedName(f, s.value(it, f.Field)))
+	}
 	for _, f := range s.named(it) {
-		if f == wholeItem {
-			names = append(names, it.Text)
-		} else {
-			names = append(names, it.Fields[f])
-		}
+		names = append(names, addressMark+s.value(it, f))
 	}
 	return names
+}
+
+// value is the text of a field.
+func (s *source) value(it items.Item, field int) string {
+	switch {
+	case field == wholeItem:
+		return it.Text
+	case field < len(it.Fields):
+		return it.Fields[field]
+	}
+	return ""
 }
 
 // provision is a file that an item was given.
@@ -253,16 +276,24 @@ type provision struct {
 	file  string
 }
 
-// provided is an item with files in the place of what names them.
-func (s *source) provided(it items.Item, share *larder.Share) (items.Item, []provision) {
+// provided are the files that an item was given: those that were stored, and those that
+// were fetched.
+func (s *source) provided(it items.Item, share *larder.Share) (stored, fetched []provision) {
 	if share == nil {
-		return it, nil
+		return nil, nil
 	}
-	var all []provision
+	for i, f := range it.Files {
+		stored = append(stored, provision{f.Field, share.Files[i]})
+	}
 	for i, f := range s.named(it) {
-		all = append(all, provision{f, share.Files[i]})
+		fetched = append(fetched, provision{f, share.Files[len(it.Files)+i]})
 	}
-	for i, p := range all {
+	return stored, fetched
+}
+
+// with is an item with files in some fields.
+func (s *source) with(it items.Item, files []provision) items.Item {
+	for i, p := range files {
 		if p.field == wholeItem {
 			it.Text = p.file
 			continue
@@ -272,7 +303,7 @@ func (s *source) provided(it items.Item, share *larder.Share) (items.Item, []pro
 		}
 		it.Fields[p.field] = p.file
 	}
-	return it, all
+	return it
 }
 
 // told is how a program that stays is told of files: by name of their field, or the

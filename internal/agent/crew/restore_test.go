@@ -1,0 +1,136 @@
+package crew
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// stocked submits a map of these lines, of each of which files says what is stored, by
+// field.
+func stocked(t *testing.T, spec job.Spec, files []map[int]string, lines ...string) *site {
+	t.Helper()
+	ctx := t.Context()
+	from := filepath.Join(t.TempDir(), "items"+map[bool]string{false: ".txt", true: ".jsonl"}[lines[0][0] == '{'])
+	if strings.HasPrefix(lines[0], "name,") {
+		from = filepath.Join(t.TempDir(), "items.csv")
+	}
+	s := &site{t: t, bucket: &bucket{Bucket: mem.New()}}
+	s.check(os.WriteFile(from, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	s.ready = func(j *job.Job, dir string) {
+		l, _, err := items.StoredFiles(dir, func(yield func([]items.File, error) bool) {
+			for _, by := range files {
+				var all []items.File
+				for field := range 9 {
+					if text, ok := by[field-1]; ok {
+						d, n, err := s.Store.PutBlob(ctx, strings.NewReader(text))
+						s.check(err)
+						all = append(all, items.File{Field: field - 1, Blob: d, Size: n, Exec: strings.HasPrefix(text, "#!")})
+					}
+				}
+				if !yield(all, nil) {
+					return
+				}
+			}
+		})
+		s.check(err)
+		m, err := l.Put(ctx, s.Store, ledger.ItemsPrefix(j.Path()))
+		s.check(err)
+		j.Manifest.Files = &m
+	}
+	s.submit(spec, from, 0)
+	return s
+}
+
+// wantsHeads compares what items printed, in their order.
+func (s *site) wantsHeads(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, r := range s.results() {
+		got = append(got, r.Result.Head)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+func TestStoredFilesStandInForTheirNames(t *testing.T) {
+	t.Parallel()
+	spec := shell(`echo "$(basename "$1"): $(cat "$1" 2>&1)"; [ "$1" = "$DROVER_ITEM" ] || echo other; [ -x "$1" ] && echo runs; cp "$1" "$2" 2>/dev/null || echo none >"$2"`)
+	spec.Args = append(spec.Args, "{out}")
+	spec.Out = []string{"got/{.stem}.out"}
+	s := stocked(t, spec, []map[int]string{{-1: "one"}, nil, {-1: "one"}, {-1: "#!/bin/sh"}},
+		"/no/such/folder of mine/a b.txt", "plain", "/no/such/other/a2.txt", "/no/such/run.sh")
+	s.run(2)
+	s.wants(job.Succeeded, job.Tally{Items: 4, Succeeded: 4})
+	all := s.results()
+	for i, want := range []string{"a b.txt: one\n", "plain: cat: ", "a2.txt: one\n", "run.sh: #!/bin/sh\nruns\n"} {
+		if got := all[i].Result.Head; !strings.HasPrefix(got, want) || strings.Contains(got, "other") || i == 3 && got != want {
+			t.Errorf("item %d printed %q, want %q", i+1, got, want)
+		}
+	}
+	for i, want := range []map[string]string{{"got/a b.out": "one"}, {"got/plain.out": "none\n"}, {"got/a2.out": "one"}, {"got/run.out": "#!/bin/sh"}} {
+		if diff := cmp.Diff(want, s.outputs(all[i])); diff != "" {
+			t.Errorf("item %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+func TestStoredFilesStandInRows(t *testing.T) {
+	t.Parallel()
+	s := stocked(t, command("sh", "-c", `cat "$1"; echo " $2 $DROVER_ITEM_N"; case "$DROVER_ITEM" in *"$1"*) echo told;; esac`, "sh", "{image}", "{name}"),
+		[]map[int]string{{1: "A"}, {1: "B"}}, "name,image", "\"x, y\",/no/a.png", "z,/no/a.png")
+	s.run(1)
+	s.wants(job.Succeeded, job.Tally{Items: 2, Succeeded: 2})
+	s.wantsHeads("A x, y 1\ntold\n", "B z 2\ntold\n")
+
+	s = stocked(t, command("sh", "-c", `cat "$1"; echo " $DROVER_ITEM" | sed "s|$1|FILE|"`, "sh", "{image}"),
+		[]map[int]string{{0: "A"}}, `{"image": "/no/a.png", "n": 12345678901234567890, "deep": {"b": [1, "<"]}}`)
+	s.run(1)
+	s.wantsHeads(`A {"deep":{"b":[1,"<"]},"image":"FILE","n":12345678901234567890}` + "\n")
+}
+
+func TestStoredFilesAreAmongThoseThatAreFetched(t *testing.T) {
+	t.Parallel()
+	d := newDepot(t, true)
+	spec := fetching(`cat "$1"; [ "$1" = "$DROVER_ITEM_FILE" ] && echo " $DROVER_ITEM"`)
+	s := stocked(t, spec, []map[int]string{{-1: "one"}, nil}, "/no/such/a", d.URL+"/x/b")
+	s.run(1)
+	s.wants(job.Succeeded, job.Tally{Items: 2, Succeeded: 2})
+	s.wantsHeads("one /no/such/a\n", "b\n "+d.URL+"/x/b\n")
+}
+
+func TestAStoredFileThatIsGoneFailsItsItemAlone(t *testing.T) {
+	t.Parallel()
+	s := stocked(t, shell(`cat "$1"`), []map[int]string{{-1: "one"}, {-1: "two"}}, "/no/a", "/no/b")
+	d, _, err := s.Store.PutBlob(t.Context(), strings.NewReader("two"))
+	s.check(err)
+	s.check(s.Store.Delete(t.Context(), "blobs/"+string(d)))
+	s.run(1)
+	s.wants(job.Failed, job.Tally{Items: 2, Succeeded: 1, Failed: 1})
+	if r := s.results()[1].Result; r == nil || !r.Failed || !strings.Contains(r.Why, "bring b: what was stored of it is gone") {
+		t.Errorf("the item whose file is gone: %+v", r)
+	}
+}
+
+func TestNoNameLeadsAStoredFileElsewhere(t *testing.T) {
+	c := &crew{}
+	free := func(context.Context, int64) error { return nil }
+	for _, name := range []string{"..", ".", "/", ""} {
+		if file, err := c.restore(t.Context(), storedName(items.File{Blob: "x"}, name), t.TempDir(), free); err == nil {
+			t.Errorf("%q leads to %s", name, file)
+		}
+	}
+	if got := storedName(items.File{Blob: "x"}, "/a/../../etc/b c:d"); !strings.HasSuffix(got, ":b c:d") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,347 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Files that items name, by absolute paths, and that a target's agents do not see are
+// stored when the job is submitted, each by its content, and brought to the agent
+// before its item begins. What a relative path names lies in the folder that comes
+// along, as on this machine. The list of them is stored beside the items'.
+
+const (
+	// uploadHands files are read and sent at once.
+	uploadHands = 16
+	// uploadBatch items are looked at before their files are sent.
+	uploadBatch = 1024
+	// mostKnown paths are remembered: rows may all name the same model.
+	mostKnown = 64 << 10
+)
+
+// sight says which files of this machine a target's agents see.
+type sight struct {
+	devices map[uint64]bool
+}
+
+// sightOf asks for the file systems of the folders that an offer names. A folder that
+// is still to be made is where the one above it is.
+func sightOf(o driver.Offer) (s sight) {
+	s.devices = map[uint64]bool{}
+	for _, folder := range o.Sees {
+		for at := folder; ; at = filepath.Dir(at) {
+			info, err := os.Stat(at)
+			if err == nil {
+				s.devices[device(info)] = true
+			}
+			if err == nil || at == filepath.Dir(at) || !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
+	}
+	return s
+}
+
+func device(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
+}
+
+// uploader finds and stores the files that a list's items name.
+type uploader struct {
+	store  *store.Store
+	sight  sight
+	fields []int // that may name files; items.Whole of plain lines
+	fetch  bool
+	known  map[string]items.File // by path; stored already
+}
+
+func (e *Engine) newUploader(p *Plan) (*uploader, error) {
+	u := &uploader{store: e.World.Store, sight: sightOf(p.Offer), fetch: p.Spec.Fetch, known: map[string]items.File{}}
+	names := p.Items.list.Fields()
+	t, err := items.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), items.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
+	if err != nil {
+		return nil, err
+	}
+	switch used := t.Fields(); {
+	case len(names) == 0:
+		u.fields = []int{items.Whole}
+	case len(used) > 0 && !p.Spec.Stdin && !p.Spec.Stream:
+		u.fields = slices.Sorted(slices.Values(used))
+	default: // the program may look at any
+		for i := range names {
+			u.fields = append(u.fields, i)
+		}
+	}
+	return u, nil
+}
+
+// find gives the names in an item that are to be stored, by path, and what they are
+// now. folder says that one is a folder, which is not.
+func (u *uploader) find(it items.Item) (found []wanted, folder bool) {
+	for _, f := range u.fields {
+		text := it.Text
+		if f != items.Whole {
+			if f >= len(it.Fields) {
+				continue
+			}
+			text = it.Fields[f]
+		}
+		if u.fetch {
+			text = pathOf(text)
+		}
+		if !filepath.IsAbs(text) || len(text) > maxPath || strings.IndexByte(text, 0) >= 0 {
+			continue
+		}
+		info, err := os.Stat(text)
+		switch {
+		case err != nil || u.sight.devices[device(info)]:
+		case info.IsDir():
+			folder = true
+		case info.Mode().IsRegular():
+			found = append(found, wanted{path: text, info: info, File: items.File{Field: f, Size: info.Size(), Exec: info.Mode()&0o111 != 0}})
+		}
+	}
+	return found, folder
+}
+
+// pathOf is what a file:// address names, and any other text itself.
+func pathOf(text string) string {
+	if u, err := url.Parse(text); err == nil && u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && !strings.ContainsAny(text, "?#") {
+		return u.Path
+	}
+	return text
+}
+
+// maxPath is Linux's, in bytes.
+const maxPath = 4096
+
+// wanted is a file that is to be stored.
+type wanted struct {
+	items.File
+	path string
+	info os.FileInfo
+}
+
+// lookAtFiles finds out how much there is to be stored, for the plan.
+func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
+	l := p.Items.list
+	if p.Spec.Verb != job.Map || l.Reader().Manifest().Step != 0 || slices.Contains(p.Offer.Sees, "/") {
+		return nil
+	}
+	u, err := e.newUploader(p)
+	if err != nil {
+		return err
+	}
+	folders := 0
+	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
+		if err != nil {
+			return err
+		}
+		found, folder := u.find(it)
+		if folder {
+			folders++
+		}
+		for _, w := range found {
+			p.Items.Uploads++
+			p.Items.UploadBytes += w.Size
+		}
+	}
+	if n := p.Items.Uploads; n > 0 {
+		p.Items.Notes = append(p.Items.Notes, fmt.Sprintf("%s, %s, are stored for %s, which does not see them", plural(n, "file"), job.Bytes(p.Items.UploadBytes), p.Spec.On))
+	}
+	if folders > 0 {
+		p.Items.Notes = append(p.Items.Notes, fmt.Sprintf("%s with a folder that %s does not see, and that is not stored: name the files in it", plural(folders, "item"), p.Spec.On))
+	}
+	return nil
+}
+
+// upload stores the files that the items of l name, and gives the list of them, to be
+// stored with the items: nil when there are none. What is in the store already is not
+// sent again.
+func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List) (*items.List, error) {
+	if p.Items.Uploads == 0 {
+		return nil, nil
+	}
+	u, err := e.newUploader(p)
+	if err != nil {
+		return nil, err
+	}
+	list, n, err := items.StoredFiles(p.Items.dir.dir, u.each(ctx, l))
+	if err != nil {
+		return nil, fmt.Errorf("store files of items: %w", err)
+	}
+	if n == 0 {
+		return nil, list.Close()
+	}
+	return list, nil
+}
+
+// each gives the stored files of each item of a list.
+func (u *uploader) each(ctx context.Context, l *items.List) iter.Seq2[[]items.File, error] {
+	return func(yield func([]items.File, error) bool) {
+		var batch [][]wanted
+		flush := func() bool {
+			if err := u.send(ctx, batch); err != nil {
+				yield(nil, err)
+				return false
+			}
+			for _, found := range batch {
+				var files []items.File
+				for _, w := range found {
+					files = append(files, w.File)
+				}
+				if !yield(files, nil) {
+					return false
+				}
+			}
+			batch = batch[:0]
+			return true
+		}
+		for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			found, _ := u.find(it)
+			if batch = append(batch, found); len(batch) == uploadBatch && !flush() {
+				return
+			}
+		}
+		flush()
+	}
+}
+
+// send stores the files of some items, each path once, and fills in what they are.
+func (u *uploader) send(ctx context.Context, batch [][]wanted) error {
+	if len(u.known) > mostKnown {
+		clear(u.known)
+	}
+	todo := map[string]wanted{}
+	for _, found := range batch {
+		for _, w := range found {
+			if _, done := u.known[w.path]; !done {
+				todo[w.path] = w
+			}
+		}
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var hands sync.WaitGroup
+	var mu sync.Mutex
+	turns := make(chan struct{}, uploadHands)
+	for path, w := range todo {
+		turns <- struct{}{}
+		hands.Go(func() { // ends with the file, or with ctx
+			defer func() { <-turns }()
+			if ctx.Err() != nil {
+				return
+			}
+			f, err := u.one(ctx, path, w.File)
+			if err != nil {
+				stop(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			u.known[path] = f
+		})
+	}
+	hands.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for _, found := range batch {
+		for i, w := range found {
+			field := w.Field
+			found[i].File = u.known[w.path]
+			found[i].Field = field
+		}
+	}
+	return nil
+}
+
+// one stores a file.
+func (u *uploader) one(ctx context.Context, path string, f items.File) (items.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return f, fault.Wrap(err, fault.Invalid, "Check its permissions, or leave it out.", "read item")
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return f, fault.New(fault.Invalid, "Run it again.", "read item %s: it is no file any more", path)
+	}
+	if f.Blob, f.Size, err = u.store.PutBlob(ctx, file); err != nil {
+		return f, fmt.Errorf("store %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// putItems stores a list and its files below a job.
+func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.Path) (job.Manifest, error) {
+	files, err := e.upload(ctx, p, l)
+	if err != nil {
+		return job.Manifest{}, err
+	}
+	m, err := l.Put(ctx, e.World.Store, ledger.ItemsPrefix(path))
+	if err != nil || files == nil {
+		return m, err
+	}
+	defer files.Close()
+	list, err := files.Put(ctx, e.World.Store, ledger.ItemsPrefix(path))
+	m.Files = &list
+	return m, err
+}
+
+// blobsOfItems are what a manifest's items name, each once.
+func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.Digest, err error) {
+	had := map[key]bool{}
+	for d, err := range items.Blobs(ctx, e.World.Store, m) {
+		if err != nil {
+			return nil, err
+		}
+		if k, ok := keyOf(d); ok && !had[k] {
+			had[k] = true
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
+
+// putAgain stores the files once more that a gc took while they were being named.
+func (e *Engine) putAgain(ctx context.Context, p *Plan, l *items.List, m job.Manifest) error {
+	if m.Files == nil {
+		return nil
+	}
+	again, err := e.upload(ctx, p, l)
+	if err != nil {
+		return err
+	}
+	if again == nil {
+		return fault.New(fault.Invalid, "Run it again.", "submit job: its items' files went while they were stored")
+	}
+	defer again.Close()
+	if again.Digest() != m.Files.Digest {
+		return fault.New(fault.Invalid, "Run it again.", "submit job: its items' files changed while they were stored")
+	}
+	return nil
+}

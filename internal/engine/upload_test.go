@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// away is a place whose agents see the files of some folders' file systems alone.
+type away struct {
+	driver.Driver
+	sees []string
+}
+
+func (a away) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	o, err := a.Driver.Offer(ctx, n)
+	o.Sees = a.sees
+	return o, err
+}
+
+// mapping is a map over items.txt on such a place.
+func mapping() job.Spec {
+	return job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
+}
+
+// stored is what is stored of the items of a manifest, by number and field; a file that
+// runs has an x before it.
+func (d *desk) stored(m job.Manifest) (all []map[int]string) {
+	d.t.Helper()
+	r, err := items.OpenStored(d.t.Context(), d.World.Store, m, 1)
+	d.check(err)
+	for it, err := range r.Range(d.t.Context(), 1, m.Count) {
+		d.check(err)
+		var by map[int]string
+		for _, f := range it.Files {
+			b, err := d.World.Store.Get(d.t.Context(), "blobs/"+string(f.Blob))
+			d.check(err)
+			if by == nil {
+				by = map[int]string{}
+			}
+			if by[f.Field] = string(b); f.Exec {
+				by[f.Field] = "x " + string(b)
+			}
+		}
+		all = append(all, by)
+	}
+	return all
+}
+
+func (d *desk) blobs() (n int) {
+	d.t.Helper()
+	for _, err := range d.World.Store.List(d.t.Context(), "blobs/") {
+		d.check(err)
+		n++
+	}
+	return n
+}
+
+func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	in := t.TempDir()
+	name := func(base string) string { return filepath.Join(in, base) }
+	for base, text := range map[string]string{"a b.txt": "one", "c.txt": "one", "d.txt": "two"} {
+		d.check(os.WriteFile(name(base), []byte(text), 0o644))
+	}
+	d.check(os.WriteFile(name("run"), []byte("#!"), 0o755))
+	d.check(os.Mkdir(name("folder"), 0o755))
+	d.check(os.Symlink(name("d.txt"), name("link")))
+	d.check(os.Symlink(name("folder"), name("up")))
+	d.check(os.Symlink(name("nothing"), name("torn")))
+	d.write(map[string]string{"here.txt": "here", "items.txt": strings.Join([]string{name("a b.txt"), "word", name("c.txt"), name("folder"), name("gone"),
+		name("link"), name("up"), name("torn"), name("a b.txt"), "here.txt", "file://" + name("c.txt"), "/dev/null", name("run")}, "\n") + "\n"})
+	p, err := d.Plan(t.Context(), mapping(), false)
+	d.check(err)
+	defer p.Close()
+	notes := strings.Join(p.Items.Notes, "\n")
+	if !strings.Contains(notes, "5 files, ") || !strings.Contains(notes, "2 items with a folder that mem does not see") {
+		t.Errorf("the plan says %q", notes)
+	}
+	sample, err := d.Sample(t.Context(), &p, "pilot", []int{2, 3})
+	d.check(err)
+	defer sample.Close()
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	few, err := d.Submit(t.Context(), &sample)
+	d.check(err)
+	if j, err := d.World.Load(t.Context(), few); err != nil || !cmp.Equal([]map[int]string{nil, {items.Whole: "one"}}, d.stored(j.Manifest)) {
+		t.Errorf("a sample has other files: %v, %+v", err, j.Manifest)
+	}
+	d.check(os.WriteFile(name("c.txt"), []byte("changed since"), 0o644))
+	j, err := d.World.Load(t.Context(), path)
+	d.check(err)
+	w := items.Whole
+	want := []map[int]string{{w: "one"}, nil, {w: "one"}, nil, nil, {w: "two"}, nil, nil, {w: "one"}, nil, nil, nil, {w: "x #!"}}
+	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
+		t.Error(diff)
+	}
+	if n := d.blobs(); n != 4 { // three contents and the code
+		t.Errorf("%d blobs", n)
+	}
+}
+
+func TestFilesThatAPlaceSeesAreNotStored(t *testing.T) {
+	d := newDesk(t)
+	file := filepath.Join(t.TempDir(), "a.txt")
+	d.check(os.WriteFile(file, []byte("one"), 0o644))
+	d.write(map[string]string{"items.txt": file + "\n"})
+	for _, sees := range [][]string{{"/"}, {filepath.Join(filepath.Dir(file), "not", "made")}} {
+		d.Drivers[mem.Target] = away{d.mem, sees}
+		p, err := d.Plan(t.Context(), mapping(), false)
+		d.check(err)
+		if p.Items.Uploads != 0 || len(p.Items.Notes) != 0 {
+			t.Errorf("who sees %q gets %d files: %q", sees, p.Items.Uploads, p.Items.Notes)
+		}
+		d.check(p.Close())
+	}
+}
+
+func TestOfRowsTheFilesOfFieldsAreStoredThatTheCommandUses(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	in := t.TempDir()
+	for _, base := range []string{"a", "b", "c"} {
+		d.check(os.WriteFile(filepath.Join(in, base), []byte(base), 0o644))
+	}
+	d.write(map[string]string{"items.csv": "x,y,z\n" + in + "/a," + in + "/b," + in + "/c\n"})
+	for _, c := range []struct {
+		args []string
+		want map[int]string
+	}{{[]string{"{z}", "{x}"}, map[int]string{0: "a", 2: "c"}}, {[]string{"{}"}, map[int]string{0: "a", 1: "b", 2: "c"}}} {
+		s := mapping()
+		s.From, s.Args, s.Task = "items.csv", c.args, "t"+c.args[0][1:2]+"x"
+		s.Task = strings.ReplaceAll(s.Task, "}", "")
+		path := d.submit(s)
+		j, err := d.World.Load(t.Context(), path)
+		d.check(err)
+		if diff := cmp.Diff([]map[int]string{c.want}, d.stored(j.Manifest)); diff != "" {
+			t.Errorf("%q: %s", c.args, diff)
+		}
+	}
+}
+
+// What items name stays while their job does, also what was added later.
+func TestGCKeepsTheFilesOfItems(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	in := t.TempDir()
+	var files []string
+	for _, base := range []string{"a", "b"} {
+		files = append(files, filepath.Join(in, base))
+		d.check(os.WriteFile(files[len(files)-1], []byte(base), 0o644))
+	}
+	d.write(map[string]string{"items.txt": files[0] + "\n"})
+	path := d.submit(mapping())
+	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.write(map[string]string{"items.txt": files[0] + "\n" + files[1] + "\n"})
+	more, err := d.Plan(t.Context(), mapping(), false)
+	d.check(err)
+	defer more.Close()
+	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != Extend {
+		t.Fatalf("%s: %v", more.Action, err)
+	}
+	census := d.World.NewCensus()
+	d.check(census.Look(t.Context()))
+	n := newNames(d.World.Store)
+	d.check(n.add(t.Context(), census, nil))
+	for _, text := range []string{"a", "b"} {
+		b, _, err := d.World.Store.PutBlob(t.Context(), strings.NewReader(text))
+		d.check(err)
+		k, _ := keyOf(b)
+		if _, named := n.set[k]; !named {
+			t.Errorf("nothing names the file %q", text)
+		}
+	}
+}
+
+// A job whose agents bring no files gets no items that need them.
+func TestItemsWithFilesAreNotAddedToAJobWithout(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	file := filepath.Join(t.TempDir(), "a")
+	d.check(os.WriteFile(file, nil, 0o644))
+	d.write(map[string]string{"items.txt": "word\n"})
+	path := d.submit(mapping())
+	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.write(map[string]string{"items.txt": "word\n" + file + "\n"})
+	p, err := d.Plan(t.Context(), mapping(), false)
+	d.check(err)
+	defer p.Close()
+	if _, err := d.Submit(t.Context(), &p); err == nil || !strings.Contains(err.Error(), "its agents bring no files") {
+		t.Errorf("%s: %v", p.Action, err)
+	}
+}
+
+// Both files were there, of a job that is gone: gc takes each while the entry that will
+// name it is being written, the first by the job itself and the second by its log.
+func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	dir, in := t.TempDir(), t.TempDir()
+	files := []string{filepath.Join(in, "a"), filepath.Join(in, "b")}
+	took := 0
+	world := w.World
+	world.Store = store.New(before{w.bucket, func(key string) {
+		if strings.HasSuffix(key, "/job.json") || took > 0 && strings.Contains(key, "/log/") && !strings.HasPrefix(key, "gc/") {
+			for _, l := range w.collect(GCOptions{}).Items {
+				took += l.Count
+			}
+		}
+	}}, store.Options{Clock: w.clock})
+	place := mem.New(func(context.Context, driver.Request, int) error { return nil })
+	t.Cleanup(place.Close)
+	cli := New(Config{World: world, Drivers: map[string]driver.Driver{mem.Target: away{place, nil}},
+		Caller: Caller{User: "ann", Host: "desk", Folder: dir, Environ: os.Environ(), Cache: t.TempDir(), By: "cli"}})
+	w.check(os.WriteFile(filepath.Join(dir, "train.sh"), []byte("#!/bin/sh\n"), 0o755))
+	for n, file := range files {
+		w.check(os.WriteFile(file, []byte(file), 0o644))
+		d, _, err := w.World.Store.PutBlob(t.Context(), strings.NewReader(file))
+		w.check(err)
+		w.pass(2 * time.Hour)
+		w.check(os.WriteFile(filepath.Join(dir, "items.txt"), []byte(strings.Join(files[:n+1], "\n")), 0o644))
+		p, err := cli.Plan(t.Context(), mapping(), false)
+		w.check(err)
+		had := took
+		path, err := cli.Submit(t.Context(), &p)
+		w.check(err)
+		w.check(p.Close())
+		w.check(w.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+		if took == had {
+			t.Fatalf("%s: gc took nothing meanwhile", p.Action)
+		}
+		if err := readBlob(t.Context(), w.World.Store, d); err != nil {
+			t.Errorf("%s: %v", p.Action, err)
+		}
+	}
+}
+
+// What changed between two goes at storing it is not what the job names.
+func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	file := filepath.Join(t.TempDir(), "a")
+	d.check(os.WriteFile(file, []byte("one"), 0o644))
+	d.write(map[string]string{"items.txt": file + "\n"})
+	p, err := d.Plan(t.Context(), mapping(), false)
+	d.check(err)
+	defer p.Close()
+	j := job.Job{V: 1, Spec: p.Spec}
+	d.check(d.World.NameJob(t.Context(), &j))
+	m, err := d.putItems(t.Context(), &p, p.Items.list, j.Path())
+	d.check(err)
+	d.check(d.putAgain(t.Context(), &p, p.Items.list, m))
+	for _, change := range []func() error{func() error { return os.WriteFile(file, []byte("two"), 0o644) }, func() error { return os.Remove(file) }} {
+		d.check(change())
+		if err := d.putAgain(t.Context(), &p, p.Items.list, m); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("other content is taken for the same: %v", err)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// File is a file that an item names, as it was when the item was submitted: its
+// content is a blob.
+type File struct {
+	Field int // index of the field that is its name; Whole: the text is
+	Blob  store.Digest
+	Size  int64
+	Exec  bool // it may be executed
+}
+
+// Whole stands for an item's text where fields of others are meant.
+const Whole = -1
+
+// A list of files is a list of plain lines, the n-th of which tells of the n-th item:
+// "field:digest:size" and ":x" of what may be executed, for each file, with a space
+// between two; field is empty for Whole. An item without files is an empty line.
+
+// StoredFiles makes the list for a Manifest's Files of what all gives for each item,
+// in order, kept in a folder of its own below dir. count is how many files are in it.
+func StoredFiles(dir string, all iter.Seq2[[]File, error]) (l *List, count int, err error) {
+	l, err = build(dir, Lines, func(p *packer) error {
+		var line []byte
+		for files, err := range all {
+			if err != nil {
+				return err
+			}
+			line = line[:0]
+			for i, f := range files {
+				if i > 0 {
+					line = append(line, ' ')
+				}
+				line = f.append(line)
+			}
+			count += len(files)
+			if err := add(p, line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return l, count, err
+}
+
+func (f File) append(b []byte) []byte {
+	if f.Field != Whole {
+		b = strconv.AppendInt(b, int64(f.Field), 10)
+	}
+	b = append(append(append(b, ':'), f.Blob...), ':')
+	b = strconv.AppendInt(b, f.Size, 10)
+	if f.Exec {
+		b = append(b, ":x"...)
+	}
+	return b
+}
+
+// ParseFiles reads a line of such a list.
+func ParseFiles(line string) (files []File, err error) {
+	if line == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(line, " ") {
+		parts := strings.Split(word, ":")
+		f := File{Field: Whole}
+		if len(parts) == 4 && parts[3] == "x" {
+			f.Exec, parts = true, parts[:3]
+		}
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("%.100q names no stored file", word)
+		}
+		if f.Blob, err = store.ParseDigest(parts[1]); err != nil {
+			return nil, err
+		}
+		if f.Size, err = strconv.ParseInt(parts[2], 10, 64); err == nil && parts[0] != "" {
+			f.Field, err = strconv.Atoi(parts[0])
+		}
+		if err != nil || f.Size < 0 || f.Field < Whole || parts[0] == "-1" || len(files) > 0 && f.Field <= files[len(files)-1].Field {
+			return nil, fmt.Errorf("%.100q names no stored file", word)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// OpenStored is Open for whoever needs the items' files: its items have them.
+func OpenStored(ctx context.Context, s *store.Store, m Manifest, first int) (*Reader, error) {
+	r, err := Open(ctx, s, m, first)
+	if err != nil || m.Files == nil {
+		return r, err
+	}
+	if m.Files.Count != m.Count || m.Files.Files != nil {
+		return nil, fault.New(fault.Lost, "", "open items %s: the list of their files is of other ones", m.Key)
+	}
+	r.stored, err = Open(ctx, s, *m.Files, first)
+	return r, err
+}
+
+// Blobs are the contents that a manifest's items name, as often as they name them. A
+// list that is gone is store.ErrNotExist.
+func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Digest, error] {
+	return func(yield func(store.Digest, error) bool) {
+		if m.Files == nil {
+			return
+		}
+		if _, err := s.Get(ctx, m.Files.Key); err != nil { // Open does not say whether it is gone
+			yield("", err)
+			return
+		}
+		r, err := Open(ctx, s, *m.Files, 1)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for it, err := range r.Range(ctx, 1, r.Last()) {
+			var files []File
+			if err == nil {
+				files, err = ParseFiles(it.Text)
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, f := range files {
+				if !yield(f.Blob, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// files gives the files of the items from..to, one item's at each call.
+func (r *Reader) files(ctx context.Context, from, to int) (next func() ([]File, error), done func()) {
+	if r.stored == nil {
+		return func() ([]File, error) { return nil, nil }, func() {}
+	}
+	line, stop := iter.Pull2(r.stored.texts(ctx, from, to))
+	return func() ([]File, error) {
+		text, err, more := line()
+		if !more {
+			err = errors.New("nothing is said of its files")
+		}
+		if err != nil {
+			return nil, err
+		}
+		files, err := ParseFiles(text)
+		if err != nil {
+			return nil, fault.Wrap(err, fault.Lost, "", "read which files are stored")
+		}
+		return files, nil
+	}, stop
+}

@@ -1,0 +1,111 @@
+package items
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
+)
+
+func digestOf(n int) store.Digest { return store.Digest(fmt.Sprintf("%064x", n)) }
+
+// filesOf is what the n-th item of a long list names: nothing, a line's file, or two.
+func filesOf(n int) []File {
+	switch n % 3 {
+	case 0:
+		return nil
+	case 1:
+		return []File{{Field: Whole, Blob: digestOf(n), Size: int64(n), Exec: n%2 == 0}}
+	}
+	return []File{{Field: 0, Blob: digestOf(n)}, {Field: 7, Blob: digestOf(n + 1), Size: 1 << 40, Exec: true}}
+}
+
+func each(count int) iter.Seq2[[]File, error] {
+	return func(yield func([]File, error) bool) {
+		for n := 1; n <= count; n++ {
+			if !yield(filesOf(n), nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestItemsHaveTheirStoredFiles(t *testing.T) {
+	const count = 20_000 // several blocks of each list, which do not end together
+	ctx, s := context.Background(), store.New(mem.New(), store.Options{})
+	var text strings.Builder
+	for n := range count {
+		fmt.Fprintf(&text, "/data/%d.png\n", n)
+	}
+	l, err := Collect(ctx, Source{From: "-", Stdin: strings.NewReader(text.String())}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	files, n, err := StoredFiles(t.TempDir(), each(count))
+	if err != nil || n != count+1 {
+		t.Fatalf("%d files: %v", n, err)
+	}
+	defer files.Close()
+	m, err := l.Put(ctx, s, "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := files.Put(ctx, s, "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Files = &of
+	r, err := OpenStored(ctx, s, m, 101)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 101 + 6000
+	for it, err := range r.Range(ctx, at, r.Last()) {
+		if diff := cmp.Diff(filesOf(at-100), it.Files); err != nil || it.N != at || diff != "" {
+			t.Fatalf("item %d of %d: %v\n%s", it.N, at, err, diff)
+		}
+		at++
+	}
+	if at != 101+count {
+		t.Errorf("it ended before item %d", at)
+	}
+	blobs := 0
+	for _, err := range Blobs(ctx, s, m) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		blobs++
+	}
+	if blobs != count+1 {
+		t.Errorf("%d blobs", blobs)
+	}
+	plain, err := Open(ctx, s, m, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if it, err := plain.One(ctx, 1); err != nil || it.Files != nil {
+		t.Errorf("who did not ask for files has %v: %v", it.Files, err)
+	}
+	m.Files = &job.Manifest{Key: of.Key, Count: count - 1, Digest: of.Digest, Format: Lines}
+	if _, err := OpenStored(ctx, s, m, 1); err == nil {
+		t.Error("files of other items are taken")
+	}
+}
+
+func TestLinesThatNameNoStoredFilesAreRefused(t *testing.T) {
+	d := string(digestOf(5))
+	for _, line := range []string{" ", "x", d, ":" + d, ":" + d + ":-1", ":" + d + ":1:y", ":" + d + ":1:x:x", "-1:" + d + ":1", "-2:" + d + ":1",
+		"a:" + d + ":1", "1:" + d + ":1 1:" + d + ":1", "2:" + d + ":1 1:" + d + ":1", ":../../etc:1", ":" + d + ":1  ", "0:" + d + ":1 :" + d + ":1"} {
+		if f, err := ParseFiles(line); err == nil {
+			t.Errorf("%q gives %v", line, f)
+		}
+	}
+}
