@@ -131,8 +131,9 @@ func TestRealMapOverAHostileNet(t *testing.T) {
 			command.sound(t)
 			t.Logf("it met %v\n%s", net.Met(), command.said)
 			for _, want := range []string{"note: the store has done nothing since ", "note: the store answers again, after "} {
-				if strings.Contains(command.said.String(), want) != c.cut {
-					t.Errorf("it says %q: %v", want, !c.cut)
+				said := strings.Contains(command.said.String(), want)
+				if said && !c.cut || !said && c.cut && !c.mute { // silence is told from slowness after a minute
+					t.Errorf("it says %q: %v", want, said)
 				}
 			}
 			net.Calm()
@@ -170,7 +171,7 @@ with open(os.path.join(os.environ["SM_MODEL_DIR"], "model"), "w") as f:
 		if err != nil || string(model) != "weights" {
 			t.Errorf("the model is %q, %v", model, err)
 		}
-		if strings.Count(said, "step ") != 20 || !strings.Contains(said, "note: the store answers again, after ") {
+		if strings.Count(said, "step ") != 20 { // whether the store was missed at all is not sure: it is asked rarely
 			t.Errorf("it says\n%s", said)
 		}
 		if steps, _ := os.ReadFile(h.runs("steps")); bytes.Count(steps, []byte("\n")) != 20 {

@@ -202,7 +202,7 @@ func TestAFileThatCannotBeHadFailsItsItemAlone(t *testing.T) {
 		{"yyy/gone: the server answers 404 Not Found", 1},
 		{"fetch " + d.URL + "/ill: the server answers 502 Bad Gateway", 2},
 		{`find "/no/such/file": it is not there`, 1},
-		{`read input "s3://b/k": drover does not know s3://`, 1},
+		{`read input "s3://b/k": single objects of buckets are not fetched`, 1},
 		{`read input "file://elsewhere/x": it names the machine "elsewhere"`, 1},
 	} {
 		r := s.results()[i]
