@@ -73,8 +73,8 @@ print("trained")
 // container is given a session of them, and while it works they are nowhere else.
 func TestRealDockerOnABucketGivesAgentsASession(t *testing.T) {
 	onlyReal(t)
+	place := "s3://facts/team?endpoint=" + seen(t, s3test.MinIO(t)) // it outlives the agents, who would wait for it
 	h := withDocker(t).withKeys()
-	place := "s3://facts/team?endpoint=" + seen(t, s3test.MinIO(t))
 	marks := h.runs("marks")
 	if err := os.Mkdir(marks, 0o777); err != nil {
 		t.Fatal(err)
@@ -110,8 +110,8 @@ func TestRealDockerOnABucketGivesAgentsASession(t *testing.T) {
 // plan says so, and what to do.
 func TestRealDockerOnABucketWithoutSessionsSaysSo(t *testing.T) {
 	onlyReal(t)
+	place := "s3://facts/team?endpoint=" + seen(t, s3test.Real(t)) // it outlives the agents, who would wait for it
 	h := withDocker(t).withKeys()
-	place := "s3://facts/team?endpoint=" + seen(t, s3test.Real(t))
 	put(t, filepath.Join(h.work, "train.py"), []byte("print('trained')\n"))
 	out, words := h.drover(t, 0, "run", "--on", "docker", "--image", dockerd.Debian, "--store", place, "train.py")
 	if !strings.Contains(out, "trained\n") || strings.Count(words, "agents are given your own key, as nothing narrower is to be had (") != 1 {
