@@ -26,8 +26,14 @@ func withDocker(t *testing.T) home {
 	h.environ = append(h.environ, "DOCKER_HOST="+host)
 	t.Cleanup(func() {
 		label := "label=drover.desk=" + filepath.Join(filepath.Dir(h.work), "home", ".local", "state", "drover", "docker")
+		// A command waits a little for its agents to go, and the next one that asks takes
+		// the rest away.
+		doctor := exec.Command(filepath.Join(built.dir, "drover"), "doctor")
+		doctor.Dir, doctor.Env = h.work, h.environ
 		for what, list := range map[string][]string{"containers": {"ps", "-aq"}, "networks": {"network", "ls", "-q"}} {
 			drivertest.Until(t, "docker has no "+what+" of ours", func() bool {
+				again := *doctor
+				_ = again.Run() // what it finds otherwise does not count here
 				out, err := exec.Command("docker", append(list, "--filter", label)...).CombinedOutput()
 				if err != nil {
 					t.Fatalf("docker: %v\n%s", err, out)

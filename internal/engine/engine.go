@@ -329,8 +329,9 @@ func (e *Engine) windUp(ctx context.Context, p job.Path, stands bool, err error)
 const lastMinutes = time.Hour
 
 // parting is how long Clean waits for agents to be gone: they usually are within
-// milliseconds, and then nothing of a command is left when it returns.
-const parting = time.Second
+// milliseconds, and then nothing of a command is left when it returns. Over a bucket
+// their last words take longer.
+const parting, farParting = time.Second, 5 * time.Second
 
 // Clean takes away what targets still hold of a job that has settled.
 func (e *Engine) Clean(ctx context.Context, p job.Path) error {
@@ -347,8 +348,11 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 			return err
 		}
 	}
-	clock := e.World.Store.Clock()
-	for begin := clock.Boot(); clock.Boot()-begin < parting; {
+	clock, patience := e.World.Store.Clock(), farParting
+	if e.Near {
+		patience = parting
+	}
+	for begin := clock.Boot(); clock.Boot()-begin < patience; {
 		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
 		if err != nil || len(rows) == 0 {
 			return err
