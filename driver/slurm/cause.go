@@ -11,20 +11,22 @@ import (
 	"github.com/drover-run/drover/driver/beside"
 )
 
-// cause finds out why Slurm has sent SIGTERM. What it writes into the output of a
-// task before that says it; of a job on several nodes only the first hears of it, so
-// the others ask.
-func (m *minder) cause() notice {
+// cause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
+// has. What it writes into the output of a task before that says it; of a job on
+// several nodes only the first hears of it, so the others ask.
+func (m *minder) cause() (n notice, known bool) {
 	out := outFile(m.folder, m.place.slurm, m.task)
 	if n, ok := causeOf(beside.Tail(out)); ok {
-		return n
+		return n, true
 	}
 	text, err := command(context.Background(), "", askPatience, os.Environ(), "scontrol", "show", "job", "-o", m.name())
 	if err != nil {
-		return notice{Why: "Slurm has sent SIGTERM"}
+		return notice{Why: unexplained}, false
 	}
 	return causeInRecord(text, m.restart)
 }
+
+const unexplained = "Slurm has sent SIGTERM"
 
 // askPatience is for questions that SIGTERM leads to: Slurm kills after KillWait, 30
 // seconds by default.
@@ -59,23 +61,23 @@ func causeOf(out string) (n notice, ok bool) {
 }
 
 // causeInRecord reads it from what scontrol shows of a job.
-func causeInRecord(text string, restart int) notice {
+func causeInRecord(text string, restart int) (n notice, known bool) {
 	f := fields(text)
 	restarts, _ := strconv.Atoi(f["Restarts"])
 	state, reason := f["JobState"], f["Reason"]
 	switch {
 	case restarts > restart, state == "PENDING", strings.HasPrefix(state, "REQUEUE"):
-		return notice{Why: "its Slurm job was requeued"}
+		return notice{Why: "its Slurm job was requeued"}, true
 	case state == "PREEMPTED", f["PreemptTime"] != "" && f["PreemptTime"] != "None":
-		return notice{Why: "preempted in Slurm for another job"}
+		return notice{Why: "preempted in Slurm for another job"}, true
 	case state == "TIMEOUT", reason == "TimeLimit":
-		return notice{Why: "its Slurm job has reached its time limit"}
+		return notice{Why: "its Slurm job has reached its time limit"}, true
 	case state == "NODE_FAIL", reason == "NodeDown":
-		return notice{Why: "Slurm has taken a node down"}
+		return notice{Why: "Slurm has taken a node down"}, true
 	case state == "CANCELLED", state == "COMPLETING" && f["EndTime"] != "Unknown":
-		return notice{Asked: true, Why: "cancelled in Slurm, by hand"}
+		return notice{Asked: true, Why: "cancelled in Slurm, by hand"}, true
 	}
-	return notice{Why: "Slurm has sent SIGTERM"}
+	return notice{Why: unexplained}, false
 }
 
 // fields reads a line of scontrol's: NAME=VALUE NAME=VALUE. A value with spaces ends

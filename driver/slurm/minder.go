@@ -174,6 +174,7 @@ func (m *minder) run() int {
 			m.until = time.Now().Add(time.Second)
 		case <-deaths:
 			if status, gone := reap(m.agent); gone {
+				m.overtaken(status)
 				return m.ended(status)
 			}
 		}
@@ -205,10 +206,27 @@ func (m *minder) signalled(s os.Signal) {
 		m.tell(notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
 		return
 	}
-	n := m.cause()
-	m.slurm = true
+	n, _ := m.cause()
+	m.slurms(n)
 	m.tell(n)
+}
+
+// slurms notes that it is Slurm who ends the agent. It is noted before the agent
+// hears of it: one that has ended is judged by what is there then.
+func (m *minder) slurms(n notice) {
+	m.slurm = true
 	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
+}
+
+// overtaken is for an agent that has left before its minder told it to: Slurm signals
+// all processes of a task, in no order, and the agent may have been quicker.
+func (m *minder) overtaken(status unix.WaitStatus) {
+	if m.told || m.stopped || shellStatus(status) != exitLater {
+		return
+	}
+	if n, known := m.cause(); known {
+		m.slurms(n)
+	}
 }
 
 // tell has the agent go, once; why is there before the signal.

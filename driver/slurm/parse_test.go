@@ -74,7 +74,7 @@ func TestSignalsHaveCauses(t *testing.T) {
 		"JobId=6 JobState=COMPLETING Reason=TimeLimit Restarts=0 EndTime=2026-11-22T15:01:04":             false,
 		"": false,
 	} {
-		if n := causeInRecord(record, 0); n.Asked != asked || n.Why == "" {
+		if n, known := causeInRecord(record, 0); n.Asked != asked || n.Why == "" || known != (record != "") {
 			t.Errorf("%q: %+v", record, n)
 		}
 	}
