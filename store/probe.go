@@ -14,12 +14,15 @@ import (
 
 // racers is how many create the probe's key at once: enough that a server which
 // looks first and writes then is caught nearly always, few enough to be cheap.
-const racers = 8
+const racers = 5
+
+// late is what comes when somebody has won.
+var late = []byte("late\n")
 
 // Probe refuses, as fault.Invalid, a store that lets two writers win or does not
-// show what was written: nothing drover promises would hold on it. It writes two
-// small objects under probe/ and removes them. An error that is no fault.Invalid
-// says the store could not be asked.
+// show what was written: nothing drover promises would hold on it. It writes one
+// small object under probe/ and removes it, in racers + 3 requests. An error that is
+// no fault.Invalid says the store could not be asked.
 func (s *Store) Probe(ctx context.Context) error {
 	var nonce [16]byte
 	s.mu.Lock()
@@ -30,10 +33,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	key := "probe/" + hex.EncodeToString(nonce[:])
 	why, err := s.probe(ctx, key)
-	for _, left := range []string{key + "/alone", key + "/race"} {
-		// Who may not delete here can still work here, and gc sweeps strays.
-		_ = s.bucket.Delete(context.WithoutCancel(ctx), left)
-	}
+	// Who may not delete here can still work here, and gc sweeps strays.
+	_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
 	if err != nil {
 		return fmt.Errorf("probe store %s: %w", s, err)
 	}
@@ -45,21 +46,19 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
+// probe has racers create key at once, then one more, and looks who has it.
 func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
-	if why, err := s.probeAlone(ctx, key+"/alone"); why != "" || err != nil {
-		return why, err
+	var mine [racers]bool
+	var errs [racers]error
+	var all sync.WaitGroup
+	for i := range racers {
+		all.Go(func() { mine[i], errs[i] = s.creates(ctx, key, racer(key, i)) })
 	}
-	return s.probeRace(ctx, key+"/race")
-}
-
-// probeAlone writes, reads, and tries to overwrite. It comes first: on a store
-// that hides what was written a race would never end.
-func (s *Store) probeAlone(ctx context.Context, key string) (why string, err error) {
-	first := []byte(key + "\n")
-	if _, _, err := s.CreateOnce(ctx, key, first); err != nil {
+	all.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
 		return "", err
 	}
-	refused, err := s.refusesSecond(ctx, key)
+	replaced, err := s.creates(ctx, key, late)
 	if err != nil {
 		return "", err
 	}
@@ -69,25 +68,34 @@ func (s *Store) probeAlone(ctx context.Context, key string) (why string, err err
 		return "an object that was just written is not shown", nil
 	case err != nil:
 		return "", err
-	case !refused:
+	case replaced:
 		return "create-if-absent replaced an object", nil
-	case !bytes.Equal(held, first):
+	case bytes.Equal(held, late):
 		return "an object changed after it was written", nil
+	}
+	winners := 0
+	for i := range racers {
+		// Who is told that it exists may have made it himself, when an answer was lost.
+		if mine[i] || bytes.Equal(held, racer(key, i)) {
+			winners++
+		}
+	}
+	if winners != 1 {
+		return fmt.Sprintf("%d of %d writers of one object were told that it is theirs", winners, racers), nil
 	}
 	return "", nil
 }
 
-// refusesSecond creates key, which holds an object.
-func (s *Store) refusesSecond(ctx context.Context, key string) (bool, error) {
+// creates says whether a create of key was the first, by the bucket's own word.
+func (s *Store) creates(ctx context.Context, key string, body []byte) (bool, error) {
 	for try := 0; ; try++ {
-		err := s.bucket.Create(ctx, key, bytes.NewReader([]byte("second\n")))
-		if err == nil {
-			return false, nil
-		}
-		if errors.Is(err, ErrExists) {
+		err := s.bucket.Create(ctx, key, bytes.NewReader(body))
+		switch {
+		case err == nil:
 			return true, nil
-		}
-		if !mayRetry(err) {
+		case errors.Is(err, ErrExists):
+			return false, nil
+		case !mayRetry(err):
 			return false, err
 		}
 		if err := s.pause(ctx, try); err != nil {
@@ -98,39 +106,3 @@ func (s *Store) refusesSecond(ctx context.Context, key string) (bool, error) {
 
 // racer is what writer i of a race sends.
 func racer(key string, i int) []byte { return fmt.Appendf(nil, "%s %d\n", key, i) }
-
-func (s *Store) probeRace(ctx context.Context, key string) (why string, err error) {
-	var mine [racers]bool
-	var errs [racers]error
-	var all sync.WaitGroup
-	for i := range racers {
-		all.Go(func() {
-			err := s.bucket.Create(ctx, key, bytes.NewReader(racer(key, i)))
-			if mine[i] = err == nil; !mine[i] && !errors.Is(err, ErrExists) {
-				_, mine[i], errs[i] = s.CreateOnce(ctx, key, racer(key, i))
-			}
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return "", err
-	}
-	// Who is told that it exists may have made it himself: one look tells for all.
-	held, err := s.Get(ctx, key)
-	if err != nil {
-		return "", err
-	}
-	for i := range racers {
-		mine[i] = mine[i] || bytes.Equal(held, racer(key, i))
-	}
-	winners := 0
-	for i := range racers {
-		if mine[i] {
-			winners++
-		}
-	}
-	if winners != 1 {
-		return fmt.Sprintf("%d of %d writers of one object were told that it is theirs", winners, racers), nil
-	}
-	return "", nil
-}

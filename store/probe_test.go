@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"testing"
 
@@ -55,7 +54,7 @@ func (l *looking) Create(ctx context.Context, key string, body io.ReadSeeker) er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inside[key]++
-	if strings.HasSuffix(key, "/race") && l.inside[key] <= 2 {
+	if l.inside[key] <= 2 {
 		return l.Put(ctx, key, body)
 	}
 	return l.Bucket.Create(ctx, key, body)
@@ -77,7 +76,7 @@ func TestProbeRefusesAStoreThatBreaksThePromises(t *testing.T) {
 		{"overwriting", func(m *mem.Bucket) store.Bucket { return overwriting{m} }, "create-if-absent replaced an object"},
 		{"lying", func(m *mem.Bucket) store.Bucket { return lying{m} }, "an object changed after it was written"},
 		{"hiding", func(m *mem.Bucket) store.Bucket { return hiding{m} }, "an object that was just written is not shown"},
-		{"looking", func(m *mem.Bucket) store.Bucket { return &looking{Bucket: m, inside: map[string]int{}} }, "2 of 8 writers of one object were told that it is theirs"},
+		{"looking", func(m *mem.Bucket) store.Bucket { return &looking{Bucket: m, inside: map[string]int{}} }, "2 of 5 writers of one object were told that it is theirs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := mem.New()

@@ -92,7 +92,11 @@ func (k *Keeper) Placed() []Placed { return k.run.Placed }
 // Poll reads what is new and decides. machines is the driver's answer for every
 // placement it knows; one that is missing was never started.
 func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
-	for read := true; ; {
+	fresh, err := k.fresh()
+	if err != nil {
+		return Watch{}, err
+	}
+	for read := !fresh; ; {
 		if read {
 			if err := k.read(ctx, machines); err != nil {
 				return Watch{}, err
@@ -116,6 +120,25 @@ func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
 			k.run.refold(k.log.Entries)
 		}
 	}
+}
+
+// fresh says whether the job was submitted by us a moment ago: its log is taken to be
+// empty then, which an append finds out.
+func (k *Keeper) fresh() (bool, error) {
+	if !k.Far || k.began {
+		return false, nil
+	}
+	task := k.w.openLog(taskDir(k.p)+"/log", k.by)
+	if err := task.recall(); err != nil {
+		return false, err
+	}
+	ours, times := false, 0
+	for _, e := range task.Entries {
+		if e.Submitted != nil && e.Submitted.Job == k.p.Job {
+			ours, times = e.By == k.by, times+1
+		}
+	}
+	return ours && times == 1, nil
 }
 
 // interrupted says whether a person has stopped the job since we began: another

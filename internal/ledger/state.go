@@ -87,9 +87,12 @@ func stateDir(p job.Path, rank int) string { return fmt.Sprintf("%s/state/%d", t
 // It returns ErrFenced when a newer attempt already has it.
 func (w World) Restore(ctx context.Context, p job.Path, rank int, me Restored, since int, complete func(Saved) (bool, error)) (*Generations, *Saved, error) {
 	g := &Generations{log: w.openLog(stateDir(p, rank), me.Agent), me: me}
-	for {
-		if err := g.log.Read(ctx); err != nil {
-			return nil, nil, err
+	// The first attempt of a task's first job finds nothing, or else its append does.
+	for read := me.Place > 0 || me.Attempt > 1; ; read = true {
+		if read {
+			if err := g.log.Read(ctx); err != nil {
+				return nil, nil, err
+			}
 		}
 		if h, ok := holder(g.log.Entries); ok && !h.before(g.me) {
 			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Place == me.Place {
