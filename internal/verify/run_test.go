@@ -119,8 +119,9 @@ func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
 	s.job("cli", `"cancelled":{}`)
 	s.job("a", `"settled":{"state":"SUCCEEDED","attempt":2,"rank":0,"code":0,"reason":""}`)
 	s.job("cli", `"placed":{"placement":2,"agents":2,"target":"local"}`)
+	s.job("cli", `"drained":{}`)
 	r := s.verify(t)
-	if !r.Sound() || r.Told != 4 || r.State != job.Succeeded {
+	if !r.Sound() || r.Told != 5 || r.State != job.Succeeded {
 		t.Errorf("%+v", r)
 	}
 }

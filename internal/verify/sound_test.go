@@ -14,7 +14,7 @@ import (
 // sound are histories in which all agrees: of every kind of entry and every way in
 // which an item may end.
 var sound = map[string]func() *story{
-	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "interrupted": interrupted, "asked": asked, "stopped": stopped,
+	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "interrupted": interrupted, "asked": asked, "drained": drained, "stopped": stopped,
 	"failing": failing, "reopened": reopened, "extended": extended, "dismissed": dismissed, "fenced": fenced,
 	"declined": declined, "outputs": outputs, "added": added, "snapshots": snapshots, "live": live, "ignored": ignored, "worn": worn,
 }
@@ -114,6 +114,22 @@ func asked() *story {
 	s.own("000000", "a", 1, results("1"), `"released":{"stopped":2}`)
 	s.claim("000000", "b", 2, "released")
 	s.own("000000", "b", 2, results("2", "3"), ended)
+	s.settle("SUCCEEDED", 0, 3, 3, 0, 0, 0)
+	s.close()
+	return s
+}
+
+// drained: an agent that is to take no more, whose rest another does. One that names
+// nobody drains nobody.
+func drained() *story {
+	s := begin(3, 3, 0)
+	s.claim("000000", "a", 1, "untouched")
+	s.own("000000", "a", 1, results("1"))
+	s.job("cli", `"drained":{"agent":"a"}`)
+	s.own("000000", "a", 1, results("2"), `"released":{}`)
+	s.claim("000000", "b", 2, "released")
+	s.own("000000", "b", 2, results("3"), ended)
+	s.job("cli", `"drained":{}`)
 	s.settle("SUCCEEDED", 0, 3, 3, 0, 0, 0)
 	s.close()
 	return s
@@ -311,13 +327,15 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 		"lost":        {State: job.Failed, Items: 3, Tally: tally(3, 2, 0, 1, 0), Rounds: 1, Chunks: 1, Entries: 16, Claims: 6, Losses: 5, Bound: 40, Extra: ExtraRuns{Interrupted: 2}},
 		"interrupted": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 3, Losses: 1, Bound: 8, Extra: ExtraRuns{Interrupted: 2}},
 		"asked":       {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Stopped: 2, Bound: 2},
-		"worn":        {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: ExtraRuns{Interrupted: 20}},
-		"stopped":     {State: job.Cancelled, Items: 6, Tally: tally(6, 2, 0, 0, 4), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
-		"failing":     {State: job.Failed, Items: 3, Tally: tally(3, 0, 1, 0, 2), Rounds: 1, Chunks: 1, Entries: 7, Claims: 1},
-		"reopened":    {State: job.Failed, Items: 5, Tally: tally(5, 4, 1, 0, 0), Rounds: 2, Chunks: 3, Entries: 18, Claims: 4, Handed: 1, Extra: ExtraRuns{Retries: 2}},
-		"extended":    {State: job.Succeeded, Items: 5, Tally: tally(5, 5, 0, 0, 0), Rounds: 1, Chunks: 3, Entries: 11, Claims: 3},
-		"added":       {State: job.Failed, Items: 3, Tally: tally(3, 2, 1, 0, 0), Rounds: 2, Chunks: 2, Entries: 11, Claims: 2},
-		"dismissed":   {State: job.Cancelled, Items: 2, Tally: tally(2, 0, 1, 0, 1), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
+		"drained": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 2,
+			Told: 1, Ignored: []Note{{Log: "job", Entry: 2, By: "cli", Why: "it drains an agent, and names none"}}},
+		"worn":      {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: ExtraRuns{Interrupted: 20}},
+		"stopped":   {State: job.Cancelled, Items: 6, Tally: tally(6, 2, 0, 0, 4), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
+		"failing":   {State: job.Failed, Items: 3, Tally: tally(3, 0, 1, 0, 2), Rounds: 1, Chunks: 1, Entries: 7, Claims: 1},
+		"reopened":  {State: job.Failed, Items: 5, Tally: tally(5, 4, 1, 0, 0), Rounds: 2, Chunks: 3, Entries: 18, Claims: 4, Handed: 1, Extra: ExtraRuns{Retries: 2}},
+		"extended":  {State: job.Succeeded, Items: 5, Tally: tally(5, 5, 0, 0, 0), Rounds: 1, Chunks: 3, Entries: 11, Claims: 3},
+		"added":     {State: job.Failed, Items: 3, Tally: tally(3, 2, 1, 0, 0), Rounds: 2, Chunks: 2, Entries: 11, Claims: 2},
+		"dismissed": {State: job.Cancelled, Items: 2, Tally: tally(2, 0, 1, 0, 1), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
 		"fenced": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Losses: 1, Bound: 8, Extra: ExtraRuns{Unexplained: 1},
 			Told: 1, Ignored: []Note{{Log: "000000", Entry: 3, By: "a", Why: "it is of claim 1, and claim 2 stood, of b"}}},
 		"declined":  {State: job.Succeeded, Items: 6, Tally: tally(6, 6, 0, 0, 0), Rounds: 1, Chunks: 2, Entries: 12, Claims: 2, Outputs: 1, Bytes: 2},
