@@ -1,15 +1,22 @@
 package beside
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
 )
 
 func TestTheTailIsWholeLinesOfAScreen(t *testing.T) {
@@ -85,4 +92,85 @@ func FuzzAFolderNameIsReadOnlyAsItWasWritten(f *testing.F) {
 			t.Errorf("%q is %s, whose folder is %q", name, h, path)
 		}
 	})
+}
+
+func TestAFileIsWholeOrNotThere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, n := range []int{1, 2} {
+		if err := WriteJSON(path, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := CreateJSON(path, 3); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("to create what is there gives %v, want fs.ErrExist", err)
+	}
+	var n int
+	if err := ReadJSON(path, &n); err != nil || n != 2 {
+		t.Errorf("it holds %d, %v; want 2", n, err)
+	}
+	if err := ReadJSON(filepath.Join(dir, "none"), &n); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("to read what is not there gives %v, want fs.ErrNotExist", err)
+	}
+	if err := Replace(path, []byte("sesame")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read it: %v, %v", info.Mode(), err)
+	}
+	if err := ReadJSON(path, &n); fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("to read what is no JSON gives %v, want an error that does not quote it", err)
+	}
+	if err := Replace(dir, nil); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	alone(t, dir, "file") // nothing half-made is left
+}
+
+func TestAnAgentsEndIsToldApartFromItsChildrens(t *testing.T) {
+	for script, want := range map[string]struct {
+		status int
+		fate   string
+	}{
+		"sleep 0 & exit 7": {7, "exit status 7"},
+		"kill -KILL $$":    {137, "signal: killed"},
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		sh, err := exec.LookPath("sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		deaths := make(chan os.Signal, 1)
+		signal.Notify(deaths, unix.SIGCHLD)
+		pid, err := Spawn(sh, []string{"sh", "-c", "echo said; cat; " + script}, os.Environ(), log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for gone := false; !gone; {
+			<-deaths
+			var status unix.WaitStatus
+			if status, gone = Reap(pid); gone && (ShellStatus(status) != want.status || Fate(status) != want.fate) {
+				t.Errorf("%q ended with %d, %s; want %d, %s", script, ShellStatus(status), Fate(status), want.status, want.fate)
+			}
+		}
+		signal.Stop(deaths)
+		if got := Tail(log); got != "said\n" {
+			t.Errorf("%q left %q in its log", script, got)
+		}
+	}
+	if _, err := Spawn("/none", []string{"none"}, nil, filepath.Join(t.TempDir(), "log")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a program that is not there gives %v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestWhatIsSealedIsResolvedHere(t *testing.T) {
+	t.Setenv("BESIDE_TOKEN", "sesame")
+	pass := func(context.Context) ([]byte, error) { return []byte("key"), nil }
+	secrets, key, err := Sealed(t.Context(), driver.Boot{Secrets: map[string]string{"TOKEN": "env:BESIDE_TOKEN"}, Pass: pass})
+	if err != nil || string(secrets) != `{"TOKEN":"sesame"}` || string(key) != "key" {
+		t.Errorf("sealed are %s and %s, %v", secrets, key, err)
+	}
+	if secrets, key, err := Sealed(t.Context(), driver.Boot{}); secrets != nil || key != nil || err != nil {
+		t.Errorf("of nothing %s and %s, %v are sealed", secrets, key, err)
+	}
 }

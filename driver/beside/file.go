@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-run/drover/fault"
 )
 
@@ -21,16 +19,7 @@ func LeaveWord(path string, grace time.Duration) error {
 	if before, ok := ReadWord(path); ok && before <= grace {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".stop-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(grace.String())
-	f.Close()
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return whole(path, []byte(grace.String()), (*os.File).Close, os.Rename) // it need not survive the agents
 }
 
 // ReadWord is the grace in such a file; ok is false without one.
@@ -52,41 +41,62 @@ func Touch(path string) error {
 	return f.Close()
 }
 
-// WriteDurably writes v as a line of JSON that a power cut does not take. how is
-// os.O_EXCL or os.O_TRUNC.
-func WriteDurably(path string, how int, v any) error {
+// Exists says whether a name is taken.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// Replace writes a file, for nobody else to read, that is never seen in part, also
+// not after a power cut.
+func Replace(path string, text []byte) error {
+	return whole(path, text, syncClose, os.Rename)
+}
+
+// WriteJSON is Replace with v as a line of JSON.
+func WriteJSON(path string, v any) error {
+	return writeJSON(path, v, os.Rename)
+}
+
+// CreateJSON is WriteJSON where fs.ErrExist says that another one was quicker.
+func CreateJSON(path string, v any) error {
+	return writeJSON(path, v, os.Link)
+}
+
+func writeJSON(path string, v any, name func(from, to string) error) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Write(append(text, '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
+	return whole(path, append(text, '\n'), syncClose, name)
 }
 
-// Replace writes a secret, for nobody else to read, that is never seen in part.
-func Replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-") // 0600
+func syncClose(f *os.File) error { return errors.Join(f.Sync(), f.Close()) }
+
+// whole writes a file beside path, ends it and then gives it its name.
+func whole(path string, text []byte, end func(*os.File) error, name func(from, to string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".write-") // 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	if closed := f.Close(); err == nil {
-		err = closed
+	if err = errors.Join(err, end(f)); err == nil {
+		err = name(f.Name(), path)
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
+	_ = os.Remove(f.Name()) // after os.Rename it is not there
 	return err
+}
+
+// ReadJSON reads what WriteJSON wrote; its error does not quote what a file holds.
+func ReadJSON(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(text, v) != nil {
+		return fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", path)
+	}
+	return nil
 }
 
 // SyncFolder makes the names in a folder durable.
@@ -97,29 +107,6 @@ func SyncFolder(path string) error {
 	}
 	defer f.Close()
 	return f.Sync()
-}
-
-// Flock takes a lock or fails with EWOULDBLOCK; it never waits for one.
-func Flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// IsFile says whether path still names the open file f.
-func IsFile(f *os.File, path string) (bool, error) {
-	a, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	b, err := os.Stat(path)
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(a, b), nil
 }
 
 // Runnable refuses a program that is not there, while nothing has been made.

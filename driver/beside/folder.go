@@ -1,12 +1,14 @@
-// Package beside is what the drivers share whose agents live on this machine:
-// a folder for each placement, words left in it for the agents, and whether what
-// is asked for fits into the machine.
+// Package beside is what drivers share that keep a folder for each placement: how it
+// is made, locked and taken away, what is noted in it of agents, the words left in it
+// for them, and how an agent is minded. For those whose agents live on this machine
+// it says whether what is asked for fits.
 //
-// It refuses to know what an agent runs in and how one is started. The suites of
-// driver/local and driver/docker prove it.
+// It refuses to know what an agent runs in and how one is started. Its tests, and the
+// suites of the drivers, prove it.
 package beside
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,6 +28,13 @@ const (
 	Making = ".new-"
 	Going  = ".gone-"
 )
+
+// RequestFile is what a placement was asked for. It is there as long as its folder,
+// and locked while somebody starts or removes.
+func RequestFile(folder string) string { return filepath.Join(folder, "request") }
+
+// RemoveFile says that a placement goes when its agents have gone.
+func RemoveFile(folder string) string { return filepath.Join(folder, "remove") }
 
 // stale is when a folder that is being made was left by a starter that has died.
 // Making takes milliseconds; one that a very slow starter still wants makes its
@@ -52,10 +61,68 @@ func HandleOf(target, name string) (h driver.Handle, ok bool) {
 	return driver.Handle{Target: target, Job: id, Placement: n}, true
 }
 
+// Publish makes a placement's folder, durably, with its request in it and what fill
+// puts there. The last step, giving it its name, succeeds for one starter only;
+// fs.ErrExist says that it was another. After an error it may have its name all the
+// same, if the disk has failed just then.
+func Publish(folder string, request any, fill func(folder string) error) error {
+	dir := filepath.Dir(folder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(dir, Making)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) // once it has its name there is none
+	if err := fill(tmp); err != nil {
+		return err
+	}
+	if err := WriteJSON(RequestFile(tmp), request); err != nil {
+		return err
+	}
+	if err := SyncFolder(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, folder); err != nil {
+		if Exists(folder) {
+			return fs.ErrExist
+		}
+		return err
+	}
+	return SyncFolder(dir)
+}
+
+// TakeAway removes a placement's folder. Its name goes first, at once; what is left of
+// it the next List removes. Its caller holds it.
+func TakeAway(folder string) error {
+	grave := filepath.Join(filepath.Dir(folder), Going+rand.Text())
+	if err := os.Rename(folder, grave); err != nil {
+		return err
+	}
+	RemoveTree(grave)
+	return nil
+}
+
+// RemoveTree removes a folder, also one that a plain user's program has locked him
+// out of: he owns it.
+func RemoveTree(dir string) {
+	if !errors.Is(os.RemoveAll(dir), fs.ErrPermission) {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() && err == nil { // told of before it is read
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
+}
+
 // List gives the placements in a driver's folder, in order, but for those that
 // gone says have been taken away. What a dead starter left, and what is being
-// taken away, it hands to remove. A folder that is not there has none.
-func List(dir, target string, gone func(h driver.Handle, folder string) (bool, error), remove func(folder string)) ([]driver.Handle, error) {
+// taken away, it removes. A folder that is not there has none.
+func List(dir, target string, gone func(h driver.Handle, folder string) (bool, error)) ([]driver.Handle, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -75,10 +142,10 @@ func List(dir, target string, gone func(h driver.Handle, folder string) (bool, e
 				held = append(held, h)
 			}
 		case strings.HasPrefix(e.Name(), Going):
-			remove(path) // the next List tries again
+			RemoveTree(path) // the next List tries again
 		case strings.HasPrefix(e.Name(), Making):
 			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > stale {
-				remove(path)
+				RemoveTree(path)
 			}
 		}
 	}
@@ -89,4 +156,9 @@ func List(dir, target string, gone func(h driver.Handle, folder string) (bool, e
 		return a.Placement - b.Placement
 	})
 	return held, nil
+}
+
+// AnyAlive says whether one of them is not over.
+func AnyAlive(members []driver.Member) bool {
+	return slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
 }

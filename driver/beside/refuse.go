@@ -2,8 +2,10 @@ package beside
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // What a file system may answer, by what can be done about it.
@@ -30,19 +33,19 @@ func isAny(err error, errnos []syscall.Errno) bool {
 }
 
 // Refused says what the file system of a driver's folder would not do, and where
-// else to go. Faults, and the end of a context, stay what they are.
+// else to go. Nothing, faults, and the end of a context, stay what they are.
 func Refused(dir, doing string, err error) error {
 	var known *fault.Fault
 	hint := "Free space there, or name a folder on a local disk with XDG_STATE_HOME."
 	switch {
-	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, fs.ErrPermission), isAny(err, readOnly):
 		return fault.Wrap(err, fault.Denied, "Get write permission there, or name another folder with XDG_STATE_HOME.", "%s", doing)
 	case isAny(err, exhausted):
 		return fault.Wrap(err, fault.Full, hint, "%s", doing)
-	case isAny(err, noLocks):
-		return fault.Wrap(err, fault.Invalid, hint, "%s: %s is on a file system without locks", doing, dir)
+	case errors.Is(err, ErrNoLocks):
+		return fault.Wrap(err, fault.Invalid, hint, "%s: %s", doing, dir)
 	}
 	return fault.Wrap(err, fault.Lost, hint, "%s", doing)
 }
@@ -63,4 +66,22 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 		return h, "", fault.New(fault.Bug, "", "start agents: folder %q is not absolute", dir)
 	}
 	return h, folder, nil
+}
+
+// Sealed is what agents are handed for nobody else to read: the values of their
+// secrets by variable, as JSON, and what they open the store with. nil: there is none.
+func Sealed(ctx context.Context, b driver.Boot) (secrets, pass []byte, err error) {
+	if len(b.Secrets) > 0 {
+		values, err := job.Resolve(b.Secrets, os.Environ(), os.ReadFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		if secrets, err = json.Marshal(values); err != nil {
+			return nil, nil, err
+		}
+	}
+	if b.Pass != nil {
+		pass, err = b.Pass(ctx)
+	}
+	return secrets, pass, err
 }

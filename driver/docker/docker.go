@@ -88,7 +88,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !exists(d.dir) {
+	if !beside.Exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
 	}
 	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
@@ -97,7 +97,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 			return false, context.Cause(ctx)
 		}
 		return gone && err == nil, nil
-	}, removeTree)
+	})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -130,7 +130,7 @@ func (d *Driver) removeCaches(ctx context.Context) {
 	}
 	for _, e := range all {
 		if f, err := d.findImage(ctx, e.Name()); err == nil && f.id == "" {
-			removeTree(filepath.Join(d.dir, caches, e.Name()))
+			beside.RemoveTree(filepath.Join(d.dir, caches, e.Name()))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +87,7 @@ func Root() (root string, in bool) {
 // below this process finds them in a file.
 func look(dir string) (*Inside, error) {
 	var o orders
-	if err := readJSON(ordersFile(dir), &o); err != nil {
+	if err := beside.ReadJSON(ordersFile(dir), &o); err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
 	in := &Inside{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
@@ -98,10 +96,10 @@ func look(dir string) (*Inside, error) {
 		in.Hosts = hostsFile(dir)
 		nameSelf(in.Hosts)
 	}
-	if exists(passFile(dir)) {
+	if beside.Exists(passFile(dir)) {
 		in.Pass = passFile(dir)
 	}
-	err := readJSON(secretsFile(dir), &in.Secrets)
+	err := beside.ReadJSON(secretsFile(dir), &in.Secrets)
 	if errors.Is(err, os.ErrNotExist) {
 		return in, nil
 	}
@@ -159,17 +157,6 @@ func nameSelf(hosts string) {
 	_ = os.WriteFile(hosts, text, 0o644)
 }
 
-func readJSON(path string, v any) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if json.Unmarshal(text, v) != nil { // its error would quote what it read
-		return fmt.Errorf("read %s: this is not JSON", path)
-	}
-	return nil
-}
-
 // killed is the exit status of a container that process 1 has ended.
 const killed = 128 + int(unix.SIGKILL)
 
@@ -209,60 +196,15 @@ func attend(dir string) (status int) {
 			over, asked = nil, false
 		case <-deaths:
 			asked = false
-			if status, gone := reap(agent); gone {
-				say(dir, note{Fate: fate(status)})
-				return shellStatus(status) // and the kernel kills what is left
+			if status, gone := beside.Reap(agent); gone {
+				say(dir, note{Fate: beside.Fate(status)})
+				return beside.ShellStatus(status) // and the kernel kills what is left
 			}
 		}
 	}
 }
 
-// begin starts this program again, as the agent, in a session of its own.
+// begin starts this program again, as the agent.
 func begin(dir string) (pid int, err error) {
-	log, err := os.OpenFile(logFile(dir), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return 0, err
-	}
-	defer null.Close()
-	pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{Env: os.Environ(),
-		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
-	if err != nil {
-		return 0, fmt.Errorf("start agent: %w", err)
-	}
-	return pid, nil
-}
-
-// reap waits for all that have died, and says how the agent did if it is one.
-func reap(agent int) (status unix.WaitStatus, gone bool) {
-	for {
-		var s unix.WaitStatus
-		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || pid <= 0:
-			return status, gone
-		case pid == agent:
-			status, gone = s, true
-		}
-	}
-}
-
-// shellStatus is what a shell says of an end.
-func shellStatus(s unix.WaitStatus) int {
-	if s.Signaled() {
-		return 128 + int(s.Signal())
-	}
-	return s.ExitStatus()
-}
-
-func fate(s unix.WaitStatus) string {
-	if s.Signaled() {
-		return "signal: " + s.Signal().String()
-	}
-	return fmt.Sprintf("exit status %d", s.ExitStatus())
+	return beside.Spawn("/proc/self/exe", os.Args, os.Environ(), logFile(dir))
 }

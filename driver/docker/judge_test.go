@@ -187,7 +187,7 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if exists(filepath.Join(data, "base")) || exists(filepath.Join(data, "a/b/f")) {
+	if beside.Exists(filepath.Join(data, "base")) || beside.Exists(filepath.Join(data, "a/b/f")) {
 		t.Error("one is in the wrong place")
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "x" {
@@ -230,7 +230,7 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 	if err != nil || in.Secrets["TOKEN"] != "sesame" || in.Cores != 2 || in.Claims != "/c" || in.Root != filepath.Join(dir, "root") {
 		t.Errorf("look gives %+v, %v", in, err)
 	}
-	if exists(secretsFile(dir)) {
+	if beside.Exists(secretsFile(dir)) {
 		t.Error("the file is still there")
 	}
 	if err := os.WriteFile(secretsFile(dir), []byte(`{"TOKEN":"sesame`), 0o600); err != nil {

@@ -86,7 +86,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	if err := d.publish(folder, p.facts); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := hold(folder)
+	lock, err := beside.Hold(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			if err := d.publish(p.folder, p.facts); err != nil {
 				t.Fatal(err)
 			}
-			lock, err := hold(p.folder)
+			lock, err := beside.Hold(p.folder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestRealSecretsAreShownByNothingThatDockerKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, d, driver.Running)
-	drivertest.Until(t, "the agent has read its secrets", func() bool { return !exists(secretsFile(agentDir(folderOf(d), 0))) })
+	drivertest.Until(t, "the agent has read its secrets", func() bool { return !beside.Exists(secretsFile(agentDir(folderOf(d), 0))) })
 	c, err := d.inspect(t.Context(), containerName(handle1, 0))
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // Start makes the placement durable, brings its image, makes all containers and
@@ -32,28 +30,19 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	if exists(begunFile(folder)) {
+	if beside.Exists(begunFile(folder)) {
 		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
 	}
 	p, err := d.prepare(ctx, r, h, folder)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	for {
-		if err := d.publish(folder, p.facts); err != nil && !errors.Is(err, fs.ErrExist) {
-			return driver.Handle{}, d.refused("start agents", err)
-		}
-		lock, err := holdPatiently(ctx, folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // he who was at it was refused, and took his desk away
-		}
-		if err != nil {
-			return driver.Handle{}, d.refused("start agents", err)
-		}
-		defer lock.Close()
-		break
+	lock, err := beside.Claim(ctx, folder, beside.Hold, func() error { return d.publish(folder, p.facts) })
+	if err != nil {
+		return driver.Handle{}, d.refused("start agents", err)
 	}
-	if exists(begunFile(folder)) {
+	defer lock.Close()
+	if beside.Exists(begunFile(folder)) {
 		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
 	}
 	if err := d.launch(ctx, p); err != nil {
@@ -68,10 +57,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 
 // durable is what a Start that found the placement owes its caller.
 func (d *Driver) durable() error {
-	if err := beside.SyncFolder(d.dir); err != nil {
-		return d.refused("start agents", err)
-	}
-	return nil
+	return d.refused("start agents", beside.SyncFolder(d.dir))
 }
 
 // renew gives the agents that there are a newer pass. Theirs may have ended, so
@@ -133,20 +119,8 @@ func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle,
 		}
 		p.shows = append(p.shows, shows)
 	}
-	if r.Run.Pass != nil {
-		if p.pass, err = r.Run.Pass(ctx); err != nil {
-			return p, err
-		}
-	}
-	if len(r.Run.Secrets) > 0 {
-		values, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
-		if err != nil {
-			return p, err
-		}
-		p.secrets, err = json.Marshal(values)
-		return p, err
-	}
-	return p, nil
+	p.secrets, p.pass, err = beside.Sealed(ctx, r.Run)
+	return p, err
 }
 
 // launch does what a Start is for; its caller holds the desk. An error says that
@@ -173,7 +147,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 		return d.refused(doing, err)
 	}
 	if p.network != "" {
-		lock, err := d.lockNetworksPatiently(ctx)
+		lock, err := beside.Patiently(ctx, d.lockNetworks)
 		if err != nil {
 			return d.refused(doing, err)
 		}
@@ -194,7 +168,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := beside.WriteDurably(begunFile(p.folder), os.O_TRUNC, time.Now().UTC()); err != nil {
+	if err := beside.WriteJSON(begunFile(p.folder), time.Now().UTC()); err != nil {
 		return d.refused(doing, err)
 	}
 	if err := beside.SyncFolder(p.folder); err != nil {
@@ -241,7 +215,7 @@ func (d *Driver) layOut(p plan, i int) error {
 		return err
 	}
 	o := orders{Cache: p.cache, Claims: d.claims, Cores: float64(p.info.NCPU), Memory: p.info.MemTotal, Hosts: p.network != ""}
-	if err := beside.WriteDurably(ordersFile(dir), os.O_TRUNC, o); err != nil {
+	if err := beside.WriteJSON(ordersFile(dir), o); err != nil {
 		return err
 	}
 	if o.Hosts {
@@ -296,7 +270,7 @@ func mountPoint(source, path string) error {
 	if info.IsDir() {
 		return os.MkdirAll(path, 0o700)
 	}
-	if exists(path) {
+	if beside.Exists(path) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -46,7 +46,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 			return nil, said(doing, err, fault.Lost)
 		}
 	}
-	if !exists(folder) {
+	if !beside.Exists(folder) {
 		return nil, nil // removed while we looked
 	}
 	return members, nil
@@ -55,7 +55,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 // member is one agent.
 func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i int) (driver.Member, error) {
 	// In this order: whoever starts it holds the desk from before until after.
-	starting := isHeld(folder)
+	starting := beside.IsHeld(folder)
 	c, err := d.inspect(ctx, containerName(h, i))
 	if err != nil {
 		return driver.Member{}, err

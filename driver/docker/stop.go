@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
@@ -34,7 +34,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	facts, err := readRequest(folder)
 	if err == nil && remove {
-		err = beside.Touch(removeFile(folder))
+		err = beside.Touch(beside.RemoveFile(folder))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
 		err = d.stopAgent(ctx, h, folder, i, grace)
@@ -70,43 +70,22 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, folder string, 
 }
 
 // sweep takes a placement away that is to be removed and whose agents have all
-// gone.
+// gone. It looks before it holds the desk: who holds it makes agents look as if they
+// were about to start.
 func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gone bool, err error) {
-	if !exists(removeFile(folder)) {
-		return false, nil
-	}
-	facts, err := readRequest(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // somebody else was quicker
-	}
-	if err != nil {
-		return false, err
-	}
-	// Looked at before the lock is taken: who holds it makes agents look as if
-	// they were about to start.
-	for i := range facts.Agents {
-		m, err := d.member(ctx, h, folder, i)
-		if err != nil {
+	var facts request
+	return beside.Sweep(folder, beside.Hold, func() (bool, error) {
+		var err error
+		if facts, err = readRequest(folder); err != nil {
 			return false, err
 		}
-		if m.State.Alive() {
-			return false, nil
+		for i := range facts.Agents {
+			if m, err := d.member(ctx, h, folder, i); err != nil || m.State.Alive() {
+				return true, err
+			}
 		}
-	}
-	lock, err := hold(folder)
-	switch {
-	case errors.Is(err, errHeld):
-		return false, nil // a starter, or somebody who sweeps
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	defer lock.Close()
-	if err := d.takeAway(ctx, h, folder, facts); err != nil {
-		return false, err
-	}
-	return true, nil
+		return false, nil
+	}, func() error { return d.takeAway(ctx, h, folder, facts) })
 }
 
 // takeAway removes containers, desk and, for the last of a job, its network. Its
@@ -115,28 +94,26 @@ func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gon
 func (d *Driver) takeAway(ctx context.Context, h driver.Handle, folder string, facts request) error {
 	for i := range facts.Agents {
 		err := d.removeContainer(ctx, containerName(h, i))
-		if client.IsErrConnectionFailed(err) && !exists(begunFile(folder)) {
+		if client.IsErrConnectionFailed(err) && !beside.Exists(begunFile(folder)) {
 			break // none has run, and List finds what was made of them
 		}
 		if err != nil {
 			return err
 		}
 	}
-	grave := filepath.Join(d.dir, beside.Going+rand.Text())
-	if err := os.Rename(folder, grave); err != nil {
+	if err := beside.TakeAway(folder); err != nil {
 		return err
 	}
-	removeTree(grave) // what is left, the next List takes
 	if facts.Network == "" {
 		return nil
 	}
 	jobs, err := d.networksOfOurs(ctx)
 	if err != nil {
-		return nil // as above
+		return nil // what is left, the next List removes
 	}
 	for id, job := range jobs {
 		if job == h.Job {
-			_ = d.removeNetwork(ctx, id) // as above
+			_ = d.removeNetwork(ctx, id) // likewise
 		}
 	}
 	return nil
@@ -157,23 +134,15 @@ func (d *Driver) hasDesk(job string) bool {
 }
 
 // lockNetworks is for who makes or removes networks, from before he looks until
-// containers hold what he has made. errHeld says that another one is at it.
+// containers hold what he has made. beside.ErrHeld says that another one is at it.
 func (d *Driver) lockNetworks() (*os.File, error) {
-	return locked(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE)
-}
-
-func (d *Driver) lockNetworksPatiently(ctx context.Context) (*os.File, error) {
-	for {
-		lock, err := d.lockNetworks()
-		if !errors.Is(err, errHeld) {
-			return lock, err
-		}
-		pause := time.NewTimer(holdPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, context.Cause(ctx)
-		case <-pause.C:
-		}
+	f, err := os.OpenFile(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
 	}
+	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

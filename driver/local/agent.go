@@ -39,7 +39,7 @@ func Adopt() (ended func(code int, reason string), err error) {
 	unix.CloseOnExec(lockFD)
 	// Not an os.File: the lock must not go with a garbage collection.
 	own := descriptor(lockFD)
-	if err := say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
+	if err := beside.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
 		return nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", folder)
 	}
 	terms := make(chan os.Signal, 1)
@@ -49,7 +49,7 @@ func Adopt() (ended func(code int, reason string), err error) {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return func(code int, reason string) {
-		say(own, note{End: &end{Code: code, Reason: reason}})
+		beside.Say(own, note{End: &end{Code: code, Reason: reason}})
 	}, nil
 }
 

@@ -22,7 +22,6 @@ package local
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	"github.com/drover-run/drover/driver"
@@ -60,7 +59,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 		return nil, context.Cause(ctx)
 	}
 	gone := func(_ driver.Handle, folder string) (bool, error) { return d.sweep(folder) }
-	held, err := beside.List(d.dir, Target, gone, func(folder string) { os.RemoveAll(folder) })
+	held, err := beside.List(d.dir, Target, gone)
 	if err != nil {
 		return nil, d.refused("list agents", err)
 	}

@@ -300,7 +300,7 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := say(locks[0], note{Up: &up{PID: stranger.Process.Pid, Space: pidSpace()}}); err != nil {
+	if err := beside.Say(locks[0], note{Up: &up{PID: stranger.Process.Pid, Space: pidSpace()}}); err != nil {
 		t.Fatal(err)
 	}
 	let(t, locks[0]) // the agent has died, and the stranger has its pid

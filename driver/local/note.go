@@ -1,10 +1,7 @@
 package local
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,28 +34,10 @@ type end struct {
 func agentFile(folder string, i int) string { return filepath.Join(folder, strconv.Itoa(i)+".agent") }
 func logFile(folder string, i int) string   { return filepath.Join(folder, strconv.Itoa(i)+".log") }
 func stopFile(folder string, i int) string  { return filepath.Join(folder, strconv.Itoa(i)+".stop") }
-func removeFile(folder string) string       { return filepath.Join(folder, "remove") }
 
-// say appends a note in one write. One that is lost (a full disk) leaves an agent
-// that looks as if it had died before it spoke, which is safe to believe.
-func say(w io.Writer, n note) error {
-	text, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
-}
-
-// heard folds an agent's notes. A line that is torn or strange says nothing. The
-// first End stands.
-func heard(text []byte) note {
-	var all note
-	for line := range bytes.Lines(text) {
-		var n note
-		if json.Unmarshal(line, &n) != nil {
-			continue
-		}
+// fold makes one of an agent's notes. The first End stands.
+func fold(notes []note) (all note) {
+	for _, n := range notes {
 		if all.Up == nil {
 			all.Up = n.Up
 		}
@@ -72,10 +51,6 @@ func heard(text []byte) note {
 	return all
 }
 
-// maxNotes bounds what is read of an agent's file, in bytes: three notes are a
-// few hundred.
-const maxNotes = 64 << 10
-
 // look says whether the lock of an agent's file is held, and what its notes are.
 // It looks with a shared lock: two looks do not disturb each other, and the only
 // exclusive lock there will ever be was taken before the file could be found.
@@ -85,13 +60,12 @@ func look(path string) (held bool, n note, err error) {
 		return false, n, err
 	}
 	defer f.Close()
-	switch err := beside.Flock(f, unix.LOCK_SH); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		held = true
-	case err != nil:
+	err = beside.Flock(f, unix.LOCK_SH)
+	held = errors.Is(err, beside.ErrHeld)
+	if err != nil && !held {
 		return false, n, err
 	}
 	// After the lock: whoever held it has said everything by then.
-	text, err := io.ReadAll(io.LimitReader(f, maxNotes))
-	return held, heard(text), err
+	notes, err := beside.Hear[note](f)
+	return held, fold(notes), err
 }

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,43 +33,10 @@ func TestEveryFateHasItsState(t *testing.T) {
 	}
 }
 
-func TestATornNoteSaysNothing(t *testing.T) {
-	var text strings.Builder
-	for _, n := range []note{{Up: &up{PID: 7}}, {End: &end{4, "first"}}, {End: &end{5, "second"}}, {Fate: "exit status 4"}} {
-		if err := say(&text, n); err != nil {
-			t.Fatal(err)
-		}
-	}
+func TestTheFirstEndStands(t *testing.T) {
+	notes := []note{{Up: &up{PID: 7}}, {End: &end{4, "first"}}, {Up: &up{PID: 8}, End: &end{5, "second"}}, {Fate: "exit status 4"}}
 	want := note{Up: &up{PID: 7}, End: &end{4, "first"}, Fate: "exit status 4"}
-	if diff := cmp.Diff(want, heard([]byte(text.String()))); diff != "" {
+	if diff := cmp.Diff(want, fold(notes)); diff != "" {
 		t.Errorf("difference:\n%s", diff)
 	}
-	torn := `{"up":{"pid":7}}` + "\n" + `{"end":{"code":4`
-	if diff := cmp.Diff(note{Up: &up{PID: 7}}, heard([]byte(torn))); diff != "" {
-		t.Errorf("torn: difference:\n%s", diff)
-	}
-}
-
-func FuzzWhatAnAgentSaidStands(f *testing.F) {
-	f.Add([]byte(`{"up":{"pid":7}}` + "\n" + `{"end":{"code":4,"reason":"x"}}` + "\n"))
-	f.Add([]byte("{\"fate\":1}\n\n\x00{}"))
-	f.Add([]byte(`{"up":{"pid":7}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		n := heard(text)
-		late := note{Up: &up{PID: 1}, End: &end{1, "late"}}
-		more := bytes.NewBuffer(append(bytes.Clone(text), '\n'))
-		if err := say(more, late); err != nil {
-			t.Fatal(err)
-		}
-		want := n
-		if n.Up == nil {
-			want.Up = late.Up
-		}
-		if n.End == nil {
-			want.End = late.End
-		}
-		if diff := cmp.Diff(want, heard(more.Bytes())); diff != "" {
-			t.Errorf("%q and a late note: difference:\n%s", text, diff)
-		}
-	})
 }

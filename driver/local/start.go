@@ -38,7 +38,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	if _, err := os.Lstat(folder); err == nil {
+	if beside.Exists(folder) {
 		return h, d.durable()
 	}
 	if err := beside.Runnable(r.Run.Binary); err != nil {
@@ -53,7 +53,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	for i, lock := range locks {
 		if err := spawnAgent(r, folder, i, lock); err != nil {
-			say(lock, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+			beside.Say(lock, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
 		}
 		lock.Close() // the agent has it now
 	}
@@ -63,62 +63,38 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 // durable is what a Start that found the placement owes its caller: its maker
 // may not have come so far.
 func (d *Driver) durable() error {
-	if err := beside.SyncFolder(d.dir); err != nil {
-		return d.refused("start agents", err)
-	}
-	return nil
+	return d.refused("start agents", beside.SyncFolder(d.dir))
 }
 
-// publish makes the placement's folder, durably, with every agent's lock taken
-// by us. The last step, giving it its name, succeeds for one starter only;
-// fs.ErrExist says that it was another. So nobody ever finds an agent's file
-// that is not locked and not at its end.
+// publish makes the placement's folder with every agent's lock taken by us. So nobody
+// ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
+// that another starter was quicker.
 func (d *Driver) publish(folder string, r driver.Request) (locks []*os.File, err error) {
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		return nil, err
-	}
-	tmp, err := os.MkdirTemp(d.dir, beside.Making)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			for _, l := range locks {
-				l.Close()
-			}
-			os.RemoveAll(tmp)
-		}
-	}()
-	for i := range r.Agents {
-		f, err := os.OpenFile(agentFile(tmp, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return locks, err
-		}
-		locks = append(locks, f)
-		if err := beside.Flock(f, unix.LOCK_EX); err != nil {
-			return locks, err
-		}
-	}
 	host, _ := os.Hostname() // empty where the machine has no name
 	facts := request{Agents: r.Agents, Machine: d.machine, Host: host, Started: time.Now().UTC(), Binary: r.Run.Binary}
-	if err := beside.WriteDurably(filepath.Join(tmp, "request"), os.O_EXCL, facts); err != nil {
-		return locks, err
-	}
-	if err := beside.SyncFolder(tmp); err != nil {
-		return locks, err
-	}
-	if err := os.Rename(tmp, folder); err != nil {
-		return locks, err
-	}
-	if err := beside.SyncFolder(d.dir); err != nil {
-		// It has its name, and to withdraw that would race with whoever has seen
-		// it: the agents stay unstarted, which Status tells.
-		for _, l := range locks {
-			say(l, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+	err = beside.Publish(folder, facts, func(folder string) error {
+		for i := range r.Agents {
+			f, err := os.OpenFile(agentFile(folder, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			locks = append(locks, f)
+			if err := beside.Flock(f, unix.LOCK_EX); err != nil {
+				return err
+			}
 		}
-		return locks, err
+		return nil
+	})
+	if err == nil {
+		return locks, nil
 	}
-	return locks, nil
+	for _, l := range locks {
+		// If it has its name, to withdraw that would race with whoever has seen it:
+		// the agents stay unstarted, which Status tells.
+		beside.Say(l, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		l.Close()
+	}
+	return nil, err
 }
 
 // inherited is the variable that tells an agent its file, less the ".agent"; the
@@ -161,7 +137,7 @@ func spawnAgent(r driver.Request, folder string, i int, lock *os.File) error {
 	go func() {
 		defer fate.Close()
 		cmd.Wait()
-		say(fate, note{Fate: cmd.ProcessState.String()})
+		beside.Say(fate, note{Fate: cmd.ProcessState.String()})
 	}()
 	return nil
 }

@@ -2,15 +2,12 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
-	"github.com/drover-run/drover/fault"
 )
 
 // Status looks at every agent's lock. Agents that another machine started, in a
@@ -109,15 +106,7 @@ func judgeAfar(host string, n note) driver.Member {
 	return driver.Member{State: driver.Running, Code: -1, Reason: "it was started on " + host + ", and only there can be seen whether it lives"}
 }
 
-func readRequest(folder string) (request, error) {
-	var facts request
-	path := filepath.Join(folder, "request")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return facts, err
-	}
-	if err := json.Unmarshal(text, &facts); err != nil {
-		return facts, fault.Wrap(err, fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s", path)
-	}
-	return facts, nil
+func readRequest(folder string) (facts request, err error) {
+	err = beside.ReadJSON(beside.RequestFile(folder), &facts)
+	return facts, err
 }

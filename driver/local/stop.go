@@ -2,11 +2,8 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +34,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return fault.New(fault.Denied, "Run the same command on "+facts.Host+".", "stop agents: %s: they were started on %s", h, facts.Host)
 	}
 	if err == nil && remove {
-		err = beside.Touch(removeFile(folder))
+		err = beside.Touch(beside.RemoveFile(folder))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
 		err = stopAgent(folder, i, grace)
@@ -84,50 +81,9 @@ func stopAgent(folder string, i int, grace time.Duration) error {
 // sweep takes a placement away that is to be removed and whose agents have all
 // gone: of another machine's, whose agents have all said that they ended.
 func (d *Driver) sweep(folder string) (gone bool, err error) {
-	if _, err := os.Lstat(removeFile(folder)); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	gone, err = d.takeAway(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // somebody else was quicker
-	}
-	if err != nil {
-		return false, d.refused("remove agents", err)
-	}
-	return gone, nil
-}
-
-// takeAway does it under the lock of the request. Only its holder takes this
-// folder away, so the folder cannot be exchanged for a new one of the same name
-// between the look and the renaming.
-func (d *Driver) takeAway(folder string) (gone bool, err error) {
-	lock, err := os.OpenFile(filepath.Join(folder, "request"), os.O_RDWR, 0)
-	if err != nil {
-		return false, err
-	}
-	defer lock.Close()
-	if err := beside.Flock(lock, unix.LOCK_EX); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, nil // somebody is at it
-		}
-		return false, err
-	}
-	if same, err := beside.IsFile(lock, lock.Name()); err != nil || !same {
-		return !same, err
-	}
-	members, err := d.members(folder)
-	if err != nil {
-		return false, err
-	}
-	for _, m := range members {
-		if m.State.Alive() {
-			return false, nil
-		}
-	}
-	grave := filepath.Join(d.dir, beside.Going+rand.Text())
-	if err := os.Rename(folder, grave); err != nil {
-		return false, err
-	}
-	os.RemoveAll(grave) // what is left, the next List takes
-	return true, nil
+	gone, err = beside.Sweep(folder, beside.Hold, func() (bool, error) {
+		members, err := d.members(folder)
+		return beside.AnyAlive(members), err
+	}, func() error { return beside.TakeAway(folder) })
+	return gone, d.refused("remove agents", err)
 }

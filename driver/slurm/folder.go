@@ -1,19 +1,14 @@
 package slurm
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
@@ -89,13 +84,11 @@ type end struct {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func requestFile(folder string) string { return filepath.Join(folder, "request") }
 func askedFile(folder string) string   { return filepath.Join(folder, "asked") }
 func ordersFile(folder string) string  { return filepath.Join(folder, "orders") }
 func secretsFile(folder string) string { return filepath.Join(folder, "secrets") }
 func passFile(folder string) string    { return filepath.Join(folder, "pass") }
 func stopFile(folder string) string    { return filepath.Join(folder, "stop") }
-func removeFile(folder string) string  { return filepath.Join(folder, "remove") }
 
 func jobFile(folder string, k int) string    { return filepath.Join(folder, "job-"+itoa(k)) }
 func scriptFile(folder string, k int) string { return filepath.Join(folder, "script-"+itoa(k)) }
@@ -112,42 +105,13 @@ func logFile(folder string, i int) string    { return filepath.Join(folder, itoa
 func noticeFile(folder string, i int) string { return filepath.Join(folder, itoa(i)+".notice") }
 func claimFile(folder string, i int) string  { return filepath.Join(folder, itoa(i)+".claim") }
 
-// say appends a note in one write. One that is lost (a full disk) leaves an agent
-// that looks as if it had died before it spoke, which is safe to believe.
-func say(folder string, i int, n note) error {
-	text, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(notesFile(folder, i), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return errors.Join(err, f.Close()) // over a network what was written is there when it is closed
-}
+func say(folder string, i int, n note) error { return beside.SayIn(notesFile(folder, i), n) }
 
-// maxNotes bounds what is read of an agent's notes, in bytes: four are a few hundred.
-const maxNotes = 64 << 10
+func heard(folder string, i int) note { return fold(beside.HearIn[note](notesFile(folder, i))) }
 
-// heard folds an agent's notes. A line that is torn or strange says nothing. Of each
-// kind the first stands.
-func heard(folder string, i int) (all note) {
-	f, err := os.Open(notesFile(folder, i))
-	if err != nil {
-		return all
-	}
-	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, maxNotes)) // what could be read will do
-	return fold(text)
-}
-
-func fold(text []byte) (all note) {
-	for line := range bytes.Lines(text) {
-		var n note
-		if json.Unmarshal(line, &n) != nil {
-			continue
-		}
+// fold makes one of an agent's notes. Of each kind the first stands.
+func fold(notes []note) (all note) {
+	for _, n := range notes {
 		if all.Up == nil {
 			all.Up = n.Up
 		}
@@ -164,90 +128,21 @@ func fold(text []byte) (all note) {
 	return all
 }
 
-// publish makes a placement's folder, durably. The last step, giving it its name,
-// succeeds for one starter only; fs.ErrExist says that it was another.
-func (d *Driver) publish(folder string, facts request) (err error) {
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(d.dir, beside.Making)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(tmp)
+// publish makes a placement's folder, as beside.Publish.
+func (d *Driver) publish(folder string, facts request) error {
+	return beside.Publish(folder, facts, func(folder string) error {
+		for i := range facts.Agents { // or a file server's client would not see for a while that they have come
+			if err := beside.Touch(notesFile(folder, i)); err != nil {
+				return err
+			}
 		}
-	}()
-	for i := range facts.Agents { // or a file server's client would not see for a while that they have come
-		if err := beside.Touch(notesFile(tmp, i)); err != nil {
-			return err
-		}
-	}
-	if err := beside.WriteDurably(requestFile(tmp), os.O_TRUNC, facts); err != nil {
-		return err
-	}
-	if err := beside.SyncFolder(tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, folder); err != nil {
-		if exists(folder) {
-			return fs.ErrExist
-		}
-		return err
-	}
-	return beside.SyncFolder(d.dir)
-}
-
-// readJSON reads a file of ours; its error does not quote what it holds.
-func readJSON(path string, v any) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if json.Unmarshal(text, v) != nil {
-		return fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", path)
-	}
-	return nil
+		return nil
+	})
 }
 
 func readRequest(folder string) (facts request, err error) {
-	return facts, readJSON(requestFile(folder), &facts)
-}
-
-// writeWhole writes a file that is never seen in part.
-func writeWhole(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".write-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}
-
-// createWhole is writeWhole where fs.ErrExist says that another one was quicker.
-func createWhole(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".write-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), path)
+	err = beside.ReadJSON(beside.RequestFile(folder), &facts)
+	return facts, err
 }
 
 // word is the grace of a Stop. The folder is opened before, or a file server's client
@@ -264,7 +159,7 @@ func word(folder string) (grace time.Duration, ok bool) {
 func again(folder string, agents int) (of []int, err error) {
 	for {
 		var base int
-		switch err := readJSON(againFile(folder, agents+len(of)), &base); {
+		switch err := beside.ReadJSON(againFile(folder, agents+len(of)), &base); {
 		case errors.Is(err, fs.ErrNotExist):
 			return of, nil
 		case err != nil:
@@ -299,7 +194,7 @@ func succeed(folder string, agents, base, was int) (int, error) {
 			return n, nil
 		}
 		n := agents + len(of)
-		switch err := createWhole(againFile(folder, n), base); {
+		switch err := beside.CreateJSON(againFile(folder, n), base); {
 		case errors.Is(err, fs.ErrExist):
 		case err != nil:
 			return 0, err
@@ -309,38 +204,14 @@ func succeed(folder string, agents, base, was int) (int, error) {
 	}
 }
 
-// errHeld says that somebody submits or removes this placement right now.
-var errHeld = errors.New("another drover is at it")
-
-// hold locks a placement. It is for the one who submits its jobs or removes them,
-// and goes with the process. fs.ErrNotExist: the folder has gone. Where a file system
-// has no locks two may be at it; what they submit twice, the agents find out.
+// hold is beside.Hold. Where a file system has no locks two may be at it; what they
+// submit twice, the agents find out.
 func hold(folder string) (lock *os.File, err error) {
-	f, err := os.OpenFile(requestFile(folder), os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	lock, err = beside.Hold(folder)
+	if errors.Is(err, beside.ErrNoLocks) {
+		return os.Open(beside.RequestFile(folder))
 	}
-	switch err := beside.Flock(f, unix.LOCK_EX); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		f.Close()
-		return nil, errHeld
-	case err != nil && !errors.Is(err, unix.ENOLCK) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS):
-		f.Close()
-		return nil, err
-	}
-	if same, err := beside.IsFile(f, f.Name()); err != nil || !same {
-		f.Close()
-		if err == nil {
-			err = fs.ErrNotExist
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+	return lock, err
 }
 
 // firstLine is what a sentence may quote of somebody's output.

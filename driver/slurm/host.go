@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -72,13 +73,13 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	}
 	in = allocation(os.Getenv)
 	in.notice = noticeFile(folder, i)
-	if exists(passFile(folder)) {
+	if beside.Exists(passFile(folder)) {
 		in.Pass = passFile(folder)
 	}
-	if err := readJSON(secretsFile(folder), &in.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := beside.ReadJSON(secretsFile(folder), &in.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
-	if exists(in.notice) {
+	if beside.Exists(in.notice) {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return in, func(code int, reason string) { say(folder, i, note{End: &end{Code: code, Reason: reason}}) }, nil
@@ -132,7 +133,7 @@ func (in *Inside) Notice() (asked bool, why string) {
 	defer look.Stop()
 	for range 100 {
 		var n notice
-		if readJSON(in.notice, &n) == nil && n.Why != "" {
+		if beside.ReadJSON(in.notice, &n) == nil && n.Why != "" {
 			return n.Asked, n.Why
 		}
 		if _, ok := word(filepath.Dir(in.notice)); ok {

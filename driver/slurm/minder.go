@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -62,7 +63,7 @@ func attend(folder string) int {
 	p, err := whereAmI(folder, os.Getenv)
 	var o orders
 	if err == nil {
-		err = readJSON(ordersFile(folder), &o)
+		err = beside.ReadJSON(ordersFile(folder), &o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
@@ -93,7 +94,7 @@ func number(p place, agents, base int) (int, error) {
 		return 0, err
 	}
 	for i := newest(of, agents, base); ; {
-		err := createWhole(claimFile(p.folder, i), p.slurm)
+		err := beside.CreateJSON(claimFile(p.folder, i), p.slurm)
 		if err == nil {
 			return i, nil
 		}
@@ -101,7 +102,7 @@ func number(p place, agents, base int) (int, error) {
 			return 0, err
 		}
 		var who int
-		if err := readJSON(claimFile(p.folder, i), &who); err != nil {
+		if err := beside.ReadJSON(claimFile(p.folder, i), &who); err != nil {
 			return 0, err
 		}
 		if who != p.slurm {
@@ -173,7 +174,7 @@ func (m *minder) run() int {
 			unix.Kill(m.agent, unix.SIGKILL)
 			m.until = time.Now().Add(time.Second)
 		case <-deaths:
-			if status, gone := reap(m.agent); gone {
+			if status, gone := beside.Reap(m.agent); gone {
 				m.overtaken(status)
 				return m.ended(status)
 			}
@@ -221,7 +222,7 @@ func (m *minder) slurms(n notice) {
 // overtaken is for an agent that has left before its minder told it to: Slurm signals
 // all processes of a task, in no order, and the agent may have been quicker.
 func (m *minder) overtaken(status unix.WaitStatus) {
-	if m.told || m.stopped || shellStatus(status) != exitLater {
+	if m.told || m.stopped || beside.ShellStatus(status) != exitLater {
 		return
 	}
 	if n, known := m.cause(); known {
@@ -236,7 +237,7 @@ func (m *minder) tell(n notice) {
 	}
 	m.told = true
 	if text, err := json.Marshal(n); err == nil {
-		writeWhole(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
+		beside.Replace(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
 	}
 	unix.Kill(m.agent, unix.SIGTERM)
 }
@@ -269,10 +270,7 @@ const mostMargin = 2 * time.Minute
 // ended notes how the agent went, and gives the status that Slurm is shown. One that
 // left work behind is started again by Slurm, if we ask for it.
 func (m *minder) ended(status unix.WaitStatus) int {
-	fate := end{Code: shellStatus(status), Reason: fmt.Sprintf("exit status %d", status.ExitStatus())}
-	if status.Signaled() {
-		fate.Reason = "signal: " + status.Signal().String()
-	}
+	fate := end{Code: beside.ShellStatus(status), Reason: beside.Fate(status)}
 	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
 	if fate.Code == exitLater && !m.slurm && !m.stopped && !m.step {
 		requeue(m.name(), m.restart)
@@ -300,27 +298,12 @@ func requeue(name string, restarts int) {
 
 // begin starts this program again, as the agent.
 func (m *minder) begin() (pid int, err error) {
-	log, err := os.OpenFile(logFile(m.folder, m.index), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return 0, err
-	}
-	defer null.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
 	argv := m.orders.boot().Argv(m.orders.Placement, m.index)
-	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: m.environ(os.Environ()),
-		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
-	if err != nil {
-		return 0, fmt.Errorf("start agent: %w", err)
-	}
-	return pid, nil
+	return beside.Spawn(self, argv, m.environ(os.Environ()), logFile(m.folder, m.index))
 }
 
 // environ is the agent's: what Slurm has set for this task, and over it what came
@@ -337,27 +320,4 @@ func (m *minder) environ(slurms []string) (env []string) {
 		}
 	}
 	return append(append(env, m.orders.Env...), envIndex+"="+itoa(m.index))
-}
-
-// reap waits for all that have died, and says how the agent did if it is one.
-func reap(agent int) (status unix.WaitStatus, gone bool) {
-	for {
-		var s unix.WaitStatus
-		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || pid <= 0:
-			return status, gone
-		case pid == agent:
-			status, gone = s, true
-		}
-	}
-}
-
-// shellStatus is what a shell says of an end.
-func shellStatus(s unix.WaitStatus) int {
-	if s.Signaled() {
-		return 128 + int(s.Signal())
-	}
-	return s.ExitStatus()
 }

@@ -103,7 +103,6 @@ func FuzzSlurmsWordsAreRead(f *testing.F) {
 		}
 		causeOf(text)
 		causeInRecord(text, 0)
-		fold([]byte(text))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/fault"
@@ -196,7 +197,7 @@ func TestRealAnAgentLeavesBeforeItsTimeIsOver(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		case <-t.Context().Done():
 		}
-		_ = readJSON(noticeFile(folder, 0), &n)
+		_ = beside.ReadJSON(noticeFile(folder, 0), &n)
 	}
 	if n.Asked || !strings.Contains(n.Why, "time limit") {
 		t.Errorf("it was told %+v", n)
@@ -227,7 +228,7 @@ func TestRealAStarterThatDiedAfterItSubmittedIsTakenOver(t *testing.T) {
 	start(t, d, r)
 	folder, _ := d.folder(d.handle)
 	var was submitted
-	if err := readJSON(jobFile(folder, 0), &was); err != nil {
+	if err := beside.ReadJSON(jobFile(folder, 0), &was); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(jobFile(folder, 0)); err != nil { // it died before it could note the answer
@@ -235,7 +236,7 @@ func TestRealAStarterThatDiedAfterItSubmittedIsTakenOver(t *testing.T) {
 	}
 	start(t, &stage{New(d.dir), d.handle}, r)
 	var is submitted
-	if err := readJSON(jobFile(folder, 0), &is); err != nil || is != was {
+	if err := beside.ReadJSON(jobFile(folder, 0), &is); err != nil || is != was {
 		t.Errorf("the second starter noted %+v, %v; the first had %+v", is, err, was)
 	}
 }

@@ -39,7 +39,6 @@ package slurm
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -89,12 +88,9 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 		return nil, context.Cause(ctx)
 	}
 	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
-		if !exists(removeFile(folder)) {
-			return false, nil
-		}
 		gone, err := d.sweep(ctx, h, folder)
 		return gone && err == nil, nil
-	}, func(folder string) { os.RemoveAll(folder) })
+	})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

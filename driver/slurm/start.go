@@ -2,14 +2,12 @@ package slurm
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // Start makes the placement durable and has Slurm accept its jobs.
@@ -45,7 +42,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if err := d.prepare(ctx, &p); err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := d.claim(ctx, p)
+	lock, err := beside.Claim(ctx, folder, hold, func() error { return d.publish(folder, p.facts) })
 	if err != nil {
 		return driver.Handle{}, d.refused("start agents", err)
 	}
@@ -84,21 +81,8 @@ func (d *Driver) prepare(ctx context.Context, p *plan) error {
 		return said("start agents", err)
 	}
 	p.facts = request{Agents: r.Agents, Gang: r.Agents > 1 && r.Needs.Place.Nodes > 1, Arrays: arrays(r, c.MaxArray), Started: time.Now().UTC()}
-	if len(r.Run.Secrets) > 0 {
-		values, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
-		if err != nil {
-			return err
-		}
-		if p.secrets, err = json.Marshal(values); err != nil {
-			return err
-		}
-	}
-	if r.Run.Pass != nil {
-		if p.pass, err = r.Run.Pass(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	p.secrets, p.pass, err = beside.Sealed(ctx, r.Run)
+	return err
 }
 
 // arrays are the sizes of the arrays that a placement takes.
@@ -112,56 +96,30 @@ func arrays(r driver.Request, most int) (sizes []int) {
 	return sizes
 }
 
-// claimPause is how long who waits for a folder stands back.
-const claimPause = 20 * time.Millisecond
-
-// claim makes the folder, or finds it, and holds it.
-func (d *Driver) claim(ctx context.Context, p plan) (*os.File, error) {
-	for {
-		if err := d.publish(p.folder, p.facts); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		lock, err := hold(p.folder)
-		if err == nil {
-			return lock, nil
-		}
-		if !errors.Is(err, errHeld) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		pause := time.NewTimer(claimPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, context.Cause(ctx)
-		case <-pause.C:
-		}
-	}
-}
-
 // submit has Slurm accept what it has not accepted yet; its caller holds the folder.
 func (d *Driver) submit(ctx context.Context, p plan) error {
 	const doing = "start agents"
-	if exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
+	if beside.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
 		if p.pass == nil {
 			return nil
 		}
-		return d.wrap(doing, writeWhole(passFile(p.folder), p.pass)) // a later Start renews it
+		return d.refused(doing, beside.Replace(passFile(p.folder), p.pass)) // a later Start renews it
 	}
-	fresh := !exists(askedFile(p.folder))
+	fresh := !beside.Exists(askedFile(p.folder))
 	if err := d.layOut(p); err != nil {
 		if fresh {
-			d.withdraw(p.folder)
+			_ = beside.TakeAway(p.folder) // nothing of it was ever submitted
 		}
 		return d.refused(doing, err)
 	}
 	if ctx.Err() != nil {
 		if fresh {
-			d.withdraw(p.folder)
+			_ = beside.TakeAway(p.folder)
 		}
 		return context.Cause(ctx)
 	}
 	for k := range p.facts.Arrays {
-		if exists(jobFile(p.folder, k)) {
+		if beside.Exists(jobFile(p.folder, k)) {
 			continue
 		}
 		if _, stopped := beside.ReadWord(stopFile(p.folder)); stopped {
@@ -176,7 +134,7 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 		}
 		var no *refusal
 		if k == 0 && errors.As(err, &no) {
-			d.withdraw(p.folder)
+			_ = beside.TakeAway(p.folder)
 		}
 		if k == 0 || !errors.As(err, &no) {
 			return said(doing, err)
@@ -189,25 +147,18 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 	return nil
 }
 
-func (d *Driver) wrap(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.refused(doing, err)
-}
-
 // looks is how often Slurm is asked about a job whose submission it has not answered.
 const looks = 3
 
 // submitArray looks first, submits, and looks again when it does not know.
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	name := nameOf(p.handle, k)
-	if exists(askedFile(p.folder)) {
+	if beside.Exists(askedFile(p.folder)) {
 		if id, err := d.findJob(ctx, p, k); err != nil || id > 0 {
 			return errors.Join(err, d.noteFound(p.folder, k, id))
 		}
 	}
-	if err := beside.WriteDurably(askedFile(p.folder), os.O_TRUNC, name); err != nil {
+	if err := beside.WriteJSON(askedFile(p.folder), name); err != nil {
 		return d.refused("start agents", err)
 	}
 	out, err := d.call(ctx, "sbatch", sbatchArgs(p, k)...)
@@ -238,10 +189,10 @@ func (d *Driver) noteFound(folder string, k, id int) error {
 }
 
 func (d *Driver) noteJob(folder string, k int, s submitted) error {
-	if err := beside.WriteDurably(jobFile(folder, k), os.O_TRUNC, s); err != nil {
+	if err := beside.WriteJSON(jobFile(folder, k), s); err != nil {
 		return d.refused("start agents", err)
 	}
-	return d.wrap("start agents", beside.SyncFolder(folder))
+	return d.refused("start agents", beside.SyncFolder(folder))
 }
 
 // findJob looks for a job that a starter before us may have submitted: in Slurm's
@@ -265,14 +216,6 @@ func (d *Driver) findJob(ctx context.Context, p plan, k int) (id int, err error)
 		}
 	}
 	return 0, nil
-}
-
-// withdraw takes a folder away of which nothing was ever submitted.
-func (d *Driver) withdraw(folder string) {
-	grave := filepath.Join(d.dir, beside.Going+rand.Text())
-	if os.Rename(folder, grave) == nil {
-		os.RemoveAll(grave) // what is left, the next List takes
-	}
 }
 
 // layOut writes what agents need, and what sbatch is given.
@@ -301,7 +244,7 @@ func (d *Driver) layOut(p plan) error {
 		if f.text == nil {
 			continue
 		}
-		if err := writeWhole(f.path, f.text); err != nil {
+		if err := beside.Replace(f.path, f.text); err != nil {
 			return err
 		}
 	}

@@ -71,27 +71,18 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if err != nil {
 		return nil, d.refused("look at agents", err)
 	}
-	if exists(removeFile(folder)) && !anyAlive(s.members) {
+	if beside.Exists(beside.RemoveFile(folder)) && !beside.AnyAlive(s.members) {
 		if gone, err := d.sweep(ctx, h, folder); gone || err != nil {
-			return nil, d.wrap("look at agents", err)
+			return nil, d.refused("look at agents", err)
 		}
 	}
-	if !exists(folder) {
+	if !beside.Exists(folder) {
 		return nil, nil // removed while we looked
 	}
 	d.mu.Lock()
 	d.seen[h] = s
 	d.mu.Unlock()
 	return s.members, nil
-}
-
-func anyAlive(members []driver.Member) bool {
-	for _, m := range members {
-		if m.State.Alive() {
-			return true
-		}
-	}
-	return false
 }
 
 // view is what is known of one placement.
@@ -112,10 +103,10 @@ type view struct {
 
 // survey looks at a placement.
 func (d *Driver) survey(ctx context.Context, h driver.Handle, folder string, facts request, was *look) (*look, error) {
-	busy := d.isHeld(folder)
+	busy := beside.IsHeld(folder)
 	v := &view{handle: h, folder: folder, facts: facts, rows: map[int]row{}, busy: busy}
 	var o orders
-	if err := readJSON(ordersFile(folder), &o); err == nil { // else there is nobody to stand beside
+	if err := beside.ReadJSON(ordersFile(folder), &o); err == nil { // else there is nobody to stand beside
 		v.binary = o.Binary
 	}
 	s := &look{at: time.Now(), ended: map[int]note{}}
@@ -159,7 +150,7 @@ func (d *Driver) survey(ctx context.Context, h driver.Handle, folder string, fac
 func readJobs(folder string, facts request) (jobs []submitted, err error) {
 	for k := range facts.Arrays {
 		var s submitted
-		if err := readJSON(jobFile(folder, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := beside.ReadJSON(jobFile(folder, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		jobs = append(jobs, s)

@@ -2,15 +2,10 @@ package slurm
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/beside"
@@ -34,13 +29,13 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	d.forget(h)
 	facts, err := readRequest(folder)
 	if err == nil && remove {
-		err = beside.Touch(removeFile(folder))
+		err = beside.Touch(beside.RemoveFile(folder))
 	}
 	var s *look
 	if err == nil {
 		s, err = d.survey(ctx, h, folder, facts, nil)
 	}
-	if err == nil && anyAlive(s.members) {
+	if err == nil && beside.AnyAlive(s.members) {
 		if err = beside.LeaveWord(stopFile(folder), grace); err == nil {
 			err = d.signal(ctx, folder, facts, s, grace)
 		}
@@ -53,7 +48,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	var file *fs.PathError
 	switch {
-	case err == nil, errors.Is(err, fs.ErrNotExist) && !exists(folder):
+	case err == nil, errors.Is(err, fs.ErrNotExist) && !beside.Exists(folder):
 		return nil // it was never there, or somebody else has removed it
 	case errors.As(err, &file):
 		return d.refused(doing, err)
@@ -110,45 +105,17 @@ func (d *Driver) signal(ctx context.Context, folder string, facts request, s *lo
 
 // sweep takes a placement away that is to be removed and whose agents have all gone.
 func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gone bool, err error) {
-	facts, err := readRequest(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // somebody else was quicker
-	}
-	if err != nil {
-		return false, err
-	}
-	s, err := d.survey(ctx, h, folder, facts, nil)
-	if err != nil || anyAlive(s.members) {
-		return false, err
-	}
-	lock, err := hold(folder)
-	switch {
-	case errors.Is(err, errHeld):
-		return false, nil // a starter, or somebody who sweeps
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	defer lock.Close()
-	grave := filepath.Join(d.dir, beside.Going+rand.Text())
-	if err := os.Rename(folder, grave); err != nil {
-		return false, err
-	}
-	d.forget(h)
-	os.RemoveAll(grave) // what is left, the next List takes
-	return true, nil
-}
-
-// isHeld says whether somebody holds a placement. It looks with a shared lock: looks
-// do not disturb each other.
-func (d *Driver) isHeld(folder string) bool {
-	f, err := os.Open(requestFile(folder))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(beside.Flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
+	return beside.Sweep(folder, hold, func() (bool, error) {
+		facts, err := readRequest(folder)
+		if err != nil {
+			return false, err
+		}
+		s, err := d.survey(ctx, h, folder, facts, nil)
+		return err == nil && beside.AnyAlive(s.members), err
+	}, func() error {
+		d.forget(h)
+		return beside.TakeAway(folder)
+	})
 }
 
 // why makes a sentence of Slurm's reason for a task that waits, and says what to do.

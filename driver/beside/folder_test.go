@@ -1,0 +1,260 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// publish makes a placement whose request is who.
+func publish(folder, who string) error {
+	return Publish(folder, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
+}
+
+// alone fails the test unless the names in dir are want.
+func alone(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	var have []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		have = append(have, e.Name())
+	}
+	if err != nil || len(have) != len(want) {
+		t.Errorf("in the folder are %q, %v; want %q", have, err, want)
+	}
+}
+
+func TestAPlacementIsMadeByOneStarter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	folder := filepath.Join(dir, "abcd2345-1")
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(folder, "two"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second starter is told %v, want fs.ErrExist", err)
+	}
+	var who string
+	if err := ReadJSON(RequestFile(folder), &who); err != nil || who != "one" {
+		t.Errorf("the request is %q, %v; want that of the first", who, err)
+	}
+	alone(t, folder, "of one", "request")
+	alone(t, dir, "abcd2345-1")
+}
+
+func TestAPlacementThatCannotBeFilledIsNotMade(t *testing.T) {
+	dir := t.TempDir()
+	full := errors.New("full")
+	if err := Publish(filepath.Join(dir, "abcd2345-1"), 1, func(string) error { return full }); !errors.Is(err, full) {
+		t.Errorf("it gives %v, want its reason", err)
+	}
+	alone(t, dir)
+}
+
+func TestAPlacementIsHeldByOne(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "abcd2345-1")
+	if _, err := Hold(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("to hold what is not there gives %v, want fs.ErrNotExist", err)
+	}
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		lock, err := Hold(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Hold(folder); !errors.Is(err, ErrHeld) || !IsHeld(folder) {
+			t.Errorf("while one holds it another one is told %v", err)
+		}
+		lock.Close()
+		if IsHeld(folder) {
+			t.Error("it is held by nobody, and yet held")
+		}
+	}
+}
+
+// Who opened the folder before it was exchanged has locked another one.
+func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "abcd2345-1")
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(RequestFile(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := isStill(f); err != nil {
+		t.Errorf("untouched it gives %v", err)
+	}
+	if err := TakeAway(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := isStill(f); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("taken away it gives %v, want fs.ErrNotExist", err)
+	}
+	if err := publish(folder, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := isStill(f); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("exchanged it gives %v, want fs.ErrNotExist", err)
+	}
+}
+
+// The one who is at it is refused, and takes his folder away: the other one makes his.
+func TestAClaimOutlivesTheOneBeforeIt(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "abcd2345-1")
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	first, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, looks := make(chan bool), 0
+	go func() {
+		<-waits
+		if err := TakeAway(folder); err != nil {
+			t.Error(err)
+		}
+		first.Close()
+	}()
+	lock, err := Claim(t.Context(), folder, func(folder string) (*os.File, error) {
+		if looks++; looks == 2 { // it has found the lock taken
+			close(waits)
+		}
+		return Hold(folder)
+	}, func() error { return publish(folder, "two") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	var who string
+	if err := ReadJSON(lock.Name(), &who); err != nil || who != "two" {
+		t.Errorf("it holds the placement of %q, %v; want its own", who, err)
+	}
+}
+
+func TestAClaimWaitsNoLongerThanItsCaller(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "abcd2345-1")
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := Claim(ctx, folder, func(string) (*os.File, error) {
+		cancel(gone)
+		return nil, ErrHeld
+	}, func() error { return publish(folder, "one") })
+	if !errors.Is(err, gone) {
+		t.Errorf("it gives %v, want why its caller went", err)
+	}
+	full := errors.New("full")
+	if _, err := Claim(t.Context(), folder, nil, func() error { return full }); !errors.Is(err, full) {
+		t.Errorf("what cannot be made gives %v, want its reason", err)
+	}
+}
+
+func TestAFileSystemWithoutLocksIsNamed(t *testing.T) {
+	for answer, want := range map[error]error{unix.EWOULDBLOCK: ErrHeld, unix.ENOLCK: ErrNoLocks, unix.EOPNOTSUPP: ErrNoLocks, unix.ENOSYS: ErrNoLocks, unix.EIO: unix.EIO, nil: nil} {
+		if err := refusedLock(answer); !errors.Is(err, want) || want != ErrNoLocks && errors.Is(err, ErrNoLocks) {
+			t.Errorf("%v means %v, want %v", answer, err, want)
+		}
+	}
+	if err := Refused("/x", "start agents", refusedLock(unix.ENOLCK)); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		t.Errorf("a person is told %v", err)
+	}
+	if err := Refused("/x", "start agents", nil); err != nil {
+		t.Errorf("nothing is made %v", err)
+	}
+}
+
+func TestWhatIsTakenAwayGoesWhole(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "abcd2345-1")
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	shut := filepath.Join(folder, "shut")
+	for _, err := range []error{os.Mkdir(shut, 0o700), Touch(filepath.Join(shut, "file")), os.Chmod(shut, 0)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := TakeAway(folder); err != nil {
+		t.Fatal(err)
+	}
+	alone(t, dir)
+	if err := TakeAway(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a second time it gives %v, want fs.ErrNotExist", err)
+	}
+	for _, name := range []string{Going + "x", Making + "x", "abcd2345-2"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held, err := List(dir, "local", func(driver.Handle, string) (bool, error) { return false, nil })
+	if err != nil || len(held) != 1 {
+		t.Errorf("listed are %v, %v; want one", held, err)
+	}
+	alone(t, dir, Making+"x", "abcd2345-2") // one that is being made is left in peace
+}
+
+func TestAPlacementIsSweptOnlyWhenItIsTo(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "abcd2345-1")
+	broken := errors.New("broken")
+	sweep := func(alive func() (bool, error)) (bool, error) {
+		return Sweep(folder, Hold, alive, func() error { return TakeAway(folder) })
+	}
+	dead := func() (bool, error) { return false, nil }
+	if gone, err := sweep(dead); gone || err != nil {
+		t.Errorf("one that was never there: %v, %v", gone, err)
+	}
+	if err := publish(folder, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := sweep(dead); gone || err != nil {
+		t.Errorf("nobody has asked for it: %v, %v", gone, err)
+	}
+	if err := Touch(RemoveFile(folder)); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := sweep(func() (bool, error) { return true, nil }); gone || err != nil {
+		t.Errorf("an agent lives: %v, %v", gone, err)
+	}
+	if gone, err := sweep(func() (bool, error) { return false, broken }); gone || !errors.Is(err, broken) {
+		t.Errorf("nobody knows whether one lives: %v, %v", gone, err)
+	}
+	lock, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := sweep(dead); gone || err != nil {
+		t.Errorf("somebody is at it: %v, %v", gone, err)
+	}
+	lock.Close()
+	alone(t, dir, "abcd2345-1")
+	exchange := func() (bool, error) {
+		return false, errors.Join(TakeAway(folder), publish(folder, "two"), Touch(RemoveFile(folder)))
+	}
+	if gone, err := sweep(exchange); gone || err != nil {
+		t.Errorf("it was exchanged while we looked: %v, %v", gone, err)
+	}
+	alone(t, folder, "of two", "remove", "request")
+	if gone, err := sweep(dead); !gone || err != nil {
+		t.Errorf("it is to go: %v, %v", gone, err)
+	}
+	alone(t, dir)
+	if err := errors.Join(publish(folder, "three"), Touch(RemoveFile(folder))); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := sweep(func() (bool, error) { return false, errors.Join(TakeAway(folder), broken) }); !gone || err != nil {
+		t.Errorf("another one was quicker: %v, %v", gone, err)
+	}
+}

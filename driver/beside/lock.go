@@ -1,0 +1,155 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrHeld says that another one has a lock.
+var ErrHeld = errors.New("another drover is at it")
+
+// ErrNoLocks says that a file system has none.
+var ErrNoLocks = errors.New("the file system has no locks")
+
+// Flock takes a lock, or fails with ErrHeld or ErrNoLocks; it never waits for one.
+func Flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			return refusedLock(err)
+		}
+	}
+}
+
+// refusedLock says what the kernel's answer means.
+func refusedLock(err error) error {
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return ErrHeld
+	case isAny(err, noLocks):
+		return fmt.Errorf("%w: %w", ErrNoLocks, err)
+	}
+	return err
+}
+
+// Hold locks a placement. It is for the one who starts or removes its agents, and
+// goes with the process. fs.ErrNotExist: its folder has gone. Only its holder takes
+// a folder away, so until then the name stays what it is.
+//
+// ErrHeld and ErrNoLocks are as in Flock. A driver for which two may be at it goes on
+// without a lock where there is none; the others refuse such a place.
+func Hold(folder string) (lock *os.File, err error) {
+	f, err := os.OpenFile(RequestFile(folder), os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = Flock(f, unix.LOCK_EX); err == nil {
+		err = isStill(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// isStill is fs.ErrNotExist when an open file's name is not its name any more.
+func isStill(f *os.File) error {
+	was, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	is, err := os.Stat(f.Name())
+	if err == nil && !os.SameFile(was, is) {
+		return fs.ErrNotExist
+	}
+	return err
+}
+
+// IsHeld says whether somebody holds a placement. It looks with a shared lock: looks
+// do not disturb each other.
+func IsHeld(folder string) bool {
+	f, err := os.Open(RequestFile(folder))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(Flock(f, unix.LOCK_SH), ErrHeld)
+}
+
+// holdPause is how long who waits for a lock stands back.
+const holdPause = 20 * time.Millisecond
+
+// Patiently calls hold until no other one has the lock that it takes. ctx bounds that.
+func Patiently(ctx context.Context, hold func() (*os.File, error)) (lock *os.File, err error) {
+	for {
+		lock, err := hold()
+		if !errors.Is(err, ErrHeld) {
+			return lock, err
+		}
+		pause := time.NewTimer(holdPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(ctx)
+		case <-pause.C:
+		}
+	}
+}
+
+// Claim makes a placement, or finds it, and has hold hold it. While another one does
+// it waits, as Patiently; who is at it may be refused, and take his folder away.
+func Claim(ctx context.Context, folder string, hold func(folder string) (*os.File, error), publish func() error) (lock *os.File, err error) {
+	for ctx.Err() == nil {
+		if err := publish(); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		lock, err := Patiently(ctx, func() (*os.File, error) { return hold(folder) })
+		if !errors.Is(err, fs.ErrNotExist) {
+			return lock, err
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// Sweep takes a placement away, with takeAway, if it is to be removed, alive says that
+// nobody of it lives, and hold can hold it. gone says that it is not there any more,
+// whoever took it. One of the same name that was made meanwhile is left alone: alive
+// is not about that.
+func Sweep(folder string, hold func(folder string) (*os.File, error), alive func() (bool, error), takeAway func() error) (gone bool, err error) {
+	if !Exists(RemoveFile(folder)) {
+		return false, nil
+	}
+	defer func() {
+		if err != nil && !Exists(folder) {
+			gone, err = true, nil
+		}
+	}()
+	was, err := os.Open(RequestFile(folder))
+	if err != nil {
+		return false, err
+	}
+	defer was.Close()
+	if lives, err := alive(); lives || err != nil {
+		return false, err
+	}
+	lock, err := hold(folder)
+	if errors.Is(err, ErrHeld) || errors.Is(err, fs.ErrNotExist) {
+		return !Exists(folder), nil // a starter is at it, or somebody who sweeps
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	if isStill(was) != nil {
+		return false, nil
+	}
+	err = takeAway()
+	return err == nil, err
+}

@@ -1,0 +1,63 @@
+package beside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spawn starts an agent in a session of its own. Its input is empty, its output is
+// added to log.
+func Spawn(program string, argv, env []string, log string) (pid int, err error) {
+	out, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: env,
+		Files: []uintptr{null.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 0, fmt.Errorf("start agent: %w", err)
+	}
+	return pid, nil
+}
+
+// Reap waits for all children of this process that have died, and says how the agent
+// did if it is one.
+func Reap(agent int) (status unix.WaitStatus, gone bool) {
+	for {
+		var s unix.WaitStatus
+		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || pid <= 0:
+			return status, gone
+		case pid == agent:
+			status, gone = s, true
+		}
+	}
+}
+
+// ShellStatus is what a shell says of an end.
+func ShellStatus(s unix.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// Fate is an end in words.
+func Fate(s unix.WaitStatus) string {
+	if s.Signaled() {
+		return "signal: " + s.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", s.ExitStatus())
+}
