@@ -237,6 +237,20 @@ func TestWithoutADaemonOneSentenceSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// A socket that is not there is no placement that is not there.
+func TestAStopThatReachesNoDaemonSaysSo(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
+	d := New(t.TempDir(), "")
+	h := driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
+	folder, _ := d.folder(h)
+	if err := d.publish(folder, request{Agents: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stop(t.Context(), h, 0, true); fault.KindOf(err) != fault.Lost || !strings.Contains(fault.Hint(err), "systemctl start docker") {
+		t.Errorf("Stop gives %v, kind %s, hint %q; want what to do", err, fault.KindOf(err), fault.Hint(err))
+	}
+}
+
 func TestADaemonThatIsSilentIsSaidToBe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "d.sock")
 	l, err := net.Listen("unix", socket)

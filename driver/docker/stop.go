@@ -42,7 +42,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	if err == nil {
 		_, err = d.sweep(ctx, h, folder)
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) && !beside.Exists(folder) {
 		return nil // it was never there, or somebody else has removed it
 	}
 	var file *fs.PathError
