@@ -8,58 +8,35 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/store/storetest/server"
 )
 
-// Real starts the server, which the project's own script installs, and gives its
-// address. It is up when Real returns, keeps all in memory, and ends with the test.
-// Where it was not built before it is built now, which takes the network and two
-// minutes. Without DROVER_TEST_REAL the test is skipped.
+// Real starts the server, and gives its address. It listens when Real returns, and
+// keeps all in memory; server.Install says when the test is skipped.
 func Real(t *testing.T) (endpoint string) {
 	t.Helper()
-	if os.Getenv("DROVER_TEST_REAL") != "1" {
-		t.Skip("DROVER_TEST_REAL=1 runs it: it builds and starts fake-gcs-server")
-	}
-	_, self, _, _ := runtime.Caller(0)
-	build := exec.Command("sh", filepath.Join(filepath.Dir(self), "../../testdata/servers.sh"), "fake-gcs-server")
-	build.Stderr = os.Stderr
-	program, err := build.Output()
-	if err != nil {
-		t.Fatalf("build fake-gcs-server: %v", err)
-	}
-	// It takes a port and does not say which; one that was free a moment ago will do.
-	free := httptest.NewServer(nil)
-	address := free.Listener.Addr().String()
-	free.Close()
+	program, address := server.Install(t, "fake-gcs-server"), server.Free()
 	host, port, _ := strings.Cut(address, ":")
-	server := exec.Command(strings.TrimSpace(string(program)), "-scheme", "http", "-host", host, "-port", port,
+	gcs := exec.Command(program, "-scheme", "http", "-host", host, "-port", port,
 		"-external-url", "http://"+address, "-backend", "memory", "-log-level", "info")
-	said, err := server.StderrPipe()
+	said, err := gcs.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	drained := make(chan struct{})
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		<-drained
-		_ = server.Wait()
-	})
-	listens := make(chan string, 1)
+	words := make(chan string, 1)
+	drained := make(chan bool)
 	go func() { // until the server ends
 		defer close(drained)
-		await(said, "server started at", listens)
+		await(said, "server started at", words)
 	}()
-	if line := <-listens; line != "" {
-		t.Fatalf("fake-gcs-server: %s", line)
+	t.Cleanup(func() { <-drained })
+	server.Start(t, gcs)
+	if why := <-words; why != "" {
+		t.Fatalf("fake-gcs-server: %s", why)
 	}
 	return "http://" + address
 }

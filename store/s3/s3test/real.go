@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,14 +14,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/drover-run/drover/store/storetest/server"
 )
 
 // Real starts versitygw for one test: a server with the bucket facts on a disk of
 // its own, and test and testtest as its keys. It may not be up yet when Real
-// returns. Without DROVER_TEST_REAL the test is skipped.
+// returns; server.Install says when the test is skipped.
 func Real(t *testing.T) (endpoint string) {
 	t.Helper()
-	program, disk, address := parts(t, "versitygw")
+	program, disk, address := server.Install(t, "versitygw"), buckets(t), server.Free()
 	begin(t, []string{"ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest"}, program, "--port", address, "--iam-dir", t.TempDir(), "posix", disk)
 	return "http://" + address
 }
@@ -32,7 +31,7 @@ func Real(t *testing.T) (endpoint string) {
 // AddUser makes a user of Real's server, who may do nothing yet.
 func AddUser(t *testing.T, endpoint, key, secret string) {
 	t.Helper()
-	out, err := exec.Command(install(t, "versitygw"), "admin", "--access", "test", "--secret", "testtest", "--endpoint-url", endpoint,
+	out, err := exec.Command(server.Install(t, "versitygw"), "admin", "--access", "test", "--secret", "testtest", "--endpoint-url", endpoint,
 		"create-user", "--access", key, "--secret", secret, "--role", "user").CombinedOutput()
 	if err != nil {
 		t.Fatalf("make user %s: %v: %s", key, err, out)
@@ -42,7 +41,7 @@ func AddUser(t *testing.T, endpoint, key, secret string) {
 // MinIO is Real with another server, which gives out sessions, too.
 func MinIO(t *testing.T) (endpoint string) {
 	t.Helper()
-	program, disk, address := parts(t, "minio")
+	program, disk, address := server.Install(t, "minio"), buckets(t), server.Free()
 	begin(t, []string{"MINIO_ROOT_USER=test", "MINIO_ROOT_PASSWORD=testtest", "MINIO_BROWSER=off", "MINIO_UPDATE=off", "HOME=" + t.TempDir()},
 		program, "server", "--quiet", "--address", address, disk)
 	endpoint = "http://" + address
@@ -61,33 +60,13 @@ func MinIO(t *testing.T) (endpoint string) {
 // Rclone is Real with a server that looks at no If-None-Match.
 func Rclone(t *testing.T) (endpoint string) {
 	t.Helper()
-	program, disk, address := parts(t, "rclone")
+	program, disk, address := server.Install(t, "rclone"), buckets(t), server.Free()
 	begin(t, []string{"HOME=" + t.TempDir()}, program, "serve", "s3", "--addr", address, "--auth-key", "test,testtest", disk)
 	return "http://" + address
 }
 
-// parts are what a server needs.
-func parts(t *testing.T, name string) (program, folder, address string) {
-	t.Helper()
-	if os.Getenv("DROVER_TEST_REAL") != "1" {
-		t.Skip("DROVER_TEST_REAL=1 runs it")
-	}
-	return install(t, name), disk(t), free()
-}
-
-// install has the project's own script bring a server.
-func install(t *testing.T, name string) (program string) {
-	t.Helper()
-	_, self, _, _ := runtime.Caller(0)
-	out, err := exec.Command("sh", filepath.Join(filepath.Dir(self), "../../testdata/servers.sh"), name).Output()
-	if err != nil {
-		t.Fatalf("install %s: %v", name, err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// disk is a folder with two buckets: to all these servers, a bucket is a folder.
-func disk(t *testing.T) string {
+// buckets is a folder with two: to all these servers, a bucket is a folder.
+func buckets(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, bucket := range []string{"facts", "others"} {
@@ -98,21 +77,12 @@ func disk(t *testing.T) string {
 	return folder
 }
 
-// free is an address that nobody has.
-func free() string {
-	s := httptest.NewServer(nil)
-	defer s.Close()
-	return s.Listener.Addr().String()
-}
-
+// begin starts program with vars over its environment.
 func begin(t *testing.T, vars []string, program string, args ...string) {
 	t.Helper()
-	server := exec.Command(program, args...)
-	server.Env = append(os.Environ(), vars...)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	c := exec.Command(program, args...)
+	c.Env = append(os.Environ(), vars...)
+	server.Start(t, c)
 }
 
 // Keys are credentials for a client of these servers.
