@@ -3,7 +3,7 @@
 // for them, and how an agent is minded. For those whose agents live on this machine
 // it says whether what is asked for fits.
 //
-// It refuses to know what an agent runs in and how one is started. Its tests, and the
+// It refuses to know what an agent runs in and who puts it there. Its tests, and the
 // suites of the drivers, prove it.
 package beside
 
@@ -25,8 +25,8 @@ import (
 // The names in a driver's folder that are no placements: one being made, and one
 // being taken away.
 const (
-	Making = ".new-"
-	Going  = ".gone-"
+	making = ".new-"
+	going  = ".gone-"
 )
 
 // RequestFile is what a placement was asked for. It is there as long as its folder,
@@ -70,7 +70,7 @@ func Publish(folder string, request any, fill func(folder string) error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(dir, Making)
+	tmp, err := os.MkdirTemp(dir, making)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func Publish(folder string, request any, fill func(folder string) error) error {
 // TakeAway removes a placement's folder. Its name goes first, at once; what is left of
 // it the next List removes. Its caller holds it.
 func TakeAway(folder string) error {
-	grave := filepath.Join(filepath.Dir(folder), Going+rand.Text())
+	grave := filepath.Join(filepath.Dir(folder), going+rand.Text())
 	if err := os.Rename(folder, grave); err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func List(dir, target string, gone func(h driver.Handle, folder string) (bool, e
 			} else if !taken {
 				held = append(held, h)
 			}
-		case strings.HasPrefix(e.Name(), Going):
+		case strings.HasPrefix(e.Name(), going):
 			RemoveTree(path) // the next List tries again
-		case strings.HasPrefix(e.Name(), Making):
+		case strings.HasPrefix(e.Name(), making):
 			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > stale {
 				RemoveTree(path)
 			}

@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
@@ -19,7 +22,7 @@ func publish(folder, who string) error {
 	return Publish(folder, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
 }
 
-// alone fails the test unless the names in dir are want.
+// alone fails the test unless the names in dir are want, in order.
 func alone(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var have []string
@@ -27,7 +30,7 @@ func alone(t *testing.T, dir string, want ...string) {
 	for _, e := range entries {
 		have = append(have, e.Name())
 	}
-	if err != nil || len(have) != len(want) {
+	if err != nil || !slices.Equal(have, want) {
 		t.Errorf("in the folder are %q, %v; want %q", have, err, want)
 	}
 }
@@ -193,16 +196,31 @@ func TestWhatIsTakenAwayGoesWhole(t *testing.T) {
 	if err := TakeAway(folder); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a second time it gives %v, want fs.ErrNotExist", err)
 	}
-	for _, name := range []string{Going + "x", Making + "x", "abcd2345-2"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+}
+
+func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
+	dir := t.TempDir()
+	old, young, grave := making+"old", making+"young", going+"x"
+	for _, name := range []string{old, young, grave, "abcd2345-2", "abcd2345-1", "abcd2345-3", "notes"} {
+		if err := os.MkdirAll(filepath.Join(dir, name, "in"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	held, err := List(dir, "local", func(driver.Handle, string) (bool, error) { return false, nil })
-	if err != nil || len(held) != 1 {
-		t.Errorf("listed are %v, %v; want one", held, err)
+	past := time.Now().Add(-2 * stale)
+	if err := os.Chtimes(filepath.Join(dir, old), past, past); err != nil {
+		t.Fatal(err)
 	}
-	alone(t, dir, Making+"x", "abcd2345-2") // one that is being made is left in peace
+	held, err := List(dir, "local", func(h driver.Handle, folder string) (bool, error) {
+		return h.Placement == 3, os.RemoveAll(filepath.Join(folder, "in"))
+	})
+	want := []driver.Handle{{Target: "local", Job: "abcd2345", Placement: 1}, {Target: "local", Job: "abcd2345", Placement: 2}}
+	if diff := cmp.Diff(want, held); diff != "" || err != nil {
+		t.Errorf("listed, %v: difference:\n%s", err, diff)
+	}
+	alone(t, dir, young, "abcd2345-1", "abcd2345-2", "abcd2345-3", "notes") // whose starter may live
+	if held, err := List(filepath.Join(dir, "none"), "local", nil); held != nil || err != nil {
+		t.Errorf("in no folder are %v, %v", held, err)
+	}
 }
 
 func TestAPlacementIsSweptOnlyWhenItIsTo(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -192,18 +191,6 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "x" {
 		t.Errorf("the file that is shown is %q, %v now", text, err)
-	}
-}
-
-func TestTheShorterGraceStands(t *testing.T) {
-	dir := t.TempDir()
-	for _, c := range [][2]time.Duration{{time.Hour, time.Hour}, {time.Minute, time.Minute}, {time.Hour, time.Minute}, {0, 0}, {time.Second, 0}} {
-		if err := beside.LeaveWord(stopFile(dir), c[0]); err != nil {
-			t.Fatal(err)
-		}
-		if got, ok := beside.ReadWord(stopFile(dir)); !ok || got != c[1] {
-			t.Errorf("after %s the word is %s, want %s", c[0], got, c[1])
-		}
 	}
 }
 

@@ -362,28 +362,6 @@ func TestWhatAgentsLeaveIsForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
-	t.Parallel()
-	d := place(t)
-	old, young, grave := filepath.Join(d.dir, beside.Making+"old"), filepath.Join(d.dir, beside.Making+"young"), filepath.Join(d.dir, beside.Going+"x")
-	for _, path := range []string{old, young, grave} {
-		if err := os.MkdirAll(filepath.Join(path, "in"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	past := time.Now().Add(-2 * time.Hour)
-	if err := os.Chtimes(old, past, past); err != nil {
-		t.Fatal(err)
-	}
-	if held, err := d.List(t.Context()); err != nil || len(held) != 0 {
-		t.Errorf("List gives %v, %v", held, err)
-	}
-	left, err := filepath.Glob(filepath.Join(d.dir, ".*"))
-	if err != nil || len(left) != 1 || left[0] != young {
-		t.Errorf("List leaves %v, %v; want %s, whose starter may live", left, err, young)
-	}
-}
-
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
 	ended, err := Adopt()
 	if err != nil {
