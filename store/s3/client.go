@@ -250,7 +250,7 @@ func (r *renewing) renew() bool {
 
 // turn mends what an answer says about where or as whom we ask, and says whether
 // to ask again.
-func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
+func (b *Bucket) turn(ctx context.Context, asked *client, a answer) bool {
 	var none *noCredentials
 	switch {
 	case errors.As(a.err, &none):
@@ -258,7 +258,7 @@ func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
 	case a.code == "ExpiredToken" || a.code == "ExpiredTokenException" || a.code == "TokenRefreshRequired":
 		return b.creds.renew()
 	case a.code == "RequestTimeTooSkewed":
-		return true // the SDK has taken the server's time from the answer, and signs by it
+		return true // the server's time was taken from the answer, and is signed by
 	case a.status == http.StatusMovedPermanently, a.status == http.StatusTemporaryRedirect,
 		a.code == "AuthorizationHeaderMalformed", a.code == "IllegalLocationConstraintException":
 		return b.find(ctx, asked, a)
@@ -267,7 +267,7 @@ func (b *Bucket) turn(ctx context.Context, asked *s3.Client, a answer) bool {
 }
 
 // unsign goes on without credentials, where that is allowed.
-func (b *Bucket) unsign(asked *s3.Client, none *noCredentials) bool {
+func (b *Bucket) unsign(asked *client, none *noCredentials) bool {
 	if b.given.Unsigned == nil || !none.nowhere() {
 		return false
 	}
@@ -276,7 +276,7 @@ func (b *Bucket) unsign(asked *s3.Client, none *noCredentials) bool {
 	if b.client.Load() == asked {
 		o := asked.Options()
 		o.Credentials = aws.AnonymousCredentials{}
-		b.client.Store(s3.New(o))
+		b.client.Store(b.clientOf(s3.New(o)))
 		b.unsigned.Store(true)
 		b.given.Unsigned()
 	}
@@ -284,7 +284,7 @@ func (b *Bucket) unsign(asked *s3.Client, none *noCredentials) bool {
 }
 
 // find goes to the region where the bucket is.
-func (b *Bucket) find(ctx context.Context, asked *s3.Client, a answer) bool {
+func (b *Bucket) find(ctx context.Context, asked *client, a answer) bool {
 	b.turning.Lock()
 	defer b.turning.Unlock()
 	now := b.client.Load()
@@ -306,6 +306,6 @@ func (b *Bucket) find(ctx context.Context, asked *s3.Client, a answer) bool {
 		return false
 	}
 	o.Region = region
-	b.client.Store(s3.New(o))
+	b.client.Store(b.clientOf(s3.New(o)))
 	return true
 }

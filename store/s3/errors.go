@@ -1,9 +1,12 @@
 package s3
 
 import (
+	"cmp"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -73,6 +76,41 @@ func (a answer) short() string {
 }
 
 func (a answer) Unwrap() error { return a.err }
+
+// refusal is what an answer says went wrong, in the SDK's words: without a body the
+// status is its code, and of a body that cannot be read none is known. Also 200 may be
+// one, with a body that says Error: then it went wrong late.
+func refusal(resp *http.Response) error {
+	done := resp.StatusCode >= 200 && resp.StatusCode < 300
+	if done && resp.ContentLength == 0 {
+		return nil
+	}
+	var said struct {
+		XMLName       xml.Name
+		Code, Message string
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil {
+		if err = xml.Unmarshal(body, &said); err == io.EOF { // there is no element
+			err = nil
+		}
+	}
+	late := done && strings.EqualFold(said.XMLName.Local, "Error")
+	if done && !late && err == nil {
+		return nil
+	}
+	if late {
+		resp.StatusCode = http.StatusInternalServerError
+	}
+	if said.Code == "" && said.Message == "" {
+		said.Message = http.StatusText(resp.StatusCode)
+		said.Code = strings.ReplaceAll(said.Message, " ", "")
+	}
+	if err == nil {
+		err = &smithy.GenericAPIError{Code: cmp.Or(said.Code, "UnknownError"), Message: cmp.Or(said.Message, "UnknownError")}
+	}
+	return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: resp}, Err: err}
+}
 
 // throttled: asked too often. The server has looked at nothing but the rate.
 func (a answer) throttled() bool {

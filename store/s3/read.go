@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,29 +42,24 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	if n < 0 || n > math.MaxInt64-off {
 		n = math.MaxInt64 - off
 	}
-	out, err := b.open(ctx, doing, key, off, n, nil)
+	out, err := b.open(ctx, doing, key, off, n, "")
 	if err != nil {
 		return nil, err
 	}
 	if out == nil || wanted == 0 {
 		if out != nil {
-			out.Body.Close()
+			out.Close()
 		}
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
-	o := &object{b: b, doing: doing, body: out.Body, pos: off, end: off + aws.ToInt64(out.ContentLength)}
+	o := &object{b: b, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
 	o.pause = func(try int) error { return b.pause(ctx, try) }
 	o.open = func(from int64) (io.ReadCloser, error) {
-		out, err := b.open(ctx, doing, key, from, o.end-from, o.tag)
+		out, err := b.open(ctx, doing, key, from, o.end-from, out.tag)
 		if err != nil || out == nil {
 			return nil, err
 		}
-		return out.Body, nil
-	}
-	o.tag = out.ETag
-	if off == 0 && out.ContentRange == nil && out.ChecksumCRC32C != nil && !strings.Contains(*out.ChecksumCRC32C, "-") &&
-		out.ChecksumType != types.ChecksumTypeComposite {
-		o.want = *out.ChecksumCRC32C
+		return out, nil
 	}
 	if o.end-off > atOnce {
 		return o, nil
@@ -84,7 +78,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 //
 // Amazon says "forbidden" of what is merely absent to whom it allows to list a
 // part of the bucket's names alone: then a listing decides.
-func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag *string) (*s3.GetObjectOutput, error) {
+func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag string) (*opened, error) {
 	for try := 0; ; try++ {
 		out, err := b.request(ctx, doing, key, off, n, tag)
 		var a answer
@@ -102,18 +96,25 @@ func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag 
 	}
 }
 
+// opened is what a get was answered with.
+type opened struct {
+	io.ReadCloser
+	size   int64 // -1: not said
+	ranged bool
+	tag    string
+	sum    string // the CRC32C of all of the object; "": the body looks after itself
+}
+
 // request is open, once.
-func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, tag *string) (out *s3.GetObjectOutput, err error) {
-	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: b.key(key), IfMatch: tag, ExpectedBucketOwner: b.owner()}
-	to := "" // the rest
+func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, tag string) (out *opened, err error) {
+	part := ""
 	if n != math.MaxInt64-off {
-		to = strconv.FormatInt(off+n-1, 10)
+		part = fmt.Sprintf("bytes=%d-%d", off, off+n-1)
+	} else if off > 0 { // the rest
+		part = fmt.Sprintf("bytes=%d-", off)
 	}
-	if off > 0 || to != "" {
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-%s", off, to))
-	}
-	err = b.ask(ctx, doing, false, func(ctx context.Context, c *s3.Client) error {
-		out, err = c.GetObject(ctx, in)
+	err = b.ask(ctx, doing, false, func(ctx context.Context, c *client) error {
+		out, err = c.getOne(ctx, b.prefix+key, part, tag)
 		if a := hear(err); a.status == http.StatusRequestedRangeNotSatisfiable {
 			out = nil
 			return nil
@@ -127,14 +128,45 @@ func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, t
 	if errors.As(err, &r) {
 		return nil, r
 	}
-	if err == nil && out != nil && in.Range != nil && out.ContentRange == nil {
-		out.Body.Close()
-		return nil, fmt.Errorf("%s: the server has sent everything instead of a range: %w", doing, errNoRanges)
+	switch {
+	case err != nil || out == nil:
+		return nil, err
+	case part != "" && !out.ranged:
+		err = errNoRanges
+	case out.size < 0:
+		err = errNoLength
+	default:
+		return out, nil
 	}
-	return out, err
+	out.Close()
+	return nil, fmt.Errorf("%s: %w", doing, err)
 }
 
-var errNoRanges = errors.New("it knows no ranges")
+// getOne asks for an object, or the part of it that a Range header names, once.
+func (c *client) getOne(ctx context.Context, name, part, tag string) (*opened, error) {
+	p, err := c.get()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.send(ctx, p, name, nil, "Range", part, "If-Match", tag)
+	if err != nil {
+		return nil, err
+	}
+	out := &opened{ReadCloser: resp.Body, size: resp.ContentLength, ranged: resp.Header.Get("Content-Range") != "", tag: resp.Header.Get("Etag")}
+	switch sum, kind := sumOf(resp.Header); {
+	case sum == "":
+	case kind == 0 && !out.ranged:
+		out.sum = sum
+	default:
+		out.ReadCloser = &compared{resp.Body, kinds[kind].make(), sum}
+	}
+	return out, nil
+}
+
+var (
+	errNoRanges = errors.New("the server has sent everything instead of a range: it knows no ranges")
+	errNoLength = errors.New("the server does not say how long the object is")
+)
 
 // replaced is an object that is another one than a moment ago.
 type replaced struct{ doing string }
@@ -147,7 +179,6 @@ type object struct {
 	b     *Bucket
 	doing string
 	body  io.ReadCloser
-	tag   *string
 	pos   int64 // of the next byte
 	end   int64
 	tries int           // since the last byte
@@ -169,12 +200,12 @@ func (o *object) Read(p []byte) (int, error) {
 			o.b.damaged.Store(0)
 			return n, io.EOF
 		case err == io.EOF && o.pos == o.end:
-			return n, o.b.spoilt(o.doing, errors.New("its checksum is another than the server says"), store.ErrBusy)
+			return n, o.b.spoilt(o.doing, errOtherSum, store.ErrBusy)
 		case n > 0:
 			o.tries = 0
 			return n, nil // a connection that broke says so again
 		case err == nil:
-		case o.pos == o.end: // the SDK has found a checksum of another kind wrong
+		case o.pos == o.end: // a checksum of another kind is wrong
 			return 0, o.b.spoilt(o.doing, err, store.ErrBusy)
 		default:
 			if err := o.goOn(err); err != nil {
@@ -241,7 +272,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	var objects []store.Object
 	for {
 		var out *s3.ListObjectsV2Output
-		err := b.ask(ctx, doing, false, func(ctx context.Context, c *s3.Client) (err error) {
+		err := b.ask(ctx, doing, false, func(ctx context.Context, c *client) (err error) {
 			out, err = c.ListObjectsV2(ctx, in)
 			return err
 		})
@@ -314,7 +345,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := b.check(key); err != nil {
 		return err
 	}
-	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *s3.Client) error {
+	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
 		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.key(key), ExpectedBucketOwner: b.owner()})
 		if hear(err).code == "NoSuchKey" {
 			return nil

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/drover-run/drover/store"
 )
@@ -77,7 +76,7 @@ type Bucket struct {
 	room     chan struct{} // a place for each body that is held in memory
 	spare    sync.Pool     // of *[]byte of partSize
 
-	client  atomic.Pointer[s3.Client]
+	client  atomic.Pointer[client]
 	turning sync.Mutex // one finds the region
 
 	unsigned atomic.Bool // no credentials were found, and none are sent
@@ -110,7 +109,7 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.client.Store(c)
+	b.client.Store(b.clientOf(c))
 	b.text = p.name(aws.ToString(c.Options().BaseEndpoint))
 	return b, nil
 }
@@ -140,17 +139,20 @@ func (b *Bucket) Profile() string { return b.given.Profile }
 func (b *Bucket) key(key string) *string { return aws.String(b.prefix + key) }
 
 // owner is sent with every request, or not at all.
-func (b *Bucket) owner() *string {
-	if b.given.Owner == "" {
+func (b *Bucket) owner() *string { return some(b.given.Owner) }
+
+// some is text as the SDK takes it: none is nil.
+func some(text string) *string {
+	if text == "" {
 		return nil
 	}
-	return &b.given.Owner
+	return &text
 }
 
 // ask sends one request, and again where the server says that it belongs to
 // another region, that the credentials have ended or that our clock is wrong: all
 // are certain to have done nothing. Everything else that goes wrong is translated and returned.
-func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *s3.Client) error) error {
+func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

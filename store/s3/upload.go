@@ -29,7 +29,7 @@ type upload struct {
 	b      *Bucket
 	doing  string
 	key    *string
-	unless *string
+	unless string
 	size   int64
 
 	id   *string
@@ -56,7 +56,7 @@ func (u *upload) run(ctx context.Context, body io.Reader) error {
 // bytes; to take those away is a lifecycle rule's work.
 func (u *upload) begin(ctx context.Context) error {
 	return u.b.again(ctx, partTries, func() error {
-		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.owner(),
 				ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c, ChecksumType: types.ChecksumTypeFullObject,
@@ -110,7 +110,7 @@ func (u *upload) send(ctx context.Context, body io.Reader) error {
 func (u *upload) part(ctx context.Context, number int32, body []byte) error {
 	sum := wire(crc32.Checksum(body, castagnoli()))
 	return u.b.again(ctx, partTries, func() error {
-		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.UploadPart(ctx, &s3.UploadPartInput{
 				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.b.owner(),
 				Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: sum,
@@ -130,9 +130,9 @@ func (u *upload) part(ctx context.Context, number int32, body []byte) error {
 // store.ErrExists, or store.ErrUnclear if the upload is not known any more.
 func (u *upload) complete(ctx context.Context) error {
 	return u.b.again(ctx, endTries, func() error {
-		return u.b.name(ctx, u.doing, func(ctx context.Context, c *s3.Client) error {
+		return u.b.name(ctx, u.doing, func(ctx context.Context, c *client) error {
 			_, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: u.unless, ExpectedBucketOwner: u.b.owner(),
+				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: some(u.unless), ExpectedBucketOwner: u.b.owner(),
 				MultipartUpload: &types.CompletedMultipartUpload{Parts: u.done},
 				ChecksumCRC32C:  wire(u.sum), ChecksumType: types.ChecksumTypeFullObject, MpuObjectSize: &u.size,
 			})
@@ -146,7 +146,7 @@ func (u *upload) complete(ctx context.Context) error {
 func (u *upload) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *s3.Client) error {
+	_ = u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
 			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.owner(),
 		})

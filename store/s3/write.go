@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/drover-run/drover/store"
 )
@@ -33,16 +31,16 @@ func wire(sum uint32) *string {
 
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "create", key, body, aws.String("*"))
+	return b.write(ctx, "create", key, body, "*")
 }
 
 // Put implements store.Bucket.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "put", key, body, nil)
+	return b.write(ctx, "put", key, body, "")
 }
 
-// write sends body under key; unless is the If-None-Match of it, or nil.
-func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless *string) error {
+// write sends body under key; unless is the If-None-Match of it, or "".
+func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless string) error {
 	if err := b.check(key); err != nil {
 		return err
 	}
@@ -70,23 +68,33 @@ func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker
 		held.drop(true)
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	err = b.name(ctx, doing, func(ctx context.Context, c *s3.Client) error {
-		_, err := c.PutObject(ctx, &s3.PutObjectInput{
-			Bucket: &b.bucket, Key: b.key(key), IfNoneMatch: unless, ExpectedBucketOwner: b.owner(),
-			Body: bytes.NewReader(held.bytes), ContentLength: &size,
-			ChecksumCRC32C: wire(crc32.Checksum(held.bytes, castagnoli())),
-		})
-		return err
+	sum := *wire(crc32.Checksum(held.bytes, castagnoli()))
+	err = b.name(ctx, doing, func(ctx context.Context, c *client) error {
+		return c.putOne(ctx, b.prefix+key, held.bytes, sum, unless)
 	})
 	held.drop(err == nil)
 	return err
+}
+
+// putOne sends a body whose CRC32C is sum, once.
+func (c *client) putOne(ctx context.Context, name string, body []byte, sum, unless string) error {
+	p, err := c.put()
+	if err != nil {
+		return err
+	}
+	resp, err := c.send(ctx, p, name, body, "X-Amz-Checksum-Crc32c", sum, "If-None-Match", unless)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return refusal(resp)
 }
 
 // name sends the request that gives an object its name. A server that keeps
 // objects as files refuses one whose name is a folder's; versitygw says that too
 // where somebody else has just taken away the last other object in its folder,
 // which is over in a moment.
-func (b *Bucket) name(ctx context.Context, doing string, send func(context.Context, *s3.Client) error) error {
+func (b *Bucket) name(ctx context.Context, doing string, send func(context.Context, *client) error) error {
 	for try := 0; ; try++ {
 		err := b.ask(ctx, doing, true, send)
 		var a answer

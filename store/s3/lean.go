@@ -1,0 +1,177 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/encoding/httpbinding"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// A put of one body and a get are nearly all that is ever asked, and the SDK takes
+// each through some sixty steps, which cost more than all the rest of a small copy.
+// So those two are filled in and sent here. What they look like is still the SDK's
+// word: for each kind it is asked once, and the request that it would have sent is
+// caught and kept as a pattern. Hosts, paths, headers, the region that is signed for:
+// nothing of that is made here. TestLeanRequestsAreTheSDKs compares the two.
+
+// client is the SDK's, and what sends those two kinds beside it.
+type client struct {
+	*s3.Client
+	o        s3.Options
+	skew     atomic.Int64 // of the server's clock to ours, by its newest answer
+	put, get func() (*pattern, error)
+}
+
+// clientOf makes one that sends as c does, to b's bucket.
+func (b *Bucket) clientOf(c *s3.Client) *client {
+	n := &client{Client: c, o: c.Options()}
+	n.put = sync.OnceValues(func() (*pattern, error) {
+		return n.learn(func(ctx context.Context, c *s3.Client) error {
+			_, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.owner(),
+				Body: strings.NewReader(nobodys), ContentLength: aws.Int64(1), ChecksumCRC32C: aws.String(nobodys)})
+			return err
+		})
+	})
+	n.get = sync.OnceValues(func() (*pattern, error) {
+		return n.learn(func(ctx context.Context, c *s3.Client) error {
+			_, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.owner()})
+			return err
+		})
+	})
+	return n
+}
+
+// nobodys stands for a key, a body and its checksum, and credentials.
+const nobodys = "0"
+
+// pattern is one kind of request without what is of one request alone: the key, what
+// is of a body, conditions, time and signature.
+type pattern struct {
+	method          string
+	url             url.URL
+	path, raw       string // the path before the key: as it is, and as it is sent
+	header          http.Header
+	service, region string                    // signed for; "": not signed
+	how             []func(*v4.SignerOptions) // signed
+}
+
+// pencil stands where the SDK signs and sends, and takes down what it is given.
+type pencil struct {
+	request *http.Request
+	pattern
+}
+
+var errCaught = errors.New("caught")
+
+func (p *pencil) SignHTTP(_ context.Context, _ aws.Credentials, _ *http.Request, _, service, region string, _ time.Time, how ...func(*v4.SignerOptions)) error {
+	p.service, p.region, p.how = service, region, how
+	return nil
+}
+
+func (p *pencil) Do(r *http.Request) (*http.Response, error) {
+	p.request = r
+	return nil, errCaught
+}
+
+// learn has the SDK make a request. Nothing is sent or waited for.
+func (c *client) learn(ask func(context.Context, *s3.Client) error) (*pattern, error) {
+	var p pencil
+	o := c.o
+	o.HTTPClient, o.HTTPSignerV4, o.AuthSchemes = &p, &p, nil // the schemes hold a signer
+	if o.Credentials != nil {
+		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: nobodys, SecretAccessKey: nobodys}, nil
+		})
+	}
+	err := ask(context.Background(), s3.New(o))
+	if p.request == nil {
+		return nil, err // an endpoint that cannot be
+	}
+	p.method, p.url, p.header = p.request.Method, *p.request.URL, p.request.Header
+	p.path, p.raw = strings.TrimSuffix(p.url.Path, nobodys), strings.TrimSuffix(p.url.EscapedPath(), nobodys)
+	// The SDK's own account of tries, of which there is one each.
+	p.header.Del("Amz-Sdk-Invocation-Id")
+	p.header.Del("Amz-Sdk-Request")
+	p.header.Del("Content-Length") // net/http's to say
+	return &p.pattern, nil
+}
+
+const digest = "X-Amz-Content-Sha256"
+
+// big bodies are announced, and sent when the server wants them: the SDK's figure.
+const big = 2 << 20
+
+// send fills a pattern in, with headers in pairs of which an empty value is none,
+// and sends it. An answer that is none of 2xx is an error, as the SDK gives it.
+func (c *client) send(ctx context.Context, p *pattern, key string, body []byte, more ...string) (*http.Response, error) {
+	u := p.url
+	u.Path, u.RawPath = p.path+key, p.raw+httpbinding.EscapePath(key, false)
+	r := (&http.Request{Method: p.method, URL: &u, Host: u.Host, Header: p.header.Clone(), ContentLength: int64(len(body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	for i := 0; i < len(more); i += 2 {
+		if more[i+1] != "" {
+			r.Header[more[i]] = more[i+1 : i+2]
+		}
+	}
+	if len(body) > 0 {
+		// Without GetBody: what is redirected is to be asked for where it is.
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	if len(body) >= big {
+		r.Header.Set("Expect", "100-continue")
+	}
+	if r.Header.Get(digest) != "UNSIGNED-PAYLOAD" { // the SDK trusts TLS with the body
+		sum := sha256.Sum256(body)
+		r.Header[digest] = []string{hex.EncodeToString(sum[:])}
+	}
+	if p.region != "" {
+		if err := c.sign(r, p); err != nil {
+			return nil, err
+		}
+	}
+	begun := time.Now()
+	resp, err := c.o.HTTPClient.Do(r)
+	if err != nil {
+		return nil, &smithyhttp.RequestSendError{Err: err}
+	}
+	c.hearTime(resp.Header, begun)
+	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, refusal(resp)
+	}
+	return resp, nil
+}
+
+func (c *client) sign(r *http.Request, p *pattern) error {
+	creds, err := c.o.Credentials.Retrieve(r.Context())
+	if err != nil {
+		return err
+	}
+	now := time.Now().Add(time.Duration(c.skew.Load()))
+	return c.o.HTTPSignerV4.SignHTTP(r.Context(), creds, r, r.Header.Get(digest), p.service, p.region, now, p.how...)
+}
+
+// hearTime notes what the server's clock says, by which the next request is signed.
+func (c *client) hearTime(h http.Header, asked time.Time) {
+	took := time.Since(asked)
+	if took > 15*time.Minute || c.o.DisableClockSkewCorrection || h.Get("Age") != "" {
+		return // what says nothing of now
+	}
+	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
+		c.skew.Store(int64(theirs.Sub(asked.Add(took / 2))))
+	}
+}
