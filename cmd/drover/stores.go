@@ -137,7 +137,7 @@ func ofProfile(url string, who cli.Agents) func(context.Context, store.Rights, b
 }
 
 // ofPass says in half a line what agents are given.
-func ofPass(p s3.Pass) string {
+func ofPass(p store.Pass) string {
 	switch {
 	case p.File == nil:
 		return ""

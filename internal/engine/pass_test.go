@@ -53,7 +53,7 @@ func TestAPassIsForOneTaskAndDeletesNothing(t *testing.T) {
 			t.Errorf("%s: %q, %v: two jobs of a task share one", id, p.File, err)
 		}
 	}
-	want := []store.Rights{{Read: []string{"blobs/", "_gc/", "demo/"}, Write: []string{"blobs/", "demo/train/"}}}
+	want := []store.Rights{{Read: []string{"blobs/", "_gc/", "demo/"}, Create: []string{"blobs/"}, Write: []string{"demo/train/"}}}
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}

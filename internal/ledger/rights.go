@@ -10,14 +10,15 @@ import (
 // AgentRights are what agents need of a store: for the jobs of one task, or of
 // all tasks of a project when p.Task is "". They read what is shared, what gc was
 // about to take, and the other tasks of the project, whose outputs may be their
-// inputs. They delete nothing: who breaks into one cannot take a fact away.
+// inputs. They delete nothing: who breaks into one cannot take a fact away. Blobs,
+// which all tasks share, they do not even replace.
 func AgentRights(p job.Path) store.Rights {
 	project := p.Project + "/"
 	own := project
 	if p.Task != "" {
 		own += p.Task + "/"
 	}
-	return store.Rights{Read: []string{"blobs/", sweepDir + "/", project}, Write: []string{"blobs/", own}}
+	return store.Rights{Read: []string{"blobs/", sweepDir + "/", project}, Create: []string{"blobs/"}, Write: []string{own}}
 }
 
 // SubmitterRights are what a person needs who submits and looks after the jobs of

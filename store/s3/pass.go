@@ -25,17 +25,6 @@ const (
 	passWait = 15 * time.Second
 )
 
-// A Pass is what somebody else opens this place with, as Options.PassFile. It is
-// a secret, for a file of 0600 and nothing else.
-type Pass struct {
-	File  []byte
-	Until time.Time // zero: it does not end
-	// Wide is true when it is the caller's own credential, because nothing narrower
-	// was to be had; Why says what refused.
-	Wide bool
-	Why  string
-}
-
 // passFile is the file's form.
 type passFile struct {
 	Key     string    `json:"key"`
@@ -50,30 +39,30 @@ type passFile struct {
 // ARN, or without one of whoever we are, with a policy that allows no more. Where
 // neither is to be had, what we use ourselves is the pass, and it says so.
 // Anonymous places need none: its File is nil.
-func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (Pass, error) {
+func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error) {
 	if b.given.Anonymous {
-		return Pass{}, nil
+		return store.Pass{}, nil
 	}
 	own, err := b.creds.Retrieve(ctx)
 	if err != nil {
-		return Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a pass to %s: find credentials", b.text)
+		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a pass to %s: find credentials", b.text)
 	}
 	made, err := b.patiently(ctx, func(ctx context.Context) (aws.Credentials, error) { return b.session(ctx, own, r, role) })
 	switch a := hear(err); {
 	case err == nil:
-		return b.pass(made, Pass{})
+		return b.pass(made, store.Pass{})
 	case context.Cause(ctx) != nil:
-		return Pass{}, context.Cause(ctx)
+		return store.Pass{}, context.Cause(ctx)
 	case a.vague():
 		// One's own key is not for a bad minute of the server.
-		return Pass{}, fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
+		return store.Pass{}, fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
 	}
 	if role != "" {
 		// Who named a role does not mean his own keys.
-		return Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
+		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
 			"make a pass to %s: take the role %s", b.text, role)
 	}
-	return b.pass(own, Pass{Wide: true, Why: hear(err).short()})
+	return b.pass(own, store.Pass{Wide: true, Why: hear(err).short()})
 }
 
 // patiently asks until the answer is clear, for passWait.
@@ -93,7 +82,7 @@ func (a answer) vague() bool {
 	return a.throttled() || a.status >= 500 && !a.final() || a.status == 0 && sent(a.err)
 }
 
-func (b *Bucket) pass(c aws.Credentials, p Pass) (Pass, error) {
+func (b *Bucket) pass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 	f := passFile{Key: c.AccessKeyID, Secret: c.SecretAccessKey, Token: c.SessionToken, Region: b.client.Load().Options().Region,
 		Comment: "opens " + b.text + "; written by drover"}
 	if c.CanExpire {

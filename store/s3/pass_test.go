@@ -19,7 +19,7 @@ import (
 	"github.com/drover-run/drover/store/storetest"
 )
 
-var agents = store.Rights{Read: []string{"blobs/", "demo/"}, Write: []string{"blobs/", "demo/train/"}}
+var agents = store.Rights{Read: []string{"blobs/", "demo/"}, Create: []string{"blobs/"}, Write: []string{"demo/train/"}}
 
 // key is the access key that signed a request.
 func key(r *http.Request) string {
@@ -57,7 +57,7 @@ func sessions(t *testing.T, life time.Duration, policy *string) func(http.Respon
 	}
 }
 
-func keep(t *testing.T, p s3.Pass) string {
+func keep(t *testing.T, p store.Pass) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pass")
 	if err := os.WriteFile(path, p.File, 0o600); err != nil {
@@ -152,7 +152,7 @@ func TestAPassIsReadAgainWhenItHasEnded(t *testing.T) {
 		}
 		return false
 	}}
-	path := keep(t, s3.Pass{File: []byte(`{"key":"OLD","secret":"s","token":"t"}`)})
+	path := keep(t, store.Pass{File: []byte(`{"key":"OLD","secret":"s","token":"t"}`)})
 	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil), PassFile: path})
 	if err := b.Put(t.Context(), "k", strings.NewReader("x")); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("with a stale pass: %v", err)
@@ -177,7 +177,7 @@ func TestAPassIsReadAgainBeforeItEnds(t *testing.T) {
 	text := func(key string, left time.Duration) []byte {
 		return fmt.Appendf(nil, `{"key":%q,"secret":"s","token":"t","until":%q}`, key, time.Now().Add(left).UTC().Format(time.RFC3339))
 	}
-	path := keep(t, s3.Pass{File: text("FIRST", time.Minute)})
+	path := keep(t, store.Pass{File: text("FIRST", time.Minute)})
 	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil), PassFile: path})
 	for _, want := range []string{"FIRST", "SECOND"} {
 		if err := b.Put(t.Context(), "k", strings.NewReader("x")); err != nil || by.Load() != want {
@@ -190,7 +190,7 @@ func TestAPassIsReadAgainBeforeItEnds(t *testing.T) {
 }
 
 func TestAFileThatIsNoPassIsNotQuoted(t *testing.T) {
-	path := keep(t, s3.Pass{File: []byte(`{"key":"sesame`)})
+	path := keep(t, store.Pass{File: []byte(`{"key":"sesame`)})
 	_, err := s3.Open(t.Context(), "s3://facts", s3.Options{PassFile: path})
 	if err == nil || strings.Contains(err.Error(), "sesame") || !strings.Contains(fault.Hint(err), "drover resume") {
 		t.Errorf("%v: %s", err, fault.Hint(err))

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/drover-run/drover/store"
 )
@@ -22,6 +23,7 @@ type policy struct {
 
 // policyOf is what grants rights on this place and nothing else. Who may write
 // may send in parts, and throw away parts of his own: S3 counts those as writing.
+// A session's policy cannot tell creating from replacing.
 func (p place) policyOf(r store.Rights) policy {
 	out := policy{Version: "2012-10-17"}
 	bucket := "arn:aws:s3:::" + p.bucket
@@ -49,7 +51,7 @@ func (p place) policyOf(r store.Rights) policy {
 		}
 		out.Statement = append(out.Statement, list)
 	}
-	add("Write", r.Write, "s3:PutObject", "s3:AbortMultipartUpload")
+	add("Write", slices.Concat(r.Create, r.Write), "s3:PutObject", "s3:AbortMultipartUpload")
 	add("Delete", r.Delete, "s3:DeleteObject")
 	return out
 }
