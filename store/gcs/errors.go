@@ -25,6 +25,11 @@ var (
 	errDamaged = errors.New("what was sent arrived damaged")
 )
 
+// forbidden is the server's reason for a no to whom it knows.
+type forbidden string
+
+func (f forbidden) Error() string { return string(f) }
+
 // statusIncomplete answers a part of an upload: more is wanted.
 const statusIncomplete = http.StatusPermanentRedirect
 
@@ -108,13 +113,16 @@ func (b *Bucket) refused(c *call, status int, s said, signed bool) error {
 		return fmt.Errorf("%s: %d %s: %w", c.doing, status, s.message, lost)
 	case s.payer():
 		return fault.New(fault.Invalid, "Name the project that pays: export GOOGLE_CLOUD_QUOTA_PROJECT=PROJECT.", "%s: %s", c.doing, s.message)
+	case status == http.StatusUnauthorized && signed && b.given.PassFile != "":
+		// Whoever made the pass may renew it.
+		return fmt.Errorf("%s: %w: %s: %w", c.doing, errStale, s.message, store.ErrBusy)
 	case status == http.StatusUnauthorized && signed:
 		return fault.Wrap(errStale, fault.Denied, signIn, "%s: %s", c.doing, s.message)
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Denied, signIn, "%s: %s", c.doing, s.message)
 	case status == http.StatusForbidden:
-		return fault.New(fault.Denied, "Let an owner run gcloud storage buckets add-iam-policy-binding "+bucket+
-			" --member=user:YOU --role=roles/storage.objectUser, or name another store with --store.", "%s: %s", c.doing, s.message)
+		return fault.Wrap(forbidden(s.message), fault.Denied, "Let an owner run gcloud storage buckets add-iam-policy-binding "+bucket+
+			" --member=user:YOU --role=roles/storage.objectUser, or name another store with --store.", "%s", c.doing)
 	}
 	return fault.New(fault.Invalid, "", "%s: %d %s", c.doing, status, s.message)
 }

@@ -103,9 +103,12 @@ func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
 	for place, want := range map[string]string{
 		"gs://b-1": "gs://b-1", "gs://b-1/": "gs://b-1", "gs://b-1/p": "gs://b-1/p", "gs://b_1.example.com/p/q/": "gs://b_1.example.com/p/q",
 		"gs://": "", "gs:///p": "", "gs://B/p": "", "gs://ab": "", "gs://-ab": "", "gs://b-1/../x": "", "gs://b-1//p": "", "gs://b-1/a b": "",
+		"gs://b-1?account=a@b.c&anonymous=true": "", "gs://b-1?account=arn:aws:iam::1:role/x": "", "gs://b-1?account=../x@y": "", "gs://b-1?endpoint=ftp://h": "",
+		"gs://b-1/p?account=a@p.iam.gserviceaccount.com": "gs://b-1/p?account=a@p.iam.gserviceaccount.com", "gs://b-1?anonymous=true&project=x": "gs://b-1?anonymous=true&project=x",
+		"gs://b-1?endpoint=http://h:1": "gs://b-1?endpoint=http://h:1", "gs://b-1?anonymous=true&endpoint=https://h": "gs://b-1?anonymous=true&endpoint=https://h",
 		"gs://b-1?x=y": "", "s3://b-1": "", "b-1": "", "gs://b-1/" + strings.Repeat("x", 123): "", "gs://b-1/" + strings.Repeat("x", 122): "gs://b-1/" + strings.Repeat("x", 122),
 	} {
-		b, err := Open(t.Context(), place, Options{Anonymous: true})
+		b, err := Open(t.Context(), place, Options{})
 		switch {
 		case want == "" && (fault.KindOf(err) != fault.Invalid || err == nil || fault.Hint(err) == ""):
 			t.Errorf("%q: %v", place, err)
@@ -173,15 +176,15 @@ func FuzzParseContentRange(f *testing.F) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, s := range []string{"gs://b-1", "gs://b-1/p/q/", "gs://b-1/../x", "gs://b-1/%2e%2e"} {
+	for _, s := range []string{"gs://b-1", "gs://b-1/p/q/", "gs://b-1/../x", "gs://b-1/%2e%2e", "gs://b-1?account=a@b.c&project=p", "gs://b-1?endpoint=h"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		b, err := Open(t.Context(), s, Options{Anonymous: true})
+		b, err := Open(t.Context(), s, Options{})
 		if err != nil {
 			return
 		}
-		again, err := Open(t.Context(), b.String(), Options{Anonymous: true})
+		again, err := Open(t.Context(), b.String(), Options{})
 		if err != nil || again.String() != b.String() || again.name != b.name || again.prefix != b.prefix {
 			t.Errorf("%q is %v, and that is %v, %v", s, b, again, err)
 		}

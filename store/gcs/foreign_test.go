@@ -65,7 +65,7 @@ func TestWithoutCredentialsItIsAskedAsAPublicOneAndThatIsSaid(t *testing.T) {
 		b := signed(t, f, func(context.Context) (credential, error) {
 			return credential{}, fault.Wrap(c.why, fault.Denied, signIn, "find credentials")
 		})
-		b.unsigned.say = c.say
+		b.given.Unsigned = c.say
 		for range 2 {
 			_, _, err := b.List(t.Context(), "", "", 10)
 			if (err == nil) != c.want {

@@ -12,7 +12,9 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,19 +28,15 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-const (
-	scheme = "gs://"
-	home   = "https://storage.googleapis.com"
-	// maxPrefix leaves store.MaxKey below the 1,024 bytes of a name, slash included.
-	maxPrefix = 1024 - store.MaxKey - 1
-)
-
 // Options say how to reach a bucket. The zero value is right for most people.
 type Options struct {
 	// Endpoint is a server's scheme and host. Empty: that of STORAGE_EMULATOR_HOST
 	// (which is asked without credentials), or else Google's. No credential ever
 	// goes to an http:// one.
 	Endpoint string
+	// Account opens it as this account of the machine: one that gcloud is signed in
+	// with, or one that the machine has. Empty: the application default credentials.
+	Account string
 	// Anonymous asks without credentials: enough to read a public bucket.
 	Anonymous bool
 	// Foreign takes the bucket as it is: names that no key may have are listed,
@@ -50,6 +48,10 @@ type Options struct {
 	// Project is charged for the requests, as buckets whose requester pays want
 	// it. Empty: GOOGLE_CLOUD_QUOTA_PROJECT, or what the credentials say.
 	Project string
+	// PassFile holds what Pass made, and is read again before that ends and when it
+	// is refused; while it is stale, requests are busy. It comes before all other
+	// credentials. "": none.
+	PassFile string
 	// Clock is waited by. Nil: store.System.
 	Clock store.Clock
 }
@@ -57,126 +59,66 @@ type Options struct {
 // Bucket is a prefix of a bucket of Google Cloud Storage. Any number of them, in
 // any number of processes and machines, may share one.
 type Bucket struct {
-	name     string // of the bucket
-	prefix   string // before every key; ends in a slash unless it is empty
-	endpoint string
-	project  string
+	place
 	clock    store.Clock
 	client   *http.Client
-	keys     *keys // nil: anonymous
+	keys     *keys  // nil: anonymous
+	source   source // of keys' tokens; unused with a pass
 	patience func(size int64) time.Duration
-	foreign  bool
-	unsigned struct {
-		say  func() // nil: never
-		once sync.Once
-	}
+	unsigned sync.Once // says that it is asked without credentials
 }
 
 var _ store.Bucket = (*Bucket)(nil)
 
-// Open names a place, "gs://bucket" or "gs://bucket/prefix". It sends nothing:
-// credentials are looked for, and the bucket is met, by the first request. ctx
-// only stops Open itself.
-func Open(ctx context.Context, place string, o Options) (*Bucket, error) {
+// Open names a place, "gs://bucket" or "gs://bucket/prefix", with what Options has
+// as a query (?account=, ?anonymous=true, ?endpoint=, ?project=), which wins over o.
+// It sends nothing: credentials are looked for, and the bucket is met, by the first
+// request. ctx only stops Open itself.
+func Open(ctx context.Context, text string, o Options) (*Bucket, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	name, prefix, err := split(place)
+	p, err := parse(text, o)
 	if err != nil {
 		return nil, err
 	}
-	if o.Endpoint == "" {
-		o.Endpoint = os.Getenv("STORAGE_EMULATOR_HOST")
-		o.Anonymous = o.Anonymous || o.Endpoint != ""
+	b := &Bucket{place: p, clock: o.Clock, client: newClient(transport()), patience: patience, source: source{account: p.given.Account}}
+	if b.clock == nil {
+		b.clock = store.System
 	}
-	endpoint, err := parseEndpoint(o.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if o.Project == "" {
-		o.Project = os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT")
-	}
-	if o.Clock == nil {
-		o.Clock = store.System
-	}
-	b := &Bucket{name: name, prefix: prefix, endpoint: endpoint, project: o.Project, clock: o.Clock,
-		client: newClient(transport()), patience: patience, foreign: o.Foreign}
-	b.unsigned.say = o.Unsigned
-	if !o.Anonymous && strings.HasPrefix(endpoint, "https:") {
-		b.keys = newKeys(o.Clock, find)
+	switch {
+	case p.given.Anonymous || !strings.HasPrefix(p.endpoint, "https:"):
+	case o.PassFile != "":
+		pass := passed{path: o.PassFile, clock: b.clock}
+		if _, err := pass.read(); err != nil {
+			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the pass", b)
+		}
+		b.keys = newKeys(b.clock, pass.find)
+	default:
+		b.keys = newKeys(b.clock, b.source.find)
 	}
 	return b, nil
 }
 
-// split takes a place apart. The prefix is held to the rules of a key: what is
-// below it then is too, and the whole fits into a name.
-func split(place string) (name, prefix string, err error) {
-	rest, ok := strings.CutPrefix(place, scheme)
-	name, prefix, _ = strings.Cut(rest, "/")
-	const hint = "Write it as gs://BUCKET/PREFIX: --store gs://my-bucket/drover."
-	if !ok || !isBucketName(name) {
-		return "", "", fault.New(fault.Invalid, hint, "open store %q: no name of a bucket", place)
-	}
-	prefix = strings.TrimSuffix(prefix, "/")
-	if prefix == "" {
-		return name, "", nil
-	}
-	if err := store.CheckKey(prefix); err != nil {
-		return "", "", fault.Wrap(err, fault.Invalid, hint, "open store %q", place)
-	}
-	if len(prefix) >= maxPrefix {
-		return "", "", fault.New(fault.Invalid, hint, "open store %q: its prefix is longer than %d bytes", place, maxPrefix-1)
-	}
-	return name, prefix + "/", nil
-}
-
-// isBucketName lets through what Google may have: 3 to 63 of [a-z0-9_.-], longer
-// with dots, a letter or digit at both ends.
-func isBucketName(s string) bool {
-	if len(s) < 3 || len(s) > 222 {
-		return false
-	}
-	plain := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
-	for i := range len(s) {
-		if !plain(s[i]) && !strings.ContainsRune("_.-", rune(s[i])) {
-			return false
-		}
-	}
-	return plain(s[0]) && plain(s[len(s)-1])
-}
-
-func parseEndpoint(s string) (string, error) {
-	if s == "" {
-		return home, nil
-	}
-	whole := s
-	if !strings.Contains(s, "://") {
-		whole = "http://" + s // as Google's clients read STORAGE_EMULATOR_HOST
-	}
-	u, err := url.Parse(whole)
-	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" ||
-		u.Scheme != "http" && u.Scheme != "https" {
-		return "", fault.New(fault.Invalid, "Write it as http://HOST:PORT: export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443.",
-			"open store: %q is no endpoint", s)
-	}
-	return u.Scheme + "://" + u.Host, nil
-}
-
-// String is the place, as it is typed after --store.
-func (b *Bucket) String() string {
-	return scheme + b.name + strings.TrimSuffix("/"+b.prefix, "/")
-}
-
-// Policy is the command that grants what a store's users need, agents or not: no
-// narrower role replaces objects, as heartbeats are, and a condition on names
-// does not reach listings.
-func (b *Bucket) Policy() string {
-	return "gcloud storage buckets add-iam-policy-binding " + scheme + b.name + " --member=serviceAccount:NAME@PROJECT.iam.gserviceaccount.com --role=roles/storage.objectUser\n"
+// payer is the project that is charged for requests; "": what credentials say.
+func (b *Bucket) payer() string {
+	return cmp.Or(b.given.Project, os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"))
 }
 
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})
+	err := b.write(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})
+	var no forbidden
+	if errors.As(err, &no) && b.there(ctx, key) {
+		// Who may create and not replace may be told "forbidden" of what is there.
+		return fmt.Errorf("%s: %w", b.doing("create", key), store.ErrExists)
+	}
+	return err
+}
+
+func (b *Bucket) there(ctx context.Context, key string) bool {
+	r, err := b.Get(ctx, key, 0, 0)
+	return err == nil && r.Close() == nil
 }
 
 // Put implements store.Bucket.
@@ -199,27 +141,17 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 
 // check refuses what is no key here.
 func (b *Bucket) check(key string) error {
-	if b.foreign {
+	if b.given.Foreign {
 		return store.CheckName(key)
 	}
 	return store.CheckKey(key)
 }
 
 func (b *Bucket) checkPrefix(prefix string) error {
-	if b.foreign && prefix != "" {
+	if b.given.Foreign && prefix != "" {
 		return store.CheckName(prefix)
 	}
 	return store.CheckPrefix(prefix)
-}
-
-// object is the address of key.
-func (b *Bucket) object(key string) string {
-	return b.endpoint + "/storage/v1/b/" + b.name + "/o/" + url.PathEscape(b.prefix+key)
-}
-
-// uploads is the address that takes new objects.
-func (b *Bucket) uploads(q url.Values) string {
-	return b.endpoint + "/upload/storage/v1/b/" + b.name + "/o?" + q.Encode()
 }
 
 func (b *Bucket) doing(verb, key string) string { return fmt.Sprintf("%s %s in %s", verb, key, b) }

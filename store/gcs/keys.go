@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +24,8 @@ import (
 const (
 	// scope: objects, to read and write, and nothing else of the account.
 	scope = "https://www.googleapis.com/auth/devstorage.read_write"
+	// platform: what a token must be for to be narrowed, or to take an account.
+	platform = "https://www.googleapis.com/auth/cloud-platform"
 	// early is how long before its end a token is replaced. A request signed now
 	// may be on its way for minutes, and this machine's clock may be off.
 	early = 5 * time.Minute
@@ -141,25 +145,96 @@ func (k *keys) reject(token string) {
 // errNoKeys: nobody has said where credentials are, and there are none.
 var errNoKeys = errors.New("there are none")
 
-// find asks the application default credentials for a token: the file that
-// GOOGLE_APPLICATION_CREDENTIALS names, gcloud's, the machine's metadata server.
-// It looks anew each time: a source of tokens keeps one until ten seconds before
-// its end, and a file may have been replaced.
-func find(ctx context.Context) (credential, error) {
-	seen := &witness{RoundTripper: transport()}
-	defer seen.RoundTripper.(*http.Transport).CloseIdleConnections()
-	creds, err := google.FindDefaultCredentials(clientContext{ctx, &http.Client{Transport: seen}}, scope)
+// source is where tokens of a person, or of a program, come from. It looks anew each
+// time: oauth2 keeps a token until ten seconds before its end, and a file may have
+// been replaced.
+type source struct {
+	account string                 // "": the application default credentials
+	over    func() *http.Transport // nil: transport
+}
+
+// find is one for objects alone.
+func (s source) find(ctx context.Context) (credential, error) { return s.token(ctx, scope) }
+
+// token asks for one: of the file that GOOGLE_APPLICATION_CREDENTIALS names, of
+// gcloud's, of the machine's metadata server; or of the account's own.
+func (s source) token(ctx context.Context, scope string) (credential, error) {
+	client, seen, done := s.client(ctx)
+	defer done()
+	from, file, err := s.look(client, scope)
 	if err != nil {
-		if os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") == "" {
-			err = fmt.Errorf("%w: %w", errNoKeys, err)
+		return credential{}, err
+	}
+	t, err := from.Token()
+	if err != nil {
+		return credential{}, seen.refused("fetch a token for Google Cloud", err, s.hint())
+	}
+	return credential{token: t.AccessToken, project: payer(file), expires: t.Expiry}, nil
+}
+
+// client is what oauth2 asks by, and a witness of the answers; done ends it.
+func (s source) client(ctx context.Context) (client context.Context, seen *witness, done func()) {
+	over := transport
+	if s.over != nil {
+		over = s.over
+	}
+	t := over()
+	seen = &witness{RoundTripper: t}
+	return clientContext{ctx, &http.Client{Transport: seen}}, seen, t.CloseIdleConnections
+}
+
+// look finds credentials, and the file that they are in.
+func (s source) look(client context.Context, scope string) (from oauth2.TokenSource, file []byte, err error) {
+	const doing = "find credentials for Google Cloud"
+	if s.account == "" {
+		creds, err := google.FindDefaultCredentials(client, scope)
+		if err != nil {
+			if os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") == "" {
+				err = fmt.Errorf("%w: %w", errNoKeys, err)
+			}
+			return nil, nil, fault.Wrap(err, fault.Denied, signIn, doing)
 		}
-		return credential{}, fault.Wrap(err, fault.Denied, signIn, "find credentials for Google Cloud")
+		return creds.TokenSource, creds.JSON, nil
 	}
-	t, err := creds.TokenSource.Token()
+	file, err = os.ReadFile(accountFile(s.account))
+	if errors.Is(err, fs.ErrNotExist) {
+		return google.ComputeTokenSource(s.account, scope), nil, nil // it says where it is none of the machine's
+	}
+	var kind struct{ Type google.CredentialsType }
+	if err == nil && json.Unmarshal(file, &kind) != nil { // its error would quote the file
+		err = errors.New("it is not JSON")
+	}
+	var creds *google.Credentials
+	if err == nil {
+		creds, err = google.CredentialsFromJSONWithType(client, file, kind.Type, scope)
+	}
 	if err != nil {
-		return credential{}, seen.refused(err)
+		return nil, nil, fault.Wrap(err, fault.Denied, s.hint(), doing+": read those of %s", s.account)
 	}
-	return credential{token: t.AccessToken, project: payer(creds.JSON), expires: t.Expiry}, nil
+	return creds.TokenSource, file, nil
+}
+
+// accountFile is where gcloud keeps what other programs may use of an account that
+// it is signed in with.
+func accountFile(account string) string {
+	dir := os.Getenv("CLOUDSDK_CONFIG")
+	if dir == "" {
+		home, _ := os.UserHomeDir() // "": it is not found
+		dir = filepath.Join(home, ".config", "gcloud")
+	}
+	return filepath.Join(dir, "legacy_credentials", account, "adc.json")
+}
+
+// hint says how to have credentials that work.
+func (s source) hint() string {
+	file := os.Getenv("GOOGLE_APPLICATION_CREDENTIALS")
+	switch {
+	case s.account != "":
+		return "Sign this machine in as it: gcloud auth login " + s.account + ", or gcloud auth activate-service-account " + s.account + " --key-file=FILE."
+	case file != "":
+		return "Look at " + file + ", which GOOGLE_APPLICATION_CREDENTIALS names, or unset it and run gcloud auth application-default login."
+	}
+	return signIn
 }
 
 // payer is the project that gcloud's file of credentials charges.
@@ -202,16 +277,13 @@ func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (w *witness) refused(err error) error {
+// refused says what an error of oauth2 means: busy, or a person's to mend.
+func (w *witness) refused(doing string, err error, hint string) error {
 	status := w.status.Load()
 	var below net.Error // of a metadata server, which is asked past us
 	away := w.asked.Load() && status == 0 || errors.As(err, &below)
 	if away || status == http.StatusTooManyRequests || status >= 500 {
-		return fmt.Errorf("fetch a token for Google Cloud: %w: %w", bare(err), store.ErrBusy)
+		return fmt.Errorf("%s: %w: %w", doing, bare(err), store.ErrBusy)
 	}
-	hint := signIn
-	if file := os.Getenv("GOOGLE_APPLICATION_CREDENTIALS"); file != "" {
-		hint = "Look at " + file + ", which GOOGLE_APPLICATION_CREDENTIALS names, or unset it and run gcloud auth application-default login."
-	}
-	return fault.Wrap(errors.New(line(err.Error())), fault.Denied, hint, "fetch a token for Google Cloud")
+	return fault.Wrap(errors.New(line(err.Error())), fault.Denied, hint, "%s", doing)
 }

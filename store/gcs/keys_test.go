@@ -88,6 +88,9 @@ func TestATokenThatIsNearlyOverIsNotFetchedForEveryRequest(t *testing.T) {
 	}
 }
 
+// find asks for a token as Open's buckets do.
+func find(ctx context.Context) (credential, error) { return source{}.find(ctx) }
+
 // signed opens a bucket of a server that wants a token.
 func signed(t *testing.T, f http.Handler, find func(context.Context) (credential, error)) *Bucket {
 	t.Helper()
@@ -169,7 +172,7 @@ func TestAKeyFileSignsAndSaysWhoPays(t *testing.T) {
 	if f.payers["payer"] != 1 {
 		t.Errorf("the payers are %v", f.payers)
 	}
-	b.project = "mine"
+	b.given.Project = "mine"
 	if err := b.Delete(t.Context(), "k"); err != nil || f.payers["mine"] != 1 {
 		t.Errorf("%v; the payers are %v", err, f.payers)
 	}

@@ -58,7 +58,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 }
 
 func (b *Bucket) after(s string) string {
-	if b.foreign {
+	if b.given.Foreign {
 		return s
 	}
 	return ascii(s)

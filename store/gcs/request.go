@@ -145,7 +145,7 @@ func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked 
 		w.end()
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held.sign(req.Header, b.project)
+	held.sign(req.Header, b.payer())
 	var body *sending
 	if c.size > 0 {
 		body = &sending{r: r, w: w, left: c.size, closed: make(chan struct{})}
@@ -179,8 +179,8 @@ func (b *Bucket) bearer(ctx context.Context, c *call) (credential, error) {
 		return credential{}, nil
 	}
 	held, err := b.keys.get(ctx)
-	if b.unsigned.say != nil && errors.Is(err, errNoKeys) {
-		b.unsigned.once.Do(b.unsigned.say)
+	if b.given.Unsigned != nil && errors.Is(err, errNoKeys) {
+		b.unsigned.Do(b.given.Unsigned)
 		return credential{}, nil
 	}
 	return held, err

@@ -106,7 +106,7 @@ func TestALostLastAnswerIsFoundByAsking(t *testing.T) {
 func TestALargeBodyThatWasSentWholeMayStillLand(t *testing.T) {
 	f := newFake()
 	denied := func(w http.ResponseWriter, r *http.Request) { f.refuse(w, 403, "forbidden", "no") }
-	s := &script{server: f, steps: []http.HandlerFunc{nil, loseReply(f), denied}}
+	s := &script{server: f, steps: []http.HandlerFunc{nil, loseReply(f), denied, denied, denied}} // also of its session, and whether it is there
 	b := at(t, serve(t, s), "gs://b-1")
 	if err := b.Create(t.Context(), "k", bytes.NewReader(pattern(large))); !errors.Is(err, store.ErrUnclear) {
 		t.Errorf("says %v, and the object is there: %v", err, len(f.objects) == 1)
