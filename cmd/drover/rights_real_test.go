@@ -20,6 +20,8 @@ import (
 	"github.com/drover-run/drover/driver/docker/dockerd"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/gcs"
+	"github.com/drover-run/drover/store/gcs/gcstest"
 	"github.com/drover-run/drover/store/s3"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
@@ -198,7 +200,7 @@ func nowhere(t *testing.T, dir, place, text string) (passes [][]byte) {
 	return passes
 }
 
-// notStored says that no object of a store holds a text.
+// notStored says that no object of a store of these tests' S3 server holds a text.
 func notStored(t *testing.T, place, text string) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "test")
@@ -207,6 +209,12 @@ func notStored(t *testing.T, place, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	notIn(t, b, text)
+}
+
+// notIn says that no object of a bucket holds a text.
+func notIn(t *testing.T, b store.Bucket, text string) {
+	t.Helper()
 	s := store.New(b, store.Options{})
 	n := 0
 	for o, err := range s.List(t.Context(), "") {
@@ -229,4 +237,70 @@ func notStored(t *testing.T, place, text string) {
 	if n < 10 {
 		t.Errorf("the store has %d objects", n)
 	}
+}
+
+// A person signed in to Google, whose lasting secret never leaves him: agents on the
+// nodes of a cluster are given a token for their task, and all that they do is inside
+// its boundary. The bucket's server is a real one, which looks at no token; the door
+// before it and who gives out tokens are a fake of ours.
+func TestRealSlurmOnAGoogleBucketGivesAgentsASession(t *testing.T) {
+	h := withSlurm(t)
+	const lasting, place = "1//the-lasting-secret", "gs://facts/team"
+	endpoint := gcstest.Real(t)
+	gcstest.Make(t, endpoint, "facts")
+	behind, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gcstest.Google{Refresh: lasting, Next: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(behind); r.Out.Header.Del("Authorization") }}}
+	proxy, roots := g.Proxy(t)
+	h.environ = append(h.environ, "HTTPS_PROXY="+proxy, "SSL_CERT_FILE="+roots, "GOOGLE_APPLICATION_CREDENTIALS="+g.SignIn(t), "DROVER_STORE="+place)
+	put(t, filepath.Join(h.work, "train.py"), []byte(strings.ReplaceAll(slowly, "AWS_", "GOOGLE_")))
+	marks := h.runs("marks")
+	if err := os.Mkdir(marks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(h.work, "train.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(h.work, "train.py"), bytes.ReplaceAll(text, []byte("/marks"), []byte(marks)))
+	var out, words bytes.Buffer
+	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "run", "-o", h.runs("out"), "train.py")
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &out, &words
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "the program runs", func() bool { _, err := os.Stat(filepath.Join(marks, "began")); return err == nil })
+	passes := nowhere(t, filepath.Dir(h.work), place, lasting)
+	if len(passes) != 1 || bytes.Contains(passes[0], []byte(lasting)) || !bytes.Contains(passes[0], []byte("-narrow")) {
+		t.Errorf("there are %d passes", len(passes))
+	}
+	put(t, filepath.Join(marks, "go"), nil)
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "trained\n") {
+		t.Fatalf("%v\n%s\n%s", err, &out, &words)
+	}
+	if !strings.Contains(words.String(), "\n  rights   agents are given a session for this task alone, until ") || !strings.Contains(words.String(), "; it is renewed while a command is attached") {
+		t.Errorf("the plan does not say so:\n%s", &words)
+	}
+	if text, err := os.ReadFile(h.runs("out/model/weights")); err != nil || string(text) != "a model" {
+		t.Errorf("the model is %q, %v", text, err)
+	}
+	h.drover(t, 0, "map", "-t", "many", "--workers", "2", "--from", "1-300", "--out", "r-{}.txt", "--", "sh", "-c", `echo "$1" >"$2"`, "sh", "{}", "{out}")
+	h.drover(t, 0, "verify", "many")
+	narrow := 0
+	for name, n := range g.Seen() {
+		if strings.HasSuffix(name, "-narrow") {
+			narrow += n
+		}
+	}
+	if narrow < 20 {
+		t.Errorf("agents have asked the bucket %d times inside their boundary", narrow)
+	}
+	b, err := gcs.Open(t.Context(), place, gcs.Options{Endpoint: endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notIn(t, b, lasting)
 }

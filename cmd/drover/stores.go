@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +36,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 		}
 		return weather(b), false, nil
 	case ok && scheme == "gs":
-		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint})
+		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint, PassFile: pass})
 		if err != nil {
 			return nil, false, err
 		}
@@ -61,23 +59,41 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 // ofMachine is the profile of agents that are whoever their machine is.
 const ofMachine = "machine"
 
-// rights are what others than this process open such a store with.
-func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Rights, error) {
+// granting is a bucket that can make narrow credentials, and say what to grant.
+type granting interface {
+	Policy(store.Rights) string
+	Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error)
+	As(profile string) string // its name for who is that profile, or account, of his machine
+	Profile() string          // as which it is opened here; "": as none
+}
+
+var (
+	_ granting = (*s3.Bucket)(nil)
+	_ granting = (*gcs.Bucket)(nil)
+)
+
+// granter opens what others are to be given rights on; nil: such a store has none.
+func granter(ctx context.Context, url, endpoint string) func() (granting, error) {
 	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
 	case "s3":
+		return func() (granting, error) { return s3.Open(ctx, url, s3.Options{Endpoint: endpoint}) }
 	case "gs":
-		return cli.Rights{Policy: func(store.Rights) (string, error) {
-			b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint})
-			if err != nil {
-				return "", err
-			}
-			return b.Policy(), nil
-		}}, nil
-	default:
+		return func() (granting, error) { return gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint}) }
+	}
+	return nil
+}
+
+// rights are what others than this process open such a store with.
+func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Rights, error) {
+	open := granter(ctx, url, endpoint)
+	if open == nil {
 		return cli.Rights{}, nil
 	}
-	// Most commands need none of it, and to read a configuration takes a while.
-	own := sync.OnceValues(func() (*s3.Bucket, error) { return s3.Open(ctx, url, s3.Options{Endpoint: endpoint}) })
+	if p := who.Profile; p != "" && p != ofMachine && strings.HasPrefix(url, "gs:") && !gcs.IsAccount(p) {
+		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, --agent-profile NAME@PROJECT.iam.gserviceaccount.com, or --agent-profile machine.",
+			"open %s as %q: it is no account of Google's", url, p)
+	}
+	own := sync.OnceValues(open) // most commands need none of it, and to read a configuration takes a while
 	r := cli.Rights{Policy: func(r store.Rights) (string, error) {
 		b, err := own()
 		if err != nil {
@@ -97,19 +113,19 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 		r.Passes.Store = b.As("")
 		return r, nil
 	}
-	r.Passes = drover.Passes{Store: b.As(who.Profile), Make: ofProfile(b.As(who.Profile), who)}
+	r.Passes = drover.Passes{Store: b.As(who.Profile), Make: ofProfile(granter(ctx, b.As(who.Profile), ""), who)}
 	return r, nil
 }
 
 // ofCaller makes passes of whoever types.
-func ofCaller(own func() (*s3.Bucket, error), role string) func(context.Context, store.Rights, bool) (drover.Pass, error) {
+func ofCaller(own func() (granting, error), role string) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
 		b, err := own()
 		if err != nil {
 			return drover.Pass{}, err
 		}
 		if p := b.Profile(); p != "" && !images {
-			return drover.Pass{Note: "agents open it as profile " + p + " of their machine"}, nil
+			return drover.Pass{Note: "agents open it as " + p + " of their machine"}, nil
 		}
 		p, err := b.Pass(ctx, r, role)
 		if err != nil {
@@ -121,13 +137,13 @@ func ofCaller(own func() (*s3.Bucket, error), role string) func(context.Context,
 
 // ofProfile makes passes of a profile that was named for agents: it is resolved on
 // their machine, but for those in images, who see none of its files.
-func ofProfile(url string, who cli.Agents) func(context.Context, store.Rights, bool) (drover.Pass, error) {
+func ofProfile(open func() (granting, error), who cli.Agents) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
-		note := "agents open it as profile " + who.Profile
+		note := "agents open it as " + who.Profile
 		if !images {
 			return drover.Pass{Note: note + " of their machine"}, nil
 		}
-		b, err := s3.Open(ctx, url, s3.Options{})
+		b, err := open()
 		if err != nil {
 			return drover.Pass{}, err
 		}
@@ -135,6 +151,9 @@ func ofProfile(url string, who cli.Agents) func(context.Context, store.Rights, b
 		return drover.Pass{File: p.File, Until: p.Until, Note: note}, err
 	}
 }
+
+// shortPass is what many jobs outlive: who detaches from one should know.
+const shortPass = 2 * time.Hour
 
 // ofPass says in half a line what agents are given.
 func ofPass(p store.Pass) string {
@@ -144,7 +163,11 @@ func ofPass(p store.Pass) string {
 	case p.Wide:
 		return "agents are given your own key, as nothing narrower is to be had (" + p.Why + "): see docs/how-to/rights.md"
 	}
-	return "agents are given a session for this task alone, until " + p.Until.Local().Format(time.DateTime)
+	note := "agents are given a session for this task alone, until " + p.Until.Local().Format(time.DateTime)
+	if time.Until(p.Until) < shortPass {
+		note += "; it is renewed while a command is attached"
+	}
+	return note
 }
 
 // found says which clouds this machine has a sign-in for, by what lies where their
@@ -178,12 +201,7 @@ func openPlace(ctx context.Context, place, endpoint string, say func(string)) (s
 		}
 		return weather(b), nil
 	case "gs":
-		bucket, query, _ := strings.Cut(place, "?")
-		o := gcs.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned}
-		if err := askedOf(query, &o); err != nil {
-			return nil, err
-		}
-		b, err := gcs.Open(ctx, bucket, o)
+		b, err := gcs.Open(ctx, place, gcs.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned})
 		if err != nil {
 			return nil, err
 		}
@@ -191,25 +209,4 @@ func openPlace(ctx context.Context, place, endpoint string, say func(string)) (s
 	}
 	b, _, err := openBucket(ctx, place, "")
 	return b, err
-}
-
-// askedOf reads what stands behind a gs:// URL, as store/s3 reads its own.
-func askedOf(query string, o *gcs.Options) error {
-	values, err := url.ParseQuery(query)
-	for name, v := range values {
-		switch value := v[len(v)-1]; name {
-		case "endpoint":
-			o.Endpoint = value
-		case "project":
-			o.Project = value
-		case "anonymous":
-			o.Anonymous = value != "false"
-		default:
-			err = errors.New("there are endpoint, project and anonymous")
-		}
-	}
-	if err != nil {
-		return fault.Wrap(err, fault.Invalid, "Write it as gs://bucket/folder?anonymous=true.", "read ?%s", query)
-	}
-	return nil
 }

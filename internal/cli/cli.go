@@ -57,8 +57,8 @@ type Host struct {
 // Agents are as whom agents open the store; the zero value is a narrow session of
 // whoever runs them.
 type Agents struct {
-	Profile string // of ~/.aws; "machine": whoever their machine is
-	Role    string // to be taken for some hours
+	Profile string // of ~/.aws, or an account of Google's; "machine": whoever their machine is
+	Role    string // or service account, to be taken for some hours
 }
 
 // Rights are how others than this process open a store.

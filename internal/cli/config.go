@@ -29,10 +29,10 @@ type setting struct {
 
 var known = []setting{
 	{"project", "DROVER_PROJECT", "project of jobs that name none"},
-	{"store", "DROVER_STORE", "where facts are kept: a folder or s3://bucket/prefix"},
+	{"store", "DROVER_STORE", "where facts are kept: a folder, s3://bucket/prefix or gs://bucket/prefix"},
 	{"store_endpoint", "DROVER_STORE_ENDPOINT", "server that has the store's bucket, if it is not Amazon's"},
-	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws that agents open the store with; machine: their machine's own role"},
-	{"agent_role", "DROVER_AGENT_ROLE", "role, an ARN, that agents open the store with for some hours"},
+	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws, or account of Google's, that agents open the store as; machine: whoever their machine is"},
+	{"agent_role", "DROVER_AGENT_ROLE", "role (an ARN) or service account that you may take, for agents to open the store as for some hours"},
 	{"on", "DROVER_ON", "target of jobs that name none"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},

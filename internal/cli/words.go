@@ -59,7 +59,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
 	s.use.add(f)
 	s.box.add(f)
-	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws that agents open the store with (default: the config)")
+	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws, or account of Google's, that agents open the store as; machine: whoever their machine is (default: the config)")
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
 	f.StringArrayVar(&s.slurmArgs, "slurm-arg", nil, "option of sbatch, for --on slurm: --account=bio, --constraint=a100; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
