@@ -18,7 +18,8 @@ type Pass struct {
 	File  []byte    // nil: the place asks for no credentials
 	Until time.Time // zero: it does not end
 	// Wide is true when it is the caller's own credential, because nothing narrower
-	// was to be had; Why says what refused.
-	Wide bool
-	Why  string
+	// was to be had, or a session of his that may do all that he may; Why says what
+	// refused, and Fix what to do, with something to paste.
+	Wide     bool
+	Why, Fix string
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -157,11 +158,15 @@ const shortPass = 2 * time.Hour
 
 // ofPass says in half a line what agents are given.
 func ofPass(p store.Pass) string {
+	what := "your own key"
 	switch {
 	case p.File == nil:
 		return ""
+	case p.Wide && !p.Until.IsZero():
+		what = "a session that may do all that you may, until " + p.Until.Local().Format(time.DateTime)
+		fallthrough
 	case p.Wide:
-		return "agents are given your own key, as nothing narrower is to be had (" + p.Why + "): see docs/how-to/rights.md"
+		return "agents are given " + what + ", as nothing narrower is to be had (" + p.Why + "): " + cmp.Or(p.Fix, "see docs/how-to/rights.md")
 	}
 	note := "agents are given a session for this task alone, until " + p.Until.Local().Format(time.DateTime)
 	if time.Until(p.Until) < shortPass {

@@ -68,8 +68,9 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if cfg.Region == "" {
 		cfg.Region = anyRegion
 	}
+	b.config = cfg
 	b.creds = &renewing{from: cfg.Credentials, clock: b.clock}
-	cfg.Credentials = b.creds
+	cfg.Credentials, b.config.Credentials = b.creds, b.creds
 	if b.given.Anonymous {
 		cfg.Credentials = aws.AnonymousCredentials{}
 	}

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +17,13 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// How long a pass is asked for. Agents work with nobody attached, and then nobody
-// renews it; a role gives an hour where its owner has allowed no more.
 const (
-	passLife = 12 * time.Hour
-	roleLife = time.Hour
+	// How long a pass is asked for. Agents work with nobody attached, and then nobody
+	// renews it. An hour is all that is given by a role whose owner has allowed no more,
+	// by any role to who came with one (Amazon's limit for chains), and to an account's root.
+	passLife, shortLife = 12 * time.Hour, time.Hour
+	// maxPolicy is Amazon's limit for a session's policy, in characters.
+	maxPolicy = 2048
 	// passWait is how long the server of passes may take.
 	passWait = 15 * time.Second
 )
@@ -37,8 +40,8 @@ type passFile struct {
 
 // Pass makes one that gives r on this place for some hours: a session of role, an
 // ARN, or without one of whoever we are, with a policy that allows no more. Where
-// neither is to be had, what we use ourselves is the pass, and it says so.
-// Anonymous places need none: its File is nil.
+// neither is to be had, it is a session that may do what we may, or else what we use
+// ourselves, and it says so. Anonymous places need none: its File is nil.
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error) {
 	if b.given.Anonymous {
 		return store.Pass{}, nil
@@ -47,7 +50,14 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	if err != nil {
 		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a pass to %s: find credentials", b.text)
 	}
-	made, err := b.patiently(ctx, func(ctx context.Context) (aws.Credentials, error) { return b.session(ctx, own, r, role) })
+	if b.amazons() && role == "" && own.SessionToken != "" {
+		return b.pass(own, store.Pass{Wide: true, Why: "a session gives no narrower one", Fix: "drover config set agent_role " + roleOf(own)})
+	}
+	policy := b.limitTo(r)
+	if len(policy) > maxPolicy {
+		return store.Pass{}, b.tooLong(fmt.Errorf("its policy has %d characters, and a session's may have %d", len(policy), maxPolicy))
+	}
+	made, err := b.patiently(ctx, func(ctx context.Context) (aws.Credentials, error) { return b.session(ctx, policy, role) })
 	switch a := hear(err); {
 	case err == nil:
 		return b.pass(made, store.Pass{})
@@ -56,13 +66,35 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	case a.vague():
 		// One's own key is not for a bad minute of the server.
 		return store.Pass{}, fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
+	case a.code == "PackedPolicyTooLarge" || a.code == "PackedPolicyTooLargeException":
+		return store.Pass{}, b.tooLong(a)
 	}
 	if role != "" {
 		// Who named a role does not mean his own keys.
 		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
 			"make a pass to %s: take the role %s", b.text, role)
 	}
-	return b.pass(own, store.Pass{Wide: true, Why: hear(err).short()})
+	wide := store.Pass{Wide: true, Why: hear(err).short()}
+	if b.amazons() {
+		wide.Fix = "let yourself be allowed sts:GetFederationToken, or drover config set agent_role " + roleOf(own)
+		if all, err := b.patiently(ctx, b.sessionOfAll); err == nil {
+			own = all // it ends, and the key does not
+		}
+	}
+	return b.pass(own, wide)
+}
+
+// amazons says whether sessions are Amazon's to give: other servers know no roles.
+func (b *Bucket) amazons() bool { return b.client.Load().Options().BaseEndpoint == nil }
+
+// roleOf is how a role of the same account is written.
+func roleOf(c aws.Credentials) string {
+	return "arn:aws:iam::" + cmp.Or(c.AccountID, "ACCOUNT") + ":role/NAME"
+}
+
+// tooLong: a session that allows more is not what was meant.
+func (b *Bucket) tooLong(err error) error {
+	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
 }
 
 // patiently asks until the answer is clear, for passWait.
@@ -93,38 +125,48 @@ func (b *Bucket) pass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 	return p, err
 }
 
-// session asks for one that is narrower than own.
-func (b *Bucket) session(ctx context.Context, own aws.Credentials, r store.Rights, role string) (made aws.Credentials, err error) {
-	client := b.sts()
-	policy, name := b.limitTo(r), "drover-agents"
+// session asks for one that may do what policy says, for as long as is to be had: of
+// role, or of whoever we are.
+func (b *Bucket) session(ctx context.Context, policy, role string) (made aws.Credentials, err error) {
+	client, name := b.sts(), "drover-agents"
+	if role == "" && !b.amazons() {
+		role = "arn:aws:iam::000000000000:role/self" // it has no roles: the session is our own user's
+	}
 	var c *types.Credentials
-	switch {
-	case role == "" && b.client.Load().Options().BaseEndpoint == nil:
-		if own.SessionToken != "" {
-			return made, errors.New("a session gives no narrower one: name a role with agent_role")
-		}
-		var out *sts.GetFederationTokenOutput
-		if out, err = client.GetFederationToken(ctx, &sts.GetFederationTokenInput{Name: &name, Policy: &policy, DurationSeconds: seconds(passLife)}); err == nil {
-			c = out.Credentials
-		}
-	default:
+	for _, life := range []time.Duration{passLife, shortLife} {
+		c = nil
 		if role == "" {
-			// A server that is not Amazon's has no roles: the session is our own user's.
-			role = "arn:aws:iam::000000000000:role/self"
+			out, refused := client.GetFederationToken(ctx, &sts.GetFederationTokenInput{Name: &name, Policy: &policy, DurationSeconds: seconds(life)})
+			if err = refused; err == nil {
+				c = out.Credentials
+			}
+		} else {
+			out, refused := client.AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: &role, RoleSessionName: &name, Policy: &policy, DurationSeconds: seconds(life)})
+			if err = refused; err == nil {
+				c = out.Credentials
+			}
 		}
-		in := &sts.AssumeRoleInput{RoleArn: &role, RoleSessionName: &name, Policy: &policy, DurationSeconds: seconds(passLife)}
-		out, refused := client.AssumeRole(ctx, in)
-		if hear(refused).code == "ValidationError" { // longer than the role allows
-			in.DurationSeconds = seconds(roleLife)
-			out, refused = client.AssumeRole(ctx, in)
-		}
-		if err = refused; err == nil {
-			c = out.Credentials
+		if hear(err).code != "ValidationError" { // longer than it allows
+			break
 		}
 	}
 	if err != nil {
 		return made, err
 	}
+	return given(c)
+}
+
+// sessionOfAll asks for one that may do what we may.
+func (b *Bucket) sessionOfAll(ctx context.Context) (made aws.Credentials, err error) {
+	out, err := b.sts().GetSessionToken(ctx, &sts.GetSessionTokenInput{DurationSeconds: seconds(passLife)})
+	if err != nil {
+		return made, err
+	}
+	return given(out.Credentials)
+}
+
+// given is a session as the server has given it.
+func given(c *types.Credentials) (made aws.Credentials, err error) {
 	if c == nil || aws.ToString(c.SessionToken) == "" || c.Expiration == nil {
 		return made, errors.New("the server has answered, and given no session")
 	}
@@ -134,11 +176,17 @@ func (b *Bucket) session(ctx context.Context, own aws.Credentials, r store.Right
 
 func seconds(d time.Duration) *int32 { return aws.Int32(int32(d / time.Second)) }
 
-// sts asks where the bucket is: servers that are not Amazon's answer for both.
+// sts asks where the bucket is: servers that are not Amazon's answer for both. This
+// machine's configuration may name another one (AWS_ENDPOINT_URL_STS), but for a
+// bucket whose server was named with it.
 func (b *Bucket) sts() *sts.Client {
-	o := b.client.Load().Options()
-	return sts.New(sts.Options{Region: o.Region, Credentials: b.creds, HTTPClient: o.HTTPClient, BaseEndpoint: o.BaseEndpoint,
-		Retryer: aws.NopRetryer{}, Logger: o.Logger})
+	at := b.client.Load().Options()
+	return sts.NewFromConfig(b.config, func(o *sts.Options) {
+		o.Region, o.Retryer = at.Region, aws.NopRetryer{}
+		if o.BaseEndpoint == nil || b.given.Endpoint != "" {
+			o.BaseEndpoint = at.BaseEndpoint
+		}
+	})
 }
 
 // passed reads credentials from a file that somebody may replace by newer ones.

@@ -72,6 +72,7 @@ type Bucket struct {
 	patience time.Duration
 	passFile string
 	creds    *renewing
+	config   aws.Config // this machine's; none with a pass
 	limit    *limiter
 	room     chan struct{} // a place for each body that is held in memory
 	spare    sync.Pool     // of *[]byte of partSize
