@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"io/fs"
 	"net"
@@ -26,8 +27,8 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// seen is a server as containers see it: at the machine's address in their network.
-func seen(t *testing.T, endpoint string) string {
+// gateway is this machine's address in the network of containers, and listens there.
+func gateway(t *testing.T) net.Listener {
 	t.Helper()
 	out, err := exec.Command("docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").Output()
 	if err != nil {
@@ -37,6 +38,13 @@ func seen(t *testing.T, endpoint string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listener
+}
+
+// seen is a server as containers see it: at the machine's address in their network.
+func seen(t *testing.T, endpoint string) string {
+	t.Helper()
+	listener := gateway(t)
 	target, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -239,56 +247,43 @@ func notIn(t *testing.T, b store.Bucket, text string) {
 	}
 }
 
-// A person signed in to Google, whose lasting secret never leaves him: agents on the
-// nodes of a cluster are given a token for their task, and all that they do is inside
-// its boundary. The bucket's server is a real one, which looks at no token; the door
-// before it and who gives out tokens are a fake of ours.
-func TestRealSlurmOnAGoogleBucketGivesAgentsASession(t *testing.T) {
-	h := withSlurm(t)
-	const lasting, place = "1//the-lasting-secret", "gs://facts/team"
+// lasting is a person's lasting secret, which must not leave him.
+const lasting = "1//the-lasting-secret"
+
+// withGoogle is a home whose caller is signed in to Google, with a bucket facts. The
+// bucket's server is a real one, which looks at no token; the door before it and who
+// gives out tokens are a fake of ours, which is reached by addresses beside Google's.
+func (h home) withGoogle(t *testing.T, g *gcstest.Google, addresses ...net.IP) (with home, bucket *gcs.Bucket, cert tls.Certificate, roots string) {
+	t.Helper()
 	endpoint := gcstest.Real(t)
 	gcstest.Make(t, endpoint, "facts")
 	behind, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gcstest.Google{Refresh: lasting, Next: &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(behind); r.Out.Header.Del("Authorization") }}}
-	proxy, roots := g.Proxy(t)
-	h.environ = append(h.environ, "HTTPS_PROXY="+proxy, "SSL_CERT_FILE="+roots, "GOOGLE_APPLICATION_CREDENTIALS="+g.SignIn(t), "DROVER_STORE="+place)
-	put(t, filepath.Join(h.work, "train.py"), []byte(strings.ReplaceAll(slowly, "AWS_", "GOOGLE_")))
-	marks := h.runs("marks")
-	if err := os.Mkdir(marks, 0o777); err != nil {
-		t.Fatal(err)
+	g.Refresh = lasting
+	g.Next = &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(behind); r.Out.Header.Del("Authorization") },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	text, err := os.ReadFile(filepath.Join(h.work, "train.py"))
+	cert, roots = gcstest.Certificate(t, addresses...)
+	h.environ = append(h.environ, "HTTPS_PROXY="+g.Proxy(t, cert), "SSL_CERT_FILE="+roots, "GOOGLE_APPLICATION_CREDENTIALS="+g.SignIn(t))
+	for _, a := range addresses {
+		h.environ = append(h.environ, "NO_PROXY="+a.String())
+	}
+	bucket, err = gcs.Open(t.Context(), "gs://facts/team", gcs.Options{Endpoint: endpoint})
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(h.work, "train.py"), bytes.ReplaceAll(text, []byte("/marks"), []byte(marks)))
-	var out, words bytes.Buffer
-	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "run", "-o", h.runs("out"), "train.py")
-	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &out, &words
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	drivertest.Until(t, "the program runs", func() bool { _, err := os.Stat(filepath.Join(marks, "began")); return err == nil })
-	passes := nowhere(t, filepath.Dir(h.work), place, lasting)
-	if len(passes) != 1 || bytes.Contains(passes[0], []byte(lasting)) || !bytes.Contains(passes[0], []byte("-narrow")) {
-		t.Errorf("there are %d passes", len(passes))
-	}
-	put(t, filepath.Join(marks, "go"), nil)
-	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "trained\n") {
-		t.Fatalf("%v\n%s\n%s", err, &out, &words)
-	}
-	if !strings.Contains(words.String(), "\n  rights   agents are given a session for this task alone, until ") || !strings.Contains(words.String(), "; it is renewed while a command is attached") {
-		t.Errorf("the plan does not say so:\n%s", &words)
-	}
+	return h, bucket, cert, roots
+}
+
+// inside says that agents have asked the bucket, and what a run of slowly has left.
+func (h home) inside(t *testing.T, g *gcstest.Google, b *gcs.Bucket) {
+	t.Helper()
 	if text, err := os.ReadFile(h.runs("out/model/weights")); err != nil || string(text) != "a model" {
 		t.Errorf("the model is %q, %v", text, err)
 	}
-	h.drover(t, 0, "map", "-t", "many", "--workers", "2", "--from", "1-300", "--out", "r-{}.txt", "--", "sh", "-c", `echo "$1" >"$2"`, "sh", "{}", "{out}")
-	h.drover(t, 0, "verify", "many")
 	narrow := 0
 	for name, n := range g.Seen() {
 		if strings.HasSuffix(name, "-narrow") {
@@ -298,9 +293,60 @@ func TestRealSlurmOnAGoogleBucketGivesAgentsASession(t *testing.T) {
 	if narrow < 20 {
 		t.Errorf("agents have asked the bucket %d times inside their boundary", narrow)
 	}
-	b, err := gcs.Open(t.Context(), place, gcs.Options{Endpoint: endpoint})
-	if err != nil {
+	notIn(t, b, lasting)
+}
+
+// slowlyOn runs slowly, whose marks are made and seen there, and looks for the lasting
+// secret while it runs.
+func (h home) slowlyOn(t *testing.T, place, there string, flags ...string) {
+	t.Helper()
+	if err := os.Mkdir(h.runs("marks"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	notIn(t, b, lasting)
+	put(t, filepath.Join(h.work, "train.py"), []byte(strings.NewReplacer("AWS_", "GOOGLE_", "/marks", there).Replace(slowly)))
+	var out, words bytes.Buffer
+	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), append(append([]string{"run", "--store", place, "-o", h.runs("out")}, flags...), "train.py")...)
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &out, &words
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "the program runs", func() bool { _, err := os.Stat(h.runs("marks/began")); return err == nil })
+	passes := nowhere(t, filepath.Dir(h.work), place, lasting)
+	if len(passes) != 1 || bytes.Contains(passes[0], []byte(lasting)) || !bytes.Contains(passes[0], []byte("-narrow")) {
+		t.Errorf("there are %d passes", len(passes))
+	}
+	put(t, h.runs("marks/go"), nil)
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "trained\n") {
+		t.Fatalf("%v\n%s\n%s", err, &out, &words)
+	}
+	if !strings.Contains(words.String(), "\n  rights   agents are given a session for this task alone, until ") || !strings.Contains(words.String(), "; it is renewed while a command is attached") {
+		t.Errorf("the plan does not say so:\n%s", &words)
+	}
+}
+
+// Agents on the nodes of a cluster are given a token for their task, and all that
+// they do is inside its boundary.
+func TestRealSlurmOnAGoogleBucketGivesAgentsASession(t *testing.T) {
+	g := &gcstest.Google{}
+	h, b, _, _ := withSlurm(t).withGoogle(t, g)
+	const place = "gs://facts/team"
+	h.slowlyOn(t, place, h.runs("marks"))
+	h.drover(t, 0, "map", "--store", place, "-t", "many", "--workers", "2", "--from", "1-300", "--out", "r-{}.txt", "--", "sh", "-c", `echo "$1" >"$2"`, "sh", "{}", "{out}")
+	h.drover(t, 0, "verify", "--store", place, "many")
+	h.inside(t, g, b)
+}
+
+// The same in a container, which sees Google at another address.
+func TestRealDockerOnAGoogleBucketGivesAgentsASession(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	g := &gcstest.Google{}
+	listener := gateway(t)
+	h, b, cert, roots := h.withGoogle(t, g, listener.Addr().(*net.TCPAddr).IP)
+	s := &httptest.Server{Listener: listener, Config: &http.Server{Handler: g}, TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	h.slowlyOn(t, "gs://facts/team?endpoint="+s.URL, "/marks", "--on", "docker", "--image", dockerd.Debian,
+		"--mount", h.runs("marks")+":/marks", "--mount", roots+":/etc/ssl/certs/ca-certificates.crt:ro")
+	h.inside(t, g, b)
 }

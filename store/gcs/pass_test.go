@@ -33,7 +33,8 @@ func cloud(t *testing.T, g *gcstest.Google) (f *fake, over func() *http.Transpor
 	t.Helper()
 	f = newFake()
 	g.Next, g.Refresh = unsignedOnly(f), lasting
-	proxy, roots := g.Proxy(t)
+	cert, roots := gcstest.Certificate(t)
+	proxy := g.Proxy(t, cert)
 	text, err := os.ReadFile(roots)
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func (g *Google) bearer(text string) (t token, ok bool) {
 
 func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
-	if g.Away && host != "storage.googleapis.com" {
+	if g.Away && r.Method == http.MethodPost {
 		http.Error(w, "", http.StatusServiceUnavailable)
 		return
 	}
@@ -128,7 +128,7 @@ func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.exchange(w, r)
 	case host == "iamcredentials.googleapis.com":
 		g.become(w, r)
-	case host == "storage.googleapis.com":
+	case host == "storage.googleapis.com", strings.HasPrefix(r.URL.Path, "/storage/v1/"), strings.HasPrefix(r.URL.Path, "/upload/storage/v1/"):
 		g.door(w, r)
 	default:
 		http.NotFound(w, r)
@@ -362,11 +362,10 @@ func (g *Google) holds(bucket, object string) bool {
 	return w.Code < 300
 }
 
-// Proxy is a proxy to whose clients g is all of Google; roots is the file of the
-// certificate that they must trust (SSL_CERT_FILE). It ends with the test.
-func (g *Google) Proxy(t *testing.T) (proxy, roots string) {
+// Proxy is a proxy to whose clients g is all of Google, by a Certificate that they
+// trust. It ends with the test.
+func (g *Google) Proxy(t *testing.T, cert tls.Certificate) (proxy string) {
 	t.Helper()
-	cert, roots := certificate(t)
 	came := &arrivals{conns: make(chan net.Conn), over: make(chan struct{})}
 	inside := &http.Server{Handler: g}
 	served := make(chan struct{})
@@ -391,7 +390,7 @@ func (g *Google) Proxy(t *testing.T) (proxy, roots string) {
 		_ = inside.Close()
 		<-served
 	})
-	return front.URL, roots
+	return front.URL
 }
 
 // arrivals is a listener for connections that came otherwise.
@@ -425,14 +424,15 @@ func (a *arrivals) Close() error {
 
 func (a *arrivals) Addr() net.Addr { return &net.TCPAddr{} }
 
-// certificate is one for all of Google's names, which only the file's readers trust.
-func certificate(t *testing.T) (c tls.Certificate, file string) {
+// Certificate is one for all of Google's names and for other addresses, which only
+// the file's readers trust (SSL_CERT_FILE).
+func Certificate(t *testing.T, addresses ...net.IP) (c tls.Certificate, file string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a fake of Google"}, DNSNames: []string{"*.googleapis.com"},
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a fake of Google"}, DNSNames: []string{"*.googleapis.com"}, IPAddresses: addresses,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
