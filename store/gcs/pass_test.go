@@ -165,6 +165,16 @@ func TestAPassOpensWhatItsTaskNeedsAndNothingElse(t *testing.T) {
 	if err := create("blobs/b"); !errors.Is(err, store.ErrExists) {
 		t.Errorf("create a blob that is there: %v", err)
 	}
+	// ... and of what is absent to who may not list all.
+	if err := get("demo/train/absent"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("read what is absent: %v", err)
+	}
+	if err := get("demo/train/min"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("read what is absent, and begins another name: %v", err)
+	}
+	if err := get("elsewhere/absent"); fault.KindOf(err) != fault.Denied || errors.Is(err, store.ErrNotExist) {
+		t.Errorf("read what is absent elsewhere: %v", err)
+	}
 	for name := range g.Seen() {
 		if !strings.HasPrefix(name, "ya29.person-") {
 			t.Errorf("asked with %s", name)

@@ -70,6 +70,11 @@ func (b *Bucket) open(ctx context.Context, key string, off, n int64) (*reader, e
 		return b.do(ctx, c)
 	}
 	resp, err := from(off, asked, "")
+	var no forbidden
+	if errors.As(err, &no) && b.absent(ctx, key) {
+		// Who may list a part of the bucket alone is told "forbidden" of what is absent.
+		return nil, fmt.Errorf("%s: %w", doing, store.ErrNotExist)
+	}
 	if errors.Is(err, errPastEnd) {
 		return &reader{b: b, doing: doing, body: http.NoBody}, nil
 	}
@@ -85,6 +90,12 @@ func (b *Bucket) open(ctx context.Context, key string, off, n int64) (*reader, e
 	r.pause = func(try int) error { return b.pause(ctx, try, 0) }
 	r.stopped = func() error { return context.Cause(ctx) }
 	return r, nil
+}
+
+// absent says that a listing, which must be allowed, does not have key.
+func (b *Bucket) absent(ctx context.Context, key string) bool {
+	found, _, err := b.List(ctx, key, "", 1)
+	return err == nil && (len(found) == 0 || found[0].Key != key)
 }
 
 // span is n bytes from off as a header says it; n < 0 is all the rest.

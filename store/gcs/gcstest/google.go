@@ -300,7 +300,11 @@ func (g *Google) door(w http.ResponseWriter, r *http.Request) {
 	}
 	bucket, object, wants := g.wants(r)
 	for _, do := range wants {
-		if t.rules == nil || !g.Uneven && slices.ContainsFunc(t.rules, func(r rule) bool { return r.allows(bucket, do, object) }) {
+		name := object
+		if do == "know" { // whether there is such an object is for who may list all
+			do, name = "list", ""
+		}
+		if t.rules == nil || !g.Uneven && slices.ContainsFunc(t.rules, func(r rule) bool { return r.allows(bucket, do, name) }) {
 			continue
 		}
 		no(403, "forbidden", t.whose+" does not have storage.objects."+do+" access to the Google Cloud Storage object. Permission 'storage.objects."+do+"' denied on resource (or it may not exist).")
@@ -332,6 +336,9 @@ func (g *Google) wants(r *http.Request) (bucket, object string, wants []string) 
 		object, wants = r.URL.Query().Get("prefix"), []string{"list"}
 	case object != "" && r.Method == http.MethodGet:
 		wants = []string{"get"}
+		if !g.holds(bucket, object) {
+			wants = append(wants, "know")
+		}
 	case object != "" && r.Method == http.MethodDelete:
 		wants = []string{"delete"}
 	default:
