@@ -30,6 +30,7 @@ import (
 // gateway is this machine's address in the network of containers, and listens there.
 func gateway(t *testing.T) net.Listener {
 	t.Helper()
+	dockerd.Use(t)
 	out, err := exec.Command("docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").Output()
 	if err != nil {
 		t.Fatal(err)
