@@ -305,6 +305,48 @@ func TestWhatAJobWasMadeFromSinceStays(t *testing.T) {
 	}
 }
 
+// One gc is about to remove a job, for there is a newer success, and what that job
+// was made from, for it goes with it. Another removes the newer success, by name: the
+// job stays after all, and so must all that it was made from, however far back.
+func TestWhatAJobWasMadeFromStaysWhenItsRemovalIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	from := func(origin job.Job) func(*job.Job) {
+		return func(j *job.Job) {
+			j.Lineage = map[string]job.Origin{"m": {Job: origin.Path().String(), What: "model"}}
+		}
+	}
+	first := w.job("a", job.Succeeded)
+	w.job("a", job.Succeeded)
+	second := w.job("b", job.Succeeded, from(first))
+	w.job("b", job.Succeeded)
+	made := w.job("c", job.Succeeded, from(second))
+	newest := w.job("c", job.Succeeded)
+	w.pass(2 * time.Hour)
+
+	g := w.leftovers(GCOptions{Keep: 1})
+	var other Freed
+	world := w.World
+	world.Store = store.New(before{w.bucket, func(key string) {
+		if other.V == 0 && strings.HasPrefix(key, "demo/c/log/") {
+			other = w.collect(GCOptions{Jobs: []job.Path{newest.Path()}})
+		}
+	}}, store.Options{Clock: w.clock})
+	freed, err := New(Config{World: world, Caller: w.Caller}).Collect(t.Context(), g, nil)
+	w.check(err)
+	if len(other.Items) == 0 || other.Items[0].Name != newest.Path().String() {
+		t.Fatalf("the other gc has removed %q, want %s", says(other.Items), newest.ID)
+	}
+	if len(freed.Items) > 0 || len(freed.Kept) != 3 {
+		t.Errorf("removed %q, kept %q; want all three kept", says(freed.Items), says(freed.Kept))
+	}
+	for _, j := range []job.Job{first, second, made} {
+		if why := w.get(j); why != "" {
+			t.Errorf("job of task %s: %s", j.Spec.Task, why)
+		}
+	}
+}
+
 func TestSubmitsThatNeverFinishedGo(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -97,6 +97,12 @@ func (c *choice) keep(j *ledger.Counted, why string) {
 	c.kept = append(c.kept, Leftover{Kind: LeftJob, Name: j.Path.String(), Why: why, job: j.Path})
 }
 
+// stay takes back a job, and with it what it was made from.
+func (c *choice) stay(p job.Path, jobs []*ledger.Counted) {
+	delete(c.going, p)
+	c.spare(jobs)
+}
+
 // spare takes back what a job that stays was made from, however far back.
 func (c *choice) spare(jobs []*ledger.Counted) {
 	for again := true; again; {

@@ -23,6 +23,8 @@ const (
 	sweepLongest = 10 * time.Minute
 	// sweepMost bounds a sweep's list: 3.2 MB, read by savers that meet it.
 	sweepMost = 100_000
+	// inUse is why something stays that was to go.
+	inUse = "it has come into use since"
 	// endTime is given to the entry that ends a sweep, also after Ctrl-C.
 	endTime = 10 * time.Second
 )
@@ -89,14 +91,16 @@ func (c *collector) run(ctx context.Context) (err error) {
 		switch l.Kind {
 		case LeftJob:
 			if _, goes := choice.going[l.job]; goes {
-				err = c.remove(ctx, l, choice.because[l.job])
+				err = c.job(ctx, l, &choice, census.Jobs())
 			} else if jobs[l.job] != nil && !jobs[l.job].Removed {
-				c.stays(l, "it has come into use since")
+				c.stays(l, inUse)
 			}
 		case LeftSubmit:
 			err = c.submit(ctx, l, jobs[l.job])
 		case LeftRest:
-			err = c.remove(ctx, l, "")
+			if err = c.e.World.Remove(ctx, l.job, "", c.e.Caller.By); err == nil {
+				c.gone(l)
+			}
 		case LeftEnvironment:
 			err = c.environment(ctx, l)
 		case LeftAgents:
@@ -112,10 +116,13 @@ func (c *collector) run(ctx context.Context) (err error) {
 	return c.e.World.Tidy(ctx, c.now.Add(-tidyAge))
 }
 
-func (c *collector) remove(ctx context.Context, l Leftover, because string) error {
-	err := c.e.World.Remove(ctx, l.job, because, c.e.Caller.By)
+// job removes one that may go. When its task's log refuses that, it stays, and so do
+// those that it was made from: they were to go because it goes, and come after it.
+func (c *collector) job(ctx context.Context, l Leftover, going *choice, jobs []*ledger.Counted) error {
+	err := c.e.World.Remove(ctx, l.job, going.because[l.job], c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
-		c.stays(l, "it has come into use since")
+		going.stay(l.job, jobs)
+		c.stays(l, inUse)
 		return nil
 	}
 	if err != nil {

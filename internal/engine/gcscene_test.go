@@ -249,10 +249,34 @@ func (r *room) watch(a *actor, key string, text []byte) {
 	case e.Sweep != nil && !r.calm:
 		r.snare(a)
 	}
-	if e.Removed != nil && !r.held(key) {
+	if e.Removed != nil {
 		parts := strings.Split(key, "/")
-		r.removed(a, job.Path{Project: parts[0], Task: parts[1], Job: e.Removed.Job})
+		p := job.Path{Project: parts[0], Task: parts[1], Job: e.Removed.Job}
+		r.rival(a, p)
+		if !r.held(key) {
+			r.removed(a, p)
+		}
 	}
+}
+
+// rival has another gc take the newest job of a task, by name, while one is about to
+// remove a job of it: perhaps because of that newest one.
+func (r *room) rival(gc *actor, p job.Path) {
+	if r.calm || !r.chance(50) {
+		return
+	}
+	t, err := r.calmly().Task(context.Background(), p)
+	if err != nil || t.Newest() == "" {
+		return
+	}
+	p.Job = t.Newest()
+	r.later("gc", r.now, func(a *actor, w ledger.World) {
+		r.said.asked[p] = true
+		r.collect(a, w, GCOptions{MinAge: r.said.minAge, Lag: r.lag, Jobs: []job.Path{p}})
+	})
+	gc.until = r.now + r.upTo(3*time.Minute)
+	r.logf("%s dozes until %s", gc.name, gc.until)
+	gc.turn()
 }
 
 // snare makes a sweep meet what it must bear: savers, another gc, sleep.
