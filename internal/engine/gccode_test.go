@@ -144,44 +144,58 @@ func (b before) Create(ctx context.Context, key string, body io.ReadSeeker) erro
 	return b.Bucket.Create(ctx, key, body)
 }
 
-// The new code was there, of a job that is gone, and nobody names it: gc takes it while
-// the round that will name it is being written.
+// The new code was there, of a job that is gone, and nobody names it: gc comes while
+// the round is being prepared. From the moment in which items may ask for the code, it
+// is there, and stays.
 func TestNewCodeThatGCTakesMeanwhileIsStoredAgain(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	ctx := t.Context()
-	dir := t.TempDir()
-	w.check(os.WriteFile(filepath.Join(dir, "work.py"), []byte("print('new')\n"), 0o600))
-	list, err := bundle.Scan(ctx, bundle.Source{Dir: dir})
-	w.check(err)
-	there, err := bundle.Put(ctx, w.World.Store, list)
-	w.check(err)
-	j := w.job("sums", job.Pending, ofThree)
-	w.pass(2 * time.Hour)
+	for _, moment := range []string{"/rounds/00000000", "/log/00000000", "/log/00000001"} {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t)
+			ctx := t.Context()
+			dir := t.TempDir()
+			w.check(os.WriteFile(filepath.Join(dir, "work.py"), []byte("print('new')\n"), 0o600))
+			list, err := bundle.Scan(ctx, bundle.Source{Dir: dir})
+			w.check(err)
+			there, err := bundle.Put(ctx, w.World.Store, list)
+			w.check(err)
+			j := w.job("sums", job.Pending, ofThree)
+			w.pass(2 * time.Hour)
 
-	took := 0
-	world := w.World
-	world.Store = store.New(before{w.bucket, func(key string) {
-		if took == 0 && strings.Contains(key, j.ID+"/log/") {
-			for _, l := range w.collect(GCOptions{}).Items {
-				took += l.Count
+			came := 0
+			world := w.World
+			world.Store = store.New(before{w.bucket, func(key string) {
+				if came == 0 && strings.Contains(key, j.ID+moment) {
+					came++
+					w.collect(GCOptions{})
+				}
+				if strings.HasSuffix(key, j.ID+"/log/00000001") { // the round: the one before begins the log
+					if err := readBlob(ctx, w.World.Store, there.Blob); err != nil {
+						t.Errorf("the round begins: %v", err)
+					}
+				}
+			}}, store.Options{Clock: w.clock})
+			cli := New(Config{World: world, Caller: w.Caller})
+			r := ledger.Round{Again: &ledger.Reopened{}}
+			if _, ok, err := cli.Recode(ctx, j, NewCode{plan: Plan{Code: list, Script: "work.py"}}, r); err != nil || !ok {
+				t.Fatalf("new code: %v, %v", ok, err)
 			}
-		}
-	}}, store.Options{Clock: w.clock})
-	cli := New(Config{World: world, Caller: w.Caller})
-	r := ledger.Round{Again: &ledger.Reopened{}}
-	if _, ok, err := cli.Recode(ctx, j, NewCode{plan: Plan{Code: list, Script: "work.py"}}, r); err != nil || !ok {
-		t.Fatalf("new code: %v, %v", ok, err)
-	}
-	if took != 1 {
-		t.Fatalf("gc took %d blobs meanwhile, want the code", took)
-	}
-	m, err := w.World.MapOf(ctx, j)
-	w.check(err)
-	if c := m.Code(j); c.Blob != string(there.Blob) || c.Script != "work.py" {
-		t.Errorf("items run with %+v", c)
-	}
-	if err := readBlob(ctx, w.World.Store, there.Blob); err != nil {
-		t.Error(err)
+			if came != 1 {
+				t.Fatal("gc did not come meanwhile")
+			}
+			m, err := w.World.MapOf(ctx, j)
+			w.check(err)
+			if c := m.Code(j); c.Blob != string(there.Blob) || c.Script != "work.py" {
+				t.Errorf("items run with %+v", c)
+			}
+			for range 2 {
+				if err := readBlob(ctx, w.World.Store, there.Blob); err != nil {
+					t.Fatal(err)
+				}
+				w.pass(2 * time.Hour)
+				w.collect(GCOptions{})
+			}
+		})
 	}
 }

@@ -226,8 +226,8 @@ func (e *Engine) Readers(ctx context.Context, m *ledger.Map) ([]*items.Reader, e
 	return all, nil
 }
 
-// reopen carries out Extend and Reopen: new items are stored, and the job is given
-// both in one entry.
+// reopen carries out Extend and Reopen: new items are stored, their files are named so
+// that no gc takes them, and the job is given both in one entry.
 func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	j := p.before.Job
 	if err := e.unseen(ctx, p); err != nil {
@@ -252,8 +252,21 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 		}
 		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
 	}
+	r := ledger.Round{Again: again, More: more}
+	if more != nil && more.Manifest.Files != nil {
+		if err := e.World.NameRound(ctx, p.Job, e.Caller.By, r); err != nil {
+			return p.Job, fmt.Errorf("name items of job %s: %w", j.Short, err)
+		}
+		need := func() ([]store.Digest, error) { return e.blobsOfItems(ctx, more.Manifest) }
+		err := sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+			return e.putAgain(ctx, p, p.Items.fresh, more.Manifest)
+		})
+		if err != nil {
+			return p.Job, err
+		}
+	}
 	e.sweep(ctx, p.Spec.On)
-	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, ledger.Round{Again: again, More: more})
+	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, r)
 	if err != nil {
 		return p.Job, err
 	}
@@ -262,13 +275,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	if !ok {
 		return path, e.lost(ctx, p, path)
 	}
-	if more == nil || more.Manifest.Files == nil {
-		return path, nil
-	}
-	need := func() ([]store.Digest, error) { return e.blobsOfItems(ctx, more.Manifest) }
-	return path, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-		return e.putAgain(ctx, p, p.Items.fresh, more.Manifest)
-	})
+	return path, nil
 }
 
 // shipItems stores a new map's items below its job, which has a name by now.

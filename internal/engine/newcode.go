@@ -69,8 +69,9 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	return c, err
 }
 
-// Recode gives a map another round with new code: that is stored, then written may
-// name it, and what gc took meanwhile is stored again. live is as Reopen gives it.
+// Recode gives a map another round with new code: that is stored, then named, and what
+// gc took meanwhile is stored again; only then the round begins, and items may ask for
+// it. live is as Reopen gives it.
 func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Round) (live string, ok bool, err error) {
 	sweeps, err := e.World.Sweeps(ctx)
 	if err != nil {
@@ -88,15 +89,19 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Roun
 		amend.Code = &code
 	}
 	r.Amend = &amend
-	if live, ok, err = e.World.Reopen(ctx, j, e.Caller.By, r); err != nil || !ok {
-		return live, ok, err
+	if err := e.World.NameRound(ctx, j.Path(), e.Caller.By, r); err != nil {
+		return "", false, fmt.Errorf("name code of job %s: %w", j.Short, err)
 	}
 	need := func() ([]store.Digest, error) { return []store.Digest{b.Blob}, nil }
-	return live, ok, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+	err = sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
 		again, err := bundle.Put(ctx, e.World.Store, c.plan.Code)
 		if err == nil && again.Blob != b.Blob {
 			err = fault.New(fault.Invalid, "Run it again.", "store code of job %s: it changed meanwhile", j.Short)
 		}
 		return err
 	})
+	if err != nil {
+		return "", false, err
+	}
+	return e.World.Reopen(ctx, j, e.Caller.By, r)
 }

@@ -206,19 +206,27 @@ func TestItemsWithFilesAreNotAddedToAJobWithout(t *testing.T) {
 	}
 }
 
-// Both files were there, of a job that is gone: gc takes each while the entry that will
-// name it is being written, the first by the job itself and the second by its log.
+// Both files were there, of a job that is gone: gc takes each while that is written
+// which names it, the first by the job itself and the second by its next round. When an
+// item may ask for it, it is there.
 func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	dir, in := t.TempDir(), t.TempDir()
 	files := []string{filepath.Join(in, "a"), filepath.Join(in, "b")}
-	took := 0
+	took, promised := 0, 0
+	var need []store.Digest
 	world := w.World
 	world.Store = store.New(before{w.bucket, func(key string) {
-		if strings.HasSuffix(key, "/job.json") || took > 0 && strings.Contains(key, "/log/") && !strings.HasPrefix(key, "gc/") {
+		if strings.HasSuffix(key, "/job.json") || strings.Contains(key, "/rounds/") {
 			for _, l := range w.collect(GCOptions{}).Items {
 				took += l.Count
+			}
+		}
+		if strings.Contains(key, "/log/") {
+			promised++
+			if err := readAll(t.Context(), w.World.Store, need); err != nil {
+				t.Errorf("%s is written: %v", key, err)
 			}
 		}
 	}}, store.Options{Clock: w.clock})
@@ -235,15 +243,16 @@ func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 		w.check(os.WriteFile(filepath.Join(dir, "items.txt"), []byte(strings.Join(files[:n+1], "\n")), 0o644))
 		p, err := cli.Plan(t.Context(), mapping(), false)
 		w.check(err)
-		had := took
+		need = append(need, d)
+		had, entries := took, promised
 		path, err := cli.Submit(t.Context(), &p)
 		w.check(err)
 		w.check(p.Close())
 		w.check(w.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
-		if took == had {
-			t.Fatalf("%s: gc took nothing meanwhile", p.Action)
+		if took == had || promised == entries {
+			t.Fatalf("%s: gc took %d blobs meanwhile, and %d entries were written", p.Action, took-had, promised-entries)
 		}
-		if err := readBlob(t.Context(), w.World.Store, d); err != nil {
+		if err := readAll(t.Context(), w.World.Store, need); err != nil {
 			t.Errorf("%s: %v", p.Action, err)
 		}
 	}

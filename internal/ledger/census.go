@@ -37,6 +37,23 @@ func (w World) NameOutputs(ctx context.Context, p job.Path, attempt, rank int, a
 	}
 }
 
+// NameRound says what a round is going to name: new code, or new items with files.
+// Who gives a map such a round calls it when that is stored, then Sweeps.Assure, then
+// Reopen, which is a promise at once. What was named stays until the job goes,
+// whatever becomes of the round.
+func (w World) NameRound(ctx context.Context, p job.Path, by string, r Round) error {
+	l := w.openLog(roundsDir(p), by)
+	for {
+		mine, err := l.Append(ctx, Entry{Amended: r.Amend, Extended: r.More})
+		if err != nil || mine {
+			return err
+		}
+	}
+}
+
+// roundsDir holds the log of what rounds of a map are about to name.
+func roundsDir(p job.Path) string { return jobDir(p) + "/rounds" }
+
 // knownDir names the tasks that have state and perhaps no job, by which all others
 // are found.
 const knownDir = sweepDir + "/tasks/"
@@ -69,18 +86,19 @@ type Counted struct {
 	Removed   bool
 	Settled   *Settled
 	Ended     time.Time // when it settled, by the writer's clock
-	// Codes are what a map was given new code as, after its own.
+	// Codes are what a map was given new code as, after its own, or is about to be.
 	Codes []store.Digest
-	// More are the items that a map was given after its own.
+	// More are the items that a map was given after its own, or is about to be.
 	More []job.Manifest
 	// Outputs are the lists of files that its current attempt left, or is about to.
 	Outputs []store.Digest
 
-	log   *Log
-	names map[int]*Log // of outputs, by rank
-	exits map[int]Exit
-	k     int  // the attempt that names and exits are of
-	whole bool // nothing of it can change any more
+	log    *Log
+	rounds *Log         // nil: of a run, which has none
+	names  map[int]*Log // of outputs, by rank
+	exits  map[int]Exit
+	k      int  // the attempt that names and exits are of
+	whole  bool // nothing of it can change any more
 }
 
 // Live says that a job was accepted and may still change.
@@ -253,14 +271,8 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	if err := j.log.Read(ctx); err != nil {
 		return err
 	}
-	j.Codes, j.More = nil, nil
-	for _, e := range j.log.Entries {
-		if e.Amended != nil && e.Amended.Code != nil {
-			j.Codes = append(j.Codes, store.Digest(e.Amended.Code.Blob))
-		}
-		if e.Extended != nil {
-			j.More = append(j.More, e.Extended.Manifest)
-		}
+	if err := c.rounds(ctx, j); err != nil {
+		return err
 	}
 	r := foldRun(j.log.Entries)
 	k := r.Attempt()
@@ -277,6 +289,30 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	// A rank of a job that was stopped may be late with its exit.
 	// And a map may be reopened.
 	j.whole = (k == 0 || len(j.exits) == j.Job.Spec.Nodes) && j.Job.Spec.Verb != job.Map
+	return nil
+}
+
+// rounds takes in what a map was given after its own code and items, and what it is
+// about to be.
+func (c *Census) rounds(ctx context.Context, j *Counted) error {
+	if j.Job.Spec.Verb != job.Map {
+		return nil
+	}
+	if j.rounds == nil {
+		j.rounds = c.w.openLog(roundsDir(j.Path), "")
+	}
+	if err := j.rounds.Read(ctx); err != nil {
+		return err
+	}
+	j.Codes, j.More = nil, nil
+	for _, e := range slices.Concat(j.rounds.Entries, j.log.Entries) {
+		if e.Amended != nil && e.Amended.Code != nil {
+			j.Codes = append(j.Codes, store.Digest(e.Amended.Code.Blob))
+		}
+		if e.Extended != nil {
+			j.More = append(j.More, e.Extended.Manifest)
+		}
+	}
 	return nil
 }
 

@@ -31,7 +31,7 @@ type Entry struct {
 	Settled   *Settled `json:"settled,omitempty"`
 	Drained   *Drained `json:"drained,omitempty"`
 
-	// A map's job log, beside these.
+	// A map's job log, beside these. Amended and Extended are in the log of its rounds, too.
 	Amended  *Amended  `json:"amended,omitempty"`
 	Extended *Extended `json:"extended,omitempty"`
 	Paused   *Paused   `json:"paused,omitempty"`
