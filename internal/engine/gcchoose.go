@@ -12,8 +12,8 @@ import (
 // again and drop what has come into use since.
 type choice struct {
 	going map[job.Path]string // and why
-	// because is the newer success that lets a success go, by id: not both may.
-	because map[job.Path]string
+	// because is the newer success that lets a success go: not both may.
+	because map[job.Path]ledger.Place
 	order   []*ledger.Counted // who was given something before who gave it
 	kept    []Leftover
 }
@@ -32,13 +32,13 @@ func (c choice) in(task job.Path) bool {
 // needs. jobs are in the order of their tasks and places. may are the only ones that
 // can go, nil: all. One that may not, and was made from another, keeps that.
 func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now time.Time) choice {
-	c := choice{going: map[job.Path]string{}, because: map[job.Path]string{}}
+	c := choice{going: map[job.Path]string{}, because: map[job.Path]ledger.Place{}}
 	asked := map[job.Path]bool{}
 	for _, p := range o.Jobs {
 		asked[p] = true
 	}
-	newer := map[job.Path]int{}      // settled jobs of a task that come after this one
-	success := map[job.Path]string{} // the task's newest success
+	newer := map[job.Path]int{}            // settled jobs of a task that come after this one
+	success := map[job.Path]ledger.Place{} // the task's newest success
 	for i := len(jobs) - 1; i >= 0; i-- {
 		j := jobs[i]
 		if j.Live() && asked[j.Path] {
@@ -49,9 +49,9 @@ func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now tim
 		}
 		task := job.Path{Project: j.Path.Project, Task: j.Path.Task}
 		can := may == nil || may[j.Path]
-		latest := j.Settled.State == job.Succeeded && success[task] == "" && !(can && asked[j.Path])
+		latest := j.Settled.State == job.Succeeded && success[task].Job == "" && !(can && asked[j.Path])
 		if latest { // when the newest is named, the one before it is
-			success[task] = j.Path.Job
+			success[task] = ledger.Place{Job: j.Path.Job, Place: j.Place}
 		}
 		switch {
 		case !can || latest:

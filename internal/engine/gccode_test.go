@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -130,6 +131,97 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 		if readBlob(ctx, w.World.Store, code) == nil {
 			t.Errorf("code %d outlives its job", i)
 		}
+	}
+}
+
+// plays plays an agent that works until nothing is left of a map.
+func (w *ward) plays(j job.Job, id string, failed bool) ledger.Settled {
+	w.t.Helper()
+	a, h, try := w.works(j, id)
+	for ok := true; ok; try, ok = h.Next() {
+		h.Done(ledger.Result{Item: try.Item, Try: try.Name, Failed: failed, Final: failed})
+	}
+	_, err := h.Flush(w.t.Context())
+	w.check(err)
+	return w.settles(a)
+}
+
+// A gc has chosen a failed map that newer jobs let go. Before it writes that down, the
+// map is retried: with a result of its own by then, or only about to begin.
+func TestAMapThatComesBackMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	for _, done := range []bool{true, false} {
+		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t)
+			ctx := t.Context()
+			j := w.job("sums", job.Pending, ofThree)
+			if s := w.plays(j, "1-0-a", true); s.State != job.Failed {
+				t.Fatalf("settled %+v", s)
+			}
+			w.job("sums", job.Succeeded)
+			w.pass(2 * time.Hour)
+			g := w.leftovers(GCOptions{Keep: 1})
+			came := 0
+			world := w.World
+			world.Store = store.New(before{w.bucket, func(key string) {
+				if came > 0 || !strings.HasPrefix(key, "demo/sums/log/") {
+					return
+				}
+				came++
+				if _, ok, err := w.World.Reopen(ctx, j, "cli", ledger.Round{Again: &ledger.Reopened{}}); err != nil || !ok {
+					t.Errorf("retry: %v, %v", ok, err)
+				}
+				if done {
+					w.plays(j, "2-0-b", false)
+				}
+			}}, store.Options{Clock: w.clock})
+			freed, err := New(Config{World: world, Caller: w.Caller}).Collect(ctx, g, nil)
+			w.check(err)
+			if came != 1 || g.Items[0].Kind != LeftJob || len(freed.Items) > 0 || len(freed.Kept) != 1 {
+				t.Errorf("it was retried %d times; of %q was removed %q, and kept %q", came, says(g.Items), says(freed.Items), says(freed.Kept))
+			}
+			if why := w.get(j); why != "" {
+				t.Error(why)
+			}
+		})
+	}
+}
+
+// A map was submitted again, and its command is about to reopen it: that it has settled
+// is of the round before.
+func TestAMapThatIsAboutToBeReopenedStays(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	ctx := t.Context()
+	j := w.job("sums", job.Pending, ofThree)
+	w.plays(j, "1-0-a", true)
+	w.job("sums", job.Succeeded)
+	w.job("sums", job.Succeeded)
+	w.pass(2 * time.Hour)
+	if g := w.leftovers(GCOptions{Jobs: []job.Path{j.Path()}}); g.Items[0].Kind != LeftJob {
+		t.Fatalf("before: %q", says(g.Items))
+	}
+	came := 0
+	world := w.World
+	world.Store = store.New(before{w.bucket, func(key string) {
+		if !strings.HasPrefix(key, "demo/sums/"+j.ID+"/log/") {
+			return
+		}
+		came++
+		for _, o := range []GCOptions{{Keep: 1}, {Jobs: []job.Path{j.Path()}}} {
+			for _, l := range w.collect(o).Items {
+				if l.Name == j.Path().String() {
+					t.Errorf("gc removes it: %s", l.Why)
+				}
+			}
+		}
+	}}, store.Options{Clock: w.clock})
+	if _, ok, err := world.Reopen(ctx, j, "cli", ledger.Round{Again: &ledger.Reopened{}}); err != nil || !ok || came == 0 {
+		t.Fatalf("retry: %v, %v; gc came %d times", ok, err, came)
+	}
+	if s := w.plays(j, "2-0-b", false); s.State != job.Succeeded {
+		t.Errorf("settled %+v", s)
 	}
 }
 

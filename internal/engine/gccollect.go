@@ -91,14 +91,14 @@ func (c *collector) run(ctx context.Context) (err error) {
 		switch l.Kind {
 		case LeftJob:
 			if _, goes := choice.going[l.job]; goes {
-				err = c.job(ctx, l, &choice, census.Jobs())
+				err = c.job(ctx, l, jobs[l.job], &choice, census.Jobs())
 			} else if jobs[l.job] != nil && !jobs[l.job].Removed {
 				c.stays(l, inUse)
 			}
 		case LeftSubmit:
 			err = c.submit(ctx, l, jobs[l.job])
 		case LeftRest:
-			if err = c.e.World.Remove(ctx, l.job, "", c.e.Caller.By); err == nil {
+			if err = c.e.World.Remove(ctx, l.job, 0, ledger.Place{}, c.e.Caller.By); err == nil {
 				c.gone(l)
 			}
 		case LeftEnvironment:
@@ -118,10 +118,10 @@ func (c *collector) run(ctx context.Context) (err error) {
 
 // job removes one that may go. When its task's log refuses that, it stays, and so do
 // those that it was made from: they were to go because it goes, and come after it.
-func (c *collector) job(ctx context.Context, l Leftover, going *choice, jobs []*ledger.Counted) error {
-	err := c.e.World.Remove(ctx, l.job, going.because[l.job], c.e.Caller.By)
+func (c *collector) job(ctx context.Context, l Leftover, j *ledger.Counted, going *choice, all []*ledger.Counted) error {
+	err := c.e.World.Remove(ctx, l.job, j.Place, going.because[l.job], c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
-		going.stay(l.job, jobs)
+		going.stay(l.job, all)
 		c.stays(l, inUse)
 		return nil
 	}

@@ -250,7 +250,8 @@ func (c *Census) task(ctx context.Context, t *CountedTask) error {
 }
 
 func (c *Census) job(ctx context.Context, j *Counted) (err error) {
-	t := c.tasks[job.Path{Project: j.Path.Project, Task: j.Path.Task}].Task
+	task := c.tasks[job.Path{Project: j.Path.Project, Task: j.Path.Task}]
+	t := task.Task
 	j.Place, j.Submitted = t.PlaceOf(j.Path.Job)
 	if j.Removed = t.removed(j.Path.Job); j.Removed || j.whole {
 		return nil // it names nothing any more, or nothing new
@@ -281,6 +282,9 @@ func (c *Census) job(ctx context.Context, j *Counted) (err error) {
 	}
 	if err := c.outputs(ctx, j, k); err != nil {
 		return err
+	}
+	if _, again := resubmitted(task.log.Entries, j.Path.Job); again && r.Settled != nil && r.Settled.Place < j.Place {
+		r.Settled = nil // of an older round: somebody is about to reopen it (T2)
 	}
 	if j.Settled = r.Settled; j.Settled == nil {
 		return nil

@@ -27,14 +27,23 @@ func (t Task) removed(id string) bool {
 	return gone
 }
 
+// has says whether a job is there and has not come back since it had that place.
+func (t Task) has(p Place) bool {
+	place, ok := t.PlaceOf(p.Job)
+	return ok && place == p.Place && !t.removed(p.Job)
+}
+
 // Remove takes a job's objects away, for good. Its task's log says so first, and
 // keeps its place; its short id is kept too, so that neither is used again. Then
 // goes job.json, without which nobody works on it, and its own log last. It may be
 // called again, by anyone: a removal that was cut short is finished, and what
-// somebody slow wrote meanwhile is swept. Refused as fault.Invalid are a job that has
-// not settled, and one that may go because of another of its task (a newer success)
-// which was removed as well; because may be "".
-func (w World) Remove(ctx context.Context, p job.Path, because, by string) error {
+// somebody slow wrote meanwhile is swept.
+//
+// place is that of the job when it was chosen, and because another of its task that
+// lets it go, a newer success, if it names one. Refused as fault.Invalid are a job that
+// has not settled, or was submitted again since, and one whose because was removed or
+// submitted again: what it was chosen for is not so any more.
+func (w World) Remove(ctx context.Context, p job.Path, place int, because Place, by string) error {
 	l := w.openLog(taskDir(p)+"/log", by)
 	for {
 		if err := l.Read(ctx); err != nil {
@@ -44,9 +53,11 @@ func (w World) Remove(ctx context.Context, p job.Path, because, by string) error
 		if t.removed(p.Job) {
 			return w.clear(ctx, p)
 		}
-		place, submitted := t.PlaceOf(p.Job)
-		if !submitted {
+		if _, submitted := t.PlaceOf(p.Job); !submitted {
 			return fault.New(fault.Missing, "", "remove job %s: it was never submitted", p.Job)
+		}
+		if !t.has(Place{p.Job, place}) {
+			return fault.New(fault.Invalid, "Look again: drover gc.", "remove job %s: it was submitted again", p.Job)
 		}
 		if t.Live == p.Job {
 			closed, err := w.closeIfSettled(ctx, l, p)
@@ -58,8 +69,8 @@ func (w World) Remove(ctx context.Context, p job.Path, because, by string) error
 			}
 			continue
 		}
-		if t.removed(because) {
-			return fault.New(fault.Invalid, "", "remove job %s: job %s, which stood for it, is gone", p.Job, because)
+		if because.Job != "" && !t.has(because) {
+			return fault.New(fault.Invalid, "Look again: drover gc.", "remove job %s: job %s, which stood for it, is gone or was submitted again", p.Job, because.Job)
 		}
 		r, err := w.leaves(ctx, p, place)
 		if err != nil {

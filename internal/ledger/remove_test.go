@@ -17,7 +17,7 @@ func TestARemovedJobLeavesItsPlaceAndItsName(t *testing.T) {
 	j := d.submit(func(j *job.Job) { j.Since, j.StateSince = 3, 2 })
 	d.write(j, opened(1, First), ended(1, job.Failed))
 	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-0-a"}))
-	d.check(d.Remove(t.Context(), j.Path(), "", "gc"))
+	d.check(d.Remove(t.Context(), j.Path(), 0, Place{}, "gc"))
 	if diff := cmp.Diff([]string{"demo/digits/log/00000000", "demo/digits/log/00000001", "demo/digits/log/00000002", idKey(j.Short)}, d.keys("")); diff != "" {
 		t.Errorf("what stays (-want +got):\n%s", diff)
 	}
@@ -40,7 +40,7 @@ func TestARemovedJobLeavesItsPlaceAndItsName(t *testing.T) {
 	}
 	// What somebody slow writes is swept by whoever calls again; nothing else is said.
 	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-0-a"}))
-	d.check(d.Remove(t.Context(), j.Path(), "", "gc-2"))
+	d.check(d.Remove(t.Context(), j.Path(), 0, Place{}, "gc-2"))
 	if keys := d.keys(taskDir(j.Path())); len(keys) != 3 {
 		t.Errorf("after a second removal: %s", keys)
 	}
@@ -51,10 +51,12 @@ func TestTheNextJobBeginsAfterARemovedSuccess(t *testing.T) {
 	for range 2 {
 		j := d.submit(func(j *job.Job) { j.Since = 0 })
 		d.write(j, opened(1, First), ended(1, job.Succeeded))
-		d.check(d.Remove(t.Context(), j.Path(), "", "gc"))
 		task, err := d.Task(t.Context(), j.Path())
 		d.check(err)
 		place, _ := task.PlaceOf(j.ID)
+		d.check(d.Remove(t.Context(), j.Path(), place, Place{}, "gc"))
+		task, err = d.Task(t.Context(), j.Path())
+		d.check(err)
 		if r := task.Gone[j.ID]; r.Since != place+1 || r.State != job.Succeeded {
 			t.Errorf("at place %d: %+v", place, r)
 		}
@@ -66,13 +68,13 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	live := d.submit(nil)
 	d.write(live, opened(1, First))
 	before := d.keys("")
-	if err := d.Remove(t.Context(), live.Path(), "", "gc"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if err := d.Remove(t.Context(), live.Path(), 0, Place{}, "gc"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("a live job: %v", err)
 	}
 	if err := d.Abandon(t.Context(), live.Path(), live.Short, "gc"); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a live job, as a submit that never finished: %v", err)
 	}
-	if err := d.Remove(t.Context(), job.Path{Project: "demo", Task: "digits", Job: "never"}, "", "gc"); fault.KindOf(err) != fault.Missing {
+	if err := d.Remove(t.Context(), job.Path{Project: "demo", Task: "digits", Job: "never"}, 0, Place{}, "gc"); fault.KindOf(err) != fault.Missing {
 		t.Errorf("a job that never was: %v", err)
 	}
 	if diff := cmp.Diff(before, d.keys("")); diff != "" {
@@ -82,8 +84,17 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	d.write(live, ended(1, job.Succeeded))
 	second := d.submit(nil)
 	d.write(second, opened(1, First), ended(1, job.Succeeded))
-	d.check(d.Remove(t.Context(), second.Path(), "", "gc-1"))
-	if err := d.Remove(t.Context(), live.Path(), second.ID, "gc-2"); fault.KindOf(err) != fault.Invalid {
+	task, err := d.Task(t.Context(), second.Path())
+	d.check(err)
+	place, _ := task.PlaceOf(second.ID)
+	if err := d.Remove(t.Context(), live.Path(), 1, Place{}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		t.Errorf("a job that is not at its place: %v", err)
+	}
+	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place - 1}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		t.Errorf("the newest success, for one that has come back since: %v", err)
+	}
+	d.check(d.Remove(t.Context(), second.Path(), place, Place{}, "gc-1"))
+	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place}, "gc-2"); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("the newest success: %v", err)
 	}
 }

@@ -289,7 +289,7 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	if u := jobs[third.ID]; u.There || u.Submitted || u.Short != third.Short {
 		t.Errorf("a job that has but a name: %+v", u)
 	}
-	d.check(d.Remove(ctx, j.Path(), "", "gc"))
+	d.check(d.Remove(ctx, j.Path(), 0, Place{}, "gc"))
 	d.check(c.Look(ctx))
 	if !jobs[j.ID].Removed {
 		t.Error("a removed job counts")
