@@ -356,11 +356,11 @@ func (r *room) agent(a *actor, w ledger.World, p job.Path) {
 		r.violate("%s: %v", a.name, err)
 		return
 	}
-	if err := readBlob(ctx, w.Store, store.Digest(j.Code.Blob)); err != nil {
+	if err := readBlob(ctx, w.Store, store.Digest(j.Code.Blob)); err != nil && !r.excused(p, err) {
 		r.violate("%s: code: %v", a.name, err)
 	}
 	for name, list := range j.Inputs {
-		if err := read(ctx, w.Store, store.Digest(list)); err != nil {
+		if err := read(ctx, w.Store, store.Digest(list)); err != nil && !r.excused(p, err) {
 			r.violate("%s: input %s: %v", a.name, name, err)
 		}
 	}
@@ -394,6 +394,17 @@ func (r *room) agent(a *actor, w ledger.World, p job.Path) {
 			return
 		}
 	}
+}
+
+// excused says whether what a job names may be absent: the job was removed, and who
+// looks has slept meanwhile. An agent that misses its inputs then has nothing to
+// launch: it waits, and is told to leave (E6).
+func (r *room) excused(p job.Path, err error) bool {
+	if !errors.Is(err, store.ErrNotExist) {
+		return false
+	}
+	t, terr := r.calmly().Task(context.Background(), p)
+	return terr == nil && t.Gone[p.Job].Job != ""
 }
 
 // work is the program: it goes on from its state, saves some, and leaves a model.
@@ -507,7 +518,7 @@ func (r *room) reader(a *actor, w ledger.World) {
 		}
 		if err == nil {
 			r.seen["outputs read"]++
-		} else if t, terr := r.calmly().Task(ctx, p); terr != nil || t.Gone[p.Job].Job == "" {
+		} else if !r.excused(p, err) {
 			r.violate("%s reads job %s: %v", a.name, p.Job, err)
 		}
 	}
