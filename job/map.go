@@ -46,7 +46,7 @@ type Items struct {
 	Stream bool `json:"stream,omitempty" yaml:"stream,omitempty" jsonschema:"description=The program stays\\, and asks for items over DROVER_SOCK: it loads once what is slow to load"`
 	// Fetch has what items name, an address or a path, brought to the machine before
 	// they begin, and the next ones while they run.
-	Fetch bool `json:"fetch,omitempty" yaml:"fetch,omitempty" jsonschema:"description=Items are addresses (https://\\, http://\\, file://) or paths: each is brought to the machine before it begins\\, and {} is the file"`
+	Fetch bool `json:"fetch,omitempty" yaml:"fetch,omitempty" jsonschema:"description=Items are addresses (https://\\, http://\\, s3://\\, gs://\\, file://) or paths: each is brought to the machine before it begins\\, and {} is the file"`
 	// Out are the names of files and folders that each item must leave, with
 	// placeholders; {out} in an argument is where it writes the first.
 	Out []string `json:"out,omitempty" yaml:"out,omitempty" jsonschema:"description=Outputs that each item must leave\\, such as thumbs/{.stem}.png\\, written to {out}"`
@@ -77,6 +77,10 @@ type Manifest struct {
 	// Files is a list as long as this one: of each item the files of the submitting
 	// machine that it names, and the blobs that hold them. Nil: none is stored.
 	Files *Manifest `json:"files,omitempty"`
+	// Places are URLs that open buckets as who has submitted opens them: by a server, a
+	// profile, or unsigned. What an item says is only which object. Others are opened
+	// by their name alone.
+	Places []string `json:"places,omitempty"`
 }
 
 // Limits of a map.

@@ -82,7 +82,7 @@ type Machine struct {
 	// no process. Nil: not known.
 	Starved func() int64
 	// OpenPlace opens a bucket of anybody's by its URL, as this machine may: for inputs
-	// that are read where they are. Nil: there are none.
+	// that are read where they are, and items that are objects. Nil: there are none.
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Notice says that the machine is about to go, or that a person wants the
 	// agent to stop. One value, then the agent leaves.

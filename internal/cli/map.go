@@ -74,7 +74,7 @@ func (a *app) mapCommand() *cobra.Command {
 func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	s, m := a.startFlags(c), &mapFlags{}
 	f := c.Flags()
-	f.StringVar(&m.from, "from", "", "items: a file, - for standard input, a folder, a glob, or a range such as 1-1000")
+	f.StringVar(&m.from, "from", "", "items: a file, - for standard input, a folder, a glob, any of these in a bucket (s3://, gs://), or a range such as 1-1000")
 	f.StringVar(&m.format, "format", "", "of the items: lines, csv or jsonl (default: by the file's ending, else lines)")
 	f.IntVarP(&m.slots, "slots", "j", 0, "items that each worker runs at once (default: what fits, or one for each core)")
 	f.IntVar(&m.workers, "workers", 1, "agents that work on the items")
@@ -85,7 +85,7 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
 	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
 	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
-	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, file://) or paths: bring each here before it begins, as {}")
+	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, s3://, gs://, file://) or paths: bring each here before it begins, as {}")
 	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
 	m.trial.add(f)
 	for name := range notOfMaps {

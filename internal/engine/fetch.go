@@ -4,11 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/internal/transfer"
 )
 
 // fetchSample is how many items are looked at for a place where they could be: enough
@@ -16,12 +17,13 @@ import (
 const fetchSample = 100
 
 // checkFetch refuses items of which none names a file: rather here than once for each
-// of them. What one of them names is found out when it is fetched.
-func checkFetch(ctx context.Context, s job.Spec, l *items.List, folder string) error {
-	if !s.Fetch {
+// of them. What one of them names is found out when it is fetched. How the buckets are
+// opened that these name is noted for the agents.
+func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
+	if !p.Spec.Fetch {
 		return nil
 	}
-	first := ""
+	l, first, found := p.Items.list, "", false
 	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
 		if err != nil {
 			return err
@@ -29,30 +31,65 @@ func checkFetch(ctx context.Context, s job.Spec, l *items.List, folder string) e
 		if it.N == 1 {
 			first = it.Text
 		}
-		if it.Fields == nil && isPlace(it.Text, folder) {
-			return nil
-		}
-		for _, value := range it.Fields {
-			if input.IsAddress(value) {
-				return nil
-			}
+		for _, value := range values(it) {
+			found = found || input.IsAddress(value) || it.Fields == nil && isThere(value, e.Caller.Folder)
+			e.notePlace(ctx, p, value)
 		}
 	}
-	if l.Format() != items.Lines {
-		return fault.New(fault.Invalid, "Leave out --fetch, or give addresses in a field: https://, http:// or file://.", "check items: no field holds an address to fetch")
+	switch {
+	case found:
+		return nil
+	case l.Format() != items.Lines:
+		return fault.New(fault.Invalid, "Leave out --fetch, or give addresses in a field: https://, http://, s3://, gs:// or file://.", "check items: no field holds an address to fetch")
 	}
-	return fault.New(fault.Invalid, "Leave out --fetch, or give items such as https://host/a.png, file:///data/a.png or /data/a.png.",
+	return fault.New(fault.Invalid, "Leave out --fetch, or give items such as https://host/a.png, s3://bucket/a.png or /data/a.png.",
 		"check items: %.200q is neither an address nor a file here", first)
 }
 
-// isPlace says whether a line names something that can be fetched.
-func isPlace(text, folder string) bool {
-	if input.IsAddress(text) {
-		return true
+// values are what an item may name a file by.
+func values(it items.Item) []string {
+	if it.Fields == nil {
+		return []string{it.Text}
 	}
+	return it.Fields
+}
+
+// isThere says whether a line names a file of this machine.
+func isThere(text, folder string) bool {
 	if !filepath.IsAbs(text) {
 		text = filepath.Join(folder, text)
 	}
 	_, err := os.Stat(text)
 	return err == nil
+}
+
+// maxPlaces bounds what stands in a job's record.
+const maxPlaces = 16
+
+// notePlace remembers the server of a bucket that an item names: agents elsewhere may
+// know no other than the maker's. A bucket that cannot be opened here is an agent's to
+// tell of, and fails its items alone.
+func (e *Engine) notePlace(ctx context.Context, p *Plan, text string) {
+	if !input.IsBucket(text) || len(p.Items.places) >= maxPlaces {
+		return
+	}
+	url, _, err := transfer.Split(text)
+	if err != nil {
+		return
+	}
+	url, _, _ = strings.Cut(url, "?")
+	if input.PlaceOf(p.Items.places, url) != url {
+		return
+	}
+	if _, full, err := e.place(ctx, url); err == nil {
+		p.Items.places = addPlace(p.Items.places, full)
+	}
+}
+
+// addPlace adds a URL that says more than the bucket's name.
+func addPlace(places []string, url string) []string {
+	if strings.Contains(url, "?") {
+		places = append(places, url)
+	}
+	return places
 }

@@ -103,9 +103,6 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 
 // listed is what is in somebody's bucket: nothing is read of it but the list.
 func (e *Engine) listed(ctx context.Context, in job.Input) (bundle.Tree, error) {
-	if e.OpenPlace == nil {
-		return bundle.Tree{}, fault.New(fault.Invalid, "Give drover.Options an OpenPlace.", "open %s: this program opens no buckets", in.Path)
-	}
 	url, key, err := transfer.Split(in.Path)
 	if err != nil {
 		return bundle.Tree{}, err
@@ -113,14 +110,26 @@ func (e *Engine) listed(ctx context.Context, in job.Input) (bundle.Tree, error) 
 	if in.Subdir != "" {
 		key = path.Join(key, in.Subdir) + "/"
 	}
-	b, err := e.OpenPlace(ctx, url)
+	s, url, err := e.place(ctx, url)
 	if err != nil {
 		return bundle.Tree{}, err
 	}
-	if full := b.String(); strings.Contains(full, "?") {
-		url = full // with the server, which an agent may not know
+	return bundle.ListAway(ctx, s, url, key)
+}
+
+// place opens somebody's bucket. full is the URL that opens it elsewhere too.
+func (e *Engine) place(ctx context.Context, url string) (s *store.Store, full string, err error) {
+	if e.OpenPlace == nil {
+		return nil, "", fault.New(fault.Invalid, "Give drover.Options an OpenPlace.", "open %s: this program opens no buckets", url)
 	}
-	return bundle.ListAway(ctx, store.New(b, store.Options{}), url, key)
+	b, err := e.OpenPlace(ctx, url)
+	if err != nil {
+		return nil, "", err
+	}
+	if full = b.String(); !strings.Contains(full, "?") { // with the server, which an agent may not know
+		full = url
+	}
+	return store.New(b, store.Options{}), full, nil
 }
 
 func (f *feed) options() bundle.SaveOptions {

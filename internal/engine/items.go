@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
@@ -31,10 +32,11 @@ type ItemsPlan struct {
 	Uploads     int
 	UploadBytes int64
 
-	list  *items.List
-	fresh *items.List
-	dir   itemsFolder
-	files func(path string) bool // which files of the folder are items, or their list
+	list   *items.List
+	fresh  *items.List
+	places []string // as a Manifest has them
+	dir    itemsFolder
+	files  func(path string) bool // which files of the folder are items, or their list
 }
 
 // Close removes what a plan has kept of a map's items. It may be called twice.
@@ -56,7 +58,13 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 		return err
 	}
 	p.Items.dir = dir
-	l, err := items.Collect(ctx, items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}, dir.dir)
+	source := items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}
+	source.Open = func(ctx context.Context, url string) (b *store.Store, err error) {
+		b, url, err = e.place(ctx, url)
+		p.Items.places = addPlace(nil, url)
+		return b, err
+	}
+	l, err := items.Collect(ctx, source, dir.dir)
 	if err != nil {
 		return err
 	}
@@ -68,7 +76,7 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	if err := checkTemplate(s, l.Fields()); err != nil {
 		return err
 	}
-	if err := checkFetch(ctx, s, l, e.Caller.Folder); err != nil {
+	if err := e.checkFetch(ctx, p); err != nil {
 		return err
 	}
 	size := ledger.ChunkSize(l.Count(), s.Workers)
@@ -94,6 +102,8 @@ func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Se
 	file := real(from)
 	info, err := os.Stat(file)
 	switch {
+	case input.IsBucket(from):
+		return nil, nil
 	case from == "-" || format != items.Lines || err == nil && info.Mode().IsRegular():
 		return func(path string) bool { return path == file }, nil
 	case err == nil && info.IsDir():

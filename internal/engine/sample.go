@@ -48,6 +48,7 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 	}
 	s.Items.list, s.Items.Count, s.Items.New = l, l.Count(), l.Count()
 	s.Items.Format, s.Items.Fields = p.Items.Format, p.Items.Fields
+	s.Items.places = p.Items.places
 	s.Items.Uploads = p.Items.Uploads // of the sample there may be fewer
 	size := ledger.ChunkSize(l.Count(), s.Spec.Workers)
 	s.Items.Chunks = (l.Count() + size - 1) / size

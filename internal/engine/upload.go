@@ -303,6 +303,7 @@ func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.
 		return job.Manifest{}, err
 	}
 	m, err := l.Put(ctx, e.World.Store, ledger.ItemsPrefix(path))
+	m.Places = p.Items.places
 	if err != nil || files == nil {
 		return m, err
 	}

@@ -21,6 +21,9 @@ type Bringer struct {
 	// it is one that is Guarded.
 	Client *http.Client
 	Dir    string // relative paths begin here
+	// Open opens the bucket of s3://bucket or gs://bucket, and is called for each
+	// object of it. Nil: objects are refused.
+	Open func(ctx context.Context, bucket string) (*store.Store, error)
 	// Pause waits between two requests for what did not come; nil: by the clock.
 	Pause func(context.Context, time.Duration) error
 }
@@ -34,9 +37,9 @@ func IsAddress(text string) bool {
 }
 
 // Bring makes what a text names a file of this machine, and says where it is. A path,
-// and what file:// names, is used where it is. What comes from the web lies in the
-// folder into, which is made, under the last name of its address; ours is true then:
-// who asked removes it, and has to also after an error.
+// and what file:// names, is used where it is. What comes from the web, or from a
+// bucket, lies in the folder into, which is made, under the last name of its address;
+// ours is true then: who asked removes it, and has to also after an error.
 //
 // room is asked before more bytes than it was asked for are written, and may wait, or
 // refuse; n counts from the first byte. It may be nil. A text that names nothing that
@@ -53,11 +56,11 @@ func (b Bringer) Bring(ctx context.Context, text, into string, room func(ctx con
 	case "https", "http":
 		file, err = b.fromWeb(ctx, text, into, room)
 		return file, true, err
+	case "s3", "gs":
+		file, err = b.fromBucket(ctx, text, into, room)
+		return file, true, err
 	default:
 		_, err := KindOf(text)
-		if err == nil {
-			err = refuse(text, "Give the folder to -i, and name its files in items.", "single objects of buckets are not fetched")
-		}
 		return "", false, err
 	}
 	there := file

@@ -127,11 +127,17 @@ func TestWhatCannotBeBrought(t *testing.T) {
 		"":                      {fault.Missing, `find "": it is not there`},
 		"task:x":                {fault.Missing, `find "task:x": it is not there`},
 		"file:///no/such":       {fault.Missing, "it is not there"},
-		"s3://bucket/key":       {fault.Invalid, "single objects of buckets are not fetched"},
-		"https://u:p@host/file": {fault.Invalid, "it holds a user's name or password"},
-		"file://other/x":        {fault.Invalid, `it names the machine "other"`},
-		o.URL + "/404":          {fault.Missing, "the server answers 404 Not Found"},
-		o.URL + "/403":          {fault.Denied, "the server answers 403 Forbidden"},
+		"s3://bucket/key":       {fault.Invalid, "this agent opens no buckets"},
+		"s3://bucket":           {fault.Invalid, "it names no single object"},
+		"gs://bucket/folder/":   {fault.Invalid, "it names no single object"},
+		"s3://":                 {fault.Invalid, "it names no bucket"},
+		"ftp://host/x":          {fault.Invalid, "drover does not know ftp://"},
+		"s3://b/k?profile=root": {fault.Invalid, "an item chooses no server and no profile"},
+		"s3://b/k?anonymous=true&endpoint=http://169.254.169.254": {fault.Invalid, "an item chooses no server and no profile"},
+		"https://u:p@host/file":                                   {fault.Invalid, "it holds a user's name or password"},
+		"file://other/x":                                          {fault.Invalid, `it names the machine "other"`},
+		o.URL + "/404":                                            {fault.Missing, "the server answers 404 Not Found"},
+		o.URL + "/403":                                            {fault.Denied, "the server answers 403 Forbidden"},
 	} {
 		if status := strings.TrimPrefix(text, o.URL+"/"); status != text {
 			o.status = []int{map[string]int{"404": 404, "403": 403}[status]}

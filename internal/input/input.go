@@ -71,6 +71,9 @@ func schemeOf(text string) string {
 
 func isBucket(scheme string) bool { return scheme == "s3" || scheme == "gs" }
 
+// IsBucket says whether a text is the URL of a bucket, or of what is in one.
+func IsBucket(text string) bool { return isBucket(schemeOf(text)) }
+
 // checkBucket refuses what names no bucket; what its name may be its package knows.
 func checkBucket(text string) error {
 	scheme, rest, _ := strings.Cut(text, "://")

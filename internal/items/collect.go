@@ -21,7 +21,8 @@ import (
 // byte order; hidden ones are left out, and links to folders are not followed.
 //
 // A source that is not there is fault.Missing; one that holds no items, or what
-// no item can be, is fault.Invalid and says which line. gzip and zstd are
+// no item can be, is fault.Invalid and says which line. Objects of a bucket are items
+// as files of a folder are, by their URLs without what stands behind a ?. gzip and zstd are
 // unpacked. It returns when ctx is done, also from a pipe on which nobody
 // writes; the goroutine that reads it then stays until somebody does.
 func Collect(ctx context.Context, s Source, dir string) (*List, error) {
@@ -44,6 +45,8 @@ func Collect(ctx context.Context, s Source, dir string) (*List, error) {
 		return nil, s.refuse("Name a file: --from items.txt.", "there is none")
 	case s.From == "-":
 		return fromReader(ctx, s, s.Stdin, dir)
+	case isBucket(s.From):
+		return fromBucket(ctx, s, dir)
 	}
 	return fromPath(ctx, s, dir)
 }

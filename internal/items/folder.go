@@ -77,7 +77,7 @@ func (s Source) walk(ctx context.Context, root string, parts []string, dir strin
 	}
 	w := &walker{source: s, names: newSorter(dir), parts: parts}
 	defer w.names.close()
-	err := w.folder(ctx, root, w.open(1))
+	err := w.folder(ctx, root, open(parts, 1))
 	switch {
 	case context.Cause(ctx) != nil:
 		return nil, fmt.Errorf("read items from %q: %w", s.From, context.Cause(ctx))
@@ -100,13 +100,35 @@ func (s Source) walk(ctx context.Context, root string, parts []string, dir strin
 }
 
 // open adds to places those behind each **, which may stand for nothing.
-func (w *walker) open(at places) places {
-	for i, p := range w.parts[:len(w.parts)-1] {
+func open(parts []string, at places) places {
+	for i, p := range parts[:len(parts)-1] {
 		if p == "**" && at>>i&1 == 1 {
 			at |= 1 << (i + 1)
 		}
 	}
 	return at
+}
+
+// step says what a name is to a pattern: with it as a folder's, at which places names
+// in that folder are, and whether it is the whole pattern's last one. No part but one
+// that begins with a dot matches a name that does.
+func step(parts []string, at places, name string) (below places, last bool) {
+	for i, p := range parts {
+		if at>>i&1 == 0 || name[0] == '.' && p[0] != '.' {
+			continue
+		}
+		match, _ := path.Match(p, name)
+		switch {
+		case p == "**":
+			below |= 1 << i
+			last = last || i == len(parts)-1
+		case match && i == len(parts)-1:
+			last = true
+		case match:
+			below |= 1 << (i + 1)
+		}
+	}
+	return below, last
 }
 
 // folder looks at the names in it.
@@ -147,30 +169,14 @@ func (w *walker) broken(err error) error {
 // entry takes a file, or goes into a folder, if the name is one of the pattern's.
 func (w *walker) entry(ctx context.Context, folder string, e os.DirEntry, at places) error {
 	base := e.Name()
-	var below places
-	last := false
-	for i, p := range w.parts {
-		if at>>i&1 == 0 || base[0] == '.' && p[0] != '.' {
-			continue
-		}
-		match, _ := path.Match(p, base)
-		switch {
-		case p == "**":
-			below |= 1 << i
-			last = last || i == len(w.parts)-1
-		case match && i == len(w.parts)-1:
-			last = true
-		case match:
-			below |= 1 << (i + 1)
-		}
-	}
+	below, last := step(w.parts, at, base)
 	if base[0] == '.' && below == 0 && !last && slices.Contains(w.parts, "**") {
 		w.hidden++
 	}
 	name := filepath.Join(folder, base)
 	switch {
 	case e.IsDir() && below != 0:
-		err := w.folder(ctx, name, w.open(below))
+		err := w.folder(ctx, name, open(w.parts, below))
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // it was here a moment ago
 		}

@@ -11,6 +11,7 @@
 package items
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Item is one line of a manifest.
@@ -47,12 +49,15 @@ const (
 
 // Source says where items come from.
 type Source struct {
-	// From is what was typed: a file, "-", a folder, a glob, or a range such as
-	// "1-1000000" or "0-100:5". What looks like a range is one.
+	// From is what was typed: a file, "-", a folder, a glob, a range such as
+	// "1-1000000" or "0-100:5", or any of the first in a bucket, as s3:// and gs://.
+	// What looks like a range is one.
 	From   string
 	Format string    // "" goes by the file's ending: .csv; .jsonl, .ndjson and .json; else lines
 	Dir    string    // relative paths begin here; "": the current folder
 	Stdin  io.Reader // what "-" reads
+	// Open opens the bucket that a URL without a key names. Nil: there are none.
+	Open func(ctx context.Context, url string) (*store.Store, error)
 }
 
 const (

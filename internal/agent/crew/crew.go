@@ -77,6 +77,9 @@ type Config struct {
 	// Warn leaves word for the programs that items should end, and why; left is the time
 	// that they have, 0: as long as they take. "" takes it back.
 	Warn func(why string, left time.Duration)
+	// OpenPlace opens a bucket of anybody's by its URL, for items that are objects. Nil:
+	// such fail.
+	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Patience is how long results wait for room in a full store.
 	Patience time.Duration
 

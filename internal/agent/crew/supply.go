@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
@@ -15,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Items may name files that are to be here before they begin. The larder brings those
@@ -43,6 +45,9 @@ func (c *crew) openLarder() {
 	hands := min(max(fetchHands, c.Slots), 16)
 	transport.MaxIdleConnsPerHost = hands
 	b := input.Bringer{Client: input.Guarded(transport), Dir: c.kit.Dir, Pause: c.pause}
+	if c.OpenPlace != nil {
+		b.Open = (&buckets{opened: map[string]*store.Store{}, open: c.OpenPlace, places: c.Job.Manifest.Places}).get
+	}
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.patient(ctx, func() (err error) {
@@ -62,6 +67,38 @@ func (c *crew) openLarder() {
 			}
 		}})
 	c.arrived = c.larder.News()
+}
+
+// buckets opens those in which items lie, each once.
+type buckets struct {
+	open   func(ctx context.Context, url string) (store.Bucket, error)
+	places []string // of a Manifest
+
+	mu     sync.Mutex
+	opened map[string]*store.Store
+}
+
+func (b *buckets) get(ctx context.Context, url string) (*store.Store, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.opened[url]; s != nil {
+		return s, nil
+	}
+	name, query, asks := strings.Cut(url, "?")
+	full := input.PlaceOf(b.places, name)
+	if asks { // beside what leads to the server
+		sep := "?"
+		if strings.Contains(full, "?") {
+			sep = "&"
+		}
+		full += sep + query
+	}
+	opened, err := b.open(ctx, full)
+	if err != nil {
+		return nil, err
+	}
+	b.opened[url] = store.New(opened, store.Options{})
+	return b.opened[url], nil
 }
 
 // stock is how many items the holds could give once there are slots for them.

@@ -15,7 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
 )
 
 // depot is a server whose files come when the test says so: the file of /x/NAME is
@@ -202,13 +205,54 @@ func TestAFileThatCannotBeHadFailsItsItemAlone(t *testing.T) {
 		{"yyy/gone: the server answers 404 Not Found", 1},
 		{"fetch " + d.URL + "/ill: the server answers 502 Bad Gateway", 2},
 		{`find "/no/such/file": it is not there`, 1},
-		{`read input "s3://b/k": single objects of buckets are not fetched`, 1},
+		{`read input "s3://b/k": this agent opens no buckets`, 1},
 		{`read input "file://elsewhere/x": it names the machine "elsewhere"`, 1},
 	} {
 		r := s.results()[i]
 		if !strings.HasSuffix(r.Result.Why, want.why) || r.Failures != want.failures || r.Result.Code != 125 {
 			t.Errorf("item %d: %d failures, status %d, %q; want %d, %q", i+1, r.Failures, r.Result.Code, r.Result.Why, want.failures, want.why)
 		}
+	}
+}
+
+func TestObjectsOfBucketsAreFetched(t *testing.T) {
+	t.Parallel()
+	theirs := mem.New()
+	for key, text := range map[string]string{"p/a.txt": "one", "p/b.txt": "two"} {
+		if err := theirs.Put(t.Context(), key, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, fetching(`echo "$(cat "$1") $(basename "$1") $DROVER_ITEM"`), "s3://b/p/a.txt", "s3://b/p/b.txt", "s3://b/p/none", "gs://c/p/a.txt?anonymous=true", "s3://closed/k")
+	s.job.Manifest.Places = []string{"s3://b?endpoint=http://h:1", "gs://c?endpoint=http://g:2"}
+	var mu sync.Mutex
+	opened := map[string]int{}
+	s.start(2, func(c *Config, _ *Kit) {
+		c.OpenPlace = func(_ context.Context, url string) (store.Bucket, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			opened[url]++
+			if url == "s3://closed" {
+				return nil, fault.New(fault.Denied, "Ask for it.", "open s3://closed: it is not yours")
+			}
+			return theirs, nil
+		}
+	}).leave(0)
+	s.wants(job.Failed, job.Tally{Items: 5, Succeeded: 3, Failed: 2})
+	all := s.results()
+	for n, want := range map[int]string{1: "one a.txt s3://b/p/a.txt\n", 2: "two b.txt s3://b/p/b.txt\n", 4: "one a.txt gs://c/p/a.txt?anonymous=true\n"} {
+		if got := all[n-1].Result.Head; got != want {
+			t.Errorf("item %d printed %q", n, got)
+		}
+	}
+	for n, want := range map[int]string{3: "fetch s3://b/p/none: the bucket has no such object", 5: "fetch s3://closed/k: open s3://closed: it is not yours"} {
+		if r := all[n-1]; r.Result.Why != want || r.Failures != 1 {
+			t.Errorf("item %d: %q after %d failures", n, r.Result.Why, r.Failures)
+		}
+	}
+	want := map[string]int{"s3://b?endpoint=http://h:1": 1, "gs://c?endpoint=http://g:2&anonymous=true": 1, "s3://closed": 1}
+	if diff := cmp.Diff(want, opened); diff != "" {
+		t.Errorf("buckets that were opened (-want +got):\n%s", diff)
 	}
 }
 

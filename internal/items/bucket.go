@@ -1,0 +1,169 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/transfer"
+	"github.com/drover-run/drover/store"
+)
+
+// isBucket says whether a source lies in a bucket.
+func isBucket(from string) bool {
+	return strings.HasPrefix(from, "s3://") || strings.HasPrefix(from, "gs://")
+}
+
+// fromBucket reads what is at a URL as fromPath does a path: one object is a list of
+// items, and of a pattern, or of all that is below a name, the objects are items, by
+// their URLs in byte order. What leads to the server stands behind the ?, and in no
+// item.
+func fromBucket(ctx context.Context, s Source, dir string) (*List, error) {
+	url, key, err := transfer.Split(s.From)
+	if err != nil {
+		return nil, err
+	}
+	if s.Open == nil {
+		return nil, s.refuse("Name a file.", "this program opens no buckets")
+	}
+	b, err := s.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	top, _, _ := strings.Cut(url, "?")
+	parts := slices.DeleteFunc(strings.Split(key, "/"), func(name string) bool { return name == "" })
+	prefix := key
+	if at := strings.IndexAny(key, "*["); at >= 0 {
+		prefix = key[:at]
+	} else {
+		if list, is, err := s.object(ctx, b, key, dir); is || err != nil {
+			return list, err
+		}
+		if prefix != "" && !strings.HasSuffix(prefix, "/") {
+			prefix += "/"
+		}
+	}
+	for i, p := range parts {
+		if !isGlob(p) {
+			parts[i] = literal(p)
+		} else if parts[i] = spelled(p); !sound(parts[i]) {
+			return nil, s.refuse("Write a bracket that is one as [[].", "it has a bracket or backslash without its partner")
+		}
+	}
+	if !strings.ContainsAny(key, "*[") {
+		parts = append(parts, "**")
+	}
+	if len(parts) > maxParts {
+		return nil, s.refuse("Use **, or name fewer folders.", "it has more than %d names", maxParts)
+	}
+	if s.Format != "" && s.Format != Lines {
+		return nil, s.refuse("Leave the format out, or name one object.", "its items are objects, which have no format %q", s.Format)
+	}
+	return s.objects(ctx, b, top, prefix, parts, dir)
+}
+
+// object reads the items that stand in one object, if there is one of that name.
+func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l *List, is bool, err error) {
+	if key == "" || strings.HasSuffix(key, "/") {
+		return nil, false, nil
+	}
+	body, err := b.Open(ctx, key, 0, -1)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read items from %q: %w", s.From, err)
+	}
+	defer body.Close()
+	s.From, _, _ = strings.Cut(s.From, "?") // its end says what format it has
+	l, err = fromReader(ctx, s, body, dir)
+	return l, true, err
+}
+
+// objects lists what the names of a pattern match. An object whose name has a ? is left
+// out: its URL would be another one's. So is what shows a folder, and has no name.
+func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*List, error) {
+	l, err := build(dir, Lines, func(p *packer) error {
+		hidden, unnamed := 0, 0
+		for o, err := range b.List(ctx, prefix) {
+			if err != nil {
+				return fmt.Errorf("read items from %q: %w", s.From, err)
+			}
+			names := strings.Split(o.Key, "/")
+			if slices.Contains(names, "") {
+				continue
+			}
+			match, dots := matches(parts, names)
+			switch {
+			case dots:
+				hidden++
+			case !match:
+			case strings.Contains(o.Key, "?"):
+				unnamed++
+			case p.count == maxItems:
+				return s.refuse("Split it into several maps.", "it has more than %d objects", maxItems)
+			default:
+				if err := add(p, top+"/"+o.Key); err != nil {
+					return err
+				}
+			}
+		}
+		if hidden > 0 {
+			p.notes = append(p.notes, fmt.Sprintf("%s in hidden names left out", objectsOf(hidden)))
+		}
+		if unnamed > 0 {
+			p.notes = append(p.notes, fmt.Sprintf("%s with a ? in their names left out: in a URL it begins what leads to the server", objectsOf(unnamed)))
+		}
+		if p.count == 0 {
+			why := "nothing is there"
+			if strings.ContainsAny(s.From, "*[") {
+				why = "no object matches"
+			}
+			if len(p.notes) > 0 {
+				why += "; " + strings.Join(p.notes, ", ")
+			}
+			return fault.New(fault.Missing, "Check the name: an object that lists items, a folder, or a pattern with * in quotes.", "read items from %q: %s", s.From, why)
+		}
+		return nil
+	})
+	return l, err
+}
+
+func objectsOf(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
+// matches says whether the names of a key are those of a pattern. hidden: they are not,
+// as a name that begins with a dot is none of those that ** stands for.
+func matches(parts, names []string) (match, hidden bool) {
+	at := open(parts, 1)
+	for i, name := range names {
+		below, last := step(parts, at, name)
+		if i == len(names)-1 && last {
+			return true, false
+		}
+		if i == len(names)-1 || below == 0 {
+			return false, name[0] == '.' && below == 0 && slices.Contains(parts, "**")
+		}
+		at = open(parts, below)
+	}
+	return false, false
+}
+
+// sound says whether path.Match takes a pattern.
+func sound(pattern string) bool {
+	_, err := path.Match(pattern, "")
+	return err == nil
+}
+
+// literal is a name that matches itself alone.
+func literal(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(name)
+}
