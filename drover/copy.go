@@ -3,6 +3,7 @@ package drover
 import (
 	"context"
 
+	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/store"
 )
@@ -12,6 +13,15 @@ type CopyOptions = transfer.Options
 
 // CopyProgress is how far they are: what was copied, and what was there already.
 type CopyProgress = transfer.Progress
+
+// Sending is what a Plan's Watch hears of while it submits.
+type Sending = engine.Sending
+
+// The files that items name, and those of one input after the other.
+const (
+	SendingItems  = engine.OfItems
+	SendingInputs = engine.OfInputs
+)
 
 // Copied is what they did.
 type Copied = transfer.Done

@@ -24,8 +24,8 @@ func TestRealSlurmMapOverFilesThatNodesDoNotSee(t *testing.T) {
 	}
 	_, said := h.drover(t, 0, "map", "-t", "far", "--workers", "2", "--from", memory, "--out", "{.stem}.got", "-o", "out", "--",
 		"sh", "-c", `printf '%s:' "$1" | cat - "$1" >"$2"; [ "$1" = "$DROVER_ITEM" ]`, "sh", "{}", "{out}")
-	if !strings.Contains(said, "3 files, ") {
-		t.Errorf("the plan does not say that files are stored:\n%s", said)
+	if !strings.Contains(said, "3 files, ") || !strings.Contains(said, "  stored   3 files of items, 9 B, in ") {
+		t.Errorf("it does not say that files are stored:\n%s", said)
 	}
 	for name, want := range map[string]string{"a 1": "a 1.txt:one", "b": "b.txt:two", "c": "c.txt:one"} {
 		text, err := os.ReadFile(filepath.Join(h.work, "out", name+".got"))

@@ -208,7 +208,7 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if done, err := a.tryOut(ctx, s, m.trial, p); done || err != nil {
 		return err
 	}
-	j, err := p.Submit(ctx)
+	j, err := a.submit(ctx, p)
 	if err != nil {
 		return err
 	}

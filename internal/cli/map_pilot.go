@@ -71,7 +71,7 @@ func (a *app) tryOut(ctx context.Context, s *startFlags, t trialFlags, p *drover
 	if sample.Note != "" {
 		a.note("note: %s", sample.Note)
 	}
-	j, err := sample.Submit(ctx)
+	j, err := a.submit(ctx, sample)
 	if err != nil {
 		return true, err
 	}

@@ -70,11 +70,32 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 		return a.showPlan(p)
 	}
 	a.printPlan(p)
-	j, err := p.Submit(ctx)
+	j, err := a.submit(ctx, p)
 	if err != nil {
 		return err
 	}
 	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
+}
+
+// submit carries a plan out as far as a job, and shows how far the files of its items and
+// inputs are on their way, as of any copy.
+func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
+	show := a.copying()
+	var sent drover.CopyProgress
+	var began, ended time.Time
+	p.Watch = func(what drover.Sending, now drover.CopyProgress) {
+		if show.tell(now); what == drover.SendingItems {
+			if sent, ended = now, time.Now(); began.IsZero() {
+				began = ended
+			}
+		}
+	}
+	j, err := p.Submit(ctx)
+	show.end()
+	if n := sent.Files + sent.Same; n > 0 && err == nil {
+		a.note("  stored   %s of items, %s, in %s", count(int(n), "file"), size(sent.Bytes+sent.SameBytes), span(ended.Sub(began)))
+	}
+	return j, err
 }
 
 // carryOn follows a submitted job, or says where it is.

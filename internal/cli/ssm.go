@@ -106,7 +106,7 @@ func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
 			return err
 		}
 	}
-	j, err := p.Submit(ctx)
+	j, err := a.submit(ctx, p)
 	if err != nil {
 		return err
 	}

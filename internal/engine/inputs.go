@@ -145,8 +145,10 @@ func (f *feed) remember() {
 }
 
 // sync stores a local input and gives the digest of its list.
-func (f *feed) sync(ctx context.Context, s *store.Store) (d store.Digest, err error) {
-	if f.tree, d, err = bundle.Sync(ctx, s, s.String(), f.source.Root, f.options()); err != nil {
+func (f *feed) sync(ctx context.Context, s *store.Store, watch func(transfer.Progress)) (d store.Digest, err error) {
+	told := toldBlobs{s, newTelling(watch, s.Clock())}
+	defer told.tell.end()
+	if f.tree, d, err = bundle.Sync(ctx, told, s.String(), f.source.Root, f.options()); err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
 	}
 	if f.remember(); f.source.File == "" {
@@ -183,7 +185,7 @@ func below(t bundle.Tree, folder string) bundle.Tree {
 }
 
 // shipInput stores one input and gives the digest of its list.
-func (e *Engine) shipInput(ctx context.Context, f *feed, spec job.Spec) (store.Digest, error) {
+func (e *Engine) shipInput(ctx context.Context, f *feed, p *Plan) (store.Digest, error) {
 	if f.tree.Away != nil {
 		d, err := bundle.PutTree(ctx, e.World.Store, f.tree)
 		if err != nil {
@@ -192,10 +194,10 @@ func (e *Engine) shipInput(ctx context.Context, f *feed, spec job.Spec) (store.D
 		return d, nil
 	}
 	if f.origin == nil {
-		return f.sync(ctx, e.World.Store)
+		return f.sync(ctx, e.World.Store, p.watching(OfInputs))
 	}
 	if f.origin.What == "source" {
-		again, err := e.feed(ctx, f.in, spec, true)
+		again, err := e.feed(ctx, f.in, p.Spec, true)
 		if err != nil {
 			return "", err
 		}
@@ -217,7 +219,7 @@ func (e *Engine) shipInput(ctx context.Context, f *feed, spec job.Spec) (store.D
 func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
 	for i := range p.feeds {
 		f, in := &p.feeds[i], p.feeds[i].in
-		d, err := e.shipInput(ctx, f, p.Spec)
+		d, err := e.shipInput(ctx, f, p)
 		if err != nil {
 			return err
 		}

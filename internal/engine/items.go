@@ -32,11 +32,12 @@ type ItemsPlan struct {
 	Uploads     int
 	UploadBytes int64
 
-	list   *items.List
-	fresh  *items.List
-	places []string // as a Manifest has them
-	dir    itemsFolder
-	files  func(path string) bool // which files of the folder are items, or their list
+	list    *items.List
+	fresh   *items.List
+	counted *items.List // of which Uploads are
+	places  []string    // as a Manifest has them
+	dir     itemsFolder
+	files   func(path string) bool // which files of the folder are items, or their list
 }
 
 // Close removes what a plan has kept of a map's items. It may be called twice.

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -53,6 +54,10 @@ type Plan struct {
 	Cost        Cost              // of its facts, in an object store
 	Pass        string            // what agents open the store with, for people; "": nothing to say
 	Said        driver.Said       // what the script says to the target's own scheduler; what was taken is in Spec
+
+	// Watch hears how far Submit is with storing files that items name, or, of each
+	// input, what is read of it. It may be nil.
+	Watch func(what Sending, now transfer.Progress)
 
 	ship       shipment
 	feeds      []feed

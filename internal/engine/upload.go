@@ -5,33 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
 // Files that items name, by absolute paths, and that a target's agents do not see are
-// stored when the job is submitted, each by its content, and brought to the agent
-// before its item begins. What a relative path names lies in the folder that comes
+// stored when the job is submitted, each by its content and small ones in packs
+// (items.Pack), and brought to the agent before its item begins. What a relative path names lies in the folder that comes
 // along, as on this machine. The list of them is stored beside the items'.
 
 const (
 	// uploadHands files are read and sent at once.
 	uploadHands = 16
-	// uploadBatch items are looked at before their files are sent.
-	uploadBatch = 1024
+	// packHands packs of them are sent at once, and take so many times a pack in memory.
+	packHands = 3
 	// mostKnown paths are remembered: rows may all name the same model.
 	mostKnown = 64 << 10
 )
@@ -72,11 +71,13 @@ type uploader struct {
 	sight  sight
 	fields []int // that may name files; items.Whole of plain lines
 	fetch  bool
-	known  map[string]items.File // by path; stored already
+	tell   *telling
+	known  map[string]items.File       // by path; stored already, or about to be
+	had    map[store.Digest]items.File // by content, of small files
 }
 
 func (e *Engine) newUploader(p *Plan) (*uploader, error) {
-	u := &uploader{store: e.World.Store, sight: sightOf(p.Offer), fetch: p.Spec.Fetch, known: map[string]items.File{}}
+	u := &uploader{store: e.World.Store, sight: sightOf(p.Offer), fetch: p.Spec.Fetch, known: map[string]items.File{}, had: map[store.Digest]items.File{}}
 	names := p.Items.list.Fields()
 	t, err := items.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), items.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
 	if err != nil {
@@ -152,6 +153,7 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	p.Items.counted = l
 	folders := 0
 	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
 		if err != nil {
@@ -177,8 +179,8 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 
 // upload stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
-// sent again.
-func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List) (*items.List, error) {
+// sent again. watch hears how far it is; it may be nil.
+func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List, watch func(transfer.Progress)) (*items.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
@@ -186,6 +188,11 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List) (*items.Lis
 	if err != nil {
 		return nil, err
 	}
+	u.tell = newTelling(watch, e.World.Store.Clock())
+	if p.Items.counted == l {
+		u.tell.found(int64(p.Items.Uploads), p.Items.UploadBytes)
+	}
+	defer u.tell.end()
 	list, n, err := items.StoredFiles(p.Items.dir.dir, u.each(ctx, l))
 	if err != nil {
 		return nil, fmt.Errorf("store files of items: %w", err)
@@ -196,109 +203,9 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List) (*items.Lis
 	return list, nil
 }
 
-// each gives the stored files of each item of a list.
-func (u *uploader) each(ctx context.Context, l *items.List) iter.Seq2[[]items.File, error] {
-	return func(yield func([]items.File, error) bool) {
-		var batch [][]wanted
-		flush := func() bool {
-			if err := u.send(ctx, batch); err != nil {
-				yield(nil, err)
-				return false
-			}
-			for _, found := range batch {
-				var files []items.File
-				for _, w := range found {
-					files = append(files, w.File)
-				}
-				if !yield(files, nil) {
-					return false
-				}
-			}
-			batch = batch[:0]
-			return true
-		}
-		for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			found, _ := u.find(it)
-			if batch = append(batch, found); len(batch) == uploadBatch && !flush() {
-				return
-			}
-		}
-		flush()
-	}
-}
-
-// send stores the files of some items, each path once, and fills in what they are.
-func (u *uploader) send(ctx context.Context, batch [][]wanted) error {
-	if len(u.known) > mostKnown {
-		clear(u.known)
-	}
-	todo := map[string]wanted{}
-	for _, found := range batch {
-		for _, w := range found {
-			if _, done := u.known[w.path]; !done {
-				todo[w.path] = w
-			}
-		}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var hands sync.WaitGroup
-	var mu sync.Mutex
-	turns := make(chan struct{}, uploadHands)
-	for path, w := range todo {
-		turns <- struct{}{}
-		hands.Go(func() { // ends with the file, or with ctx
-			defer func() { <-turns }()
-			if ctx.Err() != nil {
-				return
-			}
-			f, err := u.one(ctx, path, w.File)
-			if err != nil {
-				stop(err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			u.known[path] = f
-		})
-	}
-	hands.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	for _, found := range batch {
-		for i, w := range found {
-			field := w.Field
-			found[i].File = u.known[w.path]
-			found[i].Field = field
-		}
-	}
-	return nil
-}
-
-// one stores a file.
-func (u *uploader) one(ctx context.Context, path string, f items.File) (items.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return f, fault.Wrap(err, fault.Invalid, "Check its permissions, or leave it out.", "read item")
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return f, fault.New(fault.Invalid, "Run it again.", "read item %s: it is no file any more", path)
-	}
-	if f.Blob, f.Size, err = u.store.PutBlob(ctx, file); err != nil {
-		return f, fmt.Errorf("store %s: %w", path, err)
-	}
-	return f, nil
-}
-
 // putItems stores a list and its files below a job.
 func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.Path) (job.Manifest, error) {
-	files, err := e.upload(ctx, p, l)
+	files, err := e.upload(ctx, p, l, p.watching(OfItems))
 	if err != nil {
 		return job.Manifest{}, err
 	}
@@ -333,7 +240,7 @@ func (e *Engine) putAgain(ctx context.Context, p *Plan, l *items.List, m job.Man
 	if m.Files == nil {
 		return nil
 	}
-	again, err := e.upload(ctx, p, l)
+	again, err := e.upload(ctx, p, l, nil)
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,23 @@ import (
 )
 
 // File is a file that an item names, as it was when the item was submitted: its
-// content is a blob.
+// content is a blob, or lies in one with others'.
 type File struct {
 	Field int // index of the field that is its name; Whole: the text is
 	Blob  store.Digest
 	Size  int64
 	Exec  bool // it may be executed
+	// Pack is the blob in which the content begins at Off; "": it has one of its own.
+	Pack store.Digest
+	Off  int64
+}
+
+// Held is the blob that the store has for the file.
+func (f File) Held() store.Digest {
+	if f.Pack != "" {
+		return f.Pack
+	}
+	return f.Blob
 }
 
 // Whole stands for an item's text where fields of others are meant.
@@ -26,7 +37,8 @@ const Whole = -1
 
 // A list of files is a list of plain lines, the n-th of which tells of the n-th item:
 // "field:digest:size" and ":x" of what may be executed, for each file, with a space
-// between two; field is empty for Whole. An item without files is an empty line.
+// between two; field is empty for Whole. Of what lies in a pack "::" or ":x:" and
+// "pack:offset" follow. An item without files is an empty line.
 
 // StoredFiles makes the list for a Manifest's Files of what all gives for each item,
 // in order, kept in a folder of its own below dir. count is how many files are in it.
@@ -60,8 +72,15 @@ func (f File) append(b []byte) []byte {
 	}
 	b = append(append(append(b, ':'), f.Blob...), ':')
 	b = strconv.AppendInt(b, f.Size, 10)
-	if f.Exec {
+	switch {
+	case f.Exec:
 		b = append(b, ":x"...)
+	case f.Pack != "":
+		b = append(b, ':')
+	}
+	if f.Pack != "" {
+		b = append(append(append(b, ':'), f.Pack...), ':')
+		b = strconv.AppendInt(b, f.Off, 10)
 	}
 	return b
 }
@@ -74,10 +93,19 @@ func ParseFiles(line string) (files []File, err error) {
 	for word := range strings.SplitSeq(line, " ") {
 		parts := strings.Split(word, ":")
 		f := File{Field: Whole}
+		if len(parts) == 6 {
+			if f.Pack, err = store.ParseDigest(parts[4]); err != nil {
+				return nil, err
+			}
+			f.Off, err = strconv.ParseInt(parts[5], 10, 64)
+			if parts = parts[:4]; parts[3] == "" {
+				parts = parts[:3]
+			}
+		}
 		if len(parts) == 4 && parts[3] == "x" {
 			f.Exec, parts = true, parts[:3]
 		}
-		if len(parts) != 3 {
+		if len(parts) != 3 || err != nil {
 			return nil, fmt.Errorf("%.100q names no stored file", word)
 		}
 		if f.Blob, err = store.ParseDigest(parts[1]); err != nil {
@@ -85,6 +113,9 @@ func ParseFiles(line string) (files []File, err error) {
 		}
 		if f.Size, err = strconv.ParseInt(parts[2], 10, 64); err == nil && parts[0] != "" {
 			f.Field, err = strconv.Atoi(parts[0])
+		}
+		if f.Pack != "" && (f.Off < 0 || f.Off > 2*maxPack || f.Size > PackedFile) {
+			return nil, fmt.Errorf("%.100q names no file in a pack", word)
 		}
 		if err != nil || f.Size < 0 || f.Field < Whole || parts[0] == "-1" || len(files) > 0 && f.Field <= files[len(files)-1].Field {
 			return nil, fmt.Errorf("%.100q names no stored file", word)
@@ -107,7 +138,7 @@ func OpenStored(ctx context.Context, s *store.Store, m Manifest, first int) (*Re
 	return r, err
 }
 
-// Blobs are the contents that a manifest's items name, as often as they name them. A
+// Blobs are those that hold what a manifest's items name, as often as they name it. A
 // list that is gone is store.ErrNotExist.
 func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Digest, error] {
 	return func(yield func(store.Digest, error) bool) {
@@ -133,7 +164,7 @@ func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Dige
 				return
 			}
 			for _, f := range files {
-				if !yield(f.Blob, nil) {
+				if !yield(f.Held(), nil) {
 					return
 				}
 			}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
+	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
@@ -142,6 +143,7 @@ type crew struct {
 	storing  int            // tries whose outputs are being stored
 	bulk     int64          // bytes that one leaves, lately
 	cargoes  int64          // bytes of these outputs
+	files    *items.Stored  // those that were stored, beside it
 	larder   *larder.Larder // nil: items name no files that are to be fetched, or there is no kit yet
 	arrived  <-chan struct{}
 	waiting  []*try // that were taken from their holds and have no files yet

@@ -38,18 +38,19 @@ func storedName(f items.File, text string) string {
 	if f.Exec {
 		exec = "x"
 	}
-	return fmt.Sprintf("%s%s:%d:%s:%s", storedMark, f.Blob, f.Size, exec, filepath.Base(text))
+	return fmt.Sprintf("%s%s:%d:%s:%s:%d:%s", storedMark, f.Blob, f.Size, exec, f.Pack, f.Off, filepath.Base(text))
 }
 
 // restore writes a stored file into a folder, under the last name of the one it was.
 func (c *crew) restore(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, err error) {
-	parts := strings.SplitN(strings.TrimPrefix(name, storedMark), ":", 4)
-	if len(parts) != 4 {
+	parts := strings.SplitN(strings.TrimPrefix(name, storedMark), ":", 6)
+	if len(parts) != 6 {
 		return "", fault.New(fault.Bug, "", "bring file: %q is no name of one", name)
 	}
 	size, err := strconv.ParseInt(parts[1], 10, 64)
-	base := parts[3]
-	if err != nil || base == "." || base == ".." || base == "/" {
+	off, wrong := strconv.ParseInt(parts[4], 10, 64)
+	base := parts[5]
+	if err != nil || wrong != nil || base == "." || base == ".." || base == "/" {
 		return "", fault.New(fault.Invalid, "", "bring file: %q is no name of one", base)
 	}
 	if err := room(ctx, size); err != nil {
@@ -60,7 +61,7 @@ func (c *crew) restore(ctx context.Context, name, into string, room func(context
 		mode = 0o755
 	}
 	file = filepath.Join(into, base)
-	err = c.copyBlob(ctx, store.Digest(parts[0]), file, size, mode)
+	err = c.copyStored(ctx, items.File{Blob: store.Digest(parts[0]), Size: size, Pack: store.Digest(parts[3]), Off: off}, file, mode)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return "", fault.Wrap(err, fault.Missing, "Run the map again with --force: it stores its files again.", "bring %s: what was stored of it is gone", base)
@@ -72,9 +73,9 @@ func (c *crew) restore(ctx context.Context, name, into string, room func(context
 	return file, nil
 }
 
-// copyBlob may be called again after an error: the file is made anew.
-func (c *crew) copyBlob(ctx context.Context, d store.Digest, name string, size int64, mode os.FileMode) error {
-	r, err := c.World.Store.OpenBlob(ctx, d)
+// copyStored may be called again after an error: the file is made anew.
+func (c *crew) copyStored(ctx context.Context, stored items.File, name string, mode os.FileMode) error {
+	r, err := c.files.Open(ctx, stored)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,9 @@ func (c *crew) copyBlob(ctx context.Context, d store.Digest, name string, size i
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, io.LimitReader(r, size+1))
-	if err == nil && n != size {
-		err = fault.New(fault.Lost, "", "it has %d bytes and not %d", n, size)
+	n, err := io.Copy(f, io.LimitReader(r, stored.Size+1))
+	if err == nil && n != stored.Size {
+		err = fault.New(fault.Lost, "", "it has %d bytes and not %d", n, stored.Size)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -1,10 +1,15 @@
 package crew
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
 
@@ -49,6 +55,81 @@ func stocked(t *testing.T, spec job.Spec, files []map[int]string, lines ...strin
 	}
 	s.submit(spec, from, 0)
 	return s
+}
+
+// packed stores a pack of contents, and gives a file of each, of a whole line; gone says
+// that the pack is taken away.
+func (s *site) packed(gone bool, contents ...string) (all [][]items.File) {
+	s.t.Helper()
+	p := &items.Pack{}
+	for _, text := range contents {
+		sum := sha256.Sum256([]byte(text))
+		d := store.Digest(hex.EncodeToString(sum[:]))
+		all = append(all, []items.File{{Field: items.Whole, Blob: d, Size: int64(len(text)), Off: p.Add(d, []byte(text)), Exec: strings.HasPrefix(text, "#!")}})
+	}
+	for _, f := range all {
+		f[0].Pack = p.Digest()
+	}
+	_, _, err := s.Store.PutBlob(s.t.Context(), bytes.NewReader(p.Bytes()))
+	s.check(err)
+	if gone {
+		s.check(s.Store.Delete(s.t.Context(), "blobs/"+string(p.Digest())))
+	}
+	return all
+}
+
+// Forty files of one pack are read by one request.
+func TestFilesOfAPackStandInForTheirNames(t *testing.T) {
+	t.Parallel()
+	var lines, contents []string
+	for i := range 40 {
+		lines, contents = append(lines, fmt.Sprintf("/no/such/%d.txt", i)), append(contents, fmt.Sprintf("text %d\n", i))
+	}
+	contents[7] = "#!/bin/sh\n"
+	contents[8] = contents[9]
+	from := filepath.Join(t.TempDir(), "items.txt")
+	s := &site{t: t, bucket: &bucket{Bucket: mem.New()}}
+	s.check(os.WriteFile(from, []byte(strings.Join(append(lines, "/no/such/gone"), "\n")+"\n"), 0o600))
+	var reads atomic.Int64
+	s.bucket.asked = func(key string) {
+		if strings.HasPrefix(key, "blobs/") {
+			reads.Add(1)
+		}
+	}
+	s.ready = func(j *job.Job, dir string) {
+		all := append(s.packed(false, contents...), s.packed(true, "other", "gone")[1])
+		l, _, err := items.StoredFiles(dir, func(yield func([]items.File, error) bool) {
+			for _, files := range all {
+				if !yield(files, nil) {
+					return
+				}
+			}
+		})
+		s.check(err)
+		m, err := l.Put(t.Context(), s.Store, ledger.ItemsPrefix(j.Path()))
+		s.check(err)
+		j.Manifest.Files = &m
+		reads.Store(0)
+	}
+	s.submit(shell(`basename "$1"; [ -x "$1" ] && echo runs; cat "$1"`), from, 0)
+	s.run(3)
+	s.wants(job.Failed, job.Tally{Items: 41, Succeeded: 40, Failed: 1})
+	all := s.results()
+	for i, text := range contents {
+		want := fmt.Sprintf("%d.txt\n%s", i, text)
+		if i == 7 {
+			want = "7.txt\nruns\n" + text
+		}
+		if got := all[i].Result.Head; got != want {
+			t.Errorf("item %d printed %q, want %q", i+1, got, want)
+		}
+	}
+	if why := all[40].Result.Why; !strings.Contains(why, "bring gone: what was stored of it is gone") {
+		t.Errorf("of a pack that is gone: %q", why)
+	}
+	if n := reads.Load(); n > 3 { // the pack, and the one that is gone
+		t.Errorf("the store was asked %d times", n)
+	}
 }
 
 // wantsHeads compares what items printed, in their order.

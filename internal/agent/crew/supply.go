@@ -48,6 +48,7 @@ func (c *crew) openLarder() {
 	if c.OpenPlace != nil {
 		b.Open = (&buckets{opened: map[string]*store.Store{}, open: c.OpenPlace, places: c.Job.Manifest.Places}).get
 	}
+	c.files = items.NewStored(c.World.Store)
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.patient(ctx, func() (err error) {
