@@ -3,9 +3,13 @@
 package main_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -34,4 +38,42 @@ func TestRealSlurmMapOverFilesThatNodesDoNotSee(t *testing.T) {
 		}
 	}
 	h.drover(t, 0, "verify", "far")
+}
+
+// In a bucket many small files cost few requests: they go and come in packs.
+func TestRealSlurmSmallFilesTravelInPacks(t *testing.T) {
+	h := withSlurm(t).withKeys()
+	var up, down atomic.Int64
+	facts := versitygw(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.Contains(r.URL.Path, "/blobs/"):
+		case r.Method == http.MethodPut:
+			up.Add(1)
+		case r.Method == http.MethodGet:
+			down.Add(1)
+		}
+		facts.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	h.environ = append(h.environ, "AWS_ENDPOINT_URL="+server.URL)
+	memory, err := os.MkdirTemp("/dev/shm", "drover packs ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(memory) })
+	const files = 2000
+	for i := range files {
+		put(t, filepath.Join(memory, fmt.Sprintf("%d.txt", i)), []byte(strings.Repeat(fmt.Sprintf("%4d", i), 1024)))
+	}
+	_, said := h.drover(t, 0, "map", "-t", "packs", "--store", "s3://facts/packs", "--workers", "2", "--from", memory, "--",
+		"sh", "-c", `n=$(basename "$1" .txt); [ $(wc -c <"$1") = 4096 ] && head -c4 "$1" | grep -q "^ *$n$"`, "sh", "{}")
+	if !strings.Contains(said, fmt.Sprintf("%d succeeded", files)) && !strings.Contains(said, "2,000 succeeded") {
+		t.Errorf("it says\n%s", said)
+	}
+	// The code and what the agents leave are among them.
+	if up.Load() > 40 || down.Load() > 100 {
+		t.Errorf("%d files cost %d writes and %d reads of blobs", files, up.Load(), down.Load())
+	}
+	t.Logf("%d files: %d writes and %d reads of blobs", files, up.Load(), down.Load())
 }
