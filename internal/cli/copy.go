@@ -103,8 +103,11 @@ func folderKey(key string) string {
 func (a *app) copied(d drover.Copied, err error, what string) error {
 	if err == nil || d.Files > 0 {
 		text := fmt.Sprintf("%s: %s, %s in %s", plainText(what), count(int(d.Files), "file"), size(d.Bytes), span(d.Took))
-		if d.Same > 0 {
+		switch {
+		case d.Same > 0:
 			text += fmt.Sprintf("; %s (%s) there already", comma(int(d.Same)), size(d.SameBytes))
+		case d.SameBytes > 0: // of files that an earlier run had begun
+			text += fmt.Sprintf("; %s there already", size(d.SameBytes))
 		}
 		if d.LeftOut > 0 {
 			text += fmt.Sprintf("; %s that are no files left out", comma(int(d.LeftOut)))

@@ -23,7 +23,7 @@ import (
 // is made; a single object becomes the file target, or one of its own name where
 // target is a folder or ends in a slash.
 func Get(ctx context.Context, from Place, target string, o Options) (Done, error) {
-	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from}
+	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from, lanes: make(chan struct{}, atOnce)}
 	next, stop := listed(ctx, from.Store, from.folder())
 	defer func() { stop() }()
 	first, some, err := next()
@@ -32,11 +32,7 @@ func Get(ctx context.Context, from Place, target string, o Options) (Done, error
 	}
 	if some {
 		d.prefix = from.folder()
-		if err := d.open(target); err != nil {
-			return Done{}, d.verdict(err)
-		}
-		defer d.close()
-		return carry(ctx, &d.run, func(ctx context.Context, give func(bringing) error) error { return d.plan(first, next, give) }, d.bring)
+		return d.into(ctx, target, func(ctx context.Context, give func(bringing) error) error { return d.plan(first, next, give) })
 	}
 	if from.folder() == from.Key {
 		return Done{}, d.verdict(nothing())
@@ -54,11 +50,18 @@ func Get(ctx context.Context, from Place, target string, o Options) (Done, error
 	if info, err := os.Stat(target); name == "" || err == nil && info.IsDir() {
 		dir, name = target, path.Base(from.Key)
 	}
-	if err := d.open(filepath.Clean(dir)); err != nil {
-		return Done{}, d.verdict(err)
+	return d.into(ctx, filepath.Clean(dir), func(_ context.Context, give func(bringing) error) error { return d.judge(first, name, give) })
+}
+
+// into brings what plan gives out into the folder target.
+func (d *down) into(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Done, err error) {
+	if d.own, err = openOwn(target); err != nil {
+		return done, d.verdict(err)
 	}
-	defer d.close()
-	return carry(ctx, &d.run, func(_ context.Context, give func(bringing) error) error { return d.judge(first, name, give) }, d.bring)
+	d.root = d.own.root
+	done, err = carry(ctx, &d.run, plan, d.bring)
+	d.own.close(d.over)
+	return done, err
 }
 
 // down is a Get under way.
@@ -67,13 +70,10 @@ type down struct {
 	from   Place
 	prefix string
 
-	root   *os.Root // the target
-	own    *os.Root // the run's folder in it, where files are until they are whole
-	ownDir string   // its name
-	lock   *os.File // is held as long as the run lives
-	serial sync.Mutex
-	count  int
-	made   sync.Map // folders that are there
+	root  *os.Root // the target
+	own   *own
+	lanes chan struct{} // a place for each piece that is under way
+	made  sync.Map      // folders that are there
 }
 
 // bringing is an object that may have to be brought.
@@ -81,78 +81,6 @@ type bringing struct {
 	store.Object
 	name string
 	tag  string // of the object, where only the file's content says whether it is this one
-}
-
-// open makes the target and the run's own folder in it, and sweeps those of runs that
-// are no more.
-func (d *down) open(target string) (err error) {
-	if err := os.MkdirAll(target, 0o777); err != nil {
-		return fault.Wrap(err, fault.Invalid, "Name a folder that can be written.", "make the folder")
-	}
-	if d.root, err = os.OpenRoot(target); err != nil {
-		return err
-	}
-	sweep(d.root)
-	dir, err := os.MkdirTemp(target, ours+"*")
-	if err != nil {
-		d.root.Close()
-		return fault.Wrap(bare(err), fault.Invalid, "Name a folder that can be written.", "write to %s", target)
-	}
-	d.ownDir = filepath.Base(dir)
-	if d.own, err = d.root.OpenRoot(d.ownDir); err == nil {
-		d.lock, err = d.own.Create("lock")
-	}
-	if err == nil {
-		err = syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	}
-	if err != nil {
-		d.close()
-	}
-	return err
-}
-
-func (d *down) close() {
-	if d.own != nil {
-		d.own.Close()
-	}
-	_ = d.root.RemoveAll(d.ownDir) // what is left the next run sweeps
-	if d.lock != nil {
-		d.lock.Close()
-	}
-	d.root.Close()
-}
-
-// young is the age below which a lock that is free may be about to be taken.
-const young = time.Minute
-
-// sweep removes the folders of runs that ended without doing so. One without a lock
-// was made a moment ago, or by a run that died in that moment: then it is empty.
-func sweep(root *os.Root) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	for {
-		entries, err := dir.ReadDir(1000)
-		for _, e := range entries {
-			if !e.IsDir() || !strings.HasPrefix(e.Name(), ours) {
-				continue
-			}
-			lock, err := root.Open(e.Name() + "/lock")
-			if err != nil {
-				continue
-			}
-			info, err := lock.Stat()
-			if err == nil && time.Since(info.ModTime()) > young && syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-				_ = root.RemoveAll(e.Name())
-			}
-			lock.Close()
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 func (d *down) plan(o store.Object, next func() (store.Object, bool, error), give func(bringing) error) error {
@@ -287,23 +215,23 @@ func (d *down) holds(ctx context.Context, b bringing) (bool, error) {
 // replaced while it came.
 const fetchTries = 4
 
-func (d *down) fetch(ctx context.Context, b bringing) error {
-	d.serial.Lock()
-	d.count++
-	name := fmt.Sprint(d.count)
-	d.serial.Unlock()
-	var err error
+func (d *down) fetch(ctx context.Context, b bringing) (err error) {
+	if b.Size >= min(large, 2*d.piece(b.Size)) {
+		if err = d.large(ctx, b); !errors.Is(err, errWhole) {
+			return err
+		}
+	}
+	name := d.own.next()
 	for range fetchTries {
 		var n int64
-		n, err = d.write(ctx, b, name)
+		if n, err = d.write(ctx, b, name); err == nil {
+			err = d.place(name, b)
+		}
 		if err == nil {
-			if err = d.root.Rename(d.ownDir+"/"+name, b.name); err == nil {
-				d.files.Add(1)
-				return nil
-			}
+			return nil
 		}
 		d.bytes.Add(-n)
-		_ = d.own.Remove(name) // or the next run does
+		_ = d.own.in.Remove(name) // or the next run does
 		if !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrCorrupt) || ctx.Err() != nil {
 			return err
 		}
@@ -311,35 +239,50 @@ func (d *down) fetch(ctx context.Context, b bringing) error {
 	return err
 }
 
-// write brings an object into the run's own folder.
+// place gives what is whole in the run's own folder its time and its name.
+func (d *down) place(name string, b bringing) error {
+	if !b.Time.IsZero() {
+		if err := d.own.in.Chtimes(name, b.Time, b.Time); err != nil {
+			return err
+		}
+	}
+	if err := d.root.Rename(d.own.name+"/"+name, b.name); err != nil {
+		return err
+	}
+	d.files.Add(1)
+	return nil
+}
+
+// gone says of an object that was listed and is absent what to do.
+func gone(err error, key string) error {
+	if errors.Is(err, store.ErrNotExist) {
+		return fault.Wrap(err, fault.Missing, "Somebody takes objects away there: run it again.", "bring %q", key)
+	}
+	return err
+}
+
+// write brings an object into the run's own folder, in one stream.
 func (d *down) write(ctx context.Context, b bringing, name string) (n int64, err error) {
 	body, err := d.from.Store.Open(ctx, b.Key, 0, -1)
-	if errors.Is(err, store.ErrNotExist) {
-		return 0, fault.Wrap(err, fault.Missing, "Somebody takes objects away there: run it again.", "bring %q", b.Key)
-	}
 	if err != nil {
-		return 0, err
+		return 0, gone(err, b.Key)
 	}
 	defer body.Close()
-	f, err := d.own.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := d.own.in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	n, err = d.copy(ctx, f, body, b.Size)
-	if err == nil {
-		err = f.Close()
+	if n, err = d.copy(ctx, f, body); err != nil {
+		return n, err
 	}
-	if err == nil && !b.Time.IsZero() {
-		err = d.own.Chtimes(name, b.Time, b.Time)
-	}
-	return n, err
+	return n, f.Close()
 }
 
 var blocks = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // copy writes body to f and counts it as it goes.
-func (d *down) copy(ctx context.Context, f *os.File, body io.Reader, size int64) (n int64, err error) {
+func (d *down) copy(ctx context.Context, f io.Writer, body io.Reader) (n int64, err error) {
 	block := blocks.Get().(*[256 << 10]byte)
 	defer blocks.Put(block)
 	for {

@@ -10,9 +10,12 @@
 //   - A file or object is there whole or not at all, whenever a run is ended. Files
 //     are written under another name, in a folder of the run's own that the next run
 //     sweeps, and objects appear when all of them has arrived.
+//   - A large object comes in pieces, side by side, all of one and the same object: one
+//     that is replaced meanwhile comes anew. The pieces that are here when a run is
+//     ended stay, and the next run goes on with them if the object is still that one.
 //   - What is sent carries a checksum that the bucket verifies, and what is brought is
 //     compared with the one the bucket has of it: that is the bucket's work (store/s3,
-//     store/gcs), as are parts, ranges and broken connections.
+//     store/gcs), as are parts, ranges and broken connections; of pieces it is done here.
 //   - Nothing is written outside the target, whatever objects are called, and through
 //     no link. Names that cannot be files, and files that cannot be objects, are left
 //     out, counted, and named in the error at the end; everything else is copied.
@@ -53,7 +56,8 @@ type Options struct {
 	// from one goroutine. It may be nil.
 	Watch func(Progress)
 
-	workers int // 0: the default
+	workers int   // 0: the default
+	piece   int64 // of large objects; 0: the default
 }
 
 // workers is how many files are under way at once. The requests of small ones take
@@ -66,7 +70,7 @@ const workers = 64
 const page = 1000
 
 // Progress is how far it is. Files and bytes that are there already are in Same and
-// in SameBytes, not in Files and Bytes.
+// in SameBytes, not in Files and Bytes; so are the bytes of a file that is gone on with.
 type Progress struct {
 	Files, Same       int64
 	Bytes, SameBytes  int64
@@ -150,6 +154,7 @@ type run struct {
 	mu      sync.Mutex
 	refused []string // the first ones that could not be copied, and why
 	many    int      // all of those
+	over    bool     // all was tried; what was left out will be so again
 }
 
 // refuse notes a name that cannot be on the other side.
@@ -214,8 +219,10 @@ func (r *run) verdict(err error) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.doing, err)
 	case r.many == 0:
+		r.over = true
 		return nil
 	}
+	r.over = true
 	text := strings.Join(r.refused, "; ")
 	if more := r.many - len(r.refused); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)

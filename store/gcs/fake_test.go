@@ -82,6 +82,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.insert(w, r)
 	case path == objects && r.Method == "GET":
 		f.list(w, r)
+	case isObject && r.Method == "GET" && r.URL.Query().Get("alt") == "":
+		f.describe(w, r, name)
 	case isObject && r.Method == "GET":
 		f.get(w, r, name)
 	case isObject && r.Method == "DELETE":
@@ -308,6 +310,23 @@ func (f *fake) progress(w http.ResponseWriter, s *session) {
 		w.Header().Set("Range", fmt.Sprintf("bytes=0-%d", at-1))
 	}
 	w.WriteHeader(statusIncomplete)
+}
+
+func (f *fake) describe(w http.ResponseWriter, r *http.Request, name string) {
+	if _, ok := f.query(w, r, "fields"); !ok {
+		return
+	}
+	f.count("describe")
+	f.mu.Lock()
+	o, there := f.objects[name]
+	f.mu.Unlock()
+	if !there {
+		f.refuse(w, 404, "notFound", "No such object: "+f.bucket+"/"+name)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	_ = json.NewEncoder(w).Encode(map[string]any{"crc32c": sum32(o.body), "generation": strconv.FormatInt(o.generation, 10),
+		"size": strconv.Itoa(len(o.body)), "updated": o.time.UTC()})
 }
 
 func (f *fake) get(w http.ResponseWriter, r *http.Request, name string) {

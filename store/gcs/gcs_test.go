@@ -30,7 +30,7 @@ func at(t *testing.T, endpoint, place string) *Bucket {
 func TestBucketKeepsEveryPromise(t *testing.T) {
 	for place, page := range map[string]int{"gs://b-1": 0, "gs://b-1/team/drover": 2} {
 		t.Run(place, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+			storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
 				f := newFake()
 				f.page = page
 				endpoint := serve(t, f)

@@ -25,11 +25,16 @@ const atOnce = 1 << 20
 // Get implements store.Bucket. What is read from beginning to end is checked:
 // where it does not match, the last Read gives store.ErrCorrupt.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	return b.get(ctx, key, off, n, "")
+}
+
+// get is Get, with a generation only of that one.
+func (b *Bucket) get(ctx context.Context, key string, off, n int64, generation string) (io.ReadCloser, error) {
 	if err := b.check(key); err != nil {
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		r, err := b.open(ctx, key, off, n)
+		r, err := b.open(ctx, key, off, n, generation)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +56,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 }
 
 // open asks for a range of key and says what came.
-func (b *Bucket) open(ctx context.Context, key string, off, n int64) (*reader, error) {
+func (b *Bucket) open(ctx context.Context, key string, off, n int64, generation string) (*reader, error) {
 	doing := "get " + key + " from " + b.String()
 	asked := n
 	if n == 0 {
@@ -69,7 +74,7 @@ func (b *Bucket) open(ctx context.Context, key string, off, n int64) (*reader, e
 		}
 		return b.do(ctx, c)
 	}
-	resp, err := from(off, asked, "")
+	resp, err := from(off, asked, generation)
 	var no forbidden
 	if errors.As(err, &no) && b.absent(ctx, key) {
 		// Who may list a part of the bucket alone is told "forbidden" of what is absent.

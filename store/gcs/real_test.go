@@ -13,7 +13,7 @@ import (
 func TestRealGCSKeepsEveryPromise(t *testing.T) {
 	endpoint := gcstest.Real(t)
 	var serial atomic.Int64
-	storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
 		name := fmt.Sprintf("bucket-%d", serial.Add(1))
 		gcstest.Make(t, endpoint, name)
 		return at(t, endpoint, "gs://"+name+"/drover"), at(t, endpoint, "gs://"+name+"/drover")

@@ -23,11 +23,13 @@ type Bucket struct {
 	mu      sync.Mutex
 	keys    []string // in byte order
 	objects map[string]object
+	serial  int64
 }
 
 type object struct {
-	body []byte // never changed once it is here: readers share it
-	meta store.Object
+	body   []byte // never changed once it is here: readers share it
+	meta   store.Object
+	serial int64 // no other object has it
 }
 
 var _ store.Bucket = (*Bucket)(nil)
@@ -95,7 +97,8 @@ func (b *Bucket) hold(doing, key string, content []byte) error {
 		}
 		b.keys = slices.Insert(b.keys, at, key)
 	}
-	b.objects[key] = object{body: content, meta: store.Object{Key: key, Size: int64(len(content)), Time: b.clock.Now()}}
+	b.serial++
+	b.objects[key] = object{body: content, meta: store.Object{Key: key, Size: int64(len(content)), Time: b.clock.Now()}, serial: b.serial}
 	return nil
 }
 
@@ -117,23 +120,36 @@ func (b *Bucket) conflict(key string) string {
 
 // Get implements store.Bucket.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := store.CheckKey(key); err != nil {
+	o, err := b.held(ctx, key)
+	if err != nil {
 		return nil, err
+	}
+	return o.read(off, n), nil
+}
+
+func (b *Bucket) held(ctx context.Context, key string) (object, error) {
+	if err := store.CheckKey(key); err != nil {
+		return object{}, err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return object{}, err
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	o, held := b.objects[key]
-	b.mu.Unlock()
 	if !held {
-		return nil, fmt.Errorf("get %s from %s: %w", key, b, store.ErrNotExist)
+		return object{}, fmt.Errorf("get %s from %s: %w", key, b, store.ErrNotExist)
 	}
+	return o, nil
+}
+
+// read gives n bytes from off.
+func (o object) read(off, n int64) io.ReadCloser {
 	body := o.body[min(off, int64(len(o.body))):]
 	if n >= 0 && n < int64(len(body)) {
 		body = body[:n]
 	}
-	return io.NopCloser(bytes.NewReader(body)), nil
+	return io.NopCloser(bytes.NewReader(body))
 }
 
 // List implements store.Bucket.

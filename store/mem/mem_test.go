@@ -9,7 +9,7 @@ import (
 )
 
 func TestBucketKeepsEveryPromise(t *testing.T) {
-	storetest.Run(t, func(*testing.T) (first, second store.Bucket) {
+	storetest.RunAll(t, func(*testing.T) (first, second store.Bucket) {
 		b := mem.New()
 		return b, b
 	})

@@ -31,6 +31,11 @@ const giveUp = 10 * time.Minute
 // Get implements store.Bucket. Where a connection breaks, reading goes on from
 // there, as long as the object is the same one.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	return b.get(ctx, key, off, n, "")
+}
+
+// get is Get, with tag only of that very object.
+func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) (io.ReadCloser, error) {
 	if err := b.check(key); err != nil {
 		return nil, err
 	}
@@ -42,7 +47,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	if n < 0 || n > math.MaxInt64-off {
 		n = math.MaxInt64 - off
 	}
-	out, err := b.open(ctx, doing, key, off, n, "")
+	out, err := b.open(ctx, doing, key, off, n, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +176,8 @@ var (
 // replaced is an object that is another one than a moment ago.
 type replaced struct{ doing string }
 
-func (r *replaced) Error() string { return r.doing + ": it was replaced while it was read" }
-func (r *replaced) Unwrap() error { return store.ErrBusy }
+func (r *replaced) Error() string   { return r.doing + ": it was replaced while it was read" }
+func (r *replaced) Unwrap() []error { return []error{store.ErrBusy, store.ErrReplaced} }
 
 // object is one that is being read.
 type object struct {

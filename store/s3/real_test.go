@@ -52,7 +52,7 @@ func apart(t *testing.T) string {
 
 func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
 	o := s3.Options{Endpoint: versitygw(t)}
-	storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
 		place := apart(t)
 		return open(t, place, o), open(t, place, o)
 	})
@@ -60,7 +60,7 @@ func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
 
 func TestRealMinIOBucketKeepsEveryPromise(t *testing.T) {
 	o := s3.Options{Endpoint: minio(t)}
-	storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
 		place := apart(t)
 		return open(t, place, o), open(t, place, o)
 	})

@@ -60,7 +60,7 @@ func open(t testing.TB, url string, o s3.Options) *s3.Bucket {
 func TestBucketKeepsEveryPromise(t *testing.T) {
 	for _, url := range []string{"s3://facts", "s3://facts/a/prefix"} {
 		t.Run(url, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) (first, second store.Bucket) {
+			storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
 				o := s3.Options{Endpoint: serve(t, &s3test.Server{Pages: 7}, nil)}
 				return open(t, url, o), open(t, url, o)
 			})

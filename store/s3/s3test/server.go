@@ -8,6 +8,7 @@ package s3test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/base64"
@@ -51,8 +52,13 @@ type object struct {
 	body []byte
 	at   time.Time
 	tag  string
-	sum  string // crc32c; "": of an object that was sent without
+	sum  string // "": of an object that was sent without
+
+	kind  string // of sum; "": CRC32C
+	first int    // bytes of its first part; 0: it has none
 }
+
+func (o object) sumOf() string { return cmp.Or(o.kind, "CRC32C") }
 
 type upload struct {
 	key   string
@@ -88,6 +94,16 @@ func (s *Server) Set(key, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(key, []byte(body), "")
+}
+
+// SetSum puts an object there with a checksum of a kind, of all of it or of its parts,
+// the first of which has so many bytes.
+func (s *Server) SetSum(key, body, kind, sum string, first int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.put(key, []byte(body), sum)
+	o.kind, o.first = kind, first
+	s.objects[key] = o
 }
 
 // Rot changes an object and leaves its checksum as it was.
@@ -240,7 +256,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, key string, body
 		return nil
 	case r.Method == http.MethodGet && key == "" && q.Get("list-type") == "2":
 		return s.list(w, r)
-	case r.Method == http.MethodGet && key != "":
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && key != "":
 		return s.get(w, r, key)
 	case r.Method == http.MethodDelete && q.Has("uploadId"):
 		if s.uploads[q.Get("uploadId")] == nil {
@@ -292,9 +308,21 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) *refusa
 		return precondition
 	}
 	w.Header().Set("ETag", o.tag)
+	w.Header().Set("Last-Modified", o.at.UTC().Format(http.TimeFormat))
+	if n, err := strconv.Atoi(r.URL.Query().Get("partNumber")); err == nil && r.Method == http.MethodHead {
+		if n != 1 || o.first == 0 {
+			return &refusal{status: 416, code: "InvalidPartNumber", say: "The requested partnumber is not satisfiable"}
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(o.first))
+		w.WriteHeader(http.StatusPartialContent)
+		return nil
+	}
 	if o.sum != "" && r.Header.Get("Range") == "" {
-		w.Header().Set("X-Amz-Checksum-Crc32c", o.sum)
+		w.Header().Set("X-Amz-Checksum-"+o.sumOf(), o.sum)
 		w.Header().Set("X-Amz-Checksum-Type", "FULL_OBJECT")
+		if strings.Contains(o.sum, "-") {
+			w.Header().Set("X-Amz-Checksum-Type", "COMPOSITE")
+		}
 	}
 	if r.Header.Get("Range") != "" && len(o.body) == 0 {
 		return &refusal{status: 416, code: "InvalidRange", say: "The requested range is not satisfiable"}

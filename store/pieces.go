@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+)
+
+// Pieces is what a Bucket may have beside: large objects are read in pieces, many at
+// once, each of them from one and the same object.
+type Pieces interface {
+	// Look says what key holds, without reading it. ErrNotExist if it is absent.
+	Look(ctx context.Context, key string) (Whole, error)
+	// GetOf is Get of an object that Look gave, and of no other: ErrReplaced if its key
+	// does not hold it any more, when it is opened or while it is read.
+	GetOf(ctx context.Context, o Object, off, n int64) (io.ReadCloser, error)
+}
+
+// ErrReplaced marks an object that is not there any more: its key holds another one,
+// or none.
+var ErrReplaced = errors.New("object was replaced")
+
+// Whole is an object as Look finds it. Its Tag is never empty.
+type Whole struct {
+	Object
+	Sum Sum
+}
+
+// Look is Pieces.Look. A bucket that has none says errors.ErrUnsupported.
+func (s *Store) Look(ctx context.Context, key string) (w Whole, err error) {
+	p, ok := s.bucket.(Pieces)
+	if !ok {
+		return w, fmt.Errorf("look at %s in %s: %w", key, s, errors.ErrUnsupported)
+	}
+	err = s.retry(ctx, "look at", key, func() (err error) {
+		w, err = p.Look(ctx, key)
+		return err
+	})
+	return w, err
+}
+
+// OpenOf is Pieces.GetOf, of a bucket that has it. Only opening is retried, not
+// reading. The caller closes.
+func (s *Store) OpenOf(ctx context.Context, o Object, off, n int64) (r io.ReadCloser, err error) {
+	p, ok := s.bucket.(Pieces)
+	if !ok {
+		return nil, fmt.Errorf("open %s in %s: %w", o.Key, s, errors.ErrUnsupported)
+	}
+	var replaced error
+	err = s.tries(ctx, "open", o.Key, true, func() (err error) {
+		if r, err = p.GetOf(ctx, o, off, n); errors.Is(err, ErrReplaced) {
+			replaced, err = err, nil // busy or not, it will not come back
+		}
+		return err
+	})
+	return r, errors.Join(err, replaced)
+}
+
+// Sum is a checksum of an object that follows from those of its pieces. The zero Sum
+// is that of an object whose bucket tells none: any content will do.
+type Sum struct {
+	Of   string // CRC32C, CRC32 or CRC64NVME; "": not known
+	Text string // as S3 and GCS write it: base64, big end first; "-" and the count of parts where Part is not 0
+	Part int64  // 0: of all bytes; else of the sums of its parts, which are so large but for the last
+}
+
+// The names of sums, as S3 has them.
+const (
+	CRC32C    = "CRC32C"
+	CRC32     = "CRC32"
+	CRC64NVME = "CRC64NVME"
+)
+
+// nvme is the reversed polynomial of CRC64NVME.
+const nvme = 0x9a6c9329ac4bc9b5
+
+// Piece is the size of the pieces whose sums Holds takes: most, or as the object is
+// divided already.
+func (s Sum) Piece(most int64) int64 {
+	if s.Part > 0 {
+		return s.Part
+	}
+	return most
+}
+
+// New sums up one piece: CRC32C where nothing is known, so that pieces have a sum.
+func (s Sum) New() hash.Hash {
+	switch s.Of {
+	case CRC32:
+		return crc32.NewIEEE()
+	case CRC64NVME:
+		return crc64.New(crc64.MakeTable(nvme))
+	}
+	return crc32.New(crc32.MakeTable(crc32.Castagnoli))
+}
+
+// Holds says whether pieces of so many bytes, of which the last may be shorter, are
+// those of an object of size, by what New came to for each.
+func (s Sum) Holds(pieces [][]byte, piece, size int64) bool {
+	if s.Of == "" {
+		return true
+	}
+	if s.Part > 0 {
+		all := s.New()
+		for _, p := range pieces {
+			all.Write(p) // a hash takes everything
+		}
+		return s.Text == fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(all.Sum(nil)), len(pieces))
+	}
+	whole := s.New().Sum(nil)
+	for i, p := range pieces {
+		whole = s.join(whole, p, min(piece, size-int64(i)*piece))
+	}
+	return s.Text == base64.StdEncoding.EncodeToString(whole)
+}
+
+// join is the sum of a and then b, which is n bytes long: a moved on by n zero bytes,
+// which is a product of polynomials modulo that of the sum.
+func (s Sum) join(a, b []byte, n int64) []byte {
+	f := field{top: 1 << 31, poly: crc32.Castagnoli}
+	switch s.Of {
+	case CRC32:
+		f.poly = crc32.IEEE
+	case CRC64NVME:
+		f = field{top: 1 << 63, poly: nvme}
+	}
+	wide := func(b []byte) uint64 {
+		var w [8]byte
+		copy(w[8-len(b):], b)
+		return binary.BigEndian.Uint64(w[:])
+	}
+	sum := f.times(f.power(n), wide(a)) ^ wide(b)
+	return binary.BigEndian.AppendUint64(nil, sum)[8-len(a):]
+}
+
+// field is the polynomials over two elements modulo poly, with the coefficient of 1 at
+// the top bit, as sums have them.
+type field struct{ top, poly uint64 }
+
+func (f field) times(a, b uint64) (product uint64) {
+	for at := f.top; at != 0 && a != 0; at >>= 1 {
+		if a&at != 0 {
+			product ^= b
+			a ^= at
+		}
+		if b&1 != 0 {
+			b = b>>1 ^ f.poly
+		} else {
+			b >>= 1
+		}
+	}
+	return product
+}
+
+// power is x to the bits of n bytes.
+func (f field) power(n int64) uint64 {
+	result, square := f.top, f.top>>8
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			result = f.times(result, square)
+		}
+		square = f.times(square, square)
+	}
+	return result
+}
