@@ -36,10 +36,18 @@ func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOpt
 		return err
 	}
 	show := a.copying()
-	o.Watch = show.tell
+	o.Watch, o.Notes = show.tell, a.uploads()
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
 	return a.copied(done, err, source+" -> "+url)
+}
+
+// uploads is where large files that are on their way are noted.
+func (a *app) uploads() string {
+	if a.Dirs.State == "" {
+		return ""
+	}
+	return filepath.Join(a.Dirs.State, "uploads")
 }
 
 // getHere is drover get URL [TARGET].
@@ -86,7 +94,7 @@ func (a *app) bringTo(ctx context.Context, output string, bring func(folder stri
 		return err
 	}
 	show := a.copying()
-	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell})
+	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell, Notes: a.uploads()})
 	show.end()
 	return a.copied(done, err, "outputs -> "+output)
 }

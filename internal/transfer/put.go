@@ -24,6 +24,7 @@ func Put(ctx context.Context, source string, to Place, o Options) (Done, error) 
 	case err != nil:
 		return Done{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
 	case info.Mode().IsRegular():
+		u.forget(ctx)
 		if key := to.Key; key == "" || strings.HasSuffix(key, "/") {
 			u.to.Key += filepath.Base(source)
 		}
@@ -31,6 +32,7 @@ func Put(ctx context.Context, source string, to Place, o Options) (Done, error) 
 	case !info.IsDir():
 		return Done{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
 	}
+	u.forget(ctx)
 	u.to.Key = to.folder()
 	return carry(ctx, &u.run, u.plan, u.send)
 }
@@ -127,7 +129,7 @@ func (u *up) send(ctx context.Context, s sending) error {
 		}
 	}
 	counted := &counting{ReadSeeker: f, bytes: &u.bytes}
-	err = u.to.Store.PutFile(ctx, s.key, counted)
+	there, err := u.store(ctx, s, counted)
 	if fault.KindOf(err) == fault.Invalid && store.CheckKey(s.key) != nil {
 		counted.undo()
 		u.refuse(s.key, "this bucket takes no such name")
@@ -136,8 +138,23 @@ func (u *up) send(ctx context.Context, s sending) error {
 	if err != nil {
 		return err
 	}
+	u.bytes.Add(-there)
+	u.sameBytes.Add(there)
 	u.files.Add(1)
 	return nil
+}
+
+// store sends a file, and goes on with a large one that an earlier run had begun. there
+// is how many of its bytes that one had sent.
+func (u *up) store(ctx context.Context, s sending, body io.ReadSeeker) (there int64, err error) {
+	if s.size >= large && u.o.Notes != "" {
+		if n := openNote(u.o.Notes, u.to.Store.String(), s.key); n != nil {
+			there, err = u.to.Store.PutFileOn(ctx, s.key, body, n)
+			n.close(err == nil)
+			return there, err
+		}
+	}
+	return 0, u.to.Store.PutFile(ctx, s.key, body)
 }
 
 // counting counts what is read of a file, once, though it is read again after an

@@ -13,6 +13,8 @@
 //   - A large object comes in pieces, side by side, all of one and the same object: one
 //     that is replaced meanwhile comes anew. The pieces that are here when a run is
 //     ended stay, and the next run goes on with them if the object is still that one.
+//     What of a large file has arrived in a bucket when a run is ended the next one
+//     from this machine does not send again (Options.Notes).
 //   - What is sent carries a checksum that the bucket verifies, and what is brought is
 //     compared with the one the bucket has of it: that is the bucket's work (store/s3,
 //     store/gcs), as are parts, ranges and broken connections; of pieces it is done here.
@@ -52,6 +54,10 @@ import (
 type Options struct {
 	// Checksum compares contents also where size and time say that nothing changed.
 	Checksum bool
+	// Notes is a folder of this machine's, where Put notes how far it is with large
+	// files: one that was ended goes on inside them, if it finds its notes. What they
+	// hold lets whoever reads them go on with it, too. "": large files begin anew.
+	Notes string
 	// Watch is called about ten times a second while it goes on, and once at the end,
 	// from one goroutine. It may be nil.
 	Watch func(Progress)

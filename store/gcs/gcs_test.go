@@ -30,12 +30,15 @@ func at(t *testing.T, endpoint, place string) *Bucket {
 func TestBucketKeepsEveryPromise(t *testing.T) {
 	for place, page := range map[string]int{"gs://b-1": 0, "gs://b-1/team/drover": 2} {
 		t.Run(place, func(t *testing.T) {
-			storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
+			handles := func(t *testing.T) (first, second store.Bucket) {
 				f := newFake()
 				f.page = page
 				endpoint := serve(t, f)
 				return at(t, endpoint, place), at(t, endpoint, place)
-			})
+			}
+			storetest.Run(t, handles)
+			storetest.RunPieces(t, handles)
+			storetest.RunResumes(t, handles, 1<<20)
 		})
 	}
 }

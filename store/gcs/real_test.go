@@ -13,9 +13,12 @@ import (
 func TestRealGCSKeepsEveryPromise(t *testing.T) {
 	endpoint := gcstest.Real(t)
 	var serial atomic.Int64
-	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
+	handles := func(t *testing.T) (first, second store.Bucket) {
 		name := fmt.Sprintf("bucket-%d", serial.Add(1))
 		gcstest.Make(t, endpoint, name)
 		return at(t, endpoint, "gs://"+name+"/drover"), at(t, endpoint, "gs://"+name+"/drover")
-	})
+	}
+	storetest.Run(t, handles)
+	storetest.RunPieces(t, handles)
+	storetest.RunResumes(t, handles, 0) // this one keeps nothing of a request that breaks off
 }

@@ -56,26 +56,32 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // write sends body under key. It is read twice where it is large: the checksum
 // has to be known first.
 func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
+	_, err := b.writeOn(ctx, verb, key, body, q, "", nil)
+	return err
+}
+
+// writeOn is write that goes on with an earlier one, if begun is not nil (resume.go).
+func (b *Bucket) writeOn(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values, at string, begun func(at string) error) (there int64, err error) {
 	if err := b.check(key); err != nil {
-		return err
+		return 0, err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	doing := b.doing(verb, key)
-	_, err := body.Seek(0, io.SeekStart)
+	_, err = body.Seek(0, io.SeekStart)
 	var head []byte
 	if err == nil {
 		head, err = io.ReadAll(io.LimitReader(body, inOne+1))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
 	sum, size := crc32.Checksum(head, castagnoli()), int64(len(head))
 	large := len(head) > inOne
 	for large {
 		if err := context.Cause(ctx); err != nil {
-			return err
+			return 0, err
 		}
 		n, err := body.Read(head)
 		sum, size = crc32.Update(sum, castagnoli(), head[:n]), size+int64(n)
@@ -83,22 +89,26 @@ func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
+			return 0, fmt.Errorf("%s: %w", doing, err)
 		}
 	}
 	meta, err := json.Marshal(description{Name: b.prefix + key, ContentType: "application/octet-stream",
 		// a public object would be shown from caches for an hour
 		CacheControl: "no-store", CRC32C: checksum(sum)})
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
 	q.Set("fields", "crc32c,size")
 	want := kept{Size: strconv.FormatInt(size, 10), CRC32C: checksum(sum)}
 	if !large {
-		return b.writeInOne(ctx, doing, q, meta, head, want)
+		return 0, b.writeInOne(ctx, doing, q, meta, head, want)
 	}
-	u := &upload{b: b, doing: doing, query: q, meta: meta, body: body, size: size}
-	return u.run(ctx, want)
+	u := &upload{b: b, doing: doing, query: q, meta: meta, body: body, size: size, want: want, begun: begun}
+	if at != "" {
+		u.adopt(ctx, at)
+	}
+	err = u.run(ctx, want)
+	return u.there, err
 }
 
 // writeInOne sends description and content as the two parts of one body.
@@ -142,6 +152,11 @@ type upload struct {
 	body  io.ReadSeeker
 	size  int64
 
+	want    kept
+	begun   func(at string) error // nil: nobody goes on with it
+	adopted bool                  // the session is of an earlier process, and has not answered yet
+	there   int64                 // bytes that were in it
+
 	session string // its address; empty: none
 	kept    int64  // bytes the server has said it has
 	ask     bool   // how many it has is not known
@@ -155,11 +170,20 @@ func (u *upload) run(ctx context.Context, want kept) error {
 	for try := 0; ; try++ {
 		before := u.kept
 		resp, asked, err := u.step(ctx)
+		if u.adopted && err == nil {
+			// One that is over says nothing of what the key holds now.
+			if resp != nil {
+				resp.Body.Close()
+				resp, err = nil, errNoSession
+				begun-- // it was not ours
+			}
+			u.adopted, u.there = false, u.kept
+		}
 		if resp != nil {
 			return u.b.confirm(u.doing, resp, want)
 		}
 		if errors.Is(err, errNoSession) || errors.Is(err, errDamaged) {
-			u.session, u.kept, u.ask = "", 0, false
+			u.session, u.kept, u.ask, u.adopted, u.there = "", 0, false, false, 0
 			begun++
 			err = fmt.Errorf("%w: %w", err, store.ErrBusy)
 		}
@@ -169,7 +193,7 @@ func (u *upload) run(ctx context.Context, want kept) error {
 			futile++ // it answers, and takes nothing
 		}
 		if err != nil && !again(err) || begun == tries || futile == maxFutile || u.b.clock.Boot()-moved > giveUp {
-			if context.Cause(ctx) == nil {
+			if context.Cause(ctx) == nil && u.begun == nil {
 				u.abandon(ctx)
 			}
 			if err == nil {
@@ -237,6 +261,9 @@ func (u *upload) begin(ctx context.Context) error {
 	}
 	// The host is the one we were told of, whatever the server takes itself for.
 	u.session = u.b.endpoint + at.RequestURI()
+	if u.begun != nil {
+		return u.begun(u.mark(at.RequestURI()))
+	}
 	return nil
 }
 

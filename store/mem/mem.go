@@ -24,6 +24,7 @@ type Bucket struct {
 	keys    []string // in byte order
 	objects map[string]object
 	serial  int64
+	sent    map[string][]byte // of large writes that were ended, by what they go on with
 }
 
 type object struct {
@@ -39,7 +40,7 @@ func New() *Bucket { return At(store.System) }
 
 // At makes an empty space whose objects are dated by clock.
 func At(clock store.Clock) *Bucket {
-	return &Bucket{clock: clock, objects: make(map[string]object)}
+	return &Bucket{clock: clock, objects: make(map[string]object), sent: make(map[string][]byte)}
 }
 
 // String is "mem:".

@@ -9,10 +9,13 @@ import (
 )
 
 func TestBucketKeepsEveryPromise(t *testing.T) {
-	storetest.RunAll(t, func(*testing.T) (first, second store.Bucket) {
+	handles := func(*testing.T) (first, second store.Bucket) {
 		b := mem.New()
 		return b, b
-	})
+	}
+	storetest.Run(t, handles)
+	storetest.RunPieces(t, handles)
+	storetest.RunResumes(t, handles, 1<<20)
 }
 
 func TestObjectsAreDatedByTheClockGiven(t *testing.T) {

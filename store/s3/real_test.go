@@ -52,18 +52,24 @@ func apart(t *testing.T) string {
 
 func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
 	o := s3.Options{Endpoint: versitygw(t)}
-	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
+	handles := func(t *testing.T) (first, second store.Bucket) {
 		place := apart(t)
 		return open(t, place, o), open(t, place, o)
-	})
+	}
+	storetest.Run(t, handles)
+	storetest.RunPieces(t, handles)
+	storetest.RunResumes(t, handles, 1<<20)
 }
 
 func TestRealMinIOBucketKeepsEveryPromise(t *testing.T) {
 	o := s3.Options{Endpoint: minio(t)}
-	storetest.RunAll(t, func(t *testing.T) (first, second store.Bucket) {
+	handles := func(t *testing.T) (first, second store.Bucket) {
 		place := apart(t)
 		return open(t, place, o), open(t, place, o)
-	})
+	}
+	storetest.Run(t, handles)
+	storetest.RunPieces(t, handles)
+	storetest.RunResumes(t, handles, 1<<20)
 }
 
 func TestRealMinIORaceHasOneWinner(t *testing.T) {

@@ -36,18 +36,24 @@ type upload struct {
 	mu   sync.Mutex
 	done []types.CompletedPart // by number, from 1
 	sum  uint32                // of the whole
+
+	begun func(id string) error // nil: nobody goes on with it
+	held  map[int32]types.Part  // what an earlier one has sent
+	there int64                 // bytes of those that are the body's
 }
 
 func (u *upload) run(ctx context.Context, body io.Reader) error {
-	if err := u.begin(ctx); err != nil {
-		return err
+	if u.id == nil {
+		if err := u.begin(ctx); err != nil {
+			return err
+		}
 	}
 	err := u.send(ctx, body)
 	if err == nil {
 		err = u.complete(ctx)
 	}
-	if err != nil {
-		u.abort(ctx)
+	if err != nil && u.begun == nil {
+		_ = u.abort(ctx) // one that is lost is a lifecycle rule's work
 	}
 	return err
 }
@@ -55,7 +61,7 @@ func (u *upload) run(ctx context.Context, body io.Reader) error {
 // begin asks for an upload's name. One whose name was lost on the way holds no
 // bytes; to take those away is a lifecycle rule's work.
 func (u *upload) begin(ctx context.Context) error {
-	return u.b.again(ctx, partTries, func() error {
+	err := u.b.again(ctx, partTries, func() error {
 		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.owner(),
@@ -67,6 +73,12 @@ func (u *upload) begin(ctx context.Context) error {
 			return err
 		})
 	})
+	if err == nil && u.begun != nil {
+		if err = u.begun(aws.ToString(u.id)); err != nil {
+			_ = u.abort(ctx) // nobody would know of it
+		}
+	}
+	return err
 }
 
 // send reads body once, in order, and sends its parts side by side.
@@ -92,6 +104,10 @@ func (u *upload) send(ctx context.Context, body io.Reader) error {
 			break
 		}
 		u.sum = crc32.Update(u.sum, castagnoli(), held.bytes)
+		if u.has(int32(i+1), held.bytes) {
+			held.drop(true)
+			continue
+		}
 		all.Go(func() {
 			err := u.part(ctx, int32(i+1), held.bytes)
 			held.drop(err == nil)
@@ -141,15 +157,18 @@ func (u *upload) complete(ctx context.Context) error {
 	})
 }
 
-// abort has the parts thrown away, which cost money until then. Nobody waits
-// long for it, and one that is lost is a lifecycle rule's work too.
-func (u *upload) abort(ctx context.Context) {
+// abort has the parts thrown away, which cost money until then. Nobody waits long for it.
+func (u *upload) abort(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	err := u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
 			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.owner(),
 		})
 		return err
 	})
+	if hear(err).code == "NoSuchUpload" {
+		return nil
+	}
+	return err
 }

@@ -39,6 +39,14 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 	return b.write(ctx, "put", key, body, "")
 }
 
+// sized is how large body is, which stands at its beginning then.
+func sized(body io.Seeker) (size int64, err error) {
+	if size, err = body.Seek(0, io.SeekEnd); err == nil {
+		_, err = body.Seek(0, io.SeekStart)
+	}
+	return size, err
+}
+
 // write sends body under key; unless is the If-None-Match of it, or "".
 func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless string) error {
 	if err := b.check(key); err != nil {
@@ -48,10 +56,7 @@ func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker
 		return err
 	}
 	doing := verb + " " + key + " in " + b.text
-	size, err := body.Seek(0, io.SeekEnd)
-	if err == nil {
-		_, err = body.Seek(0, io.SeekStart)
-	}
+	size, err := sized(body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}

@@ -11,12 +11,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// RunAll is Run for a bucket that has what a Bucket may have beside, too:
-// store.Pieces.
-func RunAll(t *testing.T, open Open) {
-	Run(t, open)
-	run(t, open, pieces)
-}
+// RunPieces checks the promises of store.Pieces, of a bucket that has it.
+func RunPieces(t *testing.T, open Open) { run(t, open, pieces) }
 
 var pieces = []promise{
 	{"what is looked at is what is held, and its pieces are its content", func(t *testing.T, first, second store.Bucket) {

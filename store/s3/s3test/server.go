@@ -89,6 +89,23 @@ func (s *Server) Uploads() int {
 	return len(s.uploads)
 }
 
+// Parts is how many parts there are of the uploads that are open.
+func (s *Server) Parts() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.uploads {
+		n += len(u.parts)
+	}
+	return n
+}
+
+// DropUploads throws away what is open, as a lifecycle rule does.
+func (s *Server) DropUploads() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.uploads)
+}
+
 // Set puts an object there, whatever its key and without a checksum.
 func (s *Server) Set(key, body string) {
 	s.mu.Lock()
@@ -256,6 +273,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, key string, body
 		return nil
 	case r.Method == http.MethodGet && key == "" && q.Get("list-type") == "2":
 		return s.list(w, r)
+	case r.Method == http.MethodGet && q.Has("uploadId"):
+		return s.listParts(w, q)
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && key != "":
 		return s.get(w, r, key)
 	case r.Method == http.MethodDelete && q.Has("uploadId"):
