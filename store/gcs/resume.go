@@ -54,5 +54,5 @@ func (u *upload) adopt(ctx context.Context, at string) {
 		u.session = ""
 		return
 	}
-	u.adopted, u.ask = true, true
+	u.adopted, u.ask, u.late = true, true, tries
 }

@@ -156,6 +156,7 @@ type upload struct {
 	begun   func(at string) error // nil: nobody goes on with it
 	adopted bool                  // the session is of an earlier process, and has not answered yet
 	there   int64                 // bytes that were in it
+	late    int                   // how often what the earlier one had sent may still come in between
 
 	session string // its address; empty: none
 	kept    int64  // bytes the server has said it has
@@ -230,6 +231,12 @@ func (u *upload) step(ctx context.Context) (resp *http.Response, asked time.Dura
 		c.landed = func() bool { return rest.n == c.size }
 	}
 	resp, asked, err = u.b.once(ctx, c)
+	if err != nil && rest != nil && u.late > 0 && !again(err) {
+		// The end of the earlier process may reach the server after our question: then it
+		// has more than it said, and refuses what begins before.
+		u.late--
+		u.ask, err = true, fmt.Errorf("%w: %w", err, store.ErrBusy)
+	}
 	if err != nil {
 		u.unclear = u.unclear || errors.Is(err, store.ErrUnclear)
 		u.ask = u.ask || rest != nil && rest.n > 0
