@@ -111,7 +111,7 @@ func clientEnv(environ []string) []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, "SLURM_TIME_FORMAT=%s")
+	return append(env, "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0") // or a list of tasks is cut off
 }
 
 // row is one task as squeue shows it.
@@ -181,35 +181,69 @@ func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
 }
 
 // parseAccounts reads what sacct printed. Of a task that Slurm started several times
-// the last line stands.
+// the last line stands. Who is said to run or to wait is left out: it is asked about
+// what slurmctld itself does not know any more, and hears of things late.
 func parseAccounts(out string) (rows []row) {
+	at := map[[2]int]int{} // in rows
 	for line := range strings.Lines(out) {
 		f := strings.SplitN(strings.TrimSpace(line), "|", 5)
 		if len(f) < 5 {
 			continue
 		}
-		id, task, array := strings.Cut(f[0], "_")
-		r := row{Task: -1, Reason: "None", Nodes: f[3], Name: f[4]}
+		id, tasks, array := strings.Cut(f[0], "_")
+		r := row{Reason: "None", Nodes: f[3], Name: f[4]}
 		var err error
 		if r.Slurm, err = strconv.Atoi(id); err != nil {
 			continue
 		}
-		if array {
-			if r.Task, err = strconv.Atoi(task); err != nil {
-				continue // a part that was never split off
-			}
-		}
 		r.State, _, _ = strings.Cut(f[1], " ") // CANCELLED by 1000
+		if runs(r.State) || waits(r.State) {
+			continue
+		}
 		code, signal, _ := strings.Cut(f[2], ":")
 		if signal != "" && signal != "0" {
 			r.Reason = "signal " + signal
 		} else if code != "0" {
 			r.Reason = "exit status " + code
 		}
-		rows = slices.DeleteFunc(rows, func(o row) bool { return o.Slurm == r.Slurm && o.Task == r.Task })
-		rows = append(rows, r)
+		numbers := []int{-1}
+		if array {
+			numbers = taskNumbers(tasks)
+		}
+		for _, r.Task = range numbers {
+			key := [2]int{r.Slurm, r.Task}
+			if i, twice := at[key]; twice {
+				rows[i] = r
+				continue
+			}
+			at[key] = len(rows)
+			rows = append(rows, r)
+		}
 	}
 	return rows
+}
+
+// mostTasks is more than an array may have.
+const mostTasks = 5_000_000
+
+// taskNumbers reads 7, and what never began: [0,2-4,9-20%5].
+func taskNumbers(text string) (all []int) {
+	text, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "%")
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err != nil || err2 != nil || first < 0 || last-first >= mostTasks-len(all) {
+			continue // a part that was cut off ends with three dots
+		}
+		for n := first; n <= last; n++ {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // config is what we need of slurm.conf.

@@ -18,8 +18,9 @@ const (
 		"1|1|1|COMPLETED|1|None|n[1-2]|1795359664|drover-abcd2345-1-0|\n" +
 		"9|N/A|9|PENDING|0|ReqNodeNotAvail, UnavailableNodes:n4||NONE|drover-abcd2345-1-0|\n" +
 		"slurm_load_jobs error\n"
-	accounts = "1_7|REQUEUED|0:0|n1|drover-a-1-0\n1_7|COMPLETED|0:0|n2|drover-a-1-0\n1_8|CANCELLED by 0|0:15|n1|drover-a-1-0\n" +
-		"1_[9-20]|PENDING|0:0|None assigned|drover-a-1-0\n2|FAILED|3:0|n3|drover-b-1-0\n"
+	accounts = "1_7|NODE_FAIL|0:0|n1|drover-a-1-0\n1_7|COMPLETED|0:0|n2|drover-a-1-0\n1_8|CANCELLED by 0|0:15|n1|drover-a-1-0\n1_9|RUNNING|0:0|n1|drover-a-1-0\n" +
+		"1_[10-20]|PENDING|0:0|None assigned|drover-a-1-0\n2|FAILED|3:0|n3|drover-b-1-0\n3_0|REQUEUED|0:0|n1|drover-a-1-0\n" +
+		"4_[0,2-3%5]|CANCELLED by 0|0:0|None assigned|allocation\n5_[0,2...]|CANCELLED by 0|0:0|None assigned|drover-a-1-0\n"
 	groupsOf = "main*|up|infinite|2|mix|4|4096|3/5/0/8|gpu:2\nmain*|up|infinite|1|down*|4|4096|0/0/4/4|gpu:2\n" +
 		"gpu|up|1-00:00:00|3|idle|64|257000|0/192/0/192|gpu:a100:4(S:0-1),gpu:v100:1,nvme:1\nold|down|30:00|1|idle|2|1000|0/2/0/2|(null)\n"
 )
@@ -34,6 +35,10 @@ func TestWhatSlurmPrintsIsRead(t *testing.T) {
 	want = []row{{Slurm: 1, Task: 7, State: "COMPLETED", Reason: "None", Nodes: "n2", Name: "drover-a-1-0"},
 		{Slurm: 1, Task: 8, State: "CANCELLED", Reason: "signal 15", Nodes: "n1", Name: "drover-a-1-0"},
 		{Slurm: 2, Task: -1, State: "FAILED", Reason: "exit status 3", Nodes: "n3", Name: "drover-b-1-0"}}
+	for _, task := range []int{0, 2, 3} {
+		want = append(want, row{Slurm: 4, Task: task, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "allocation"})
+	}
+	want = append(want, row{Slurm: 5, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "drover-a-1-0"})
 	if diff := cmp.Diff(want, parseAccounts(accounts)); diff != "" {
 		t.Errorf("sacct:\n%s", diff)
 	}
@@ -146,7 +151,7 @@ func TestWhatSbatchIsAsked(t *testing.T) {
 
 func TestSlurmIsGivenNothingSecret(t *testing.T) {
 	env := clientEnv([]string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "TOKEN=y", "SBATCH_ACCOUNT=bio", "SBATCH_EXPORT=ALL", "SLURM_JOB_ID=4", "LC_ALL=C", "SQUEUE_FORMAT=%i"})
-	if diff := cmp.Diff([]string{"PATH=/bin", "SBATCH_ACCOUNT=bio", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}, env); diff != "" {
+	if diff := cmp.Diff([]string{"PATH=/bin", "SBATCH_ACCOUNT=bio", "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}, env); diff != "" {
 		t.Error(diff)
 	}
 	env = agentEnv([]string{"PATH=/bin", "TOKEN=y", "CONDA_PREFIX=/c", "MODULEPATH=/m", "PYTHONPATH=/p", "HISTFILE=/h"}, driver.Boot{Env: []string{"A=b"}, Tools: []string{"/t/uv"}})

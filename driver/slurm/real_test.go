@@ -305,7 +305,7 @@ func TestRealPartitionsAreOffered(t *testing.T) {
 		if err != nil || o.Fits != (c.words == "") || !strings.Contains(o.Reason, c.words) || !o.Fits && o.Hint == "" || o.Attached {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
-		if len(o.Choices) != 4 || !o.Choices[0].Default || o.Choices[0].Detail != "main" {
+		if len(o.Choices) != 5 || !o.Choices[0].Default || o.Choices[0].Detail != "main" {
 			t.Errorf("%s: choices are %+v", name, o.Choices)
 		}
 	}

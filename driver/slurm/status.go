@@ -262,6 +262,7 @@ func (v *view) place(all []row) {
 				for i := range v.facts.Agents {
 					v.rows[i] = r
 				}
+			case r.Task < 0 && v.facts.Arrays[k] > 1: // sacct knows of no array yet when a task has just begun
 			case max(r.Task, 0) < v.facts.Arrays[k]:
 				v.rows[v.facts.from(k)+max(r.Task, 0)] = r
 			}
@@ -422,6 +423,8 @@ func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 		m.Reason = n.Why
 		if n.Taken {
 			m.State = driver.Taken
+		} else if n.Asked {
+			m.State = driver.Ended // its minder lived long enough to note it, and no longer
 		}
 	}
 	return m

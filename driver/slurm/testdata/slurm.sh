@@ -2,17 +2,21 @@
 # slurm.sh DIR PID [NODES [CPUS]]: a private Slurm cluster on this machine, for as long as
 # process PID lives. It prints SLURM_CONF.
 #
-# It needs root, slurm-wlm and munge. Each cluster has ports, a munge socket and a
-# folder of its own, so several may be up at once; the last line of its life is the
-# watcher's. Variables for tests with networks:
+# It needs root, slurm-wlm and munge; with ACCOUNTS slurmdbd and mariadb-server, too. Each
+# cluster has ports, a munge socket and a folder of its own, so several may be up at
+# once; the last line of its life is the watcher's. Variables, those of tests with
+# networks first:
 #
 #	NODE_PREFIX   words before each slurmd, %n is the node's number: "ip netns exec h%n"
 #	NODE_ADDRESS  where slurmctld finds node %n: "10.77.0.1%n"; 127.0.0.1
 #	CTL_ADDRESS   where nodes find slurmctld; 127.0.0.1
+#	ACCOUNTS      yes: slurmdbd and its database are there, and sacct knows of jobs
+#	MIN_JOB_AGE   for how many seconds slurmctld knows a job that has ended; 300
 #
 # Nodes are n1, n2, ...; each says that it has CPUS cores, 4 GB and two GPUs (which are
-# empty files). Partitions: main, the default one; spot, which main preempts; short,
-# whose jobs may take two minutes; closed, which is down.
+# empty files). Partitions: main, the default one; spot and cheap, which main preempts:
+# spot's jobs are requeued, cheap's are cancelled six seconds after they were told;
+# short, whose jobs may take two minutes; closed, which is down.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -20,7 +24,7 @@ began() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | grep -v '^Z' | cut -d' ' 
 
 end() {
 	local f pid
-	for f in "$DIR"/run/slurmctld.pid "$DIR"/run/slurmd.*.pid "$DIR"/munge/munged.pid; do
+	for f in "$DIR"/run/slurmctld.pid "$DIR"/run/slurmd.*.pid "$DIR"/run/slurmdbd.pid "$DIR"/run/mariadbd.pid "$DIR"/munge/munged.pid; do
 		pid=$(cat "$f" 2>/dev/null || true)
 		[ -n "$pid" ] && kill "$pid" 2>/dev/null || true
 	done
@@ -38,7 +42,7 @@ ours() {
 	local p found=1
 	for p in /proc/[0-9]*; do
 		case "$(tr '\0' ' ' <"$p/cmdline" 2>/dev/null | cut -c1-200)" in
-		slurmctld* | slurmd* | slurmstepd* | munged*)
+		slurmctld* | slurmd* | slurmstepd* | mariadbd* | munged*)
 			if tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qx "DROVER_TEST_SLURM=$DIR"; then
 				echo "${p#/proc/}"
 				found=0
@@ -72,6 +76,54 @@ ports() {
 
 node() { sed "s/%n/$2/g" <<<"$1"; }
 
+# accounting is where slurmctld writes down what becomes of jobs.
+accounting() {
+	if [ "${ACCOUNTS:-}" = yes ]; then
+		echo "AccountingStorageType=accounting_storage/slurmdbd"
+		echo "AccountingStorageHost=127.0.0.1"
+		echo "AccountingStoragePort=$(($1 + NODES + 2))"
+		echo "AccountingStoragePass=$DIR/munge/munge.socket" # not AuthInfo
+	else
+		echo "AccountingStorageType=accounting_storage/none"
+	fi
+}
+
+# accounts begins slurmdbd and its database, which is empty and forgets all it has been
+# told when the machine fails.
+accounts() {
+	mkdir -p "$DIR/db"
+	cat >"$DIR/slurmdbd.conf" <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$DIR/munge/munge.socket
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort=$(($1 + NODES + 2))
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm
+LogFile=$DIR/log/slurmdbd.log
+PidFile=$DIR/run/slurmdbd.pid
+CONF
+	chmod 600 "$DIR/slurmdbd.conf"
+	export MYSQL_UNIX_PORT=$DIR/db/socket # for slurmdbd
+	setsid mariadbd --no-defaults --user=root --datadir="$DIR/db" --socket="$MYSQL_UNIX_PORT" --pid-file="$DIR/run/mariadbd.pid" \
+		--skip-networking --skip-grant-tables --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=16M \
+		--innodb-log-file-size=8M --innodb-lock-wait-timeout=900 >"$DIR/log/mariadbd.log" 2>&1 </dev/null 9>&- &
+	for _ in $(seq 100); do
+		[ -S "$MYSQL_UNIX_PORT" ] && break
+		sleep 0.1
+	done
+	slurmdbd >"$DIR/log/dbd.out" 2>&1 </dev/null 9>&-
+	for _ in $(seq 100); do
+		sacctmgr -n show cluster >/dev/null 2>&1 && return
+		sleep 0.1
+	done
+	tail -5 "$DIR"/log/* >&2
+	return 1
+}
+
 config() {
 	local host base=$1 i ctl=${CTL_ADDRESS:-127.0.0.1}
 	host=$(hostname -s)
@@ -103,11 +155,11 @@ ReturnToService=2
 SlurmctldTimeout=10
 SlurmdTimeout=10
 KillWait=10
-MinJobAge=300
+MinJobAge=${MIN_JOB_AGE:-300}
 MaxArraySize=${MAX_ARRAY:-1001}
 MaxJobCount=50000
 JobRequeue=1
-AccountingStorageType=accounting_storage/none
+$(accounting "$base")
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PreemptExemptTime=00:00:00
@@ -120,6 +172,7 @@ CONF
 	cat <<CONF
 PartitionName=main Nodes=n[1-$NODES] Default=YES MaxTime=INFINITE State=UP PriorityTier=10
 PartitionName=spot Nodes=n[1-$NODES] MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=cheap Nodes=n[1-$NODES] MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=6
 PartitionName=short Nodes=n[1-$NODES] MaxTime=2 State=UP PriorityTier=10
 PartitionName=closed Nodes=n1 MaxTime=INFINITE State=DOWN PriorityTier=10
 CONF
@@ -135,12 +188,13 @@ start() {
 	chmod 600 "$DIR/munge/munge.key"
 	munged --force --key-file="$DIR/munge/munge.key" --socket="$DIR/munge/munge.socket" --pid-file="$DIR/munge/munged.pid" \
 		--log-file="$DIR/munge/munged.log" --seed-file="$DIR/munge/munged.seed" >"$DIR/log/munged.out" 2>&1 9>&-
-	base=$(ports $((NODES + 2)))
+	base=$(ports $((NODES + 3)))
 	config "$base" >"$DIR/slurm.conf"
 	touch "$DIR"/dev/gpu{0,1} # gres wants files
 	echo "NodeName=n[1-$NODES] Name=gpu File=$DIR/dev/gpu[0-1]" >"$DIR/gres.conf"
 	: >"$DIR/cgroup.conf"
 	export SLURM_CONF=$DIR/slurm.conf
+	if [ "${ACCOUNTS:-}" = yes ]; then accounts "$base"; fi
 	slurmctld >"$DIR/log/ctl.out" 2>&1 </dev/null 9>&-
 	for i in $(seq "$NODES"); do
 		# shellcheck disable=SC2046 # a prefix is words
