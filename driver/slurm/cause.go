@@ -13,17 +13,26 @@ import (
 
 // cause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
 // has. What it writes into the output of a task before that says it; of a job on
-// several nodes only the first hears of it, so the others ask.
+// several nodes only the first hears of it, so the others ask. So does the first if it
+// hears of no cause: when a preempted job's grace begins, its steps get a signal that
+// nothing tells from scancel's.
 func (m *minder) cause() (n notice, known bool) {
 	out := outFile(m.folder, m.place.slurm, m.task)
-	if n, ok := causeOf(beside.Tail(out)); ok {
-		return n, true
+	said, heard := causeOf(beside.Tail(out))
+	if heard && !(said.Asked && m.step) {
+		return said, true
 	}
 	text, err := command(context.Background(), "", askPatience, os.Environ(), "scontrol", "show", "job", "-o", m.name())
-	if err != nil {
-		return notice{Why: unexplained}, false
+	if err == nil {
+		n, known = causeInRecord(text, m.restart)
 	}
-	return causeInRecord(text, m.restart)
+	switch {
+	case known:
+		return n, true
+	case heard:
+		return said, true
+	}
+	return notice{Why: unexplained}, false
 }
 
 const unexplained = "Slurm has sent SIGTERM"

@@ -358,6 +358,9 @@ func judgeFormer(m driver.Member, n note) driver.Member {
 // judge says where an agent stands: what it and its minder noted, and what Slurm says.
 func (v *view) judge(m driver.Member, base int, n note, r row, listed bool) driver.Member {
 	switch {
+	case n.End != nil && n.Taken && n.Fate != nil:
+		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it left in good order because it had to
+		return m
 	case n.End != nil && (n.Fate != nil || n.Up == nil):
 		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
 		return m
