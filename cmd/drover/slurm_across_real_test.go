@@ -217,3 +217,53 @@ func TestRealSlurmMapAcrossHosts(t *testing.T) {
 	out, _ := c.drover(t, 0, "verify", "last")
 	t.Logf("drover verify\n%s", out)
 }
+
+// The command line is killed with -9 while no host reaches the store, and the hosts
+// reach it again a minute later: the map ends by itself, and nothing is lost.
+func TestRealSlurmMapIsLeftAloneWithoutANet(t *testing.T) {
+	onlyReal(t)
+	const items, absence = 20_000, time.Minute
+	c := newCluster(t)
+	program := c.compiled(t)
+	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--from", "1-"+strconv.Itoa(items), "--", program, c.runs("runs"), "{}")
+	c.environ = append(c.environ, "DROVER_STORE=s3://facts/test")
+	c.whenRan(t, "runs", items/20)
+	var mends []func()
+	for host := range c.hosts {
+		mends = append(mends, c.cut(t, host))
+	}
+	if err := m.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = m.Wait() // it was killed
+	if out, _ := c.drover(t, 0, "status", "last"); !strings.Contains(out, " left\n") {
+		t.Fatalf("all was done before anything happened:\n%s", out)
+	}
+	<-time.After(absence)
+	for _, mend := range mends {
+		mend()
+	}
+	for begin := time.Now(); ; {
+		out, _ := c.drover(t, 0, "status", "last") // attends to nothing
+		if strings.Contains(out, "SUCCEEDED") {
+			break
+		}
+		if time.Since(begin) > 2*patience {
+			t.Fatalf("it stands at\n%s%v", out, c.tasks(t))
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(time.Second):
+		}
+	}
+	c.allOnce(t, "runs", items)
+	for begin := time.Now(); len(c.tasks(t)) > 0; {
+		if time.Since(begin) > patience {
+			t.Fatalf("agents are left: %v", c.tasks(t))
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(time.Second):
+		}
+	}
+}

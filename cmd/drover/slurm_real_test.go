@@ -270,3 +270,121 @@ func TestRealSlurmOnABucket(t *testing.T) {
 		t.Errorf("the key is in Slurm's own files: %s", out)
 	}
 }
+
+// A second Ctrl-C within two seconds cancels: nothing of the job is left in Slurm, be
+// it a program that hears of it or one that is deaf.
+func TestRealSlurmASecondCtrlCCancels(t *testing.T) {
+	h := withSlurm(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
+	put(t, filepath.Join(h.work, "deaf.sh"), []byte("#!/bin/sh\ntrap '' TERM\necho begins\nwhile :; do sleep 1; done\n"))
+	for name, c := range map[string]struct {
+		until string
+		args  []string
+	}{
+		"one":   {"step 1\n", []string{"run", "-t", "one", "count.py", "1000"}},
+		"two":   {"step 1\n", []string{"run", "-t", "two", "--nodes", "2", "count.py", "1000"}},
+		"deaf":  {"begins\n", []string{"run", "-t", "deaf", "--grace", "3s", "deaf.sh"}},
+		"items": {"", []string{"map", "-t", "items", "--workers", "3", "--from", "1-300", "--", "sleep", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cli, said := h.heardOf(t, c.args...)
+			drivertest.Until(t, "it works", func() bool {
+				return c.until != "" && strings.Contains(said(), c.until) || c.until == "" && strings.Count(queue(t, "--states=RUNNING"), "\n") == 3
+			})
+			for range 2 { // the first is heard before the second is sent: signals do not add up
+				if err := cli.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+				drivertest.Until(t, "it is heard", func() bool { return strings.Contains(said(), "Ctrl-C again: cancel it") })
+			}
+			if err := cli.Wait(); cli.ProcessState.ExitCode() != 130 || !strings.Contains(said(), "Cancelling ") || !strings.Contains(said(), " cancelled\n") {
+				t.Errorf("it ended with %v and said\n%s", err, said())
+			}
+			drivertest.Until(t, "Slurm has nothing of it left", func() bool { return queue(t) == "" })
+			if out, _ := h.drover(t, 0, "status", name); !strings.Contains(out, "CANCELLED") {
+				t.Errorf("its state is\n%s", out)
+			}
+			for pid, name := range processesOf(filepath.Dir(h.work)) {
+				t.Errorf("process %d is left: %s", pid, name)
+			}
+		})
+	}
+}
+
+// heardOf starts drover, and gives what it has said so far, to whomever.
+func (h home) heardOf(t *testing.T, args ...string) (c *exec.Cmd, said func() string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c = exec.Command(filepath.Join(built.dir, "drover"), args...)
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, f, f
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	return c, func() string {
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+// A job that comes before a map takes two of its four machines: its items go on
+// elsewhere. Nobody types anything; nothing has failed.
+func TestRealSlurmMapGoesOnWhenItIsPreempted(t *testing.T) {
+	h := withSlurm(t)
+	h.compiled(t)
+	put(t, filepath.Join(h.work, "slow.sh"), []byte("./teller $RUNS $1 && sleep 0.1\n"))
+	for partition, items := range map[string]int{"spot": 1500, "cheap": 7000} { // Slurm looks twice a minute which grace is over
+		c, said := h.heardOf(t, "map", "-t", partition, "--on", "slurm/"+partition, "--slurm-arg", "--exclusive", "--workers", "4", "-j", "4", "--env", "RUNS="+h.runs(partition), "--from", "1-"+strconv.Itoa(items), "--", "sh", "slow.sh", "{}")
+		drivertest.Until(t, "four tasks run", func() bool { return strings.Count(queue(t, "--states=RUNNING"), "\n") == 4 })
+		h.whenRan(t, partition, 150)
+		first, err := exec.Command("sbatch", "--parsable", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 10").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Fatalf("%v\n%s", err, said())
+		}
+		out, err := exec.Command("squeue", "--noheader", "--states=all", "--jobs="+strings.TrimSpace(string(first)), "--format=%T").CombinedOutput()
+		if string(out) != "COMPLETED\n" && string(out) != "RUNNING\n" {
+			t.Errorf("the job before it is %s, %v", out, err)
+		}
+		v := h.verified(t)
+		if v.State != "SUCCEEDED" || v.Tally.Items != items || v.Tally.Succeeded != items || v.Extra.Retries != 0 || v.Extra.Unexplained != 0 {
+			t.Errorf("%s: it ended %+v\n%s", partition, v, said())
+		}
+		if events, _ := h.drover(t, 0, "events", partition); strings.Count(events, "leaving: preempted in Slurm for another job") != 2 {
+			t.Errorf("%s: two agents were to leave for it\n%s", partition, events)
+		}
+	}
+}
+
+// A run on one node and on two goes on from its checkpoint when its machines are free
+// again, and what became of it was an interruption.
+func TestRealSlurmRunGoesOnWhenItIsPreempted(t *testing.T) {
+	h := withSlurm(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
+	for partition, nodes := range map[string]string{"spot": "1", "cheap": "2"} {
+		c, said := h.heardOf(t, "run", "-t", partition, "--on", "slurm/"+partition, "--nodes", nodes, "count.py", "30")
+		drivertest.Until(t, "it works", func() bool { return strings.Contains(said(), "step 3\n") })
+		if out, err := exec.Command("sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 3").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: %v\n%s", partition, err, said())
+		}
+		if text := said(); !strings.Contains(text, "asked at ") || strconv.Itoa(strings.Count(text, "begins at 0\n")) != nodes {
+			t.Errorf("%s: it says\n%s", partition, text)
+		}
+		if out, _ := h.drover(t, 0, "status", partition); !strings.Contains(out, "(1 interruption, 0 failures)") {
+			t.Errorf("%s: its state is\n%s", partition, out)
+		}
+	}
+}
