@@ -43,12 +43,13 @@ const (
 // heeded waits until every agent of a map that was paused, or is drained, has said that
 // it begins nothing more; no longer than the map stands so.
 func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatus, error) {
-	clock, limit := j.c.world.Store.Clock(), farHeed
-	if j.c.near {
-		limit = nearHeed
-	}
+	clock := j.c.world.Store.Clock()
 	for begin := clock.Boot(); ; {
 		s, err := j.MapStatus(ctx)
+		limit := farHeed
+		if j.c.near && ledger.Few(len(s.Nodes)) { // many may not be near it themselves
+			limit = nearHeed
+		}
 		at := func(n Node) bool { return n.State == "running" || n.State == "idle" }
 		if err != nil || !stands(s) || clock.Boot()-begin >= limit || !slices.ContainsFunc(s.Nodes, at) {
 			return s, err

@@ -93,12 +93,12 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 	if in.slurm != nil {
 		pass = in.slurm.Pass
 	}
-	b, near, err := openStore(context.Background(), *url, "", pass, agentPatience)
+	b, at, err := openStore(context.Background(), *url, "", pass, agentPatience)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
 	w := ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
-	m, err := machine(in, terms, near)
+	m, err := machine(in, terms, at)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
@@ -110,7 +110,7 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 }
 
 // machine is what this machine knows about itself.
-func machine(in inside, terms <-chan os.Signal, near bool) (agent.Machine, error) {
+func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error) {
 	d := dirs()
 	if in.docker != nil {
 		d.State, d.Cache = in.docker.State, in.docker.Cache
@@ -126,7 +126,7 @@ func machine(in inside, terms <-chan os.Signal, near bool) (agent.Machine, error
 	}
 	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
-		Work: workFolder(d), Cache: d.Cache, Near: near, Environ: os.Environ(), Drover: self}
+		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self}
 	shared := claims(d)
 	m.Memory = shared.Memory
 	if c := in.docker; c != nil {

@@ -21,40 +21,53 @@ import (
 // openBucket opens what --store names; endpoint is where the server of a bucket
 // is, if its url does not say so.
 func openBucket(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error) {
-	return openStore(ctx, url, endpoint, "", 0)
+	b, at, err := openStore(ctx, url, endpoint, "", 0)
+	return b, at != far, err
 }
+
+// reach is where a store is.
+type reach int
+
+const (
+	far    reach = iota // a bucket's service
+	served              // a folder that comes over a network
+	here                // a folder of this machine
+)
 
 // openStore is openBucket; pass is the file of one that was handed over, "": none;
 // patience is how long a server is tried that has never answered, 0: as its package
 // thinks right.
-func openStore(ctx context.Context, url, endpoint, pass string, patience time.Duration) (b store.Bucket, near bool, err error) {
+func openStore(ctx context.Context, url, endpoint, pass string, patience time.Duration) (b store.Bucket, at reach, err error) {
 	path := strings.TrimPrefix(url, "file://")
 	switch scheme, _, ok := strings.Cut(path, "://"); {
 	case ok && scheme == "s3":
 		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint, PassFile: pass, Patience: patience})
 		if err != nil {
-			return nil, false, err
+			return nil, far, err
 		}
-		return weather(b), false, nil
+		return weather(b), far, nil
 	case ok && scheme == "gs":
 		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint, PassFile: pass})
 		if err != nil {
-			return nil, false, err
+			return nil, far, err
 		}
-		return weather(b), false, nil
+		return weather(b), far, nil
 	case ok:
-		return nil, false, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
+		return nil, far, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
 			"open store: this drover knows no %s:// stores", scheme)
 	}
 	path, err = filepath.Abs(path)
 	if err != nil {
-		return nil, false, err
+		return nil, far, err
 	}
-	b, err = dir.Open(path, dir.OS)
+	folder, err := dir.Open(path, dir.OS)
 	if err != nil {
-		return nil, false, err
+		return nil, far, err
 	}
-	return weather(b), true, nil
+	if at = here; folder.Shared() {
+		at = served
+	}
+	return weather(folder), at, nil
 }
 
 // ofMachine is the profile of agents that are whoever their machine is.

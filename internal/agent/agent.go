@@ -94,6 +94,9 @@ type Machine struct {
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then asked and told more often.
 	Near bool
+	// Shared says of a store that is Near that a server keeps it for many machines. It
+	// then counts as far to the agents of a job that has more than a few.
+	Shared bool
 	// SaveEvery is the shortest time between two generations of checkpoints.
 	SaveEvery time.Duration
 	// Patience is how long a program's results wait for room in a full store;
@@ -381,6 +384,9 @@ func (a *agent) identify(ctx context.Context) error {
 			return err
 		}
 		a.job = m.Bind(j)
+	}
+	if a.Machine.Shared && !ledger.Few(max(j.Spec.Workers, j.Spec.Nodes)) {
+		a.Machine.Near, a.poll = false, ledger.Poll
 	}
 	place, ok, err := a.World.PlaceOf(ctx, j)
 	if err != nil {

@@ -349,7 +349,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		}
 	}
 	clock, patience := e.World.Store.Clock(), farParting
-	if e.Near {
+	if e.Near && ledger.Few(rep.Job.Spec.Workers) { // many may not be near it themselves
 		patience = parting
 	}
 	for begin := clock.Boot(); clock.Boot()-begin < patience; {

@@ -7,6 +7,10 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// Few says whether so many agents may ask a folder that a server keeps as often as one
+// of their own machine.
+func Few(agents int) bool { return agents <= fewAgents }
+
 // fewAgents may all tend a whole job at once. Of more of them, far away, each spare
 // tends a share, and after a stop every agent does so once (E5).
 const fewAgents = 16

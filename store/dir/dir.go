@@ -71,6 +71,10 @@ func Open(path string, fsys FS) (*Bucket, error) {
 	return b, nil
 }
 
+// Shared says whether the folder is on a file system that comes over a network: other
+// machines may work in it, and each look at it is one more for its server.
+func (b *Bucket) Shared() bool { return b.network }
+
 // openRoot makes sure that root is a folder and that its own name is durable.
 func (b *Bucket) openRoot() error {
 	info, err := b.stat(b.root)

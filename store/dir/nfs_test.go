@@ -93,6 +93,9 @@ func TestNetworkFolderIsAskedAgainBeforeAbsentIsSaid(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, network := range []bool{true, false} {
 				first, second := twoClients(t, network)
+				if first.Shared() != network {
+					t.Errorf("a folder over a network: %v, and it is said to be shared: %v", network, first.Shared())
+				}
 				if c.before != "" {
 					create(t, second, c.before)
 				}
