@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/job"
 )
@@ -113,7 +114,7 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 	slurms(t, "scancel", queueID(t, d, 2)) // its minder hears it, and is killed with the deaf agent before that has ended
 	var pending submitted
 	folder, _ := unborn.folder(unborn.handle)
-	if err := readJSON(jobFile(folder, 0), &pending); err != nil {
+	if err := beside.ReadJSON(jobFile(folder, 0), &pending); err != nil {
 		t.Fatal(err)
 	}
 	slurms(t, "scancel", itoa(pending.ID))
