@@ -42,11 +42,12 @@ func (m *MapMember) ownChildren(ctx context.Context) (*Hold, error) {
 
 // finder goes through the manifest's chunks for one that nobody has touched (M11).
 type finder struct {
-	at, tried int
-	chunks    int          // that there were
-	known     map[int]bool // touched, by a listing
-	pages     map[int]bool // of chunks' folders, listed
-	empty     int          // of these in a row, without one that is free
+	chunks   int          // that there were
+	own, end int          // what is left of the part that is ours to try first
+	free     []int        // chunks that a listing has not shown, in the order in which to try them
+	known    map[int]bool // touched, by a listing
+	pages    map[int]bool // of chunks' folders, listed
+	empty    int          // of these in a row, without one that is free
 }
 
 // What a search costs at most. Where thousands look for the last chunks, each has to
@@ -56,55 +57,82 @@ const (
 	emptyPages   = 3 // far away: listings without a free chunk before it gives up
 )
 
-func (m *MapMember) searched() bool {
+func (m *MapMember) searched() bool { return m.cursor.out() && !m.listable() }
+
+// listable says whether a listing may still show what is free.
+func (m *MapMember) listable() bool {
 	f := &m.cursor
-	return f.tried >= f.chunks || len(f.pages) >= min(256, f.chunks) || !m.o.Near && f.empty >= emptyPages
+	return len(f.pages) < min(256, f.chunks) && (m.o.Near || f.empty < emptyPages)
 }
 
-// untouched claims a chunk that nobody has touched: it begins at a hash of our id,
-// and after two misses a page of a listing says where to look on; far away, one page
-// at a time.
+// spread gives us the part of n chunks that is ours to try first: by our seat, so that
+// thousands who come at once do not all want what others have. Of chunks that were
+// added later it is a part of these.
+func (f *finder) spread(n, workers int, id string) {
+	if f.chunks == n {
+		return
+	}
+	_, seat, ok := Seat(id)
+	if !ok {
+		seat = int(hash(id) >> 1)
+	}
+	seat %= workers
+	from, more := f.chunks, max(0, n-f.chunks)
+	*f = finder{chunks: n, own: from + seat*more/workers, end: from + (seat+1)*more/workers, known: map[int]bool{}, pages: map[int]bool{}}
+}
+
+// out says that it knows of no chunk to try.
+func (f *finder) out() bool { return f.own >= f.end && len(f.free) == 0 }
+
+// next is the chunk to try now, if it is not out.
+func (f *finder) next() (at int) {
+	if len(f.free) > 0 {
+		at, f.free = f.free[0], f.free[1:]
+		return at
+	}
+	f.own++
+	return f.own - 1
+}
+
+// untouched claims a chunk that nobody has touched: first of its own part, and beyond
+// that, or after two misses, one that a page of a listing does not show; far away, one
+// page at a time.
 func (m *MapMember) untouched(ctx context.Context) (*Hold, error) {
 	f, n := &m.cursor, m.t.m.Chunks()
-	if f.known == nil {
-		f.known, f.pages, f.at = map[int]bool{}, map[int]bool{}, int(hash(m.ID)%uint32(max(1, n)))
-	}
-	if f.chunks != n {
-		f.chunks, f.empty = n, 0
-	}
+	f.spread(n, max(1, m.t.m.Spec.Workers), m.ID)
 	if m.greedy() {
 		return nil, nil
 	}
-	listed := false
-	for misses := 0; !m.searched(); f.at, f.tried = (f.at+1)%n, f.tried+1 {
-		id, seed := m.t.m.Seed(f.at)
-		if _, closed := m.t.brief[id]; closed || f.known[f.at] {
+	for misses, listed := 0, false; !m.searched(); {
+		if m.listable() && (misses >= missesBefore || f.out()) {
+			if listed && !m.o.Near {
+				break
+			}
+			misses, listed = 0, true
+			if err := m.page(ctx, n); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		at := f.next()
+		id, seed := m.t.m.Seed(at)
+		if _, closed := m.t.brief[id]; closed || f.known[at] {
 			continue
 		}
 		c := m.t.chunk(id, seed)
 		if c.N > 0 {
 			continue
 		}
-		h, err := m.claim(ctx, c)
-		if h != nil || err != nil {
+		if h, err := m.claim(ctx, c); h != nil || err != nil {
 			return h, err
 		}
-		if misses++; misses < missesBefore {
-			continue
-		}
-		if listed && !m.o.Near {
-			break
-		}
-		misses, listed = 0, true
-		if err := m.page(ctx, n); err != nil {
-			return nil, err
-		}
+		misses++
 	}
 	return nil, nil
 }
 
-// page lists one of the folders that chunks are spread over, and moves to one of its
-// chunks that is not there.
+// page lists one of the folders that chunks are spread over: those of its chunks that
+// are not there are to be tried next, by each agent in another order.
 func (m *MapMember) page(ctx context.Context, n int) error {
 	f := &m.cursor
 	dice := int(hash(fmt.Sprintf("%s %d", m.ID, len(f.pages))) >> 1)
@@ -122,6 +150,9 @@ func (m *MapMember) page(ctx context.Context, n int) error {
 		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
 		there[id] = true
 	}
+	if !m.o.Near {
+		f.free = nil // others have been at these since
+	}
 	var free []int
 	for i := hh; i < n; i += 256 {
 		if id, _ := m.t.m.Seed(i); there[id] {
@@ -131,7 +162,8 @@ func (m *MapMember) page(ctx context.Context, n int) error {
 		}
 	}
 	if f.empty++; len(free) > 0 {
-		f.at, f.empty = (free[dice%len(free)]+n-1)%n, 0 // the loop goes one on
+		at := dice % len(free)
+		f.free, f.empty = slices.Concat(free[at:], free[:at], f.free), 0
 	}
 	return nil
 }
