@@ -78,6 +78,7 @@ type pace struct {
 	flush   time.Duration // results wait so long at most
 	licence time.Duration // items begin so long after the log was read, at most: longer than flush
 	balance time.Duration // between two looks for idle agents
+	worth   time.Duration // of work that is handed over at least; 0: what fills all slots once
 }
 
 var nearPace = pace{flush: 50 * time.Millisecond, licence: time.Second, balance: 200 * time.Millisecond}
@@ -93,7 +94,7 @@ func farPace(agents int) pace {
 		flush += 4 * time.Second
 	}
 	flush = min(flush, most)
-	return pace{flush: flush, licence: flush * 3 / 2, balance: flush}
+	return pace{flush: flush, licence: flush * 3 / 2, balance: flush, worth: 2 * time.Second}
 }
 
 // backOff is how long an item waits after its nth failure.
@@ -199,6 +200,7 @@ func (h *Hold) Done(r Result) {
 		return
 	}
 	delete(h.flight, r.Item)
+	h.m.timed(r)
 	if r.Failed {
 		had := h.failures(r.Item) + 1
 		if r.Final = r.Final || h.m.t.m.final(r, had); !r.Final {
@@ -214,6 +216,15 @@ func (h *Hold) Done(r Result) {
 	}
 	h.buffer = append(h.buffer, r)
 	h.bytes += size(r)
+}
+
+// timed keeps how long our tries take: the mean of the last dozens of them.
+func (m *MapMember) timed(r Result) {
+	const last = 64
+	if wall := time.Duration(r.Wall) * time.Microsecond; wall > 0 {
+		m.tries = min(m.tries+1, last)
+		m.took += (wall - m.took) / time.Duration(m.tries)
+	}
 }
 
 // failures counts those of an item, recorded or not yet.
@@ -465,6 +476,10 @@ func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
 		return nil, nil
 	}
 	h.balanced = now
+	least := h.m.least()
+	if !h.passes() && least > h.m.o.Slots && len(h.queue) < 2*least {
+		return nil, nil // before another had begun with it, we are done
+	}
 	idle, err := h.m.idle(ctx)
 	if err == nil && h.passes() {
 		return h.handAll(idle), nil
@@ -473,13 +488,22 @@ func (h *Hold) hand(ctx context.Context, now time.Duration) (*Handed, error) {
 		return nil, err
 	}
 	// An equal share, but no less than keeps another's slots busy.
-	share := max((len(h.queue)+len(idle))/(len(idle)+1), min(len(h.queue), h.m.o.Slots))
+	share := max((len(h.queue)+len(idle))/(len(idle)+1), min(len(h.queue), least))
 	if len(idle) > 1 {
 		h.balanced = 0 // the next one at the next flush
 	}
 	part := slices.Clone(h.queue[len(h.queue)-share:])
 	slices.Sort(part)
 	return &Handed{Seed: h.seed(part, 0), To: idle[0]}, nil
+}
+
+// least is how many items are worth a chunk of their own, that asks for half a dozen
+// writes and some reads: they fill another's slots, and for a while.
+func (m *MapMember) least() int {
+	if m.took == 0 {
+		return m.o.Slots
+	}
+	return m.o.Slots * max(1, int(m.pace.worth/m.took))
 }
 
 // passes says that what waits here is for others, as our agent was drained. A careful

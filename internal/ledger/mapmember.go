@@ -78,10 +78,13 @@ type MapMember struct {
 	resting   int           // looks in a row that found nothing
 	since     time.Duration // when the first of them was
 	roll      roll
-	shared    int  // the stop for which our share of chunks was ended
-	few       int  // fewAgents
-	scout     bool // one of those that are likely to be spares
-	patrolled int  // chunks that the patrol under way has passed
+	shared    int           // the stop for which our share of chunks was ended
+	few       int           // fewAgents
+	scout     bool          // one of those that are likely to be spares
+	glimpse   int           // what surely says; 0: as many as it takes
+	patrolled int           // chunks that the patrol under way has passed
+	tries     int           // of ours that took counts
+	took      time.Duration // each of these, on average
 
 	recorded, failed int
 }

@@ -16,9 +16,9 @@ import (
 type fieldBucket struct {
 	w       *world
 	objects map[string][]byte
-	folders map[string][]store.Object // in order of keys
-	total   map[string]int            // requests by kind
-	second  map[string]int            // in this second, by prefix
+	folders map[string]*shelf
+	total   map[string]int // requests by kind
+	second  map[string]int // in this second, by prefix
 	now     time.Duration
 	peak    map[string]int
 	settled time.Duration // when the job had
@@ -114,16 +114,78 @@ func (b *fieldBucket) hold(folder, key string, body io.ReadSeeker) error {
 	if b.up += o.Size; strings.HasSuffix(folder, "/results/") {
 		text = nil // nobody who works reads one, and there are gigabytes of them
 	}
-	i, held := b.find(folder, key)
-	if !held {
-		b.folders[folder] = slices.Insert(b.folders[folder], i, o)
+	if b.folders[folder] == nil {
+		b.folders[folder] = &shelf{}
 	}
-	b.folders[folder][i], b.objects[key] = o, text
+	b.folders[folder].put(o)
+	b.objects[key] = text
 	return nil
 }
 
-func (b *fieldBucket) find(folder, key string) (int, bool) {
-	return slices.BinarySearchFunc(b.folders[folder], key, func(o store.Object, key string) int { return strings.Compare(o.Key, key) })
+// shelf is a folder's objects in the order of their keys, in boxes, so that one more
+// among a hundred thousand moves a few hundred.
+type shelf struct{ boxes [][]store.Object }
+
+const boxHolds = 512
+
+// find is where a key stands, or would.
+func (s *shelf) find(key string) (box, at int, held bool) {
+	box, _ = slices.BinarySearchFunc(s.boxes, key, func(b []store.Object, key string) int { return strings.Compare(b[len(b)-1].Key, key) })
+	if box == len(s.boxes) {
+		return box, 0, false
+	}
+	at, held = slices.BinarySearchFunc(s.boxes[box], key, func(o store.Object, key string) int { return strings.Compare(o.Key, key) })
+	return box, at, held
+}
+
+func (s *shelf) put(o store.Object) {
+	box, at, held := s.find(o.Key)
+	switch {
+	case held:
+		s.boxes[box][at] = o
+		return
+	case len(s.boxes) == 0:
+		s.boxes = [][]store.Object{{o}}
+		return
+	case box == len(s.boxes): // behind all
+		box--
+		at = len(s.boxes[box])
+	}
+	b := slices.Insert(s.boxes[box], at, o)
+	if s.boxes[box] = b; len(b) > boxHolds {
+		half := len(b) / 2
+		s.boxes[box] = b[:half:half]
+		s.boxes = slices.Insert(s.boxes, box+1, slices.Clone(b[half:]))
+	}
+}
+
+func (s *shelf) remove(key string) {
+	box, at, held := s.find(key)
+	if !held {
+		return
+	}
+	if s.boxes[box] = slices.Delete(s.boxes[box], at, at+1); len(s.boxes[box]) == 0 {
+		s.boxes = slices.Delete(s.boxes, box, box+1)
+	}
+}
+
+// page gives the objects from a key on, or those after it, so many at most.
+func (s *shelf) page(from string, after bool, most int) (page []store.Object, more bool) {
+	box, at, held := s.find(from)
+	if held && after {
+		at++
+	}
+	if box < len(s.boxes) {
+		page = make([]store.Object, 0, min(most, boxHolds*(len(s.boxes)-box)))
+	}
+	for ; box < len(s.boxes); box, at = box+1, 0 {
+		n := min(len(s.boxes[box])-at, most-len(page))
+		page = append(page, s.boxes[box][at:at+n]...)
+		if at+n < len(s.boxes[box]) {
+			return page, true
+		}
+	}
+	return page, false
 }
 
 func (s fieldWay) Get(_ context.Context, key string, _, _ int64) (io.ReadCloser, error) {
@@ -148,13 +210,12 @@ func (s fieldWay) List(_ context.Context, prefix, after string, _ int) (page []s
 	if err != nil {
 		return nil, false, err
 	}
-	i, found := s.b.find(folder, max(prefix, after))
 	all := s.b.folders[folder]
-	if found && all[i].Key == after {
-		i++
+	if all == nil {
+		return nil, false, nil
 	}
-	all = all[i:]
-	return slices.Clone(all[:min(most, len(all))]), len(all) > most, nil
+	page, more = all.page(max(prefix, after), after >= prefix, most)
+	return page, more, nil
 }
 
 func (s fieldWay) Delete(_ context.Context, key string) error {
@@ -162,8 +223,8 @@ func (s fieldWay) Delete(_ context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if i, held := s.b.find(folder, key); held {
-		s.b.folders[folder] = slices.Delete(s.b.folders[folder], i, i+1)
+	if all := s.b.folders[folder]; all != nil {
+		all.remove(key)
 		delete(s.b.objects, key)
 	}
 	return nil

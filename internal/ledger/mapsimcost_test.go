@@ -68,6 +68,7 @@ type field struct {
 	minutes           float64       // that agents lived, all together
 	ran               int           // tries
 	workedUntil       time.Duration // the last item ended
+	staff             []*fieldAgent
 	flushes           int
 	settled           *Settled
 	memory            uint64
@@ -78,7 +79,7 @@ func newField(seed uint64, agents, items int) *field {
 		watch: func(*process, request) {}, landed: func(string) {}}
 	f := &field{world: w, plot: fieldPlot(seed % uint64(fieldPlots)), agents: agents, items: items, left: agents,
 		shortest: 5 * time.Second, longest: 85 * time.Second}
-	f.store = &fieldBucket{w: w, objects: map[string][]byte{}, folders: map[string][]store.Object{},
+	f.store = &fieldBucket{w: w, objects: map[string][]byte{}, folders: map[string]*shelf{},
 		total: map[string]int{}, second: map[string]int{}, peak: map[string]int{}}
 	f.j = job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: ChunkSize(items, agents),
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 8}}}
@@ -108,7 +109,9 @@ func (f *field) play() {
 		}
 		f.at(f.now+comes, func() {
 			began := f.now
-			p := f.start(fmt.Sprintf("agent%d", i), func(p *process) { (&fieldAgent{f: f, p: p, n: i}).run() })
+			a := &fieldAgent{f: f, n: i}
+			f.staff = append(f.staff, a)
+			p := f.start(fmt.Sprintf("agent%d", i), func(p *process) { a.p = p; a.run() })
 			p.atExit = append(p.atExit, func() {
 				f.left--
 				f.minutes += (f.now - began).Minutes()
@@ -200,12 +203,25 @@ func roughly(got, want Requests) bool {
 	return near(got.Writes+got.Lists, want.Writes+want.Lists) && near(got.Sum(), want.Sum())
 }
 
+// idled is how long agents had no work before the last item ended: all together as a
+// part of what they lived until then, and the one that did longest.
+func (f *field) idled() (part float64, most time.Duration) {
+	sum := time.Duration(0)
+	for _, a := range f.staff {
+		sum += f.workedUntil - a.worked
+		most = max(most, f.workedUntil-a.worked)
+	}
+	return float64(sum) / float64(len(f.staff)) / float64(f.workedUntil), most
+}
+
 func (f *field) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d agents, %d of which died, %d items in chunks of %d: work ended after %s, settled after %s, all gone after %s; %d MB\n", f.agents, f.died, f.items, f.j.ChunkSize,
 		f.workedUntil.Round(time.Second), f.store.settled.Round(time.Second), f.now.Round(time.Second), f.memory>>20)
 	chunks := (f.items + f.j.ChunkSize - 1) / f.j.ChunkSize
 	fmt.Fprintf(&b, "%d chunks: %.1f writes each, %.1f flushes each\n", chunks, float64(f.store.total["create chunks"])/float64(chunks), float64(f.flushes)/float64(chunks))
+	part, most := f.idled()
+	fmt.Fprintf(&b, "before work ended an agent was without for %.2f %% of the time, and for %s at most\n", 100*part, most.Round(100*time.Millisecond))
 	sum := 0
 	for _, k := range sortedKeys(f.store.total) {
 		sum += f.store.total[k]
@@ -237,11 +253,13 @@ type fieldAgent struct {
 	n       int
 	m       *MapMember
 	running []fieldTry
+	worked  time.Duration // its last item ended
 }
 
 type fieldTry struct {
 	h    *Hold
 	try  Try
+	from time.Duration
 	ends time.Duration
 }
 
@@ -336,8 +354,8 @@ func (a *fieldAgent) reap() {
 		if r.ends > f.now {
 			return false
 		}
-		r.h.Done(Result{Item: r.try.Item, Ended: f.now.Microseconds()})
-		f.workedUntil = f.now
+		r.h.Done(Result{Item: r.try.Item, Ended: f.now.Microseconds(), Wall: (r.ends - r.from).Microseconds()})
+		f.workedUntil, a.worked = f.now, f.now
 		return true
 	})
 }
@@ -350,7 +368,7 @@ func (a *fieldAgent) fill() {
 				break
 			}
 			a.f.ran++
-			a.running = append(a.running, fieldTry{h, try, a.f.now + a.f.between(a.f.shortest, a.f.longest)})
+			a.running = append(a.running, fieldTry{h, try, a.f.now, a.f.now + a.f.between(a.f.shortest, a.f.longest)})
 		}
 	}
 }
