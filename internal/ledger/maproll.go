@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -33,7 +32,35 @@ const (
 	rollEvery   = 30 * time.Second
 	sparesLeast = 2
 	sparesEach  = 50 // one for so many agents: 2 %
+	// farBehind is how many more than the spares come before an agent that need not
+	// read who of them has left.
+	farBehind = 16
 )
+
+// spares is how many stay. Who was a spare stays one while others leave.
+func (m *MapMember) spares() int { return max(sparesLeast, m.roll.most/sparesEach) }
+
+// surely is how many agents must come before us in a listing, though some of them may
+// not have moved, for us to be none of the spares. The rest need not be listed: of ten
+// thousand who fall idle at once each asks for a page or two, and not for ten.
+func (m *MapMember) surely() int {
+	if m.glimpse > 0 {
+		return m.glimpse
+	}
+	return 5 * (max(m.spares(), m.t.m.Spec.Workers/sparesEach) + farBehind) / 4
+}
+
+// place is an agent's in the order in which they become spares.
+type place struct {
+	hash uint32
+	id   string
+}
+
+func placeOf(id string) place { return place{hash(id), id} }
+
+func (p place) before(o place) bool {
+	return p.hash < o.hash || p.hash == o.hash && p.id < o.id
+}
 
 // callRoll finds out whether we are a spare: one of the first, by a hash of their
 // ids, among the agents whose heartbeats moved since the last roll.
@@ -42,23 +69,33 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 	if m.roll.seen != nil && now-m.roll.at < rollEvery {
 		return nil
 	}
+	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap && m.roll.round == m.t.m.Round
 	here, moved := []seen{}, []string(nil)
-	before := m.roll.seen
+	before, me, listed, ahead := m.roll.seen, placeOf(m.ID), 0, 0
 	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
 		if err != nil {
 			return fmt.Errorf("call the roll: %w", err)
 		}
 		id := path.Base(o.Key)
 		here = append(here, seen{id, o.Time})
+		first := placeOf(id).before(me)
+		if first {
+			listed++
+		}
 		for len(before) > 0 && before[0].agent < id {
 			before = before[1:]
 		}
 		// One that was not in the last listing may only have been left out of it (L6).
 		if len(before) > 0 && before[0].agent == id && !before[0].at.Equal(o.Time) {
 			moved = append(moved, id)
+			if first {
+				ahead++
+			}
+		}
+		if listed >= m.surely() && (!known || ahead >= m.surely()*4/5) {
+			break
 		}
 	}
-	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap && m.roll.round == m.t.m.Round
 	most := 0
 	if m.roll.round == m.t.m.Round {
 		most = m.roll.most
@@ -74,14 +111,14 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 }
 
 // findPlace finds our place among the spares: how many of those that moved come
-// before us and have not left. Who is among the first anyway, or far behind, need
+// before us and have not left. Of a listing that ended early it counts too few, and we
+// stay rather than go. Who is among the first anyway, or far behind, need
 // not read who has left.
 func (m *MapMember) findPlace(ctx context.Context) error {
-	const far = 16
-	spares := max(sparesLeast, m.roll.most/sparesEach) // who was a spare stays one while others leave
+	spares, me := m.spares(), placeOf(m.ID)
 	var before []string
 	for _, id := range m.roll.moved {
-		if d := cmp.Or(cmp.Compare(hash(id), hash(m.ID)), cmp.Compare(id, m.ID)); d < 0 {
+		if placeOf(id).before(me) {
 			before = append(before, id)
 		}
 	}
@@ -91,7 +128,7 @@ func (m *MapMember) findPlace(ctx context.Context) error {
 		m.roll.spare = len(before)
 		return nil
 	}
-	if len(before) >= spares+far {
+	if len(before) >= spares+farBehind {
 		return nil
 	}
 	for _, id := range before {

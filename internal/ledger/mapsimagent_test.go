@@ -86,6 +86,7 @@ func (a *mapAgent) run(p *process) {
 	a.member.risk, a.member.few, a.member.scout = s.risk, s.few, s.scouts
 	if s.crowd {
 		a.member.pace = farPace(10_000)
+		a.member.glimpse = sparesLeast + 1
 	}
 	a.joined = s.now
 	p.spawn(func(p *process) { a.heart(p, s.ledgerOf(p), path, host) })
