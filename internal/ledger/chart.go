@@ -31,6 +31,7 @@ type chart struct {
 	first   map[string]time.Duration // when a chunk was first seen: what its Wait counts from
 	stopAt  time.Duration            // when the stop that stands was first read
 	listed  time.Duration            // when snapshots were last listed; 0: never
+	fresh   map[string]bool          // chunks that were read to their end just now
 	// saw is told of each entry of a chunk's log that was folded.
 	saw func(*Chunk, Entry)
 	// counted is told of the results in it that count, and whose they are.
@@ -98,10 +99,9 @@ func (t *chart) manifestChunk(id string) *Chunk {
 	if c := t.chunks[id]; c != nil {
 		return c
 	}
-	for i := range t.m.Chunks() {
-		if seed, s := t.m.Seed(i); seed == id {
-			return t.chunk(id, s)
-		}
+	if i, ok := t.m.Index(id); ok {
+		_, s := t.m.Seed(i)
+		return t.chunk(id, s)
 	}
 	return nil
 }
@@ -331,8 +331,10 @@ func (t *chart) survey(ctx context.Context, mine share, probes int, each func(*C
 			}
 		}
 		c := t.chunk(id, s)
-		if _, err := t.read(ctx, c, nil); err != nil {
-			return tally, false, err
+		if !t.fresh[id] {
+			if _, err := t.read(ctx, c, nil); err != nil {
+				return tally, false, err
+			}
 		}
 		if each != nil {
 			if err := each(c); err != nil {

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-run/drover/job"
@@ -67,23 +69,61 @@ func (w World) lookMap(ctx context.Context, rep Report) (Report, error) {
 }
 
 func (w World) readBeats(ctx context.Context, rep *Report) error {
+	var ids []string
 	for o, err := range w.Store.List(ctx, jobDir(rep.Path)+"/agents/") {
 		if err != nil {
 			return err
 		}
-		b, ok, err := w.readBeat(ctx, rep.Path, path.Base(o.Key))
-		if err != nil {
-			return err
+		ids = append(ids, path.Base(o.Key))
+	}
+	beats := make([]*Beat, len(ids))
+	err := w.each(ctx, len(ids), func(ctx context.Context, i int) error {
+		b, ok, err := w.readBeat(ctx, rep.Path, ids[i])
+		if ok {
+			beats[i] = &b
 		}
-		if !ok {
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range beats {
+		if b == nil {
 			continue
 		}
-		rep.Beats = append(rep.Beats, b)
-		if w.lives(b) {
-			rep.Living = append(rep.Living, b)
+		rep.Beats = append(rep.Beats, *b)
+		if w.lives(*b) {
+			rep.Living = append(rep.Living, *b)
 		}
 	}
 	return nil
+}
+
+// each does n things, as many at once as there are lanes, until one fails.
+func (w World) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	if w.Lanes <= 1 {
+		for i := range n {
+			if err := do(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(w.Lanes, n) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
+					fail(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // lives guesses from one look whether an agent is there: its process on this

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -140,6 +141,32 @@ func (m *Map) Seed(i int) (id string, s Seed) {
 	}
 	from := first + i*size
 	return ChunkID(ext, i), Seed{Items: Spans{{from, min(from+size, first+items) - 1}}, Mark: ext}
+}
+
+// Index is which of them has an id, counted from 0; ok is false for none.
+func (m *Map) Index(id string) (i int, ok bool) {
+	ext, k := "0", id
+	if rest, added := strings.CutPrefix(id, "x"); added {
+		ext, k, _ = strings.Cut(rest, "-")
+	}
+	x, err := strconv.Atoi(ext)
+	i, err2 := strconv.Atoi(k)
+	if err != nil || err2 != nil || i < 0 {
+		return 0, false
+	}
+	if x > 0 {
+		i += chunksIn(m.Base.Count, m.Size)
+		for _, had := range m.Extensions {
+			if had.N < x {
+				i += chunksIn(had.Fact.Manifest.Count, had.Fact.Size)
+			}
+		}
+	}
+	if i >= m.Chunks() {
+		return 0, false
+	}
+	found, _ := m.Seed(i)
+	return i, found == id
 }
 
 // chunksIn is how many chunks of a size items make.

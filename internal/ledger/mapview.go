@@ -73,7 +73,7 @@ const viewProbes = 64
 func (v *MapView) Refresh(ctx context.Context) (MapReport, error) {
 	r := MapReport{Job: v.j, Map: v.t.m}
 	v.t.counted = v.failures
-	defer func() { v.t.counted = nil }() // Ended reads several parts at once
+	defer func() { v.t.counted, v.t.fresh = nil, nil }() // Ended reads several parts at once
 	if err := v.w.exists(ctx, v.p); err != nil {
 		return r, err
 	}
@@ -115,15 +115,48 @@ func (v *MapView) beats(ctx context.Context, r *MapReport) error {
 		return err
 	}
 	r.Beats, r.Living = rep.Beats, rep.Living
+	var held []*Chunk
 	for _, b := range r.Living {
 		r.Flight += b.Flight
 		for _, id := range b.Chunks { // read it, though nobody had touched it
-			if c := v.t.manifestChunk(id); c != nil && c.N == 0 {
-				if _, err := v.t.read(ctx, c, nil); err != nil {
-					return err
-				}
+			if c := v.t.manifestChunk(id); c != nil && !v.t.m.Done(c) {
+				held = append(held, c)
 			}
 		}
+	}
+	return v.readAhead(ctx, held)
+}
+
+// readAhead reads on in chunks that agents hold, several at once: those are most of
+// what a look reads, an entry after the other in each. survey then passes them.
+func (v *MapView) readAhead(ctx context.Context, held []*Chunk) error {
+	found := make([][][]byte, len(held))
+	err := v.w.each(ctx, len(held), func(ctx context.Context, i int) error {
+		for c := held[i]; ; {
+			b, err := v.w.Store.Get(ctx, v.t.entryKey(c, c.N+len(found[i])))
+			if errors.Is(err, store.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read chunk %s: %w", c.ID, err)
+			}
+			found[i] = append(found[i], b)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	v.t.fresh = map[string]bool{}
+	for i, c := range held {
+		if v.t.fresh[c.ID] { // two named it: one of them has lost it
+			continue
+		}
+		for _, b := range found[i] {
+			if err := v.t.take(c, b, v.t.entryKey(c, c.N), nil); err != nil {
+				return err
+			}
+		}
+		v.t.fresh[c.ID] = true
 	}
 	return nil
 }

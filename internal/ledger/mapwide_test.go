@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// slowBucket answers each request for an object after as long as a far one takes.
+type slowBucket struct {
+	store.Bucket
+	broken string // a key that cannot be read
+}
+
+const slowAnswer = 30 * time.Millisecond
+
+func (b slowBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	time.Sleep(slowAnswer) // in a bubble of synctest
+	if key == b.broken {
+		return nil, errUnreadable
+	}
+	return b.Bucket.Get(ctx, key, off, n)
+}
+
+var errUnreadable = errors.New("it cannot be read")
+
+// A look at a map of a thousand agents, each with a chunk that it works on, takes
+// seconds and not minutes: what it reads of them it reads side by side, and in order.
+func TestALookAtAThousandAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agents = 1000
+		bucket := mem.New()
+		w := World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(Host) (bool, bool) { return false, false }, Lanes: 16}
+		j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: 4 * agents, Digest: "x", Format: "range"}, ChunkSize: 2,
+			Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
+		check := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, err := w.Submit(t.Context(), j, "boss")
+		check(err)
+		var last string
+		for i := range agents {
+			id := w.AgentID(1, i)
+			m := w.NewMapMember(j, id, Host{}, MapOptions{Slots: 1})
+			m.Ready()
+			_, err := m.Poll(t.Context())
+			check(err)
+			h, err := m.Seek(t.Context())
+			check(err)
+			try, ok := h.Next()
+			if !ok {
+				t.Fatalf("agent %d has nothing to do", i)
+			}
+			h.Done(Result{Item: try.Item})
+			check(h.Record(t.Context()))
+			b := Beat{Agent: id, Counter: 1, Phase: "running"}
+			m.Dress(&b)
+			check(w.Beat(t.Context(), j.Path(), b))
+			last = id
+		}
+		look := func(b slowBucket) (MapReport, time.Duration, error) {
+			far := w
+			far.Store = store.New(b, store.Options{})
+			began := time.Now()
+			r, err := far.NewMapView(j).Refresh(t.Context())
+			return r, time.Since(began), err
+		}
+		r, took, err := look(slowBucket{Bucket: bucket})
+		check(err)
+		for i := 1; i < len(r.Beats); i++ {
+			if r.Beats[i-1].Agent >= r.Beats[i].Agent {
+				t.Errorf("%s comes before %s", r.Beats[i-1].Agent, r.Beats[i].Agent)
+			}
+		}
+		if len(r.Living) != agents || r.Tally.Succeeded != agents {
+			t.Errorf("%d agents live, %d items have succeeded", len(r.Living), r.Tally.Succeeded)
+		}
+		// A heartbeat, two entries and the end of a log of each, at least.
+		if least := 4 * agents * slowAnswer / 16; took < least || took > 2*least {
+			t.Errorf("it took %s, and %s is the least", took, least)
+		}
+		if _, _, err := look(slowBucket{bucket, agentKey(j.Path(), last)}); !errors.Is(err, errUnreadable) {
+			t.Errorf("of a heartbeat that cannot be read it says %v", err)
+		}
+	})
+}
+
+// Every chunk is found by its id, and nothing else is.
+func TestIndexOfAChunk(t *testing.T) {
+	t.Parallel()
+	m := &Map{Base: job.Manifest{Count: 25}, Size: 10, Extensions: []Extension{
+		{7, Extended{First: 26, Size: 2, Manifest: job.Manifest{Count: 5}}}, {12, Extended{First: 31, Size: 4, Manifest: job.Manifest{Count: 4}}}}}
+	for i := range m.Chunks() {
+		id, _ := m.Seed(i)
+		if got, ok := m.Index(id); !ok || got != i {
+			t.Errorf("chunk %s is %d, and said to be %d, %t", id, i, got, ok)
+		}
+	}
+	for _, id := range []string{"", "-", "x", "000003", "x7-000003", "x12-000001", "x8-000000", "x0-000000", "1", "0000001", "000000.4", "-00001", "x7-", "busy", "999999999999999999999"} {
+		if i, ok := m.Index(id); ok {
+			t.Errorf("%q is said to be chunk %d", id, i)
+		}
+	}
+}
+
+// Agents that come at once begin with chunks of their own, whatever their number and
+// that of the chunks: parts that touch, do not overlap and leave nothing out.
+func TestAgentsBeginApart(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][2]int{{1, 1}, {80, 10}, {7, 10}, {10, 7}, {5000, 1000}, {0, 3}} {
+		chunks, agents := size[0], size[1]
+		tried, more := make([]int, chunks), make([]int, chunks+13)
+		for i := range agents {
+			var f finder
+			id := fmt.Sprintf("1-%d-x", i)
+			for f.spread(chunks, agents, id); !f.out(); {
+				tried[f.next()]++
+			}
+			for f.spread(chunks+13, agents, id); !f.out(); { // the job was extended
+				more[f.next()]++
+			}
+		}
+		for at, n := range tried {
+			if n != 1 {
+				t.Errorf("%d agents: chunk %d of %d is the first part of %d", agents, at, chunks, n)
+			}
+		}
+		for at, n := range more {
+			if want := min(1, max(0, at-chunks+1)); n != want {
+				t.Errorf("%d agents: chunk %d of %d and 13 is in %d parts, want %d", agents, at, chunks, n, want)
+			}
+		}
+	}
+}
