@@ -46,6 +46,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&maps.most, "most", 1_000_000, "the items of map-cost's longest job")
 	flags.StringVar(&maps.peers, "peers", "bin/.peers", "the Python environment with the peers from a package index: make bench-peers")
 	flags.StringVar(&maps.sources, "sources", "bench/peers/stream", "the folder with the peers in Go, which map-stream builds")
+	flags.IntVar(&maps.agents, "agents", 200, "how many agents map-agents starts")
+	flags.StringVar(&maps.s3, "s3", "", "versitygw, a real S3 server: map-agents measures over one, too")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}

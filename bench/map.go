@@ -16,6 +16,8 @@ type mapOptions struct {
 	peers  string // a Python environment with the peers that come from a package index
 	// sources is the folder of the peers in Go
 	sources string
+	agents  int    // of map-agents
+	s3      string // versitygw, for map-agents; "": it measures folders alone
 }
 
 // us is the runner that the claims are about.

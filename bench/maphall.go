@@ -39,7 +39,8 @@ type hall struct {
 	peers   string // options.peers, absolute
 	stores  int
 	env     []string
-	goPeers *string // why there is no program stream in bin; "": it is there; nil: nobody has asked
+	far     *gateway // where stores are; nil: in folders
+	goPeers *string  // why there is no program stream in bin; "": it is there; nil: nobody has asked
 }
 
 // freestanding is how tiny.c is compiled where it brings its own way into the kernel.
@@ -165,6 +166,9 @@ func (h *hall) lay(items int) error {
 func (h *hall) newStore() { h.stores++ }
 
 func (h *hall) store() string {
+	if h.far != nil {
+		return filepath.Join(h.far.dir, "facts", fmt.Sprint(h.stores))
+	}
 	return filepath.Join(h.dir, "stores", fmt.Sprint(h.stores))
 }
 
@@ -208,6 +212,9 @@ func (h *hall) shell(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = filepath.Join(h.dir, "here")
 	cmd.Env = slices.Concat(h.env, []string{"DROVER_STORE=" + h.store()})
+	if h.far != nil {
+		cmd.Env = slices.Concat(h.env, h.far.env(h.stores))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second

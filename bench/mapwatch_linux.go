@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // resident asks the kernel for the peaks of all processes that run the hall's copy
@@ -53,6 +54,24 @@ func (h *hall) shares() (s shares) {
 		}
 	}
 	return s
+}
+
+// burnt is the time of a core that agents have used which are there now.
+func (h *hall) burnt() (sum time.Duration) {
+	const tick = 10 * time.Millisecond // of the kernel's account, on every machine we know
+	for _, pid := range h.processes() {
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if err != nil || !strings.Contains(words(pid), "agent") {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // from the state on
+		for _, at := range []int{11, 12} {
+			if n, err := strconv.Atoi(fields[at]); err == nil {
+				sum += time.Duration(n) * tick
+			}
+		}
+	}
+	return sum
 }
 
 // alive names drover's processes that are there now.

@@ -1,10 +1,15 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +18,7 @@ import (
 
 var (
 	scaleFile = flag.String("scale", "", "the file in which TestScale writes what maps of up to 10,000 agents and 10 million items ask of a store; \"\": it plays small ones, and writes nothing")
-	scaleMost = flag.Int("scaleitems", 10_000_000, "leave out maps of more items: each million takes a minute or two")
+	scaleOnly = flag.String("scalemaps", ".", "play the maps whose size, as 1000x100000, this `regexp` matches; the lines of others stay in the file as they are")
 )
 
 // scaleWork is how long the items of each map take, all slots busy: of few items less,
@@ -60,20 +65,38 @@ func scaleMaps() (maps [][2]int) {
 	if *scaleFile == "" {
 		return [][2]int{{1, 300}, {10, 2000}, {100, 10_000}}
 	}
-	for _, size := range [][2]int{{10, 10_000}, {10, 1_000_000}, {100, 10_000}, {100, 1_000_000}, {1000, 100_000}, {1000, 1_000_000},
-		{10_000, 100_000}, {10, 10_000_000}, {100, 10_000_000}, {1000, 10_000_000}, {10_000, 1_000_000}, {10_000, 10_000_000}} {
-		if size[1] <= *scaleMost {
-			maps = append(maps, size)
+	for agents := 10; agents <= 10_000; agents *= 10 {
+		for items := 10_000; items <= 10_000_000; items *= 10 {
+			maps = append(maps, [2]int{agents, items})
 		}
 	}
 	return maps
 }
 
+// readScale is what stands in the file by now.
+func readScale(t *testing.T) (lines []scaleLine) {
+	text, err := os.ReadFile(*scaleFile)
+	if *scaleFile == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &lines)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
 // TestScale plays maps of all sizes to their end, holds each prefix against the limits
 // of S3, and what --plan says against what was asked. `make scale` has it write that down.
 func TestScale(t *testing.T) {
-	var lines []scaleLine
+	only, lines := regexp.MustCompile(*scaleOnly), readScale(t)
 	for i, size := range scaleMaps() {
+		if !only.MatchString(fmt.Sprintf("%dx%d", size[0], size[1])) {
+			continue
+		}
+		began := time.Now()
 		f := newField(uint64(1000+i), size[0], size[1])
 		f.rng = rand.New(rand.NewPCG(uint64(i), 23))
 		f.plot = comeAtOnce
@@ -81,13 +104,18 @@ func TestScale(t *testing.T) {
 		f.shortest, f.longest = mean/4, mean*7/4
 		f.play()
 		line := f.line()
-		t.Logf("%d agents, %d items of %s\n%s", size[0], size[1], mean, f.report())
+		t.Logf("%d agents, %d items of %s, played in %s\n%s", size[0], size[1], mean, time.Since(began).Round(time.Second), f.report())
 		for _, text := range f.broken {
 			t.Errorf("%d agents, %d items: %s", size[0], size[1], text)
 		}
-		if lines = append(lines, line); *scaleFile == "" {
+		if *scaleFile == "" {
 			continue
 		}
+		lines = slices.DeleteFunc(lines, func(l scaleLine) bool { return l.Agents == line.Agents && l.Items == line.Items })
+		lines = append(lines, line)
+		slices.SortFunc(lines, func(a, b scaleLine) int {
+			return cmp.Or(cmp.Compare(a.Agents, b.Agents), cmp.Compare(a.Items, b.Items))
+		})
 		text, err := json.MarshalIndent(lines, "", "\t")
 		if err == nil {
 			err = os.WriteFile(*scaleFile, append(text, '\n'), 0o644)
