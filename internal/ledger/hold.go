@@ -86,7 +86,8 @@ var nearPace = pace{flush: 50 * time.Millisecond, licence: time.Second, balance:
 // farPace is that of agents which share an object store: the more there are, the
 // longer results wait, from 10 s for a few to 30 s for thousands. What is written is
 // most of what a store costs, and an agent that dies takes no more with it than its
-// risk. The licence stays below a Lease: who slept through one starts nothing.
+// risk. A few hand over whatever there is: it costs little, and their job ends sooner.
+// The licence stays below a Lease: who slept through one starts nothing.
 func farPace(agents int) pace {
 	const least, most = 10 * time.Second, 30 * time.Second
 	flush := least
@@ -94,7 +95,11 @@ func farPace(agents int) pace {
 		flush += 4 * time.Second
 	}
 	flush = min(flush, most)
-	return pace{flush: flush, licence: flush * 3 / 2, balance: flush, worth: 2 * time.Second}
+	p := pace{flush: flush, licence: flush * 3 / 2, balance: flush}
+	if agents > fewAgents {
+		p.worth = 2 * time.Second
+	}
+	return p
 }
 
 // backOff is how long an item waits after its nth failure.

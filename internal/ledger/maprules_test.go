@@ -224,6 +224,51 @@ func TestAnOwnerHandsOverToWhoIsIdle(t *testing.T) {
 	}
 }
 
+// Far away, and of many agents, what is handed over is worth a chunk of its own, by how
+// long the owner's tries took; a few agents, and those of items that take long, hand
+// over what fills another's slots.
+func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		workers, waiting int
+		takes            time.Duration
+		want             int
+	}{
+		{20, 100, 100 * time.Millisecond, 50}, // half, for one who is idle: two seconds are 40 items of two slots
+		{20, 80, 100 * time.Millisecond, 40},
+		{20, 79, 100 * time.Millisecond, 0},
+		{20, 3, 100 * time.Millisecond, 0},
+		{16, 3, 100 * time.Millisecond, 2},
+		{20, 3, 3 * time.Second, 2},
+		{20, 1, 3 * time.Second, 1},
+		{20, 3, 0, 2}, // nobody knows yet how long they take
+	} {
+		d := newDesk(t)
+		j := d.mapJob(c.waiting+1, c.waiting+1, func(s *job.Spec) { s.Workers = c.workers })
+		d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: c.workers}})
+		m := d.NewMapMember(j, "1-0-a", Host{}, MapOptions{Slots: 2})
+		d.check(d.Store.Put(t.Context(), m.idleKey("1-1-b"), nil))
+		d.check(d.Store.Put(t.Context(), m.bellKey(), nil))
+		m.Ready()
+		_, err := m.Poll(t.Context())
+		d.check(err)
+		h, err := m.Seek(t.Context())
+		d.check(err)
+		try, _ := h.Next()
+		h.Done(Result{Item: try.Item, Wall: c.takes.Microseconds()})
+		d.pass(time.Minute)
+		_, err = h.Flush(t.Context())
+		d.check(err)
+		got := 0
+		for _, child := range h.c.Children {
+			got += child.Items.Len()
+		}
+		if got != c.want {
+			t.Errorf("%+v: it handed %d items over", c, got)
+		}
+	}
+}
+
 // An owner's entry of an earlier claim may be in flight for long: it is no word that it
 // has been silent since it was sealed.
 func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
