@@ -160,11 +160,12 @@ func (r *room) command(a *actor, w ledger.World, task string) {
 		return
 	}
 	chain := r.chain(ctx, w, &j, task)
+	named := r.now // gc counts from the name on, and after it a command may sleep
 	if err := w.NameJob(ctx, &j); err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
 	}
-	r.said.proposed[j.ID] = r.now
+	r.said.proposed[j.ID] = named
 	if err := w.Propose(ctx, j); err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
