@@ -55,8 +55,10 @@ func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
 		all.Go(func() { mine[i], errs[i] = s.creates(ctx, key, racer(key, i)) })
 	}
 	all.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return "", err
+	for _, err := range errs { // one tells for all
+		if err != nil {
+			return "", err
+		}
 	}
 	replaced, err := s.creates(ctx, key, late)
 	if err != nil {
