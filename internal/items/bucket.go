@@ -39,6 +39,10 @@ func fromBucket(ctx context.Context, s Source, dir string) (*List, error) {
 	prefix := key
 	if at := strings.IndexAny(key, "*["); at >= 0 {
 		prefix = key[:at]
+		name := strings.LastIndexByte(prefix, '/') + 1
+		if escape := strings.IndexByte(prefix[name:], '\\'); escape >= 0 { // in a name with a star it makes the next one plain
+			prefix = prefix[:name+escape]
+		}
 	} else {
 		if list, is, err := s.object(ctx, b, key, dir); is || err != nil {
 			return list, err

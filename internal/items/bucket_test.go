@@ -53,7 +53,7 @@ func theirs(t *testing.T, objects map[string]string) func(context.Context, strin
 
 func TestObjectsOfABucketAreItems(t *testing.T) {
 	objects := map[string]string{}
-	for _, key := range []string{"p/1.jpg", "p/2.jpg", "p/10.jpg", "p/a b.jpg", "p/x.txt", "p/deep/3.jpg", "p/deep/er/4.jpg", "p/.hid/5.jpg", "p/.6.jpg", "pq/7.jpg", "p/", "p//8.jpg", "p/q?.jpg", "p/[x].jpg"} {
+	for _, key := range []string{"p/1.jpg", "p/2.jpg", "p/10.jpg", "p/a b.jpg", "p/x.txt", "p/deep/3.jpg", "p/deep/er/4.jpg", "p/.hid/5.jpg", "p/.6.jpg", "pq/7.jpg", "p/", "p//8.jpg", "p/q?.jpg", "p/[x].jpg", "e/*y.jpg", "e/xy.jpg", `e\/z.jpg`} {
 		objects[key] = ""
 	}
 	unnamed := "1 object with a ? in their names left out: in a URL it begins what leads to the server"
@@ -73,6 +73,8 @@ func TestObjectsOfABucketAreItems(t *testing.T) {
 		"s3://b/p/.hid/*":               {"p/.hid/5.jpg", ""},
 		"s3://b/**/.hid/**":             {"p/.hid/5.jpg", "1 object in hidden names left out"},
 		"s3://b/p/[[]x[]].jpg":          {"p/[x].jpg", ""},
+		`s3://b/e/\**.jpg`:              {"e/*y.jpg", ""},
+		`s3://b/e\/*.jpg`:               {`e\/z.jpg`, ""},
 		"s3://b/p/d*":                   {"", "no object matches"},
 		"s3://b/p/none":                 {"", "nothing is there"},
 		"s3://b/p/[":                    {"", "it has a bracket or backslash without its partner"},
