@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -519,5 +520,33 @@ func TestGarbageAsJSON(t *testing.T) {
 	w.check(json.Unmarshal(text, &empty))
 	if _, err := w.Collect(context.Background(), empty, nil); fault.KindOf(err) != fault.Bug {
 		t.Errorf("what was read from JSON was collected: %v", err)
+	}
+}
+
+// Of a list of items' files that misses a part the other parts may name anything, too.
+func TestGCStopsAtAListOfItemsFilesThatMissesAPart(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	ctx := t.Context()
+	file, size, err := w.World.Store.PutBlob(ctx, strings.NewReader("a"))
+	w.check(err)
+	w.job("digits", job.Succeeded, func(j *job.Job) {
+		list, _, err := items.StoredFiles(t.TempDir(), func(yield func([]items.File, error) bool) {
+			yield([]items.File{{Field: items.Whole, Blob: file, Size: size}}, nil)
+		})
+		w.check(err)
+		of, err := list.Put(ctx, w.World.Store, ledger.ItemsPrefix(j.Path()))
+		w.check(err)
+		w.check(list.Close())
+		j.Manifest = job.Manifest{Count: 1, Files: &of}
+	})
+	for o, err := range w.World.Store.List(ctx, "") {
+		if w.check(err); strings.Contains(o.Key, "/part-") {
+			w.check(w.World.Store.Delete(ctx, o.Key))
+		}
+	}
+	w.pass(2 * time.Hour)
+	if g, err := w.Leftovers(ctx, GCOptions{}); fault.KindOf(err) != fault.Lost || len(g.blobs) > 0 {
+		t.Errorf("%d blobs may go: %v", len(g.blobs), err)
 	}
 }

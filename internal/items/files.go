@@ -139,7 +139,7 @@ func OpenStored(ctx context.Context, s *store.Store, m Manifest, first int) (*Re
 }
 
 // Blobs are those that hold what a manifest's items name, as often as they name it. A
-// list that is gone is store.ErrNotExist.
+// list that is gone is store.ErrNotExist; one that only misses a part is fault.Lost.
 func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Digest, error] {
 	return func(yield func(store.Digest, error) bool) {
 		if m.Files == nil {
@@ -158,6 +158,13 @@ func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Dige
 			var files []File
 			if err == nil {
 				files, err = ParseFiles(it.Text)
+			}
+			if errors.Is(err, store.ErrNotExist) { // of a job that is being removed the index goes first
+				if _, gone := s.Get(ctx, m.Files.Key); gone == nil {
+					err = fault.New(fault.Lost, "", "%v", err)
+				} else {
+					err = gone
+				}
 			}
 			if err != nil {
 				yield("", err)

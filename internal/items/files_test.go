@@ -2,6 +2,7 @@ package items
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -107,5 +109,44 @@ func TestLinesThatNameNoStoredFilesAreRefused(t *testing.T) {
 		if f, err := ParseFiles(line); err == nil {
 			t.Errorf("%q gives %v", line, f)
 		}
+	}
+}
+
+// A list that is there, and of which a part is gone, has not gone: who asks what it
+// names must not take it for one that names nothing.
+func TestAListThatMissesAPartHasNotGone(t *testing.T) {
+	ctx, s := context.Background(), store.New(mem.New(), store.Options{})
+	files, _, err := StoredFiles(t.TempDir(), each(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	of, err := files.Put(ctx, s, "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Manifest{Count: 10, Files: &of}
+	last := func() (err error) {
+		for _, e := range Blobs(ctx, s, m) {
+			err = e
+		}
+		return err
+	}
+	for o, err := range s.List(ctx, "items/part-") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(ctx, o.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := last(); err == nil || errors.Is(err, store.ErrNotExist) || fault.KindOf(err) != fault.Lost {
+		t.Errorf("without a part: %v", err)
+	}
+	if err := s.Delete(ctx, of.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := last(); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("gone: %v", err)
 	}
 }
