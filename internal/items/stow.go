@@ -102,6 +102,7 @@ type window struct {
 	done chan struct{} // closed when it is read
 	data []byte
 	err  error
+	off  bool // who read it was called off: err is his alone
 }
 
 // NewStored makes a reader over a store.
@@ -174,10 +175,9 @@ func (s *Stored) window(ctx context.Context, pack store.Digest, n int64) ([]byte
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if w.err == nil || !errors.Is(w.err, context.Canceled) {
+		if w.err == nil || !w.off {
 			return w.data, w.err
 		}
-		// Who read it was called off, and we were not.
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -190,6 +190,7 @@ func (s *Stored) read(ctx context.Context, w *window) {
 	if w.data, w.err = s.part(ctx, w); w.err == nil {
 		return
 	}
+	w.off = ctx.Err() != nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.windows = slices.DeleteFunc(s.windows, func(o *window) bool { return o == w })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -249,4 +250,54 @@ func TestALineTellsOfFilesInPacks(t *testing.T) {
 			t.Errorf("%s is %+v", wrong, got)
 		}
 	}
+}
+
+// slow is a store whose reads of blobs break off in its own words when they are
+// called off.
+type slow struct {
+	*packs
+	begun chan struct{}
+	ctx   context.Context
+}
+
+func (b *slow) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	r, err := b.packs.Get(ctx, key, off, n)
+	if err != nil || b.begun == nil {
+		return r, err
+	}
+	close(b.begun)
+	b.begun, b.ctx = nil, ctx
+	return b, r.Close()
+}
+
+func (b *slow) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, errors.New("connection reset")
+}
+
+func (b *slow) Close() error { return nil }
+
+// Whose download is called off takes no other file along that lies in the same window.
+func TestWhoWaitsForAWindowThatIsCalledOffReadsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, files := stowed(t, "one", "two")
+		begun := make(chan struct{})
+		r := NewStored(store.New(&slow{packs: b, begun: begun}, store.Options{Clock: &storetest.Clock{}}))
+		first, stop := context.WithCancel(t.Context())
+		var hands sync.WaitGroup
+		hands.Go(func() {
+			if got, err := content(first, r, files[0]); err == nil {
+				t.Errorf("called off: %q", got)
+			}
+		})
+		<-begun
+		hands.Go(func() {
+			if got, err := content(t.Context(), r, files[1]); got != "two" || err != nil {
+				t.Errorf("beside it: %q, %v", got, err)
+			}
+		})
+		synctest.Wait() // it waits for the window
+		stop()
+		hands.Wait()
+	})
 }
