@@ -56,6 +56,11 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 		return nil, far, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
 			"open store: this drover knows no %s:// stores", scheme)
 	}
+	for _, scheme := range []string{"s3", "gs"} {
+		if rest, ok := strings.CutPrefix(path, scheme+":"); ok {
+			return nil, far, fault.New(fault.Invalid, "Write it as "+scheme+"://"+strings.TrimLeft(rest, "/")+".", "open store: %q is no folder and no bucket", url)
+		}
+	}
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, far, err

@@ -178,6 +178,9 @@ func (a *app) putCommand() *cobra.Command {
 		if drover.IsURL(args[1]) && len(args) == 2 {
 			return a.putThere(cmd.Context(), args[0], args[1], o)
 		}
+		if drover.IsURL(args[0]) {
+			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is no file or folder here", args[0])
+		}
 		if args[1] != "state" || len(args) != 3 {
 			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is nothing that can be put", args[1])
 		}

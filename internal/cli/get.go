@@ -64,6 +64,9 @@ func absent(folder, ref string) (string, error) {
 }
 
 func (a *app) getState(ctx context.Context, args []string, output string) error {
+	if drover.IsURL(args[1]) {
+		return fault.New(fault.Invalid, "Write drover put "+args[0]+" "+args[1]+": put sends, get brings.", "get: %q is where to, not what", args[1])
+	}
 	if args[1] != "state" {
 		return fault.New(fault.Invalid, "Write drover get JOB, or drover get TASK state.", "get: %q is nothing that can be had apart", args[1])
 	}

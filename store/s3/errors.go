@@ -173,7 +173,7 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 	case write && a.status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)
 	case a.code == "NoSuchBucket":
-		return fault.Wrap(a, fault.Missing, "Make it with aws s3 mb s3://"+b.bucket+", or name another one with --store.", "%s", doing)
+		return fault.Wrap(a, fault.Missing, "Check the name with aws s3 ls, or make it: aws s3 mb s3://"+b.bucket+".", "%s", doing)
 	case !write && a.status == http.StatusNotFound && (a.code == "NoSuchKey" || a.code == "NoSuchVersion"):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	case a.damaged():
