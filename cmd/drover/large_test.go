@@ -37,7 +37,7 @@ func ofLargeFiles(t *testing.T, facts http.Handler) {
 	cmds["let"] = g.let         // let KEY N: N pieces or parts of it pass, and no more
 	cmds["stopped"] = g.stopped // stopped KEY: until those have passed, and another one waits
 	cmds["free"] = g.free       // free KEY: once nobody waits any more, all pass
-	cmds["moved"] = g.moved     // moved KEY FILE: as many bytes of it have passed since it was asked last as FILE has
+	cmds["moved"] = g.moved     // moved KEY FILE: about as many bytes of it have passed since it was asked last as FILE has
 	cmds["noted"] = noted       // noted FOLDER N: until N pieces are noted in it
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "large"), Cmds: cmds, RequireExplicitExec: true, RequireUniqueNames: true,
@@ -171,7 +171,9 @@ func (g *gate) moved(ts *testscript.TestScript, neg bool, args []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.at(args[0])
-	if p.bytes != info.Size() {
+	// A piece whose answer was lost, on a machine that has much to do, goes again.
+	const again = 2 * 16 << 20
+	if p.bytes < info.Size() || p.bytes > info.Size()+again {
 		ts.Fatalf("%d bytes of %s have passed, and %s has %d", p.bytes, args[0], args[1], info.Size())
 	}
 	p.bytes = 0
