@@ -172,6 +172,6 @@ type Exit struct {
 // heartbeats, and each node's looks at the job, the attempt and the others.
 func EstimateRun(nodes int) (whole, minute Requests) {
 	beats, polls := int(time.Minute/Heartbeat), int(time.Minute/Poll)
-	whole = Requests{Writes: 8 + 4*nodes, Lists: 2 + nodes, Reads: 20 + 12*nodes}
+	whole = Requests{Writes: 1 + 3*nodes, Lists: nodes - 1, Reads: 2 + 4*nodes}
 	return whole, Requests{Writes: beats * nodes, Reads: polls*2*nodes + beats*nodes*(nodes-1)}
 }
