@@ -83,7 +83,7 @@ func (b *Bucket) connectPassed() (*s3.Client, error) {
 	pass := passed{b.passFile}
 	f, err := pass.read()
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Invalid, "Go on with the job: drover resume makes it anew.", "open store s3://%s: read the pass", b.bucket)
+		return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store s3://%s: read the pass", b.bucket)
 	}
 	client := transport()
 	if file := os.Getenv("AWS_CA_BUNDLE"); file != "" {
@@ -93,7 +93,7 @@ func (b *Bucket) connectPassed() (*s3.Client, error) {
 		}
 		client = client.WithTransportOptions(func(t *http.Transport) { t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} })
 	}
-	b.creds = &renewing{from: aws.NewCredentialsCache(pass, renewEarly)}
+	b.creds = &renewing{from: aws.NewCredentialsCache(pass, renewEarly), clock: b.clock}
 	return s3.NewFromConfig(aws.Config{Region: cmp.Or(b.given.Region, f.Region, anyRegion), HTTPClient: client, Logger: logging.Nop{},
 		Retryer: func() aws.Retryer { return aws.NopRetryer{} }, Credentials: b.creds}, b.settle), nil
 }

@@ -274,6 +274,9 @@ func (b *Bucket) denied(doing string, a answer) error {
 }
 
 func (b *Bucket) signInHint() string {
+	if b.passFile != "" {
+		return renewHint // whoever has one has signed in nowhere
+	}
 	if p := b.given.Profile; p != "" {
 		return "Sign in again: aws sso login --profile " + p + "."
 	}

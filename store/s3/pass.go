@@ -26,6 +26,8 @@ const (
 	maxPolicy = 2048
 	// passWait is how long the server of passes may take.
 	passWait = 15 * time.Second
+
+	renewHint = "Go on with the job: drover resume makes it anew."
 )
 
 // passFile is the file's form.

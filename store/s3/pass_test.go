@@ -224,3 +224,27 @@ func TestForbiddenIsAbsentWhereAListingSaysSo(t *testing.T) {
 		t.Errorf("of what is there and forbidden: %v", err)
 	}
 }
+
+// An agent may outlive its pass and the folder that it was in. One may be put there
+// again; what is no pass is nothing to wait for.
+func TestAPassWhoseFileHasGoneIsWaitedFor(t *testing.T) {
+	text := fmt.Appendf(nil, `{"key":"OLD","secret":"s","token":"t","until":%q}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	path := keep(t, store.Pass{File: text})
+	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, &s3test.Server{Key: "OLD"}, nil), PassFile: path})
+	if err := b.Put(t.Context(), "k", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), "k", strings.NewReader("x")); !errors.Is(err, store.ErrBusy) {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := b.Put(t.Context(), "k", strings.NewReader("x"))
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "drover resume") {
+		t.Errorf("with a file that is no pass: %v: %s", err, fault.Hint(err))
+	}
+}
