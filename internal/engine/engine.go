@@ -65,7 +65,7 @@ type Engine struct {
 }
 
 // New makes an engine.
-func New(c Config) *Engine { return &Engine{Config: c, passes: &passes{made: map[string]madePass{}}} }
+func New(c Config) *Engine { return &Engine{Config: c, passes: &passes{made: map[passKey]madePass{}}} }
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
 func (e *Engine) Driver(target string) (driver.Driver, error) {
@@ -157,7 +157,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 			if err := e.start(ctx, d, j, w.Placed); err != nil {
 				return nil, err
 			}
-			passes.begun()
+			passes.begun(ctx)
 			pace = quickest
 			asked()
 		} else if slices.ContainsFunc(rows, func(m ledger.Machine) bool { return m.Alive }) {

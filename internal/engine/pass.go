@@ -36,7 +36,13 @@ const retryPass = time.Minute
 // passes are those that this process has made.
 type passes struct {
 	mu   sync.Mutex
-	made map[string]madePass
+	made map[passKey]madePass
+}
+
+// passKey is whom a pass is for: the agents of a task, in images or not.
+type passKey struct {
+	task   string
+	images bool
 }
 
 type madePass struct {
@@ -51,9 +57,9 @@ func inherits(o driver.Offer) bool { return o.Attached && !o.Apart }
 func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error) {
 	e.passes.mu.Lock()
 	defer e.passes.mu.Unlock()
-	task := p.Project + "/" + p.Task
+	key := passKey{p.Project + "/" + p.Task, images}
 	now := e.World.Store.Clock().Now()
-	if m, ok := e.passes.made[task]; ok && (m.half.IsZero() || now.Before(m.half)) {
+	if m, ok := e.passes.made[key]; ok && (m.half.IsZero() || now.Before(m.half)) {
 		return m.Pass, nil
 	}
 	made, err := e.Passes.Make(ctx, ledger.AgentRights(p), images)
@@ -64,7 +70,7 @@ func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error
 	if !made.Until.IsZero() {
 		m.half = now.Add(made.Until.Sub(now) / 2)
 	}
-	e.passes.made[task] = m
+	e.passes.made[key] = m
 	return made, nil
 }
 
@@ -87,11 +93,22 @@ type renewal struct {
 	off  bool
 }
 
-// begun says that a pass was just handed over.
-func (r *renewal) begun() {
+// begun says that agents were just started. What they are is asked for; where nobody
+// says, the next look renews theirs.
+func (r *renewal) begun(ctx context.Context) {
+	if r.e.Passes.Make == nil || r.off {
+		return
+	}
+	if o, err := r.d.Offer(ctx, needsOf(r.j)); err == nil {
+		r.handed(o.Containers)
+	}
+}
+
+// handed says that a pass was just handed over.
+func (r *renewal) handed(images bool) {
 	r.e.passes.mu.Lock()
 	defer r.e.passes.mu.Unlock()
-	m := r.e.passes.made[r.j.Spec.Project+"/"+r.j.Spec.Task]
+	m := r.e.passes.made[passKey{r.j.Spec.Project + "/" + r.j.Spec.Task, images}]
 	r.next, r.off = m.half, m.half.IsZero()
 }
 
@@ -103,7 +120,8 @@ func (r *renewal) look(ctx context.Context, rows []ledger.Machine) {
 	if r.e.Passes.Make == nil || r.off || now.Before(r.next) {
 		return
 	}
-	if o, err := r.d.Offer(ctx, needsOf(r.j)); err != nil || inherits(o) {
+	o, err := r.d.Offer(ctx, needsOf(r.j))
+	if err != nil || inherits(o) {
 		r.off = err == nil
 		return
 	}
@@ -121,6 +139,6 @@ func (r *renewal) look(ctx context.Context, rows []ledger.Machine) {
 			r.next = now.Add(retryPass)
 			return
 		}
-		r.begun()
+		r.handed(o.Containers)
 	}
 }

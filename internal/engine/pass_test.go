@@ -59,6 +59,21 @@ func TestAPassIsForOneTaskAndDeletesNothing(t *testing.T) {
 	}
 }
 
+// Agents in images see no profile of their machine: what was made for others of their
+// task would not open the store.
+func TestAPassForAgentsInImagesIsTheirOwn(t *testing.T) {
+	e, _, _ := passing(0)
+	p := job.Path{Project: "demo", Task: "train"}
+	for _, c := range []struct {
+		images bool
+		want   string
+	}{{false, "a"}, {true, "b"}, {false, "a"}, {true, "b"}} {
+		if got, err := e.pass(t.Context(), p, c.images); err != nil || string(got.File) != c.want {
+			t.Errorf("with images %v: %q, %v; want %q", c.images, got.File, err, c.want)
+		}
+	}
+}
+
 // While somebody is attached, agents that live are handed a newer pass at half of
 // its life; those that are gone are not started, and neither is anybody where
 // agents inherit what we have.
