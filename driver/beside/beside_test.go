@@ -174,3 +174,23 @@ func TestWhatIsSealedIsResolvedHere(t *testing.T) {
 		t.Errorf("of nothing %s and %s, %v are sealed", secrets, key, err)
 	}
 }
+
+// A file server whose answer was lost tells who asks again that the name is taken.
+func TestWhoCreatesTwiceIsTheOneWhoDid(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	if err := os.WriteFile(from, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := linkOnce(from, to); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(from+"2", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := linkOnce(from+"2", to); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("another one's: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +61,22 @@ func WriteJSON(path string, v any) error {
 
 // CreateJSON is WriteJSON where fs.ErrExist says that another one was quicker.
 func CreateJSON(path string, v any) error {
-	return writeJSON(path, v, os.Link)
+	return writeJSON(path, v, linkOnce)
+}
+
+// linkOnce is os.Link whose answer may be lost on the way from a file server: who asks
+// again is told that the name is taken, by himself.
+func linkOnce(from, to string) error {
+	err := os.Link(from, to)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	mine, merr := os.Lstat(from)
+	held, herr := os.Lstat(to)
+	if merr == nil && herr == nil && os.SameFile(mine, held) {
+		return nil
+	}
+	return err
 }
 
 func writeJSON(path string, v any, name func(from, to string) error) error {

@@ -320,7 +320,7 @@ func (d *Driver) dropPrograms() {
 // its owner reads, not to Slurm, which keeps what it is given.
 func agentEnv(environ []string, b driver.Boot) (env []string) {
 	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH",
-		"MANPATH", "LOADEDMODULES", "_LMFILES_", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CUDA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"MANPATH", "LOADEDMODULES", "_LMFILES_", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CUDA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE",
 		"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")

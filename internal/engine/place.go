@@ -73,8 +73,11 @@ func hasVariable(environ []string, name string) bool {
 func (e *Engine) boot(ctx context.Context, d driver.Driver, j job.Job) driver.Boot {
 	b := e.Boot
 	if e.Passes.Make != nil {
-		o, _ := d.Offer(ctx, needsOf(j)) // where none is to be had, Start says so
+		o, unknown := d.Offer(ctx, needsOf(j))
 		b.Pass = func(ctx context.Context) ([]byte, error) {
+			if unknown != nil { // whom it would be for
+				return nil, unknown
+			}
 			p, err := e.pass(ctx, j.Path(), o.Containers)
 			return p.File, err
 		}

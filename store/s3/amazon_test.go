@@ -101,6 +101,16 @@ func TestAUserWhoMayNotFederateIsToldSo(t *testing.T) {
 	if err != nil || !p.Wide || !p.Until.IsZero() || !strings.Contains(p.Why, "AccessDenied") || p.Fix == "" {
 		t.Errorf("without any session: %+v, %v", p, err)
 	}
+	away := &amazon{refuse: func(form url.Values) (int, string) {
+		if form.Get("Action") == "GetFederationToken" {
+			return 403, "AccessDenied"
+		}
+		return 503, "ServiceUnavailable"
+	}}
+	p, err = sessionsOfAmazon(t, away, "s3://facts/team").Pass(t.Context(), agents, "")
+	if fault.KindOf(err) != fault.Lost || p.File != nil {
+		t.Errorf("with a server that is busy: %s %+v, %v; want no pass", p.File, p, err)
+	}
 }
 
 // A session, of SSO or of a role, gives no narrower one by itself: that is known

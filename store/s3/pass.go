@@ -67,7 +67,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 		return store.Pass{}, context.Cause(ctx)
 	case a.vague():
 		// One's own key is not for a bad minute of the server.
-		return store.Pass{}, fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
+		return store.Pass{}, b.unheard(a)
 	case a.code == "PackedPolicyTooLarge" || a.code == "PackedPolicyTooLargeException":
 		return store.Pass{}, b.tooLong(a)
 	}
@@ -79,8 +79,12 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	wide := store.Pass{Wide: true, Why: hear(err).short()}
 	if b.amazons() {
 		wide.Fix = "let yourself be allowed sts:GetFederationToken, or drover config set agent_role " + roleOf(own)
-		if all, err := b.patiently(ctx, b.sessionOfAll); err == nil {
+		all, err := b.patiently(ctx, b.sessionOfAll)
+		switch a := hear(err); {
+		case err == nil:
 			own = all // it ends, and the key does not
+		case a.vague():
+			return store.Pass{}, b.unheard(a)
 		}
 	}
 	return b.pass(own, wide)
@@ -92,6 +96,11 @@ func (b *Bucket) amazons() bool { return b.client.Load().Options().BaseEndpoint 
 // roleOf is how a role of the same account is written.
 func roleOf(c aws.Credentials) string {
 	return "arn:aws:iam::" + cmp.Or(c.AccountID, "ACCOUNT") + ":role/NAME"
+}
+
+// unheard: a server that is busy or away is no reason to hand over one's own key.
+func (b *Bucket) unheard(a answer) error {
+	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
 }
 
 // tooLong: a session that allows more is not what was meant.
