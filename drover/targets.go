@@ -123,10 +123,22 @@ func (c *Client) Offers(ctx context.Context, target string, n driver.Needs) ([]C
 		case err != nil:
 			list = append(list, Choice{Target: name, Free: -1, All: -1, Reason: err.Error(), Fix: fault.Hint(err)})
 		default:
+			if detail := c.detail(name); detail != "" { // it has made its choice
+				o.Choices = slices.DeleteFunc(o.Choices, func(c driver.Choice) bool { return c.Detail != detail })
+			}
 			list = append(list, choices(name, o)...)
 		}
 	}
 	return list, nil
+}
+
+// detail is the kind of machine that a target's name stands for; "" if it is left open.
+func (c *Client) detail(name string) string {
+	if t, ok := c.engine.Targets[name]; ok {
+		name = t.On
+	}
+	_, detail, _ := strings.Cut(name, "/")
+	return detail
 }
 
 func choices(name string, o driver.Offer) (list []Choice) {
