@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -36,7 +37,7 @@ func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOpt
 		return err
 	}
 	show := a.copying()
-	o.Watch, o.Notes = show.tell, a.uploads()
+	o.Watch, o.Away, o.Back, o.Notes = show.tell, show.away, show.back, a.uploads()
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
 	return a.copied(done, err, source+" -> "+url)
@@ -62,7 +63,7 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 		}
 	}
 	show := a.copying()
-	o.Watch = show.tell
+	o.Watch, o.Away, o.Back = show.tell, show.away, show.back
 	done, err := drover.Download(ctx, b, key, target, o)
 	show.end()
 	return a.copied(done, err, url+" -> "+target)
@@ -94,7 +95,7 @@ func (a *app) bringTo(ctx context.Context, output string, bring func(folder stri
 		return err
 	}
 	show := a.copying()
-	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell, Notes: a.uploads()})
+	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell, Away: show.away, Back: show.back, Notes: a.uploads()})
 	show.end()
 	return a.copied(done, err, "outputs -> "+output)
 }
@@ -130,7 +131,9 @@ type copyShow struct {
 	a     *app
 	on    bool
 	begun time.Time
-	last  time.Time
+
+	mu   sync.Mutex
+	last time.Time // when the line was written
 }
 
 func (a *app) copying() *copyShow {
@@ -143,6 +146,8 @@ func (c *copyShow) tell(p drover.CopyProgress) {
 	if !c.on || now.Sub(c.last) < 200*time.Millisecond || now.Sub(c.begun) < 500*time.Millisecond {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.last = now
 	of := "at least "
 	if p.Counted {
@@ -150,6 +155,24 @@ func (c *copyShow) tell(p drover.CopyProgress) {
 	}
 	fmt.Fprintf(c.a.err, "\r%s of %s%s, %s of %s%s, %s/s\x1b[K", comma(int(p.Files+p.Same)), of, count(int(p.Found), "file"),
 		size(p.Bytes+p.SameBytes), of, size(p.FoundBytes), humanize.Bytes(uint64(float64(max(p.Bytes, 0))/now.Sub(c.begun).Seconds())))
+}
+
+func (c *copyShow) away(length time.Duration, last error) {
+	c.note(awayText(time.Now().Add(-length), last))
+}
+
+func (c *copyShow) back(length time.Duration) {
+	c.note("the store answers again, after " + span(length))
+}
+
+// note is a line of its own, in the place of the one that says how far it is.
+func (c *copyShow) note(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.last.IsZero() {
+		fmt.Fprint(c.a.err, "\r\x1b[K")
+	}
+	c.a.note("note: %s", text)
 }
 
 func (c *copyShow) end() {

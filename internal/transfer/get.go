@@ -23,6 +23,7 @@ import (
 // is made; a single object becomes the file target, or one of its own name where
 // target is a folder or ends in a slash.
 func Get(ctx context.Context, from Place, target string, o Options) (Done, error) {
+	defer o.mind(ctx, from.Store)()
 	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from, lanes: make(chan struct{}, atOnce)}
 	next, stop := listed(ctx, from.Store, from.folder())
 	defer func() { stop() }()

@@ -18,6 +18,7 @@ import (
 // without the folder's own name; a file gets the place's name, or its own below a
 // place that is a folder.
 func Put(ctx context.Context, source string, to Place, o Options) (Done, error) {
+	defer o.mind(ctx, to.Store)()
 	u := &up{run: run{o: o, doing: fmt.Sprintf("put %s to %s", source, to)}, to: to, source: source}
 	info, err := os.Stat(source)
 	switch {

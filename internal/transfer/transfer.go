@@ -58,12 +58,31 @@ type Options struct {
 	// files: one that was ended goes on inside them, if it finds its notes. What they
 	// hold lets whoever reads them go on with it, too. "": large files begin anew.
 	Notes string
+	// Away is called once the bucket has done nothing of what it is asked for
+	// AwayLeast, with what came back last, and Back when it answers again, with how long
+	// that was. They may be nil.
+	Away func(length time.Duration, last error)
+	Back func(length time.Duration)
 	// Watch is called about ten times a second while it goes on, and once at the end,
 	// from one goroutine. It may be nil.
 	Watch func(Progress)
 
 	workers int   // 0: the default
 	piece   int64 // of large objects; 0: the default
+}
+
+// AwayLeast is how long a bucket may do nothing before that is said.
+const AwayLeast = 5 * time.Second
+
+// mind says that a bucket is away, until its answer is called.
+func (o Options) mind(ctx context.Context, s *store.Store) (end func()) {
+	if o.Away == nil || o.Back == nil {
+		return func() {}
+	}
+	ctx, quit := context.WithCancel(ctx)
+	var hands sync.WaitGroup
+	hands.Go(func() { s.Mind(ctx, AwayLeast, o.Away, o.Back) })
+	return func() { quit(); hands.Wait() }
 }
 
 // workers is how many files are under way at once. The requests of small ones take

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -501,4 +502,54 @@ func TestSplit(t *testing.T) {
 			t.Errorf("Split(%q) = %q, %q; want an error", url, bucket, key)
 		}
 	}
+}
+
+// late is a bucket that answers nobody for a while.
+type late struct {
+	store.Bucket
+	until time.Time
+}
+
+func (l *late) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
+	if time.Now().Before(l.until) {
+		return nil, false, fmt.Errorf("list: connection refused: %w", store.ErrBusy)
+	}
+	return l.Bucket.List(ctx, prefix, after, limit)
+}
+
+// virtual is the clock of a synctest bubble.
+type virtual struct{}
+
+func (virtual) Now() time.Time      { return time.Now() }
+func (virtual) Boot() time.Duration { return time.Duration(time.Now().UnixNano()) }
+func (virtual) Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func TestABucketThatIsAwayIsSaidOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := &late{Bucket: mem.New(), until: time.Now().Add(12*time.Second + time.Millisecond)}
+		var told []string
+		o := Options{Away: func(_ time.Duration, last error) {
+			told = append(told, fmt.Sprint("away ", errors.Is(last, store.ErrBusy)))
+		},
+			Back: func(time.Duration) { told = append(told, "back") }}
+		for range 2 { // the second time it is there
+			if _, err := Put(t.Context(), file, Place{Store: store.New(b, store.Options{Clock: virtual{}}), Key: "k"}, o); err != nil {
+				t.Error(err)
+			}
+		}
+		if !slices.Equal(told, []string{"away true", "back"}) && !slices.Equal(told, []string{"away true"}) {
+			t.Errorf("told: %v", told)
+		}
+	})
 }
