@@ -74,7 +74,12 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if b.given.Anonymous {
 		cfg.Credentials = aws.AnonymousCredentials{}
 	}
-	return s3.NewFromConfig(cfg, b.settle), nil
+	client := s3.NewFromConfig(cfg, b.settle)
+	if at := aws.ToString(client.Options().BaseEndpoint); at != "" && !strings.HasPrefix(at, "http://") && !strings.HasPrefix(at, "https://") {
+		return nil, fault.New(fault.Invalid, "Write http:// or https:// before it: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
+			"open store s3://%s: %q is no address of a server", b.bucket, at)
+	}
+	return client, nil
 }
 
 // connectPassed makes the client from a pass. Of this machine's configuration it

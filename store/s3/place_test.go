@@ -80,3 +80,11 @@ func TestAPlaceInTheOrderOfKeysCanBeSent(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAddressWithoutASchemeIsRefused(t *testing.T) {
+	t.Setenv("AWS_ENDPOINT_URL", "127.0.0.1:9000")
+	_, err := Open(t.Context(), "s3://facts", Options{})
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "http://") || !strings.Contains(err.Error(), "127.0.0.1:9000") {
+		t.Errorf("%v: %s", err, fault.Hint(err))
+	}
+}
