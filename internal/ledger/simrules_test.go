@@ -389,7 +389,8 @@ func (s *scene) checkFailing(id string, st story) {
 }
 
 // barren counts the placements of a job that are dead, were not taken, and from
-// which nobody had joined, or one had broken.
+// which nobody had joined, or one had broken. A join that landed when its agent was
+// gone may have crossed the keeper's look.
 func (s *scene) barren(id string, st story) (n int) {
 	for r := range st.placed {
 		joined, broke, taken, living := false, false, false, false
@@ -397,7 +398,7 @@ func (s *scene) barren(id string, st story) (n int) {
 			if m.job == id && m.placed == r+1 {
 				taken, broke = taken || m.taken || m.disowned, broke || m.broke || m.p.broke
 				living = living || !m.p.dead || m.died > st.stopAt
-				joined = joined || m.joined > 0
+				joined = joined || m.joined > 0 && (!m.p.dead || m.joined <= m.died)
 			}
 		}
 		if !taken && !living && (broke || !joined) {
