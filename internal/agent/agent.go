@@ -92,10 +92,11 @@ type Machine struct {
 	// the agent alone.
 	Struck <-chan struct{}
 	// Near says that the store answers in microseconds, as a folder on this
-	// machine does: it is then asked and told more often.
+	// machine does: it is then asked and told more often. To the agents of a map that
+	// has more than a few it counts as far all the same.
 	Near bool
 	// Shared says of a store that is Near that a server keeps it for many machines. It
-	// then counts as far to the agents of a job that has more than a few.
+	// then counts as far to the agents of a run that has more than a few nodes, too.
 	Shared bool
 	// SaveEvery is the shortest time between two generations of checkpoints.
 	SaveEvery time.Duration
@@ -385,7 +386,7 @@ func (a *agent) identify(ctx context.Context) error {
 		}
 		a.job = m.Bind(j)
 	}
-	if a.Machine.Shared && !ledger.Few(max(j.Spec.Workers, j.Spec.Nodes)) {
+	if !ledger.Few(j.Spec.Workers) || a.Machine.Shared && !ledger.Few(j.Spec.Nodes) {
 		a.Machine.Near, a.poll = false, ledger.Poll
 	}
 	place, ok, err := a.World.PlaceOf(ctx, j)

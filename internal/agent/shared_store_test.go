@@ -40,9 +40,9 @@ func (b *asked) List(ctx context.Context, prefix, after string, limit int) ([]st
 	return b.Bucket.List(ctx, prefix, after, limit)
 }
 
-// Agents of a job that has many ask a folder that a server keeps as rarely as a bucket;
-// those of a small job, and those whose folder is their own machine's, as ever.
-func TestManyAgentsSpareAServersFolder(t *testing.T) {
+// Agents of a map that has many ask a folder as rarely as a bucket, whether a server
+// keeps it or their own machine has to serve them all; those of a small job as ever.
+func TestManyAgentsSpareTheirFolder(t *testing.T) {
 	t.Parallel()
 	const span = 3 * time.Second
 	for _, c := range []struct {
@@ -51,7 +51,8 @@ func TestManyAgentsSpareAServersFolder(t *testing.T) {
 		shared  bool
 		spares  bool
 	}{
-		{"many, of one machine", 200, false, false},
+		{"a few, of one machine", 16, false, false},
+		{"many, of one machine", 200, false, true},
 		{"a few, over a network", 16, true, false},
 		{"many, over a network", 200, true, true},
 	} {

@@ -216,6 +216,9 @@ func (h *Hold) Done(r Result) {
 			h.ooms[r.Item]++
 		}
 	}
+	if r.bad() {
+		h.m.room--
+	}
 	if len(h.buffer) == 0 {
 		h.oldest = h.m.t.now()
 	}
@@ -269,7 +272,7 @@ func (h *Hold) DueAt(now time.Duration) time.Duration {
 		return max(0, h.oldest+p.flush-now)
 	case h.m.t.m.Stop != nil:
 		return p.licence // the rest is for Wind
-	case h.passes():
+	case h.passes(), h.m.TooMany() && len(h.buffer) > 0:
 		return 0
 	case h.naming > 0, idle, len(h.flight)+len(h.buffer) >= h.m.risk && len(h.buffer) > 0:
 		return 0
@@ -385,7 +388,7 @@ func (h *Hold) recorded(e Entry) {
 	}
 	for _, r := range h.buffer[:n] {
 		h.m.recorded++
-		if r.Failed && r.Final {
+		if r.bad() {
 			h.m.failed++
 		}
 		if r.Failed {

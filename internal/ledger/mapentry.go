@@ -52,6 +52,9 @@ type Result struct {
 	Outputs []Output `json:"o,omitempty"`
 }
 
+// bad says that the item has failed and is not tried again.
+func (r Result) bad() bool { return r.Failed && r.Final }
+
 // Output is one file that a try left, stored and verified.
 type Output struct {
 	Name   string `json:"n"` // below the folder for outputs

@@ -77,6 +77,7 @@ type MapMember struct {
 	glanced   time.Duration // when heartbeats were last looked at
 	resting   int           // looks in a row that found nothing
 	since     time.Duration // when the first of them was
+	tired     time.Duration // until when nothing is surveyed, unless something was claimed
 	roll      roll
 	shared    int           // the stop for which our share of chunks was ended
 	few       int           // fewAgents
@@ -87,6 +88,7 @@ type MapMember struct {
 	took      time.Duration // each of these, on average
 
 	recorded, failed int
+	room             int // how many more of ours may fail, by what we knew at the last Poll; < 0: too many did
 }
 
 // NewMapMember makes an agent's part in map j. id is its AgentID, self its process.
@@ -128,7 +130,7 @@ func (m *MapMember) Dress(b *Beat) {
 
 // live says whether items may start and chunks be claimed.
 func (m *MapMember) live() bool {
-	return m.ready && m.t.m.Settled == nil && m.t.m.Stop == nil && !m.t.m.Paused && !m.drained()
+	return m.ready && m.t.m.Settled == nil && m.t.m.Stop == nil && !m.t.m.Paused && !m.drained() && !m.TooMany()
 }
 
 // drained says that this agent was asked to leave: it begins nothing more, and what
@@ -155,8 +157,10 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 		}
 		m.watch.awake(m.t.now())
 		var step MapStep
-		if m.t.m.Spec.MaxFails != "" { // to count is work
-			step = m.t.m.Next(job.Tally{}, false, m.t.bad())
+		if limit, limited := m.t.m.Spec.FailLimit(m.t.m.Items()); limited { // to count is work
+			bad := m.t.bad()
+			step = m.t.m.Next(job.Tally{}, false, bad)
+			m.room = limit - bad - m.unsaid()
 		}
 		if step.Fail == nil {
 			o := m.order()
@@ -176,6 +180,24 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 			return MapOrder{}, err
 		}
 	}
+}
+
+// unsaid is how many items have failed for good with us that no entry says yet.
+func (m *MapMember) unsaid() (n int) {
+	for _, h := range m.holds {
+		for _, r := range h.buffer {
+			if r.bad() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TooMany says that more items have failed than may: nothing begins until the next
+// Poll, which is due at once, as is each Flush.
+func (m *MapMember) TooMany() bool {
+	return m.room < 0 && m.t.m.Stop == nil && m.t.m.Settled == nil && m.t.m.Spec.MaxFails != ""
 }
 
 // glance looks at the other agents while we work, so that a lease has run out when

@@ -140,6 +140,43 @@ func TestOneAgentDoesAMap(t *testing.T) {
 	}
 }
 
+// An agent knows what has failed with itself before an entry says so: it begins nothing
+// more, and its next Flush and Poll end the job.
+func TestNothingBeginsOnceTooManyHaveFailed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(40, 20, func(s *job.Spec) { s.MaxFails = "3" })
+	h := d.hand(j, "1-0-a", nil)
+	for len(h.Holds()) == 0 {
+		h.turn()
+	}
+	hold, ran := h.Holds()[0], 0
+	for try, ok := hold.Next(); ok; try, ok = hold.Next() {
+		ran++
+		hold.Done(Result{Item: try.Item, Failed: ran > 2, Code: 1})
+	}
+	if ran != 6 || !h.TooMany() || hold.Due() != 0 {
+		t.Fatalf("%d began; too many: %t; due in %v", ran, h.TooMany(), hold.Due())
+	}
+	_, err := hold.Flush(ctx)
+	d.check(err)
+	o, err := h.Poll(ctx)
+	d.check(err)
+	if o.Do != Cease || h.TooMany() {
+		t.Errorf("order %v; too many: %t", o.Do, h.TooMany())
+	}
+	for range 2000 {
+		if h.turn(); h.status != nil {
+			break
+		}
+		d.pass(20 * time.Millisecond)
+	}
+	if s := h.Map().Settled; s == nil || *s.Tally != (job.Tally{Items: 40, Succeeded: 2, Failed: 4, Cancelled: 34}) {
+		t.Errorf("settled %+v", s)
+	}
+}
+
 // An agent that falls silent just after it wrote an entry, which nobody reads before
 // its lease is over, is not believed to have written it now.
 func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/drover-run/drover/job"
 )
@@ -101,13 +102,22 @@ func (m *MapMember) turn() (mine share, ok bool) {
 	return share{at: r.spare, of: r.spares}, true
 }
 
+// Who surveys for nothing then rests so many times as long as that took: of a job of
+// thousands of chunks each survey near by is milliseconds of a core that others need.
+const (
+	restEach = 20
+	restMost = 2 * time.Second
+)
+
 // tend surveys its share of the job: it claims what is free, does what anyone owes a
 // chunk, and settles when all are done.
 func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
+	began := m.t.now()
 	mine, ok := m.turn()
-	if !ok {
+	if !ok || m.o.Near && m.resting > 0 && began < m.tired {
 		return nil, nil
 	}
+	defer func() { m.tired = m.t.now() + min(restEach*(m.t.now()-began), restMost) }()
 	m.watch.bury()
 	var got *Hold
 	var others []string // who wait for work

@@ -268,6 +268,10 @@ func (c *crew) turn(ctx context.Context) (gone bool, err error) {
 	if c.order.Do != ledger.Cease {
 		err = c.flush(ctx) // in a drain, what ends is not kept until the last item has
 	}
+	if c.member.TooMany() {
+		c.recall()
+		c.polled = 0
+	}
 	if err == nil && c.stopped() {
 		err = c.wind(ctx)
 	}
