@@ -60,6 +60,9 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) 
 	o := &object{b: b, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
 	o.pause = func(try int) error { return b.pause(ctx, try) }
 	o.open = func(from int64) (io.ReadCloser, error) {
+		if out.tag == "" && from > off && out.sum == "" {
+			return nil, &replaced{doing} // it may be another one by now, and nothing would tell
+		}
 		out, err := b.open(ctx, doing, key, from, o.end-from, out.tag)
 		if err != nil || out == nil {
 			return nil, err
@@ -104,10 +107,10 @@ func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag 
 // opened is what a get was answered with.
 type opened struct {
 	io.ReadCloser
-	size   int64 // -1: not said
-	ranged bool
-	tag    string
-	sum    string // the CRC32C of all of the object; "": the body looks after itself
+	size int64  // -1: not said
+	part string // which it is, as the server says; "": all
+	tag  string // "": it has none that tells it from another
+	sum  string // the CRC32C of all of the object; "": the body looks after itself
 }
 
 // request is open, once.
@@ -136,15 +139,37 @@ func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, t
 	switch {
 	case err != nil || out == nil:
 		return nil, err
-	case part != "" && !out.ranged:
+	case part != "" && out.part == "":
 		err = errNoRanges
 	case out.size < 0:
 		err = errNoLength
+	case part != "" && !out.holds(off, n):
+		err = fmt.Errorf("the server has sent %q instead of %q", out.part, part)
 	default:
 		return out, nil
 	}
 	out.Close()
 	return nil, fmt.Errorf("%s: %w", doing, err)
+}
+
+// holds says whether it is the n bytes from off, or as many of them as there are.
+func (o *opened) holds(off, n int64) bool {
+	var first, last, all int64
+	if _, err := fmt.Sscanf(o.part, "bytes %d-%d/%d", &first, &last, &all); err != nil {
+		if _, err := fmt.Sscanf(o.part, "bytes %d-%d/*", &first, &last); err != nil {
+			return false
+		}
+		all = last + 1 // what it does not know it does not tell
+	}
+	return first == off && last-first == o.size-1 && last < off+n && (last == off+n-1 || last == all-1)
+}
+
+// strong is a tag that names these very bytes; "": it is none.
+func strong(tag string) string {
+	if strings.HasPrefix(tag, "W/") {
+		return ""
+	}
+	return tag
 }
 
 // getOne asks for an object, or the part of it that a Range header names, once.
@@ -157,10 +182,10 @@ func (c *client) getOne(ctx context.Context, name, part, tag string) (*opened, e
 	if err != nil {
 		return nil, err
 	}
-	out := &opened{ReadCloser: resp.Body, size: resp.ContentLength, ranged: resp.Header.Get("Content-Range") != "", tag: resp.Header.Get("Etag")}
+	out := &opened{ReadCloser: resp.Body, size: resp.ContentLength, part: resp.Header.Get("Content-Range"), tag: strong(resp.Header.Get("Etag"))}
 	switch sum, kind := sumOf(resp.Header); {
 	case sum == "":
-	case kind == 0 && !out.ranged:
+	case kind == 0 && out.part == "":
 		out.sum = sum
 	default:
 		out.ReadCloser = &compared{resp.Body, kinds[kind].make(), sum}
