@@ -120,7 +120,8 @@ func RemoveTree(dir string) {
 }
 
 // List gives the placements in a driver's folder, in order, but for those that
-// gone says have been taken away. What a dead starter left, and what is being
+// gone says have been taken away. One of which it cannot tell is there, and its Status
+// says what is wrong: it hides no other. What a dead starter left, and what is being
 // taken away, it removes. A folder that is not there has none.
 func List(dir, target string, gone func(h driver.Handle, folder string) (bool, error)) ([]driver.Handle, error) {
 	entries, err := os.ReadDir(dir)
@@ -136,9 +137,7 @@ func List(dir, target string, gone func(h driver.Handle, folder string) (bool, e
 		h, ok := HandleOf(target, e.Name())
 		switch {
 		case ok:
-			if taken, err := gone(h, path); err != nil {
-				return nil, err
-			} else if !taken {
+			if taken, err := gone(h, path); err != nil || !taken {
 				held = append(held, h)
 			}
 		case strings.HasPrefix(e.Name(), going):

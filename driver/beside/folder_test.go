@@ -211,7 +211,11 @@ func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	held, err := List(dir, "local", func(h driver.Handle, folder string) (bool, error) {
-		return h.Placement == 3, os.RemoveAll(filepath.Join(folder, "in"))
+		err := os.RemoveAll(filepath.Join(folder, "in"))
+		if h.Placement == 1 {
+			err = errors.New("its request is damaged") // and hides no other
+		}
+		return h.Placement == 3, err
 	})
 	want := []driver.Handle{{Target: "local", Job: "abcd2345", Placement: 1}, {Target: "local", Job: "abcd2345", Placement: 2}}
 	if diff := cmp.Diff(want, held); diff != "" || err != nil {

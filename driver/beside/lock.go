@@ -93,13 +93,21 @@ func Patiently(ctx context.Context, hold func() (*os.File, error)) (lock *os.Fil
 		if !errors.Is(err, ErrHeld) {
 			return lock, err
 		}
-		pause := time.NewTimer(holdPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, context.Cause(ctx)
-		case <-pause.C:
+		if err := Pause(ctx, holdPause); err != nil {
+			return nil, err
 		}
+	}
+}
+
+// Pause waits for d. The error is the end of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-over.C:
+		return nil
 	}
 }
 

@@ -91,13 +91,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if !beside.Exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
 	}
-	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
-		gone, err := d.sweep(ctx, h, folder)
-		if err != nil && ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		return gone && err == nil, nil
-	})
+	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) { return d.sweep(ctx, h, folder) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

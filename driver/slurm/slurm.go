@@ -87,10 +87,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) {
-		gone, err := d.sweep(ctx, h, folder)
-		return gone && err == nil, nil
-	})
+	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) { return d.sweep(ctx, h, folder) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -147,8 +147,9 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 	return nil
 }
 
-// looks is how often Slurm is asked about a job whose submission it has not answered.
-const looks = 3
+// lookFor is how long Slurm is asked about a job whose submission it has not answered,
+// after pauses that grow from the first.
+const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 
 // submitArray looks first, submits, and looks again when it does not know.
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
@@ -164,9 +165,12 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	out, err := d.call(ctx, "sbatch", sbatchArgs(p, k)...)
 	var lost *silent
 	if errors.As(err, &lost) {
-		for range looks {
+		for begun, pause := time.Now(), firstLook; ; pause *= 2 { // it may be on its way
 			if id, ferr := d.findJob(ctx, p, k); ferr == nil && id > 0 {
 				return d.noteFound(p.folder, k, id)
+			}
+			if time.Since(begun)+pause > lookFor || beside.Pause(ctx, pause) != nil {
+				break
 			}
 		}
 	}
@@ -292,10 +296,12 @@ func (d *Driver) program(binary string) (string, error) {
 		return "", err
 	}
 	defer os.Remove(out.Name())
-	_, err = io.Copy(out, in)
+	sum.Reset() // the file may have been replaced since: a name is of what was copied
+	_, err = io.Copy(io.MultiWriter(out, sum), in)
 	if err = errors.Join(err, out.Chmod(0o700), out.Sync(), out.Close()); err != nil {
 		return "", err
 	}
+	path = filepath.Join(filepath.Dir(path), hex.EncodeToString(sum.Sum(nil))[:32])
 	return path, os.Rename(out.Name(), path)
 }
 

@@ -286,7 +286,7 @@ func (v *view) member(i int) driver.Member {
 	if i >= v.facts.Agents {
 		base = v.of[i-v.facts.Agents]
 	}
-	m := driver.Member{Index: i, Code: -1, Where: "slurm"}
+	m := driver.Member{Index: i, Code: -1}
 	n := v.notes[i]
 	r, listed := v.rows[base]
 	if newest(v.of, v.facts.Agents, base) != i {

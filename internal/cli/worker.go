@@ -64,7 +64,7 @@ func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 		if w.Drained {
 			state += ", drained"
 		}
-		t.row(w.Job, dash(w.Agent), w.Target+" "+dash(w.Where), strings.TrimSuffix(w.Engine+": "+w.Reason, ": "), state, age, workOf(w), number(w.CPUs), memory(w.Memory), number(float64(w.GPUs)))
+		t.row(w.Job, dash(w.Agent), strings.TrimSpace(w.Target+" "+w.Where), strings.TrimSuffix(w.Engine+": "+w.Reason, ": "), state, age, workOf(w), number(w.CPUs), memory(w.Memory), number(float64(w.GPUs)))
 	}
 	return t.flush()
 }
