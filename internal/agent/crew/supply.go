@@ -70,7 +70,10 @@ func (c *crew) openLarder() {
 	c.arrived = c.larder.News()
 }
 
-// buckets opens those in which items lie, each once.
+// maxBuckets is how many are kept open: items may lie in thousands.
+const maxBuckets = 64
+
+// buckets opens those in which items lie, each once as long as they are few.
 type buckets struct {
 	open   func(ctx context.Context, url string) (store.Bucket, error)
 	places []string // of a Manifest
@@ -97,6 +100,9 @@ func (b *buckets) get(ctx context.Context, url string) (*store.Store, error) {
 	opened, err := b.open(ctx, full)
 	if err != nil {
 		return nil, err
+	}
+	if len(b.opened) >= maxBuckets {
+		clear(b.opened) // who reads from one has it
 	}
 	b.opened[url] = store.New(opened, store.Options{})
 	return b.opened[url], nil
