@@ -282,7 +282,7 @@ func (b *Bucket) unsign(asked *client, none *noCredentials) bool {
 	if b.client.Load() == asked {
 		o := asked.Options()
 		o.Credentials = aws.AnonymousCredentials{}
-		b.client.Store(b.clientOf(s3.New(o)))
+		b.client.Store(b.clientOf(another(o)))
 		b.unsigned.Store(true)
 		b.given.Unsigned()
 	}
@@ -312,6 +312,6 @@ func (b *Bucket) find(ctx context.Context, asked *client, a answer) bool {
 		return false
 	}
 	o.Region = region
-	b.client.Store(b.clientOf(s3.New(o)))
+	b.client.Store(b.clientOf(another(o)))
 	return true
 }

@@ -97,7 +97,7 @@ func (c *client) learn(ask func(context.Context, *s3.Client) error) (*pattern, e
 			return aws.Credentials{AccessKeyID: nobodys, SecretAccessKey: nobodys}, nil
 		})
 	}
-	err := ask(context.Background(), s3.New(o))
+	err := ask(context.Background(), another(o))
 	if p.request == nil {
 		return nil, err // an endpoint that cannot be
 	}
@@ -108,6 +108,13 @@ func (c *client) learn(ask func(context.Context, *s3.Client) error) (*pattern, e
 	p.header.Del("Amz-Sdk-Request")
 	p.header.Del("Content-Length") // net/http's to say
 	return &p.pattern, nil
+}
+
+// another is a client with options that were taken from one: New writes into what they
+// point to, while the first is at work.
+func another(o s3.Options) *s3.Client {
+	o.ExpressCredentials = nil
+	return s3.New(o)
 }
 
 const digest = "X-Amz-Content-Sha256"

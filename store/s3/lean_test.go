@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,4 +301,28 @@ func TestAGetWhoseLengthIsNotSaidIsRefused(t *testing.T) {
 	if _, err := b.Get(t.Context(), "k", 1, -1); !errors.Is(err, errNoRanges) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A pattern is learnt, and a client replaced, while others use the one that is there:
+// nothing that it points to is written to.
+func TestAnotherClientLeavesTheFirstAlone(t *testing.T) {
+	c := served(t, func(*http.Request) *http.Response {
+		return &http.Response{StatusCode: 200, Body: http.NoBody, Header: http.Header{}}
+	}).client.Load()
+	before := c.Options().ExpressCredentials
+	if before == nil {
+		t.Fatal("the SDK keeps no provider any more: another is not needed")
+	}
+	for name, o := range map[string]s3.Options{"learn": c.o, "another": c.Options()} {
+		if got := another(o).Options().ExpressCredentials; got == nil || got == before {
+			t.Errorf("%s: the clients share %p", name, got)
+		}
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { _, _ = c.get() })
+		all.Go(func() { _, _ = c.put() })
+		all.Go(func() { _, _ = c.HeadBucket(t.Context(), &s3.HeadBucketInput{Bucket: aws.String("facts")}) })
+	}
+	all.Wait()
 }
