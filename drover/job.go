@@ -75,7 +75,18 @@ type Node struct {
 }
 
 // Spec is what was asked for, with everything that was recorded beside it.
-func (j *Job) Spec(ctx context.Context) (job.Job, error) { return j.c.world.Load(ctx, j.path) }
+func (j *Job) Spec(ctx context.Context) (job.Job, error) {
+	rec, err := j.c.world.Load(ctx, j.path)
+	return rec, j.damaged(err)
+}
+
+// damaged adds to an error which says that the job's objects are what to look at next.
+func (j *Job) damaged(err error) error {
+	if errors.Is(err, ledger.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
+		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
+	}
+	return err
+}
 
 // Status looks at the job. It changes nothing.
 func (j *Job) Status(ctx context.Context) (Status, error) {
@@ -91,7 +102,7 @@ func (j *Job) look(ctx context.Context) (ledger.Report, error) {
 	if errors.Is(err, store.ErrNotExist) {
 		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
 	}
-	return rep, err
+	return rep, j.damaged(err)
 }
 
 func status(rep ledger.Report) Status {

@@ -33,6 +33,7 @@ type glance struct {
 	look  *MapLook // of a map
 	known bool     // it was read
 	gone  bool     // there was no such job
+	bad   error    // it could not be read: an Unreadable has it
 	pulse string
 	at    time.Duration // of the look
 }
@@ -51,15 +52,17 @@ func (c *Client) Overview(project string) *Overview {
 }
 
 // Look gives the newest jobs of those that wanted chooses, the newest first and at most so
-// many; 0: all. left is how many were not looked at.
+// many; 0: all. left is how many were not looked at. Those that cannot be read are an
+// *Unreadable beside the others.
 func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int) (list []Glance, left int, err error) {
+	var bad Unreadable
 	paths, err := o.catalog.Jobs(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
 		if most > 0 && len(list) == most {
-			return list, i + 1, nil
+			return list, i + 1, bad.OrNil()
 		}
 		g := o.seen[paths[i]]
 		if g == nil {
@@ -73,11 +76,11 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 		if err := o.see(ctx, g); err != nil {
 			return list, 0, err
 		}
-		if !g.gone && wanted(g.Status) {
+		if !bad.Took(g.bad) && !g.gone && wanted(g.Status) {
 			list = append(list, g.Glance)
 		}
 	}
-	return list, 0, nil
+	return list, 0, bad.OrNil()
 }
 
 // see brings a glance up to date.
@@ -85,6 +88,10 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 	now := o.boot()
 	since := now - g.at
 	switch {
+	case g.bad != nil: // somebody may put it right
+		if since < liveAgain {
+			return nil
+		}
 	case !g.known && !g.gone: // never seen
 	case g.gone || g.look == nil && g.State.Settled():
 		if since < liveAgain || !g.gone {
@@ -105,7 +112,12 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 		g.pulse = pulse
 	}
 	g.at = now
-	err := g.read(ctx)
+	err := g.j.damaged(g.read(ctx))
+	g.bad = nil
+	if errors.Is(err, ledger.ErrUnreadable) {
+		g.bad = err
+		return nil
+	}
 	g.gone = fault.KindOf(err) == fault.Missing || errors.Is(err, ledger.ErrRemoved) || errors.Is(err, store.ErrNotExist) // or withdrawn
 	if g.gone {
 		return nil

@@ -168,7 +168,8 @@ func pick(workers []Worker, text string) (Worker, error) {
 // the whole store.
 func (c *Client) FindWorker(ctx context.Context, agent, project string) (*Job, error) {
 	jobs, err := c.Live(ctx, project)
-	if err != nil {
+	var bad *Unreadable
+	if err != nil && !errors.As(err, &bad) {
 		return nil, err
 	}
 	var of *Job
@@ -187,22 +188,27 @@ func (c *Client) FindWorker(ctx context.Context, agent, project string) (*Job, e
 			of = j
 		}
 	}
-	if of == nil {
+	switch {
+	case of == nil && bad != nil: // it may be of one of these
+		return nil, bad
+	case of == nil:
 		return nil, fault.Wrap(errNoWorker, fault.Missing, "drover worker ls shows the agents that live.", "find agent %q", agent)
 	}
 	return of, nil
 }
 
-// Live are the jobs that have not settled, oldest first.
+// Live are the jobs that have not settled, oldest first. Those that cannot be read are an
+// *Unreadable beside the others.
 func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
 	all, err := c.Jobs(ctx, project)
 	if err != nil {
 		return nil, err
 	}
 	var live []*Job
+	var bad Unreadable
 	for _, j := range all {
 		s, err := j.Status(ctx)
-		if fault.KindOf(err) == fault.Missing {
+		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
 			continue // it was never submitted, or was removed
 		}
 		if err != nil {
@@ -212,7 +218,7 @@ func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
 			live = append(live, j)
 		}
 	}
-	return live, nil
+	return live, bad.OrNil()
 }
 
 // Beside is the command that, run with this terminal, runs what is added to it beside

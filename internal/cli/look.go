@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,20 +48,32 @@ type listRow struct {
 	many *drover.MapStatus
 }
 
-// statusList prints the list.
+// statusList prints the list, and says at last which jobs cannot be read.
 func (a *app) statusList(ctx context.Context, all bool, tags []string) error {
 	jobs, most, err := a.overview(ctx, all)
 	if err != nil {
 		return err
 	}
 	list, left, err := rows(ctx, jobs, most, tags)
-	if err != nil {
+	bad, err := unreadable(err)
+	switch {
+	case err != nil:
 		return err
+	case a.settings.json:
+		err = json.NewEncoder(a.out).Encode(forPrograms(list))
+	case len(list) > 0 || bad == nil:
+		err = a.printList(list, left, tags)
 	}
-	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(forPrograms(list))
+	return cmp.Or(err, bad)
+}
+
+// unreadable parts what is wrong with some jobs of a list, which are told of when the
+// others were shown, from why there is none.
+func unreadable(err error) (some, all error) {
+	if u := (*drover.Unreadable)(nil); errors.As(err, &u) {
+		return u, nil
 	}
-	return a.printList(list, left, tags)
+	return nil, err
 }
 
 // overview looks at the jobs of the project, and says how many a list has; 0: all.

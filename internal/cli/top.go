@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -49,9 +50,10 @@ func (a *app) topCommand() *cobra.Command {
 func (a *app) topOnce(ctx context.Context, s topState, src topSource) error {
 	s.width, s.height = topWide-1, 40
 	var text []string
+	var bad error
 	if s.open == "" {
 		jobs, err := src.Jobs(ctx)
-		if err != nil {
+		if bad, err = unreadable(err); err != nil {
 			return err
 		}
 		s = s.seeJobs(jobs, nil)
@@ -74,12 +76,13 @@ func (a *app) topOnce(ctx context.Context, s topState, src topSource) error {
 	if closed(err) {
 		return nil
 	}
-	return err
+	return cmp.Or(err, bad)
 }
 
 // topSource is where drover top looks. Jobs, Job and Log may be called at once.
 type topSource interface {
-	// Jobs are the newest jobs.
+	// Jobs are the newest jobs; those that cannot be read are a *drover.Unreadable beside
+	// the others.
 	Jobs(ctx context.Context) ([]drover.Status, error)
 	// Job looks at one of them.
 	Job(ctx context.Context, id string) (topJob, error)
@@ -113,9 +116,10 @@ func (t *topStore) Jobs(ctx context.Context) ([]drover.Status, error) {
 		return nil, err
 	}
 	var list []drover.Status
+	var bad drover.Unreadable
 	for _, j := range slices.Backward(all[max(len(all)-topMost, 0):]) {
 		s, err := t.status(ctx, j)
-		if fault.KindOf(err) == fault.Missing {
+		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
 			continue // withdrawn or removed
 		}
 		if err != nil {
@@ -123,7 +127,7 @@ func (t *topStore) Jobs(ctx context.Context) ([]drover.Status, error) {
 		}
 		list = append(list, s)
 	}
-	return list, nil
+	return list, bad.OrNil()
 }
 
 func (t *topStore) status(ctx context.Context, j *drover.Job) (drover.Status, error) {

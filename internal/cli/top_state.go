@@ -247,11 +247,15 @@ func (s topState) found() []string {
 
 // seeJobs takes over a new look at the list.
 func (s topState) seeJobs(jobs []drover.Status, err error) topState {
+	bad, err := unreadable(err)
 	if err != nil {
 		s.fault = err.Error()
 		return s
 	}
 	s.fault, s.loaded = "", true
+	if bad != nil {
+		s.fault = bad.Error()
+	}
 	s.jobs = slices.Clone(jobs)
 	order := func(j drover.Status) int {
 		switch {

@@ -31,6 +31,7 @@ type watchFrame struct {
 	idle  bool  // but nobody works on it
 	code  int   // of the one job that is watched, once it has ended
 	stuck error // what to say when it stays idle
+	bad   error // what to say at the end: jobs that cannot be read
 }
 
 type watchFact struct {
@@ -103,7 +104,7 @@ func (a *app) watch(ctx context.Context, look func(context.Context) (watchFrame,
 		case !f.live && f.code != 0:
 			return status(f.code)
 		case !f.live:
-			return nil
+			return f.bad
 		case idle > watchIdle:
 			return f.stuck
 		}
@@ -207,14 +208,16 @@ func factOf(s drover.Status, m *drover.MapStatus) watchFact {
 // watchList is a look at the list of jobs.
 func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
 	list, left, err := rows(ctx, jobs, most, tags)
-	if err != nil {
+	if f.bad, err = unreadable(err); err != nil {
 		return f, err
 	}
 	var text bytes.Buffer
 	b := *a
 	b.out, b.err = &text, &text
-	if err := b.printList(list, left, tags); err != nil {
-		return f, err
+	if len(list) > 0 || f.bad == nil {
+		if err := b.printList(list, left, tags); err != nil {
+			return f, err
+		}
 	}
 	f.text, f.idle = text.String(), true
 	for _, row := range list {

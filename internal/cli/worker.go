@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,7 @@ func (a *app) workerCommand() *cobra.Command {
 
 func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 	workers, err := a.workers(ctx, args, all)
+	bad, err := unreadable(err)
 	if err != nil {
 		return err
 	}
@@ -48,11 +50,11 @@ func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 		if workers == nil {
 			workers = []drover.Worker{}
 		}
-		return json.NewEncoder(a.out).Encode(workers)
+		return cmp.Or(json.NewEncoder(a.out).Encode(workers), bad)
 	}
 	if len(workers) == 0 {
 		a.note("no agents live")
-		return nil
+		return bad
 	}
 	t := newTable(a.out, "JOB", "AGENT", "WHERE", "ENGINE", "STATE", "HEARTBEAT", "WORK", "CORES", "MEMORY", "GPUS")
 	for _, w := range workers {
@@ -66,7 +68,7 @@ func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 		}
 		t.row(w.Job, dash(w.Agent), strings.TrimSpace(w.Target+" "+w.Where), strings.TrimSuffix(w.Engine+": "+w.Reason, ": "), state, age, workOf(w), number(w.CPUs), memory(w.Memory), number(float64(w.GPUs)))
 	}
-	return t.flush()
+	return cmp.Or(t.flush(), bad)
 }
 
 // workers are those of the job that was named, or of all that live.
@@ -83,6 +85,7 @@ func (a *app) workers(ctx context.Context, args []string, all bool) ([]drover.Wo
 		return nil, err
 	}
 	jobs, err := c.Live(ctx, a.settings.project)
+	bad, err := unreadable(err)
 	var list []drover.Worker
 	for _, j := range jobs {
 		if err != nil {
@@ -92,7 +95,7 @@ func (a *app) workers(ctx context.Context, args []string, all bool) ([]drover.Wo
 		more, err = j.Workers(ctx, all)
 		list = append(list, more...)
 	}
-	return list, err
+	return list, cmp.Or(err, bad)
 }
 
 // workOf is what an agent does: "node 0", or "3 of 8 slots, 120 items done".

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -134,7 +135,12 @@ func (c *Census) Look(ctx context.Context) error {
 		}
 	}
 	for _, j := range c.Jobs() {
-		if err := c.job(ctx, j); err != nil {
+		err := c.job(ctx, j)
+		if errors.Is(err, ErrUnreadable) {
+			return fault.Wrap(err, fault.KindOf(err), "Nothing is removed while one cannot be read: drover verify "+j.Path.Job+" says what is wrong with it; put that back from a copy of the store.",
+				"look at job %s", j.Path.Job)
+		}
+		if err != nil {
 			return fmt.Errorf("look at job %s: %w", j.Path.Job, err)
 		}
 	}

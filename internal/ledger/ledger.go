@@ -146,12 +146,22 @@ func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
 // that meets a newer one refuses rather than guess.
 const format = 1
 
+// ErrUnreadable says that an object is there and was read, and that what it holds is
+// damaged, or of a newer drover. Another job's objects may be as good as ever.
+var ErrUnreadable = errors.New("it cannot be read")
+
+// unreadable is why, in its own words.
+type unreadable struct{ error }
+
+func (u unreadable) Is(target error) bool { return target == ErrUnreadable }
+func (u unreadable) Unwrap() error        { return u.error }
+
 func decode(b []byte, into any, v *int, key string) error {
 	if err := json.Unmarshal(b, into); err != nil {
-		return fault.Wrap(err, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
+		return fault.Wrap(unreadable{err}, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
 	}
 	if *v > format {
-		return fault.New(fault.Invalid, "Use the newer drover that wrote it.", "read %s: format %d, this drover knows %d", key, *v, format)
+		return fault.Wrap(unreadable{fmt.Errorf("format %d, this drover knows %d", *v, format)}, fault.Invalid, "Use the newer drover that wrote it.", "read %s", key)
 	}
 	return nil
 }
