@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,11 +79,47 @@ func (a *app) targetAdd(name string, t job.Target) error {
 	case drivers[t.Base()] == nil:
 		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: there is no target %q", name, t.Base())
 	}
-	err := a.changeTarget(name, &t)
+	there, err := a.targetThere(name, t)
+	if err == nil && !there {
+		err = a.changeTarget(name, &t)
+	}
 	if err == nil {
 		a.note("target %s is %s%s, in %s   try it: drover target test %s", name, t.On, limitWords(t), a.conf.userFile, name)
 	}
 	return err
+}
+
+// targetThere says whether a target is in the user's config already, just as t. A name
+// that means something else is refused: jobs are sent to what it means.
+func (a *app) targetThere(name string, t job.Target) (there bool, err error) {
+	c, err := a.config()
+	if err != nil {
+		return false, err
+	}
+	if hasTarget(c.project, name) {
+		return false, fault.New(fault.Invalid, "Edit that file, or choose another name.", "add target %s: it is in %s", name, c.projectFile)
+	}
+	if !hasTarget(c.user, name) {
+		return false, nil
+	}
+	all, err := a.targets(c)
+	if err != nil {
+		return false, err
+	}
+	if was := all[name]; !slices.Equal(targetLines(was), targetLines(t)) {
+		return false, fault.New(fault.Invalid, "To change it, forget it first: drover target rm "+name+".", "add target %s: it is there, and means %s%s", name, was.On, limitWords(was))
+	}
+	return true, nil
+}
+
+// hasTarget says whether a layer of the config says something of a target.
+func hasTarget(layer map[string]string, name string) bool {
+	for key := range layer {
+		if m := targetKey.FindStringSubmatch(key); m != nil && m[1] == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *app) targetRemove(name string) error {
@@ -90,17 +127,10 @@ func (a *app) targetRemove(name string) error {
 	if err != nil {
 		return err
 	}
-	for key := range c.project {
-		if m := targetKey.FindStringSubmatch(key); m != nil && m[1] == name {
-			return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.projectFile)
-		}
+	if hasTarget(c.project, name) {
+		return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.projectFile)
 	}
-	there := false
-	for key := range c.user {
-		m := targetKey.FindStringSubmatch(key)
-		there = there || m != nil && m[1] == name
-	}
-	if !there {
+	if !hasTarget(c.user, name) {
 		hint := "drover target ls shows those there are."
 		if a.Drivers()[name] != nil {
 			hint = "It is built in, and stays."
