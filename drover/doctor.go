@@ -22,16 +22,22 @@ import (
 type Check struct {
 	Area string `json:"area"` // this machine, store, targets
 	OK   bool   `json:"ok"`
-	Text string `json:"text"`
-	Fix  string `json:"fix,omitempty"` // a sentence with something to paste
+	// Unused is true of a target that cannot be used and that nothing names: OK, and
+	// yet nothing that is there.
+	Unused bool   `json:"unused,omitempty"`
+	Text   string `json:"text"`
+	Fix    string `json:"fix,omitempty"` // a sentence with something to paste
 }
 
 // Doctor looks for what is missing and what was left behind. It changes
-// nothing but the probe that it writes into the store and takes away again.
-func (c *Client) Doctor(ctx context.Context) []Check {
+// nothing but the probe that it writes into the store and takes away again. used are
+// targets that are a problem when they cannot be used, as are those with a name in
+// Options.Targets, and those that hold something of ours; who does not use others
+// misses nothing.
+func (c *Client) Doctor(ctx context.Context, used ...string) []Check {
 	checks := c.machineChecks()
 	checks = append(checks, c.storeChecks(ctx)...)
-	return append(checks, c.targetChecks(ctx)...)
+	return append(checks, c.targetChecks(ctx, used)...)
 }
 
 // limitsCheck says what holds a job's limits here. That nothing better can be had
@@ -171,7 +177,7 @@ func (c *Client) rightsCheck(ctx context.Context, area string) Check {
 }
 
 // targetChecks asks every target what it holds of ours.
-func (c *Client) targetChecks(ctx context.Context) []Check {
+func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
 	const area = "targets"
 	var checks []Check
 	var names []string
@@ -179,14 +185,25 @@ func (c *Client) targetChecks(ctx context.Context) []Check {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	named := map[string]bool{}
+	for _, name := range used {
+		t, ok := c.engine.Targets[name]
+		if !ok {
+			t.On = name
+		}
+		named[t.Base()] = true
+	}
+	for _, t := range c.engine.Targets {
+		named[t.Base()] = true
+	}
 	for _, name := range names {
 		held, err := c.engine.Drivers[name].List(ctx)
 		if err == nil {
 			_, err = c.engine.Drivers[name].Offer(ctx, driver.Needs{})
 		}
 		switch {
-		case err != nil && len(held) == 0: // who does not use it misses nothing
-			checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)})
+		case err != nil && len(held) == 0 && !named[name]:
+			checks = append(checks, Check{Area: area, OK: true, Unused: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)})
 		case err != nil:
 			checks = append(checks, bad(area, err))
 		default:

@@ -124,8 +124,12 @@ func (a *app) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		conf, err := a.config()
+		if err != nil {
+			return err
+		}
 		checks := append([]drover.Check{{Area: "this machine", OK: true, Text: fmt.Sprintf("drover %s %s/%s", a.Version, runtime.GOOS, runtime.GOARCH)}},
-			cl.Doctor(cmd.Context())...)
+			cl.Doctor(cmd.Context(), conf.get("on").value)...)
 		bad := 0
 		for _, ch := range checks {
 			if !ch.OK {
@@ -185,8 +189,11 @@ func (a *app) printChecks(checks []drover.Check, bad int) {
 			area = ch.Area
 		}
 		sign := "✓"
-		if !ch.OK {
+		switch {
+		case !ch.OK:
 			sign = "✗"
+		case ch.Unused:
+			sign = "–"
 		}
 		fmt.Fprintf(a.out, "%-13s %s %s\n", ch.Area, sign, plainText(ch.Text))
 		if ch.Fix != "" {
