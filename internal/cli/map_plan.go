@@ -34,7 +34,7 @@ func mapLines(p *drover.Plan) []string {
 	if line := changeLine(p); line != "" {
 		lines = append(lines, "         "+line)
 	}
-	lines = append(lines, "runs     "+slotsLine(s))
+	lines = append(append(lines, "runs     "+slotsLine(s)), crowdLine(p.Offer, s.Workers, "workers")...)
 	switch {
 	case s.Stream:
 		lines = append(lines, "         each asks for items over $DROVER_SOCK: for item in drover.items()")

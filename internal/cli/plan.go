@@ -41,7 +41,7 @@ func planLines(p *drover.Plan) []string {
 	}
 	lines = append(lines, mapLines(p)...)
 	if line := nodesLine(p.Spec); line != "" {
-		lines = append(lines, "nodes    "+line)
+		lines = append(append(lines, "nodes    "+line), crowdLine(p.Offer, p.Spec.Nodes, "nodes")...)
 	}
 	if line := limitsLine(p.Spec); line != "" {
 		lines = append(lines, "limits   "+line)
@@ -132,6 +132,14 @@ func nodesLine(s job.Spec) string {
 		return ""
 	}
 	return line
+}
+
+// crowdLine says that more agents are to be on one machine than it has cores.
+func crowdLine(o driver.Offer, agents int, what string) []string {
+	if !o.Attached || o.Cores == 0 || agents <= o.Cores {
+		return nil
+	}
+	return []string{fmt.Sprintf("         all %s %s are on this one machine, and share its %s", comma(agents), what, count(o.Cores, "core"))}
 }
 
 // showPlan is --plan: exit status 3 when there is nothing to do.
