@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/job"
 )
@@ -130,7 +131,6 @@ func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
 			return nil, err
 		}
 		for _, name := range itemNames(it) {
-			name = strings.TrimPrefix(name, "file://")
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(e.Caller.Folder, name)
 			}
@@ -148,13 +148,16 @@ func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
 
 // itemNames are the texts of an item that may be names of files.
 func itemNames(it items.Item) []string {
-	names := it.Fields
-	if names == nil {
-		names = []string{it.Text}
+	var names []string
+	for _, n := range values(it) {
+		if n == "" || len(n) > maxPath || strings.ContainsAny(n, "\x00\n") {
+			continue
+		}
+		if n = input.PathOf(n); !strings.Contains(n, "://") {
+			names = append(names, n)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return n == "" || len(n) > 4096 || strings.ContainsAny(n, "\x00\n") || strings.Contains(n, "://") && !strings.HasPrefix(n, "file:///")
-	})
+	return names
 }
 
 // narrowed leaves out what lies in another, and goes up where there are too many.

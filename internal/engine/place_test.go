@@ -119,6 +119,32 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 	}
 }
 
+// A file:// address is percent-encoded, and names the folder that it decodes to.
+func TestAPlaceApartSeesWhatAddressesName(t *testing.T) {
+	d := newDesk(t)
+	d.mem.Contain()
+	d.write(map[string]string{"a b/x.txt": "a", "50%/y.txt": "b", "gr\u00fcn/z.txt": "c", "d%20/v.txt": "d", "e%20f/w.txt": "e",
+		"items.txt": strings.Join([]string{"file://DIR/a%20b/x.txt", "file://localhostDIR/50%25/y.txt", "file://DIR/gr%C3%BCn/z.txt", "d%20/v.txt", "file://DIR/e%20f/w.txt"}, "\n") + "\n"})
+	text, err := os.ReadFile(filepath.Join(d.dir, "items.txt"))
+	d.check(err)
+	d.write(map[string]string{"items.txt": strings.ReplaceAll(string(text), "DIR", d.dir)})
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer p.Close()
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	j, err := d.World.Load(t.Context(), path)
+	d.check(err)
+	var want []string
+	for _, name := range []string{"50%", "a b", "d%20", "gr\u00fcn"} { // and there is no "e f"
+		want = append(want, filepath.Join(d.dir, name))
+	}
+	if diff := cmp.Diff(want, j.Seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestSeenFoldersAreFew(t *testing.T) {
 	e := &Engine{Config: Config{Caller: Caller{Home: "/home/ann"}}}
 	many := map[string]bool{"/data/x/y": true, "/other": true}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/transfer"
@@ -108,7 +108,7 @@ func (u *uploader) find(it items.Item) (found []wanted, folder bool) {
 			text = it.Fields[f]
 		}
 		if u.fetch {
-			text = pathOf(text)
+			text = input.PathOf(text)
 		}
 		if !filepath.IsAbs(text) || len(text) > maxPath || strings.IndexByte(text, 0) >= 0 {
 			continue
@@ -123,14 +123,6 @@ func (u *uploader) find(it items.Item) (found []wanted, folder bool) {
 		}
 	}
 	return found, folder
-}
-
-// pathOf is what a file:// address names, and any other text itself.
-func pathOf(text string) string {
-	if u, err := url.Parse(text); err == nil && u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && !strings.ContainsAny(text, "?#") {
-		return u.Path
-	}
-	return text
 }
 
 // maxPath is Linux's, in bytes.

@@ -118,6 +118,32 @@ func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 	}
 }
 
+// With --fetch an item may be a file:// address, which is percent-encoded.
+func TestFilesThatAddressesNameAreStored(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Target] = away{d.mem, nil}
+	in := t.TempDir()
+	for base, text := range map[string]string{"a b.txt": "one", "50%.txt": "two", "gr\u00fcn.txt": "three", "d%20.txt": "four"} {
+		d.check(os.WriteFile(filepath.Join(in, base), []byte(text), 0o644))
+	}
+	d.write(map[string]string{"items.txt": strings.Join([]string{"file://" + in + "/a%20b.txt", "file://localhost" + in + "/50%25.txt", "FILE://" + in + "/gr%C3%BCn.txt",
+		"file://" + in + "/gr\u00fcn.txt", "file://" + in + "/d%20.txt", in + "/d%20.txt", "file://far" + in + "/50%25.txt"}, "\n") + "\n"})
+	spec := mapping()
+	spec.Fetch = true
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer p.Close()
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	j, err := d.World.Load(t.Context(), path)
+	d.check(err)
+	w := items.Whole
+	want := []map[int]string{{w: "one"}, {w: "two"}, {w: "three"}, {w: "three"}, nil, {w: "four"}, nil}
+	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestFilesThatAPlaceSeesAreNotStored(t *testing.T) {
 	d := newDesk(t)
 	file := filepath.Join(t.TempDir(), "a.txt")

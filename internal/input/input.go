@@ -129,6 +129,15 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// PathOf is the path that a file:// URI names, and any other text itself: also one of
+// a URI that is none, or of another machine.
+func PathOf(text string) string {
+	if name, err := fromFileURI(text); err == nil {
+		return name
+	}
+	return text
+}
+
 // fromFileURI is the absolute path that a file:// URI names.
 func fromFileURI(text string) (string, error) {
 	if schemeOf(text) != "file" {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/store"
 )
@@ -38,7 +39,7 @@ func storedName(f items.File, text string) string {
 	if f.Exec {
 		exec = "x"
 	}
-	return fmt.Sprintf("%s%s:%d:%s:%s:%d:%s", storedMark, f.Blob, f.Size, exec, f.Pack, f.Off, filepath.Base(text))
+	return fmt.Sprintf("%s%s:%d:%s:%s:%d:%s", storedMark, f.Blob, f.Size, exec, f.Pack, f.Off, filepath.Base(input.PathOf(text)))
 }
 
 // restore writes a stored file into a folder, under the last name of the one it was.

@@ -211,6 +211,11 @@ func TestNoNameLeadsAStoredFileElsewhere(t *testing.T) {
 			t.Errorf("%q leads to %s", name, file)
 		}
 	}
+	for text, want := range map[string]string{"file:///a/b%20c%25.txt": ":b c%.txt", "file:///a/%C3%BC:ü": ":ü:ü", "file:///a%2Fb": ":b", "/a/b%20c": ":b%20c", "FILE://localhost/a/b%41": ":bA"} {
+		if got := storedName(items.File{Blob: "x"}, text); !strings.HasSuffix(got, want) {
+			t.Errorf("%s is stored as %q, want %q", text, got, want)
+		}
+	}
 	if got := storedName(items.File{Blob: "x"}, "/a/../../etc/b c:d"); !strings.HasSuffix(got, ":b c:d") {
 		t.Error(got)
 	}
