@@ -63,6 +63,23 @@ func isThere(text, folder string) bool {
 	return err == nil
 }
 
+// notePlaces remembers the servers of the buckets that new items name: the first of the
+// whole list may be old ones.
+func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *items.List) error {
+	if !p.Spec.Fetch {
+		return nil
+	}
+	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
+		if err != nil {
+			return err
+		}
+		for _, value := range values(it) {
+			e.notePlace(ctx, p, value)
+		}
+	}
+	return nil
+}
+
 // maxPlaces bounds what stands in a job's record.
 const maxPlaces = 16
 

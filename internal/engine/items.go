@@ -217,7 +217,7 @@ func (e *Engine) compare(ctx context.Context, p *Plan, rep ledger.Report) (fresh
 		return 0, err
 	}
 	p.Items.fresh, p.Items.New, p.Items.Gone = l, l.Count(), gone
-	return l.Count(), nil
+	return l.Count(), e.notePlaces(ctx, p, l)
 }
 
 // Readers open the lists of a map's items, the job's own and those added later.

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
+	storemem "github.com/drover-run/drover/store/mem"
 )
 
 // away is a place whose agents see the files of some folders' file systems alone.
@@ -140,6 +141,48 @@ func TestFilesThatAddressesNameAreStored(t *testing.T) {
 	w := items.Whole
 	want := []map[int]string{{w: "one"}, {w: "two"}, {w: "three"}, {w: "three"}, nil, {w: "four"}, nil}
 	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// called is a bucket that says how it is opened.
+type called struct {
+	store.Bucket
+	url string
+}
+
+func (c called) String() string { return c.url }
+
+// How the buckets of new items are opened is noted with these, however many come before.
+func TestNewItemsSayHowTheirBucketsAreOpened(t *testing.T) {
+	d := newDesk(t)
+	d.OpenPlace = func(_ context.Context, url string) (store.Bucket, error) {
+		return called{storemem.New(), url + "?endpoint=http://h:1"}, nil
+	}
+	lines := strings.Repeat("s3://old/k\n", fetchSample)
+	d.write(map[string]string{"items.txt": lines})
+	spec := mapping()
+	spec.Fetch = true
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer p.Close()
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.write(map[string]string{"items.txt": lines + "s3://new/k\n"})
+	more, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	defer more.Close()
+	_, err = d.Submit(t.Context(), &more)
+	d.check(err)
+	j, err := d.World.Load(t.Context(), path)
+	d.check(err)
+	rep, err := d.World.NewMapView(j).Refresh(t.Context())
+	d.check(err)
+	if len(rep.Map.Extensions) != 1 {
+		t.Fatalf("%s: %d extensions", more.Action, len(rep.Map.Extensions))
+	}
+	if diff := cmp.Diff([]string{"s3://old?endpoint=http://h:1", "s3://new?endpoint=http://h:1"}, rep.Map.Extensions[0].Fact.Manifest.Places); diff != "" {
 		t.Error(diff)
 	}
 }

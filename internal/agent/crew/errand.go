@@ -36,6 +36,7 @@ type source struct {
 	fields  []string
 	vars    []string // by field, the beginning of its variable; "": it has none
 	fetches []int    // the fields that may name a file to fetch, or wholeItem; nil: nothing is fetched
+	places  []string // of the manifest, then of the job's: the first that names a bucket opens it
 }
 
 // at is the source of item n.
@@ -63,6 +64,7 @@ func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
 	s := &source{Reader: r, command: t, format: manifest.Format, fields: manifest.Fields, vars: variables(manifest.Fields, spec.Fetch)}
 	if spec.Fetch {
 		s.fetches = fetches(manifest.Fields, t.Fields())
+		s.places = slices.Concat(manifest.Places, m.Base.Places)
 	}
 	h.sources = append(h.sources, s)
 	return s, nil

@@ -26,10 +26,12 @@ import (
 // the names of outputs have the item's own text. With --fetch it is told of them as of
 // all that was fetched.
 
-// What the larder calls a file begins with one of these.
+// What the larder calls a file begins with one of these. In that of an address stands
+// what opens its bucket, up to placeEnd, before the address itself.
 const (
 	addressMark = "@"
 	storedMark  = "#"
+	placeEnd    = "\n"
 )
 
 // storedName is what the larder calls a stored file whose item says that it is called

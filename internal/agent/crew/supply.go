@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -45,14 +46,17 @@ func (c *crew) openLarder() {
 	hands := min(max(fetchHands, c.Slots), 16)
 	transport.MaxIdleConnsPerHost = hands
 	b := input.Bringer{Client: input.Guarded(transport), Dir: c.kit.Dir, Pause: c.pause}
-	if c.OpenPlace != nil {
-		b.Open = (&buckets{opened: map[string]*store.Store{}, open: c.OpenPlace, places: c.Job.Manifest.Places}).get
-	}
+	known := &buckets{opened: map[string]*store.Store{}, open: c.OpenPlace}
 	c.files = items.NewStored(c.World.Store)
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.patient(ctx, func() (err error) {
 				if address, is := strings.CutPrefix(name, addressMark); is {
+					place, address, _ := strings.Cut(address, placeEnd)
+					b := b
+					if c.OpenPlace != nil {
+						b.Open = func(ctx context.Context, url string) (*store.Store, error) { return known.get(ctx, url, place) }
+					}
 					file, ours, err = b.Bring(ctx, address, into, room)
 					return err
 				}
@@ -70,32 +74,51 @@ func (c *crew) openLarder() {
 	c.arrived = c.larder.News()
 }
 
+// placeOf is what opens the bucket of an address, as who gave the item has it; "": its
+// name alone does.
+func (s *source) placeOf(address string) string {
+	if !input.IsBucket(address) {
+		return ""
+	}
+	bucket, _, err := transfer.Split(address)
+	if err != nil {
+		return "" // whoever fetches it says why
+	}
+	bucket, _, _ = strings.Cut(bucket, "?")
+	if place := input.PlaceOf(s.places, bucket); place != bucket {
+		return place
+	}
+	return ""
+}
+
 // maxBuckets is how many are kept open: items may lie in thousands.
 const maxBuckets = 64
 
 // buckets opens those in which items lie, each once as long as they are few.
 type buckets struct {
-	open   func(ctx context.Context, url string) (store.Bucket, error)
-	places []string // of a Manifest
+	open func(ctx context.Context, url string) (store.Bucket, error)
 
 	mu     sync.Mutex
 	opened map[string]*store.Store
 }
 
-func (b *buckets) get(ctx context.Context, url string) (*store.Store, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.opened[url]; s != nil {
-		return s, nil
+// get opens the bucket of url by its place, "": by its name.
+func (b *buckets) get(ctx context.Context, url, place string) (*store.Store, error) {
+	full, query, asks := strings.Cut(url, "?")
+	if place != "" {
+		full = place
 	}
-	name, query, asks := strings.Cut(url, "?")
-	full := input.PlaceOf(b.places, name)
 	if asks { // beside what leads to the server
 		sep := "?"
 		if strings.Contains(full, "?") {
 			sep = "&"
 		}
 		full += sep + query
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.opened[full]; s != nil {
+		return s, nil
 	}
 	opened, err := b.open(ctx, full)
 	if err != nil {
@@ -104,8 +127,8 @@ func (b *buckets) get(ctx context.Context, url string) (*store.Store, error) {
 	if len(b.opened) >= maxBuckets {
 		clear(b.opened) // who reads from one has it
 	}
-	b.opened[url] = store.New(opened, store.Options{})
-	return b.opened[url], nil
+	b.opened[full] = store.New(opened, store.Options{})
+	return b.opened[full], nil
 }
 
 // stock is how many items the holds could give once there are slots for them.
@@ -298,7 +321,7 @@ func (s *source) names(it items.Item) (names []string) {
 		names = append(names, storedName(f, s.value(it, f.Field)))
 	}
 	for _, f := range s.named(it) {
-		names = append(names, addressMark+s.value(it, f))
+		names = append(names, addressMark+s.placeOf(s.value(it, f))+placeEnd+s.value(it, f))
 	}
 	return names
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -263,7 +265,7 @@ func TestOfManyBucketsAFewAreKept(t *testing.T) {
 	b := &buckets{opened: map[string]*store.Store{}, open: func(context.Context, string) (store.Bucket, error) { asked++; return mem.New(), nil }}
 	for range 2 {
 		for i := range maxBuckets {
-			if s, err := b.get(t.Context(), fmt.Sprintf("s3://b%d", i)); s == nil || err != nil {
+			if s, err := b.get(t.Context(), fmt.Sprintf("s3://b%d", i), ""); s == nil || err != nil {
 				t.Fatal(s, err)
 			}
 		}
@@ -272,9 +274,51 @@ func TestOfManyBucketsAFewAreKept(t *testing.T) {
 		t.Errorf("%d were opened", asked)
 	}
 	for i := range 10 * maxBuckets {
-		if s, err := b.get(t.Context(), fmt.Sprintf("gs://b%d", i)); s == nil || err != nil || len(b.opened) > maxBuckets {
+		if s, err := b.get(t.Context(), fmt.Sprintf("gs://b%d", i), ""); s == nil || err != nil || len(b.opened) > maxBuckets {
 			t.Fatalf("%v, %v, %d are kept", s, err, len(b.opened))
 		}
+	}
+}
+
+// Items that came later are had as who gave them has them; where he says nothing, as the
+// first ones are.
+func TestObjectsOfLaterItemsAreFetchedAsTheirGiverHasThem(t *testing.T) {
+	t.Parallel()
+	theirs := mem.New()
+	if err := theirs.Put(t.Context(), "k", strings.NewReader("one")); err != nil {
+		t.Fatal(err)
+	}
+	from := filepath.Join(t.TempDir(), "items.txt")
+	s := &site{t: t, bucket: &bucket{Bucket: mem.New()}, ready: func(j *job.Job, _ string) {
+		j.Manifest.Places = []string{"s3://b?endpoint=http://h:1", "s3://d?endpoint=http://h:1"}
+	}}
+	s.check(os.WriteFile(from, []byte("s3://b/k\n"), 0o600))
+	s.submit(fetching(`cat "$1"`), from, 0)
+	s.check(os.WriteFile(from, []byte("s3://b/k\ns3://c/k\ns3://d/k\n"), 0o600))
+	list, err := items.Collect(t.Context(), items.Source{From: from}, t.TempDir())
+	s.check(err)
+	m, err := list.Put(t.Context(), s.Store, ledger.ItemsPrefix(s.job.Path()))
+	s.check(err)
+	s.check(list.Close())
+	m.Places = []string{"s3://b?endpoint=http://h:2", "s3://c?profile=two"}
+	_, ok, err := s.Reopen(t.Context(), s.job, "cli-2", ledger.Round{More: &ledger.Extended{Manifest: m, Size: 3}})
+	if s.check(err); !ok {
+		t.Fatal("no more items")
+	}
+	var mu sync.Mutex
+	opened := map[string]int{}
+	s.start(2, func(c *Config, _ *Kit) {
+		c.OpenPlace = func(_ context.Context, url string) (store.Bucket, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			opened[url]++
+			return theirs, nil
+		}
+	}).leave(0)
+	s.wants(job.Succeeded, job.Tally{Items: 4, Succeeded: 4})
+	want := map[string]int{"s3://b?endpoint=http://h:1": 1, "s3://b?endpoint=http://h:2": 1, "s3://c?profile=two": 1, "s3://d?endpoint=http://h:1": 1}
+	if diff := cmp.Diff(want, opened); diff != "" {
+		t.Errorf("buckets that were opened (-want +got):\n%s", diff)
 	}
 }
 

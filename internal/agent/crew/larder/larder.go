@@ -283,7 +283,7 @@ func (l *Larder) bring(ctx context.Context, p *place) (files []string, made int6
 		if ours {
 			info, err := os.Stat(file)
 			if err != nil {
-				return nil, 0, fmt.Errorf("fetch %s: %w", name, err)
+				return nil, 0, fmt.Errorf("fetch %s: %w", filepath.Base(file), err)
 			}
 			made += max(1, info.Size()) // also an empty one has a folder
 		}
