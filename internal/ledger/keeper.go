@@ -112,6 +112,9 @@ func (k *Keeper) Poll(ctx context.Context, machines []Machine) (Watch, error) {
 		if !ok {
 			return k.start(machines), nil
 		}
+		if err := k.w.mayFollow(ctx, k.p, e); err != nil {
+			return Watch{}, err
+		}
 		mine, err := k.log.Append(ctx, e)
 		if err != nil {
 			return Watch{}, err
@@ -255,11 +258,25 @@ func lastWords(machines []Machine) string {
 	return machines[len(machines)-1].Why
 }
 
+// mayFollow looks whether the job is there before e is written, if that follows from
+// agents that are gone: those of one that was removed leave as soon as they come.
+func (w World) mayFollow(ctx context.Context, p job.Path, e Entry) error {
+	if e.Failing == nil && (e.Placed == nil || e.Placed.Placement == 1) {
+		return nil
+	}
+	return notRemoved(w.seen(ctx, p, 0), p)
+}
+
+// notRemoved says of an error that a job was removed what there is to do.
+func notRemoved(err error, p job.Path) error {
+	if errors.Is(err, ErrRemoved) {
+		return fault.Wrap(err, fault.Missing, "Run it again.", "follow job %s", p.Job)
+	}
+	return err
+}
+
 func (k *Keeper) read(ctx context.Context, machines []Machine) error {
-	if err := k.w.exists(ctx, k.p); err != nil {
-		if errors.Is(err, ErrRemoved) {
-			return fault.Wrap(err, fault.Missing, "Run it again.", "follow job %s", k.p.Job)
-		}
+	if err := notRemoved(k.w.exists(ctx, k.p), k.p); err != nil {
 		return err
 	}
 	now, stopped, seen := k.w.clock().Boot(), k.run.Stop != nil, k.run.Attempt()

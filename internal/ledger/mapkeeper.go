@@ -2,12 +2,10 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
@@ -68,6 +66,9 @@ func (k *MapKeeper) Poll(ctx context.Context, machines []Machine) (Watch, error)
 		if e == nil {
 			return k.start(machines), nil
 		}
+		if err := k.w.mayFollow(ctx, k.p, *e); err != nil {
+			return Watch{}, err
+		}
 		if _, err := k.t.append(ctx, *e); err != nil {
 			return Watch{}, err
 		}
@@ -83,10 +84,7 @@ func (k *MapKeeper) start(machines []Machine) Watch {
 }
 
 func (k *MapKeeper) read(ctx context.Context, machines []Machine) error {
-	if err := k.w.exists(ctx, k.p); err != nil {
-		if errors.Is(err, ErrRemoved) {
-			return fault.Wrap(err, fault.Missing, "Run it again.", "follow job %s", k.p.Job)
-		}
+	if err := notRemoved(k.w.exists(ctx, k.p), k.p); err != nil {
 		return err
 	}
 	k.watch.bury()

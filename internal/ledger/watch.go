@@ -226,8 +226,11 @@ func Seat(agent string) (placement, index int, ok bool) {
 var ErrRemoved = errors.New("job was removed")
 
 // exists looks for job.json, unless it was seen a moment ago.
-func (w World) exists(ctx context.Context, p job.Path) error {
-	_, err := w.Store.Fixed(ctx, jobKey(p), sure)
+func (w World) exists(ctx context.Context, p job.Path) error { return w.seen(ctx, p, sure) }
+
+// seen looks for job.json, unless it was seen so long ago at most.
+func (w World) seen(ctx context.Context, p job.Path, ago time.Duration) error {
+	_, err := w.Store.Fixed(ctx, jobKey(p), ago)
 	if errors.Is(err, store.ErrNotExist) {
 		return ErrRemoved
 	}

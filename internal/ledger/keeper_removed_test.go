@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// A command line that slept between its submit and its first look asks for agents of a
+// job that was cancelled and removed meanwhile: for no more than one placement, and then
+// it says what became of the job. What it wrote the next gc takes.
+func TestAJobRemovedBeforeTheFirstLookIsNotFollowed(t *testing.T) {
+	for _, row := range []struct {
+		many  bool
+		slept time.Duration
+	}{{false, 0}, {false, time.Hour}, {true, 0}, {true, time.Hour}} {
+		d := newDesk(t)
+		var j job.Job
+		var k interface {
+			Poll(context.Context, []Machine) (Watch, error)
+		}
+		if row.many {
+			j = d.mapJob(4, 2, nil)
+			k = d.NewMapKeeper(j, "cli-1")
+		} else {
+			j = d.submit(nil)
+			run := d.NewKeeper(j, "cli-1")
+			run.Far = true
+			k = run
+		}
+
+		other := *d
+		other.Store = store.New(d.bucket, store.Options{Clock: d.clock})
+		_, err := other.Cancel(t.Context(), j.Path(), "cli-2", "by hand")
+		d.check(err)
+		other.write(j, ended(0, job.Cancelled))
+		d.check(other.Remove(t.Context(), j.Path(), 0, Place{}, "gc"))
+
+		d.pass(row.slept)
+		var rows []Machine
+		placements, last := 0, error(nil)
+		for range 100 {
+			var w Watch
+			if w, last = k.Poll(t.Context(), rows); last != nil {
+				break
+			}
+			if w.Settled != nil {
+				t.Errorf("%+v: it says that the job has ended: %+v", row, w.Settled)
+				break
+			}
+			if w.Start { // its agents find no job, write nothing and leave
+				placements++
+				rows = append(rows, Machine{Placement: w.Placed.Placement})
+			}
+			d.pass(time.Second)
+		}
+		if fault.KindOf(last) != fault.Missing || fault.Hint(last) == "" || placements > 1 {
+			t.Errorf("%+v: %d placements, then %v", row, placements, last)
+		}
+		d.check(other.Remove(t.Context(), j.Path(), 0, Place{}, "gc-2"))
+		if left := d.keys(jobDir(j.Path())); len(left) > 0 {
+			t.Errorf("%+v: after another gc there is %s", row, left)
+		}
+	}
+}
