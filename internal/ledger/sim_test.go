@@ -60,12 +60,12 @@ func simulate(seed uint64, trace bool) *scene {
 	s.bucket.Calm()
 	s.calm = true
 	for i := range 90 {
-		if s.rested() {
+		if jobs := len(s.jobs); s.rested() {
 			s.run(s.lastWake() + 45*time.Second) // a zombie that wakes after the end must do no harm
-			if s.rested() {
+			if s.rested() && len(s.jobs) == jobs {
 				break
 			}
-			continue
+			continue // a job that it submitted needs time to end, too
 		}
 		if i%2 == 0 {
 			s.commandLine(fmt.Sprintf("last%d", i), resume)
