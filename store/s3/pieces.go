@@ -29,7 +29,7 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 	if err != nil {
 		return store.Whole{}, err
 	}
-	w := store.Whole{Object: store.Object{Key: key, Size: aws.ToInt64(out.ContentLength), Time: aws.ToTime(out.LastModified), Tag: strings.Trim(strong(aws.ToString(out.ETag)), `"`)}}
+	w := store.Whole{Object: store.Object{Key: key, Size: aws.ToInt64(out.ContentLength), Time: aws.ToTime(out.LastModified), Tag: strongTag(out.ETag)}}
 	if w.Tag == "" {
 		return store.Whole{}, fmt.Errorf("%s: it has no ETag that tells it from another: %w", doing, errors.ErrUnsupported)
 	}

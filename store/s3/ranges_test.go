@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +100,30 @@ func TestABrokenReadGoesOnInTheSameObjectAlone(t *testing.T) {
 		case !goesOn && (!errors.Is(err, store.ErrReplaced) || len(asked) != 1):
 			t.Errorf("%s: %q, %v, asked %q", tag, got, err, asked)
 		}
+	}
+}
+
+// Who asks for one object is read no other, though the answer named none.
+func TestABrokenReadOfOneObjectGoesOnInThatOne(t *testing.T) {
+	var asked []string
+	b := served(t, func(r *http.Request) *http.Response {
+		asked = append(asked, r.Header.Get("Range")+" "+r.Header.Get("If-Match"))
+		says, body := "bytes 2-9/10", io.MultiReader(strings.NewReader("23"), broken{})
+		if len(asked) > 1 {
+			says, body = "bytes 4-9/10", strings.NewReader("456789")
+		}
+		a := partly(says, "")
+		a.Header.Del("Etag")
+		a.Body, a.ContentLength = io.NopCloser(body), int64(10-2*len(asked))
+		return a
+	})
+	r, err := b.GetOf(t.Context(), store.Object{Key: "k", Size: 10, Tag: "x"}, 2, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err != nil || string(got) != "23456789" || !slices.Equal(asked, []string{`bytes=2-9 "x"`, `bytes=4-9 "x"`}) {
+		t.Errorf("%q, %v, asked %q", got, err, asked)
 	}
 }
 

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,11 +60,12 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) 
 	}
 	o := &object{b: b, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
 	o.pause = func(try int) error { return b.pause(ctx, try) }
+	same := cmp.Or(tag, out.tag)
 	o.open = func(from int64) (io.ReadCloser, error) {
-		if out.tag == "" && from > off && out.sum == "" {
+		if same == "" && from > off && out.sum == "" {
 			return nil, &replaced{doing} // it may be another one by now, and nothing would tell
 		}
-		out, err := b.open(ctx, doing, key, from, o.end-from, out.tag)
+		out, err := b.open(ctx, doing, key, from, o.end-from, same)
 		if err != nil || out == nil {
 			return nil, err
 		}
@@ -171,6 +173,9 @@ func strong(tag string) string {
 	}
 	return tag
 }
+
+// strongTag is strong without its quotes: what an object's Tag is.
+func strongTag(tag *string) string { return strings.Trim(strong(aws.ToString(tag)), `"`) }
 
 // getOne asks for an object, or the part of it that a Range header names, once.
 func (c *client) getOne(ctx context.Context, name, part, tag string) (*opened, error) {
@@ -351,7 +356,7 @@ func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, pref
 		if last := len(objects) - 1; last >= 0 && objects[last].Key >= key {
 			return nil, fmt.Errorf("%s comes after %s: the server lists in no order", key, objects[last].Key)
 		}
-		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified), Tag: strings.Trim(aws.ToString(c.ETag), `"`)})
+		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified), Tag: strongTag(c.ETag)})
 	}
 	return objects, nil
 }
