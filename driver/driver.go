@@ -246,7 +246,7 @@ type Member struct {
 	Reason string // the engine's own words
 	Hint   string // what to do about it, in one sentence with something to paste; "": nothing is known
 	Tail   string // the end of the agent's own log, when it ended badly or never came up
-	Where  string // machine, for people
+	Where  string // machine, for people; "": none yet
 	PID    int    // on this machine; 0: elsewhere
 	// Enter is the command that, typed on this machine, runs the words after it
 	// beside a running agent's program, with this terminal; without any words, a

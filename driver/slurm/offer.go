@@ -175,8 +175,8 @@ func (g group) fitting(n driver.Needs) (agents int, why string) {
 	case math.Ceil(cpus) > float64(g.cpus):
 		return 0, fmt.Sprintf("its nodes have %s, and %.4g are needed", count(g.cpus, "core"), cpus)
 	case memory > g.memory:
-		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, which is with %s for drover itself",
-			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), fmt.Sprintf("%d MB", agentMemory>>20))
+		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, which is with %d MB for drover itself",
+			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), agentMemory>>20)
 	case n.GPUs > g.gpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
 	}

@@ -277,10 +277,11 @@ func (d *Driver) program(binary string) (string, error) {
 	}
 	defer in.Close()
 	sum := sha256.New()
+	place := func() string { return filepath.Join(d.dir, programs, hex.EncodeToString(sum.Sum(nil))[:32]) }
 	if _, err := io.Copy(sum, in); err != nil {
 		return "", err
 	}
-	path := filepath.Join(d.dir, programs, hex.EncodeToString(sum.Sum(nil))[:32])
+	path := place()
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		now := time.Now()
 		return path, os.Chtimes(path, now, now) // or it would be taken for one that nobody uses
@@ -301,7 +302,7 @@ func (d *Driver) program(binary string) (string, error) {
 	if err = errors.Join(err, out.Chmod(0o700), out.Sync(), out.Close()); err != nil {
 		return "", err
 	}
-	path = filepath.Join(filepath.Dir(path), hex.EncodeToString(sum.Sum(nil))[:32])
+	path = place()
 	return path, os.Rename(out.Name(), path)
 }
 
