@@ -24,19 +24,15 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 		return nil
 	}
 	l, first, found := p.Items.list, "", false
-	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
-		if err != nil {
-			return err
-		}
+	err := e.sample(ctx, p, l, func(it items.Item, value string) {
 		if it.N == 1 {
 			first = it.Text
 		}
-		for _, value := range values(it) {
-			found = found || input.IsAddress(value) || it.Fields == nil && isThere(value, e.Caller.Folder)
-			e.notePlace(ctx, p, value)
-		}
-	}
+		found = found || input.IsAddress(value) || it.Fields == nil && isThere(value, e.Caller.Folder)
+	})
 	switch {
+	case err != nil:
+		return err
 	case found:
 		return nil
 	case l.Format() != items.Lines:
@@ -69,11 +65,17 @@ func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *items.List) error {
 	if !p.Spec.Fetch {
 		return nil
 	}
+	return e.sample(ctx, p, l, func(items.Item, string) {})
+}
+
+// sample shows what the first items of l may name files by, and notes the places of it.
+func (e *Engine) sample(ctx context.Context, p *Plan, l *items.List, show func(it items.Item, value string)) error {
 	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
 		if err != nil {
 			return err
 		}
 		for _, value := range values(it) {
+			show(it, value)
 			e.notePlace(ctx, p, value)
 		}
 	}
