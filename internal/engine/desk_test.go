@@ -172,7 +172,16 @@ func (d *desk) submit(s job.Spec) job.Path {
 	d.check(err)
 	path, err := d.Submit(d.t.Context(), &p)
 	d.check(err)
+	d.check(p.Close())
 	return path
+}
+
+// load reads a job as its agents do.
+func (d *desk) load(p job.Path) job.Job {
+	d.t.Helper()
+	j, err := d.World.Load(d.t.Context(), p)
+	d.check(err)
+	return j
 }
 
 func (d *desk) look(p job.Path) ledger.Report {

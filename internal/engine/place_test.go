@@ -99,14 +99,8 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 	}
 	d.write(map[string]string{"in/a.txt": "a", "in/deep/b.txt": "b", "items.txt": "in/a.txt\nin/deep/b.txt\nno/such.txt\nhttps://x/y\n"})
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
-	p, err := d.Plan(t.Context(), spec, false)
-	d.check(err)
-	defer p.Close()
-	path, err := d.Submit(t.Context(), &p)
-	d.check(err)
-	j, err := d.World.Load(t.Context(), path)
-	d.check(err)
-	if diff := cmp.Diff([]string{filepath.Join(d.dir, "in")}, j.Seen); diff != "" {
+	path := d.submit(spec)
+	if diff := cmp.Diff([]string{filepath.Join(d.dir, "in")}, d.load(path).Seen); diff != "" {
 		t.Error(diff)
 	}
 	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
@@ -129,13 +123,7 @@ func TestAPlaceApartSeesWhatAddressesName(t *testing.T) {
 	d.check(err)
 	d.write(map[string]string{"items.txt": strings.ReplaceAll(string(text), "DIR", d.dir)})
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
-	p, err := d.Plan(t.Context(), spec, false)
-	d.check(err)
-	defer p.Close()
-	path, err := d.Submit(t.Context(), &p)
-	d.check(err)
-	j, err := d.World.Load(t.Context(), path)
-	d.check(err)
+	j := d.load(d.submit(spec))
 	var want []string
 	for _, name := range []string{"50%", "a b", "d%20", "gr\u00fcn"} { // and there is no "e f"
 		want = append(want, filepath.Join(d.dir, name))
@@ -188,8 +176,7 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 		return p
 	}
 	p := run()
-	j, err := d.World.Load(t.Context(), job.Path{Project: "demo", Task: "t", Job: d.newest("demo", "t")})
-	d.check(err)
+	j := d.load(job.Path{Project: "demo", Task: "t", Job: d.newest("demo", "t")})
 	if built != 1 || j.Image != "made:"+p.Image.Built[:6] || j.ImageBuilt != p.Image.Built {
 		t.Errorf("built %d times; the job has %q, %q", built, j.Image, j.ImageBuilt)
 	}
@@ -242,8 +229,7 @@ func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
 		d.check(err)
 		_, err = d.Attend(t.Context(), path)
 		d.check(err)
-		j, err := d.World.Load(t.Context(), path)
-		d.check(err)
+		j := d.load(path)
 		if j.Image != ref || !strings.HasPrefix(ref, "drover/demo-") || !strings.HasPrefix(p.Image.Why, ref) {
 			t.Errorf("the plan says %q (%s), the job has %q", ref, p.Image.Why, j.Image)
 		}

@@ -107,8 +107,7 @@ func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 		t.Errorf("a sample has other files: %v, %+v", err, j.Manifest)
 	}
 	d.check(os.WriteFile(name("c.txt"), []byte("changed since"), 0o644))
-	j, err := d.World.Load(t.Context(), path)
-	d.check(err)
+	j := d.load(path)
 	w := items.Whole
 	want := []map[int]string{{w: "one"}, nil, {w: "one"}, nil, nil, {w: "two"}, nil, nil, {w: "one"}, nil, nil, nil, {w: "x #!"}}
 	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
@@ -131,13 +130,7 @@ func TestFilesThatAddressesNameAreStored(t *testing.T) {
 		"file://" + in + "/gr\u00fcn.txt", "file://" + in + "/d%20.txt", in + "/d%20.txt", "file://far" + in + "/50%25.txt"}, "\n") + "\n"})
 	spec := mapping()
 	spec.Fetch = true
-	p, err := d.Plan(t.Context(), spec, false)
-	d.check(err)
-	defer p.Close()
-	path, err := d.Submit(t.Context(), &p)
-	d.check(err)
-	j, err := d.World.Load(t.Context(), path)
-	d.check(err)
+	j := d.load(d.submit(spec))
 	w := items.Whole
 	want := []map[int]string{{w: "one"}, {w: "two"}, {w: "three"}, {w: "three"}, nil, {w: "four"}, nil}
 	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
@@ -163,11 +156,7 @@ func TestNewItemsSayHowTheirBucketsAreOpened(t *testing.T) {
 	d.write(map[string]string{"items.txt": lines})
 	spec := mapping()
 	spec.Fetch = true
-	p, err := d.Plan(t.Context(), spec, false)
-	d.check(err)
-	defer p.Close()
-	path, err := d.Submit(t.Context(), &p)
-	d.check(err)
+	path := d.submit(spec)
 	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
 	d.write(map[string]string{"items.txt": lines + "s3://new/k\n"})
 	more, err := d.Plan(t.Context(), spec, false)
@@ -175,8 +164,7 @@ func TestNewItemsSayHowTheirBucketsAreOpened(t *testing.T) {
 	defer more.Close()
 	_, err = d.Submit(t.Context(), &more)
 	d.check(err)
-	j, err := d.World.Load(t.Context(), path)
-	d.check(err)
+	j := d.load(path)
 	rep, err := d.World.NewMapView(j).Refresh(t.Context())
 	d.check(err)
 	if len(rep.Map.Extensions) != 1 {
@@ -219,8 +207,7 @@ func TestOfRowsTheFilesOfFieldsAreStoredThatTheCommandUses(t *testing.T) {
 		s.From, s.Args, s.Task = "items.csv", c.args, "t"+c.args[0][1:2]+"x"
 		s.Task = strings.ReplaceAll(s.Task, "}", "")
 		path := d.submit(s)
-		j, err := d.World.Load(t.Context(), path)
-		d.check(err)
+		j := d.load(path)
 		if diff := cmp.Diff([]map[int]string{c.want}, d.stored(j.Manifest)); diff != "" {
 			t.Errorf("%q: %s", c.args, diff)
 		}

@@ -217,16 +217,9 @@ func TestAFileThatCannotBeHadFailsItsItemAlone(t *testing.T) {
 	}
 }
 
-func TestObjectsOfBucketsAreFetched(t *testing.T) {
-	t.Parallel()
-	theirs := mem.New()
-	for key, text := range map[string]string{"p/a.txt": "one", "p/b.txt": "two"} {
-		if err := theirs.Put(t.Context(), key, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := newSite(t, fetching(`echo "$(cat "$1") $(basename "$1") $DROVER_ITEM"`), "s3://b/p/a.txt", "s3://b/p/b.txt", "s3://b/p/none", "gs://c/p/a.txt?anonymous=true", "s3://closed/k")
-	s.job.Manifest.Places = []string{"s3://b?endpoint=http://h:1", "gs://c?endpoint=http://g:2"}
+// fetchFrom runs the job with an agent to whom every place but s3://closed opens as
+// theirs, and says how often it opened each.
+func (s *site) fetchFrom(theirs store.Bucket) map[string]int {
 	var mu sync.Mutex
 	opened := map[string]int{}
 	s.start(2, func(c *Config, _ *Kit) {
@@ -240,6 +233,20 @@ func TestObjectsOfBucketsAreFetched(t *testing.T) {
 			return theirs, nil
 		}
 	}).leave(0)
+	return opened
+}
+
+func TestObjectsOfBucketsAreFetched(t *testing.T) {
+	t.Parallel()
+	theirs := mem.New()
+	for key, text := range map[string]string{"p/a.txt": "one", "p/b.txt": "two"} {
+		if err := theirs.Put(t.Context(), key, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, fetching(`echo "$(cat "$1") $(basename "$1") $DROVER_ITEM"`), "s3://b/p/a.txt", "s3://b/p/b.txt", "s3://b/p/none", "gs://c/p/a.txt?anonymous=true", "s3://closed/k")
+	s.job.Manifest.Places = []string{"s3://b?endpoint=http://h:1", "gs://c?endpoint=http://g:2"}
+	opened := s.fetchFrom(theirs)
 	s.wants(job.Failed, job.Tally{Items: 5, Succeeded: 3, Failed: 2})
 	all := s.results()
 	for n, want := range map[int]string{1: "one a.txt s3://b/p/a.txt\n", 2: "two b.txt s3://b/p/b.txt\n", 4: "one a.txt gs://c/p/a.txt?anonymous=true\n"} {
@@ -305,16 +312,7 @@ func TestObjectsOfLaterItemsAreFetchedAsTheirGiverHasThem(t *testing.T) {
 	if s.check(err); !ok {
 		t.Fatal("no more items")
 	}
-	var mu sync.Mutex
-	opened := map[string]int{}
-	s.start(2, func(c *Config, _ *Kit) {
-		c.OpenPlace = func(_ context.Context, url string) (store.Bucket, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			opened[url]++
-			return theirs, nil
-		}
-	}).leave(0)
+	opened := s.fetchFrom(theirs)
 	s.wants(job.Succeeded, job.Tally{Items: 4, Succeeded: 4})
 	want := map[string]int{"s3://b?endpoint=http://h:1": 1, "s3://b?endpoint=http://h:2": 1, "s3://c?profile=two": 1, "s3://d?endpoint=http://h:1": 1}
 	if diff := cmp.Diff(want, opened); diff != "" {
