@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -38,9 +40,31 @@ func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOpt
 	}
 	show := a.copying()
 	o.Watch, o.Away, o.Back, o.Notes = show.tell, show.away, show.back, a.uploads()
+	ctx, over := untilTold(ctx)
+	defer over()
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
 	return a.copied(done, err, source+" -> "+url)
+}
+
+// untilTold ends a copy at Ctrl-C, or when it is told to go, in good order; the second
+// time it ends drover.
+func untilTold(ctx context.Context) (_ context.Context, over func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			end(fault.New(fault.Interrupted, "Run it again: it goes on where it was.", "interrupted"))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		end(nil)
+	}
 }
 
 // uploads is where large files that are on their way are noted.
@@ -64,6 +88,8 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 	}
 	show := a.copying()
 	o.Watch, o.Away, o.Back = show.tell, show.away, show.back
+	ctx, over := untilTold(ctx)
+	defer over()
 	done, err := drover.Download(ctx, b, key, target, o)
 	show.end()
 	return a.copied(done, err, url+" -> "+target)
@@ -71,10 +97,12 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 
 // bringTo has outputs brought into the folder that was typed; those for a place in a
 // bucket come into a folder of drover's own first, and are sent from there.
-func (a *app) bringTo(ctx context.Context, output string, bring func(folder string) error) (err error) {
+func (a *app) bringTo(ctx context.Context, output string, bring func(ctx context.Context, folder string) error) (err error) {
 	if !drover.IsURL(output) {
-		return bring(output)
+		return bring(ctx, output)
 	}
+	ctx, over := untilTold(ctx)
+	defer over()
 	if err := os.MkdirAll(a.Dirs.Cache, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Set XDG_CACHE_HOME to a folder that can be written.", "make drover's cache")
 	}
@@ -83,7 +111,7 @@ func (a *app) bringTo(ctx context.Context, output string, bring func(folder stri
 		return fault.Wrap(err, fault.Full, "Free space, or set XDG_CACHE_HOME to another disk.", "make a folder for outputs")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if err := bring(folder); err != nil {
+	if err := bring(ctx, folder); err != nil {
 		return err
 	}
 	// What a folder's next get goes by says nothing in a bucket.

@@ -278,7 +278,7 @@ func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output
 		}
 		return nil
 	}
-	return a.bringTo(ctx, output, func(folder string) error {
+	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.Get(ctx, folder)
 		if err == nil {
 			a.printGot(got, output)

@@ -43,8 +43,8 @@ func (a *app) getCommand() *cobra.Command {
 		case many:
 			return a.getItems(cmd.Context(), j, s, output)
 		}
-		return a.bringTo(cmd.Context(), output, func(folder string) error {
-			got, err := j.Get(cmd.Context(), folder)
+		return a.bringTo(cmd.Context(), output, func(ctx context.Context, folder string) error {
+			got, err := j.Get(ctx, folder)
 			if err == nil {
 				a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 				a.printGot(got, output)

@@ -268,7 +268,7 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
 		return nil
 	}
-	return a.bringTo(ctx, output, func(folder string) error {
+	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.GetItems(ctx, folder, nil)
 		if err == nil {
 			a.printGotItems(got, output)

@@ -104,7 +104,7 @@ func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, outp
 	if len(rec.Spec.Out) == 0 {
 		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
 	}
-	return a.bringTo(ctx, output, func(folder string) error {
+	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.GetItems(ctx, folder, nil)
 		if err == nil {
 			a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))

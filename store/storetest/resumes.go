@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -37,7 +38,8 @@ var errEnded = errors.New("ended")
 // ending is a body whose reading ends with an error, once it is sent.
 type ending struct {
 	*bytes.Reader
-	at string // what goes on with it
+	at   string // what goes on with it
+	stop func() // called before
 }
 
 func (e *ending) Read(p []byte) (int, error) {
@@ -45,6 +47,7 @@ func (e *ending) Read(p []byte) (int, error) {
 	if e.at == "" || pos < endedAt {
 		return e.Reader.Read(p[:min(int64(len(p)), max(1<<10, endedAt-pos))])
 	}
+	e.stop()
 	return 0, errEnded
 }
 
@@ -53,7 +56,7 @@ func (e *ending) begun(at string) error { e.at = at; return nil }
 // end ends a PutOn of body in the middle, and gives what the next goes on with.
 func end(t *testing.T, b store.Bucket, body []byte) (at string) {
 	t.Helper()
-	e := &ending{Reader: bytes.NewReader(body)}
+	e := &ending{Reader: bytes.NewReader(body), stop: func() {}}
 	_, err := b.(store.Resumer).PutOn(t.Context(), "a/long", e, "", e.begun)
 	if !errors.Is(err, errEnded) || e.at == "" {
 		t.Fatalf("a write that is ended: %v, to go on with %q", err, e.at)
@@ -95,6 +98,16 @@ func resumes(least int64) []promise {
 			if there := on(t, first, body, at); there != 0 { // it is over, and its name says nothing
 				t.Errorf("after it has ended well %d bytes were there", there)
 			}
+		}},
+		{"a large write whose writer is told to stop is gone on with", func(t *testing.T, first, second store.Bucket) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			body := long()
+			e := &ending{Reader: bytes.NewReader(body), stop: func() { stop(errEnded) }}
+			_, err := first.(store.Resumer).PutOn(ctx, "a/long", e, "", e.begun)
+			if !errors.Is(err, errEnded) || e.at == "" {
+				t.Fatalf("it says %v, to go on with %q", err, e.at)
+			}
+			on(t, second, body, e.at)
 		}},
 		{"of a write that was ended nothing goes into another one", func(t *testing.T, first, second store.Bucket) {
 			body := long()
