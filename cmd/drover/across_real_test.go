@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -39,13 +40,31 @@ func (h *home) over(t *testing.T, facts http.Handler) *s3test.Hostile {
 // begun is a command line that runs.
 type begun struct {
 	*exec.Cmd
-	said *bytes.Buffer // to be read once it has ended
+	said *tape
 	name string
+}
+
+// tape holds what a command has said so far.
+type tape struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *tape) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *tape) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func (h home) begin(t *testing.T, args ...string) begun {
 	t.Helper()
-	b := begun{Cmd: exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), args...), said: &bytes.Buffer{}, name: "drover " + strings.Join(args, " ")}
+	b := begun{Cmd: exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), args...), said: &tape{}, name: "drover " + strings.Join(args, " ")}
 	b.Dir, b.Env, b.Stdout, b.Stderr = h.work, h.environ, b.said, b.said
 	if err := b.Start(); err != nil {
 		t.Fatal(err)
@@ -58,6 +77,20 @@ func (b begun) sound(t *testing.T) {
 	t.Helper()
 	if err := b.Wait(); err != nil {
 		t.Fatalf("%s: %v\n%s", b.name, err, b.said)
+	}
+}
+
+// says waits until it has said so.
+func (b begun) says(t *testing.T, words string) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !strings.Contains(b.said.String(), words); {
+		select {
+		case <-late:
+			t.Fatalf("%s has not said %q:\n%s", b.name, words, b.said)
+		case <-tick.C:
+		}
 	}
 }
 
@@ -101,11 +134,11 @@ func (h home) allOnce(t *testing.T, runs string, items int) {
 	}
 }
 
-// What the net does to a map over a bucket is slow at worst. absence is above the ten
-// seconds after which a command says that it waits.
+// What the net does to a map over a bucket is slow at worst. A command says that it waits
+// once one of its requests has for ten seconds.
 func TestRealMapOverAHostileNet(t *testing.T) {
 	onlyReal(t)
-	const items, absence = 20_000, 15 * time.Second
+	const items, away, back = 20_000, "note: the store has done nothing since ", "note: the store answers again, after "
 	for _, c := range []struct {
 		name  string
 		evils s3test.Evils
@@ -125,15 +158,19 @@ func TestRealMapOverAHostileNet(t *testing.T) {
 			if c.cut {
 				h.whenRan(t, "runs", items/10)
 				net.Cut(c.mute)
-				<-time.After(absence) // nothing happens then
+				if c.mute {
+					<-time.After(15 * time.Second) // nothing happens then
+				} else {
+					command.says(t, away)
+				}
 				net.Mend()
 			}
 			command.sound(t)
 			t.Logf("it met %v\n%s", net.Met(), command.said)
-			for _, want := range []string{"note: the store has done nothing since ", "note: the store answers again, after "} {
-				said := strings.Contains(command.said.String(), want)
+			for _, note := range []string{away, back} {
+				said := strings.Contains(command.said.String(), note)
 				if said && !c.cut || !said && c.cut && !c.mute { // silence is told from slowness after a minute
-					t.Errorf("it says %q: %v", want, said)
+					t.Errorf("it says %q: %v", note, said)
 				}
 			}
 			net.Calm()
