@@ -177,12 +177,23 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	if err != nil {
 		return err
 	}
-	text, _, _ := strings.Cut(strings.TrimSpace(out), ";") // 12;cluster
-	id, err := strconv.Atoi(text)
-	if err != nil {
+	id := parseSubmitted(out)
+	if id == 0 {
 		return fault.New(fault.Bug, "", "start agents: sbatch answered %q", firstLine(out))
 	}
 	return d.noteFound(p.folder, k, id)
+}
+
+// parseSubmitted reads the job's id from what sbatch printed: 12, or 12;cluster, on
+// a line of its own, of several the last, as a site may print more; 0: there is none.
+func parseSubmitted(out string) (id int) {
+	for line := range strings.Lines(out) {
+		text, _, _ := strings.Cut(strings.TrimSpace(line), ";")
+		if n, err := strconv.Atoi(text); err == nil && n > 0 {
+			id = n
+		}
+	}
+	return id
 }
 
 func (d *Driver) noteFound(folder string, k, id int) error {

@@ -37,6 +37,32 @@ func TestAJobThatSlurmShowsLateIsFound(t *testing.T) {
 	}
 }
 
+// A site's sbatch may say more than the job's id.
+func TestAnAnswerWithABannerIsRead(t *testing.T) {
+	for out, want := range map[string]int{
+		"77\n": 77, "77;east\n": 77, "Welcome to East!\n\n77;east\n": 77, "77\nYou have 3 jobs left.\n": 77, "3\n77\n": 77,
+		"": 0, "Submitted\n": 0, "0\n": 0, "-7\n": 0,
+	} {
+		if id := parseSubmitted(out); id != want {
+			t.Errorf("%q is job %d, want %d", out, id, want)
+		}
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "sbatch"), []byte("#!/bin/sh\necho 'Welcome to East!'; echo '77;east'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d := New(t.TempDir())
+	d.path = bin
+	p := plan{handle: driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
+	if err := d.submitArray(t.Context(), p, 0); err != nil {
+		t.Fatal(err)
+	}
+	var noted submitted
+	if err := beside.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
+		t.Errorf("it noted %+v, %v", noted, err)
+	}
+}
+
 // A program is named by what was copied, whatever has become of its file since.
 func TestAProgramIsNamedByWhatWasCopied(t *testing.T) {
 	d := New(t.TempDir())
