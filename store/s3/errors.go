@@ -3,12 +3,14 @@ package s3
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	smithy "github.com/aws/smithy-go"
@@ -48,11 +50,21 @@ func (a answer) Error() string {
 	if a.status == 0 {
 		var op *net.OpError
 		var creds *noCredentials
+		var cert *tls.CertificateVerificationError
+		var sending *url.Error
 		switch {
 		case errors.As(a.err, &creds):
 			return creds.Error()
+		case errors.Is(a.err, http.ErrSchemeMismatch):
+			return "the server speaks http, not https"
+		case errors.As(a.err, &cert):
+			return cert.Err.Error()
 		case errors.As(a.err, &op):
 			return op.Error()
+		case errors.As(a.err, &sending) && errors.Is(sending.Err, io.EOF):
+			return "the server closed the connection without an answer"
+		case errors.As(a.err, &sending):
+			return sending.Err.Error()
 		}
 		return a.err.Error()
 	}
@@ -200,17 +212,25 @@ func (b *Bucket) spoilt(doing string, err, again error) error {
 func (b *Bucket) unreached(doing string, a answer, unclear error) error {
 	var op *net.OpError
 	var dns *net.DNSError
-	if errors.As(a.err, &dns) || errors.As(a.err, &op) && op.Op == "dial" {
+	var cert *tls.CertificateVerificationError
+	hint := b.reachHint()
+	switch {
+	case errors.Is(a.err, http.ErrSchemeMismatch):
+		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in --store-endpoint, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
+	case errors.As(a.err, &cert):
+		unclear, hint = store.ErrBusy, "If the server is yours, name who signed its certificate: SSL_CERT_FILE=ca.pem. Else see that --store-endpoint is right."
+	case errors.As(a.err, &dns), errors.As(a.err, &op) && op.Op == "dial":
 		unclear = store.ErrBusy
-		if !b.met.Load() && b.lostPatience() {
-			return fault.Wrap(a, fault.Lost, b.reachHint(), "%s", doing)
-		}
 	}
 	var api smithy.APIError
 	var op2 *smithy.OperationError
-	if errors.As(a.err, &op2) && !errors.As(a.err, &op) && !errors.As(a.err, &api) && !sent(a.err) {
+	if errors.As(a.err, &op2) && !errors.As(a.err, &op) && !errors.As(a.err, &dns) && !errors.As(a.err, &api) && !sent(a.err) {
 		// Refused before it was sent: a parameter, an endpoint that cannot be.
-		return fault.Wrap(op2.Err, fault.Invalid, b.reachHint(), "%s", doing)
+		return fault.Wrap(op2.Err, fault.Invalid, hint, "%s", doing)
+	}
+	// A write that may have arrived is not given up: it stays unclear.
+	if unclear == store.ErrBusy && !b.met.Load() && b.lostPatience() {
+		return fault.Wrap(a, fault.Lost, hint, "%s", doing)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 }
@@ -247,7 +267,7 @@ func (b *Bucket) denied(doing string, a answer) error {
 		return fault.Wrap(creds, fault.Denied, b.signInHint(), "%s: find credentials", doing)
 	case a.code == "ExpiredToken", a.code == "ExpiredTokenException", a.code == "TokenRefreshRequired", a.code == "InvalidToken":
 		hint = b.signInHint()
-	case a.code == "InvalidAccessKeyId":
+	case a.code == "InvalidAccessKeyId", a.code == "XAdminUserNotFound": // versitygw says the second
 		hint = "See which key is used with aws configure list, and whether it is still there."
 	case a.code == "SignatureDoesNotMatch":
 		hint = "The secret key is not that of the access key: aws configure list shows where both come from."
@@ -267,6 +287,8 @@ func (b *Bucket) denied(doing string, a answer) error {
 		kind, hint = fault.Full, "Free space in "+b.bucket+", or name another bucket with --store."
 	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
 		kind, hint = fault.Invalid, "Is it an S3 server? "+b.reachHint()
+	case a.code == "InvalidBucketName":
+		kind, hint = fault.Invalid, "A bucket's name is of 3 to 63 lower-case letters, digits, dots and dashes: see yours with aws s3 ls."
 	default:
 		kind = fault.Invalid
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
 
@@ -313,6 +314,10 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		})
 		if err != nil && len(objects) > 0 && errors.Is(err, store.ErrBusy) {
 			return objects, true, nil // whoever goes on from here need not ask for these again
+		}
+		if errors.Is(err, store.ErrNotExist) {
+			// A list is never absent: with the bucket in the endpoint's path, too, this asked for an object.
+			return nil, false, fault.New(fault.Invalid, "Leave the bucket's name out of the endpoint. "+b.reachHint(), "%s: the server takes it for an object's name", doing)
 		}
 		if err != nil {
 			return nil, false, err

@@ -2,14 +2,18 @@ package s3_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,6 +90,8 @@ func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
 		{403, "SignatureDoesNotMatch", fault.Denied, "aws configure list", "SignatureDoesNotMatch"},
 		{403, "RequestTimeTooSkewed", fault.Denied, "date -u", "RequestTimeTooSkewed"},
 		{403, "InvalidAccessKeyId", fault.Denied, "aws configure list", "InvalidAccessKeyId"},
+		{404, "XAdminUserNotFound", fault.Denied, "aws configure list", "XAdminUserNotFound"},
+		{400, "InvalidBucketName", fault.Invalid, "aws s3 ls", "InvalidBucketName"},
 		{400, "ExpiredToken", fault.Denied, "aws sso login", "ExpiredToken"},
 		{501, "NotImplemented", fault.Invalid, "--store-endpoint", "NotImplemented"},
 		{507, "QuotaExceeded", fault.Full, "Free space", "QuotaExceeded"},
@@ -134,6 +140,47 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 	_, err := s.Get(t.Context(), "k")
 	if fault.KindOf(err) != fault.Lost || !strings.Contains(fault.Hint(err), "curl -i http://127.0.0.1:1") || clock.Boot() < 20e9 {
 		t.Errorf("after %v: %v: %s", clock.Boot(), err, fault.Hint(err))
+	}
+}
+
+// What a mistyped endpoint leads to never answers in S3's words, and is given up too.
+func TestAnEndpointThatCannotBeIsGivenUp(t *testing.T) {
+	plain := serve(t, &s3test.Server{}, nil)
+	strange := httptest.NewUnstartedServer(http.NotFoundHandler())
+	strange.Config.ErrorLog = log.New(io.Discard, "", 0)
+	strange.StartTLS()
+	t.Cleanup(strange.Close)
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(mute.Close)
+	for _, row := range []struct{ endpoint, text, hint string }{
+		{strings.Replace(plain, "http:", "https:", 1), "the server speaks http, not https", "Write http://"},
+		{strange.URL, "certificate", "SSL_CERT_FILE"},
+		{mute.URL, "closed the connection without an answer", "curl -i " + mute.URL},
+	} {
+		clock := &storetest.Clock{}
+		s := store.New(open(t, "s3://facts", s3.Options{Endpoint: row.endpoint, Clock: clock}), store.Options{Clock: clock})
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := s.Get(ctx, "k")
+		stop()
+		if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), row.text) || !strings.Contains(fault.Hint(err), row.hint) || clock.Boot() < 20e9 {
+			t.Errorf("after %v: %v: %s", clock.Boot(), err, fault.Hint(err))
+		}
+		if strings.Contains(err.Error(), "StatusCode") {
+			t.Errorf("it says what the SDK says: %v", err)
+		}
+	}
+}
+
+// Objects are found all the same, so nothing else would tell.
+func TestAnEndpointWithTheBucketInItIsSaid(t *testing.T) {
+	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
+		s3test.Refuse(w, http.StatusNotFound, "NoSuchKey", "The specified key does not exist.")
+		return true
+	}}
+	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil) + "/facts"})
+	_, _, err := b.List(t.Context(), "", "", 1)
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "Leave the bucket's name out") || errors.Is(err, store.ErrNotExist) {
+		t.Errorf("%v: %s", err, fault.Hint(err))
 	}
 }
 
