@@ -142,8 +142,13 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error
 // ListBy is List with pages of so many objects: small ones for who begins to work
 // with the first of them.
 func (s *Store) ListBy(ctx context.Context, prefix string, size int) iter.Seq2[Object, error] {
+	return s.ListAfter(ctx, prefix, "", size)
+}
+
+// ListAfter is ListBy of the objects whose keys come after one, which need not be there.
+func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		after := ""
+		after := after
 		for {
 			var page []Object
 			var more bool

@@ -223,9 +223,11 @@ func (m *MapMember) lowerHand(ctx context.Context) error {
 // busy is what stands below an agent's name that wants no work. No chunk is called so.
 const busy = "-"
 
-// idle lists agents that wait for work: some of a page of them, each owner others.
+// idle lists agents that wait for work: some of a page of them, each owner others. Of
+// thousands of agents it asks for those that come after a seat by chance, and for two
+// pages at most: all of them would be ten, and the first thousand are not all.
 func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
-	const page, enough = 1000, 16
+	const enough = 16
 	placed := 0
 	for _, p := range m.t.m.Placed {
 		placed += p.Agents
@@ -236,23 +238,50 @@ func (m *MapMember) idle(ctx context.Context) (agents []string, err error) {
 	if rung, err := m.rung(ctx); err != nil || !rung {
 		return nil, err
 	}
-	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/idle/") {
-		if err != nil {
-			return nil, fmt.Errorf("find idle agents: %w", err)
-		}
-		if agent := path.Base(o.Key); o.Size == 0 && agent != m.ID {
-			agents = append(agents, agent)
-		}
-		if len(agents) == page {
-			break
-		}
+	m.asked++
+	dice := hash(fmt.Sprintf("%s %d", m.ID, m.asked))
+	folder, from := jobDir(m.t.p)+"/idle/", ""
+	if placed > onePage {
+		from = folder + m.seated(int(dice>>1)%placed)
 	}
-	if n := len(agents); n > 1 {
-		m.asked++
-		at := int(hash(fmt.Sprintf("%s %d", m.ID, m.asked)) % uint32(n))
+	listed := 0
+	look := func(after, to string) error {
+		for o, err := range m.t.w.Store.ListAfter(ctx, folder, after, onePage) {
+			if err != nil {
+				return fmt.Errorf("find idle agents: %w", err)
+			}
+			if to != "" && o.Key > to {
+				break
+			}
+			if agent := path.Base(o.Key); o.Size == 0 && agent != m.ID {
+				agents = append(agents, agent)
+			}
+			if listed++; listed == onePage {
+				break
+			}
+		}
+		return nil
+	}
+	err = look(from, "")
+	if err == nil && from != "" && listed < onePage && len(agents) < enough {
+		err = look("", from) // after the last seat come the first
+	}
+	if n := len(agents); n > 1 && from == "" {
+		at := int(dice % uint32(n))
 		agents = append(agents[at:], agents[:at]...)
 	}
-	return agents[:min(enough, len(agents))], nil
+	return agents[:min(enough, len(agents))], err
+}
+
+// seated is how the id of the agent begins that was placed as the nth, from 0.
+func (m *MapMember) seated(n int) string {
+	for _, p := range m.t.m.Placed {
+		if n < p.Agents {
+			return fmt.Sprintf("%d-%d", p.Placement, n)
+		}
+		n -= p.Agents
+	}
+	return ""
 }
 
 // mail claims what somebody handed over for us.

@@ -50,6 +50,10 @@ func (m *MapMember) surely() int {
 	return 5 * (max(m.spares(), m.t.m.Spec.Workers/sparesEach) + farBehind) / 4
 }
 
+// onePage is how many objects S3 and Google list in one answer: who stops before a
+// folder's end asks for no more at a time.
+const onePage = 1000
+
 // place is an agent's in the order in which they become spares.
 type place struct {
 	hash uint32
@@ -72,7 +76,7 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 	known := m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap && m.roll.round == m.t.m.Round
 	here, moved := []seen{}, []string(nil)
 	before, me, listed, ahead := m.roll.seen, placeOf(m.ID), 0, 0
-	for o, err := range m.t.w.Store.List(ctx, jobDir(m.t.p)+"/agents/") {
+	for o, err := range m.t.w.Store.ListBy(ctx, jobDir(m.t.p)+"/agents/", onePage) {
 		if err != nil {
 			return fmt.Errorf("call the roll: %w", err)
 		}
