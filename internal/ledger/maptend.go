@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -109,6 +110,13 @@ const (
 	restMost = 2 * time.Second
 )
 
+// passFor is how long a survey goes on for others once it has found what we do next:
+// far away a whole one is minutes of requests, and what we have got waits.
+const passFor = 5 * time.Second
+
+// errEnough ends a survey.
+var errEnough = errors.New("there is enough to do")
+
 // tend surveys its share of the job: it claims what is free, does what anyone owes a
 // chunk, and settles when all are done.
 func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
@@ -120,7 +128,8 @@ func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
 	defer func() { m.tired = m.t.now() + min(restEach*(m.t.now()-began), restMost) }()
 	m.watch.bury()
 	var got *Hold
-	var others []string // who wait for work
+	var others []string     // who wait for work
+	var since time.Duration // when we had got something
 	probes := 0
 	if m.searched() || m.t.m.Stop != nil || len(m.t.m.Reopened)+len(m.t.m.Extensions) > 0 {
 		probes = m.t.m.Chunks()
@@ -132,9 +141,12 @@ func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
 		case m.t.m.Done(c):
 			return m.t.rename(ctx, c)
 		}
+		if got != nil && (len(others) == 0 || m.t.now()-since > passFor) {
+			return errEnough
+		}
 		// More than we need: the untouched may be on its way to somebody, and of what
 		// kills agents one is enough (M13).
-		if got != nil && (len(others) == 0 || c.Claim == 0 || c.Silent > 0) {
+		if got != nil && (c.Claim == 0 || c.Silent > 0) {
 			return m.mind(ctx, c)
 		}
 		h, err := m.look(ctx, c)
@@ -145,12 +157,15 @@ func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
 			others, err = others[1:], h.pass(ctx, others[0])
 			return err
 		}
-		if got = h; !m.alone() && !h.Careful() {
+		if got, since = h, m.t.now(); !m.alone() && !h.Careful() {
 			others, err = m.idle(ctx)
 			others = slices.DeleteFunc(others, func(id string) bool { return !m.heard(id) })
 		}
 		return err
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	if err != nil || got != nil {
 		return got, err
 	}
