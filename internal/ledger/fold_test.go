@@ -161,3 +161,25 @@ func TestWhatNobodyCouldHaveWrittenIsOurBug(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The ids in job.json become names of folders and words of commands.
+func TestARecordOfAnotherJobIsNotRead(t *testing.T) {
+	for name, change := range map[string]func(j *job.Job){
+		"another id":            func(j *job.Job) { j.ID = "../../etc" },
+		"another task":          func(j *job.Job) { j.Spec.Task = "x\x1b[2J" },
+		"another project":       func(j *job.Job) { j.Spec.Project = ".." },
+		"a short id that leads": func(j *job.Job) { j.Short = "../.ssh" },
+		"none":                  func(j *job.Job) { j.Short = "" },
+	} {
+		d := newDesk(t)
+		j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+		d.check(d.NameJob(t.Context(), &j))
+		path := j.Path()
+		change(&j)
+		d.create(jobKey(path), j)
+		_, err := d.Load(t.Context(), path)
+		if !errors.Is(err, ErrUnreadable) || fault.Hint(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -139,7 +140,19 @@ func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
 	if err != nil {
 		return j, fmt.Errorf("read job %s: %w", p.Job, err)
 	}
-	return j, decode(b, &j, &j.V, jobKey(p))
+	if err := decode(b, &j, &j.V, jobKey(p)); err != nil {
+		return j, err
+	}
+	return j, of(j, p)
+}
+
+// of refuses a record that is not of the job that it lies under: its ids become names
+// of folders, and words of commands that people paste.
+func of(j job.Job, p job.Path) error {
+	if j.Path() == p && j.Short != "" && strings.HasPrefix(j.ID, j.Short) {
+		return nil
+	}
+	return fault.Wrap(unreadable{fmt.Errorf("it is another job's: %.80q, %.80q", j.Path(), j.Short)}, fault.Bug, "Keep the store as it is and report this.", "read %s", jobKey(p))
 }
 
 // format is the newest entry and record format this code can read. A reader
