@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Kind says where an input comes from.
@@ -96,7 +97,10 @@ func refuse(text, hint, format string, args ...any) error {
 
 // shown is a path for people: an address without what may be a secret in it.
 func shown(text string) string {
-	if scheme := schemeOf(text); scheme != "https" && scheme != "http" {
+	switch scheme := schemeOf(text); {
+	case isBucket(scheme):
+		return store.Shown(text)
+	case scheme != "https" && scheme != "http":
 		return text
 	}
 	scheme, rest, _ := strings.Cut(text, "://")

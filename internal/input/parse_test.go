@@ -193,6 +193,10 @@ func TestWebAddressesAreShownWithoutSecrets(t *testing.T) {
 		"https://h":                   "https://h",
 		"http://h/x?":                 "http://h/x",
 		"file:///x?y":                 "file:///x?y",
+		"s3://AKIA:a/b+c@bucket/x":    "s3://...@bucket/x",
+		"gs://k:s@bucket/x":           "gs://...@bucket/x",
+		"s3://bucket/a?profile=me":    "s3://bucket/a?profile=me",
+		"s3://bucket/me@x/y":          "s3://bucket/me@x/y",
 		"data?x":                      "data?x",
 	} {
 		if got := shown(text); got != want {

@@ -161,6 +161,9 @@ func Split(url string) (bucket, key string, err error) {
 		return "file://" + rest[:slash+1], rest[slash+1:], nil
 	}
 	name, key, _ := strings.Cut(rest, "/")
+	if strings.ContainsAny(name, ":@") && strings.Contains(rest, "@") { // a key may hold slashes
+		return "", "", fault.New(fault.Invalid, "Write it as s3://bucket/folder or gs://bucket/folder.", "read %q: a URL holds no keys: they come from the environment or a profile", store.Shown(url))
+	}
 	if !ok || name == "" || !IsURL(url) {
 		return "", "", fault.New(fault.Invalid, "Write it as s3://bucket/folder or gs://bucket/folder.", "read %q: no bucket is named", url)
 	}

@@ -481,6 +481,14 @@ func TestManyMoreThanAPage(t *testing.T) {
 	}
 }
 
+func TestSplitDoesNotRepeatAKey(t *testing.T) {
+	for _, url := range []string{"s3://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket/x", "s3://hush@bucket"} {
+		if _, _, err := Split(url); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "holds no keys") || strings.Contains(err.Error()+fault.Hint(err), "hu") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for url, want := range map[string][2]string{
 		"s3://b/k/l":                  {"s3://b", "k/l"},

@@ -116,6 +116,11 @@ func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
 			t.Errorf("%q is called %v, %v", place, b, err)
 		}
 	}
+	for _, text := range []string{"gs://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket", "gs://bucket?endpoint=http://me:hush@h"} {
+		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") {
+			t.Errorf("%s: %v", text, err) // who types a key where none belongs has typed a real one
+		}
+	}
 	for endpoint, want := range map[string]string{"": home, "h:1": "http://h:1", "https://h": "https://h", "http://h:1/": "http://h:1",
 		"ftp://h": "", "http://": "", "http://u:p@h": "", "http://h/x": "", "http://h?x": ""} {
 		if got, err := parseEndpoint(endpoint); got != want || (want == "") != (err != nil) {

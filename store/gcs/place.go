@@ -31,7 +31,7 @@ type place struct {
 // key: what is below it then is too, and the whole fits into a name.
 func parse(text string, o Options) (place, error) {
 	refuse := func(why string, args ...any) (place, error) {
-		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{text}, args...)...)
+		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{store.Shown(text)}, args...)...)
 	}
 	path, query, _ := strings.Cut(text, "?")
 	rest, ok := strings.CutPrefix(path, scheme)
@@ -119,7 +119,7 @@ func parseEndpoint(s string) (string, error) {
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "http" && u.Scheme != "https" {
 		return "", fault.New(fault.Invalid, "Write it as http://HOST:PORT: export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443.",
-			"open store: %q is no endpoint", s)
+			"open store: %q is no endpoint", store.Shown(s))
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

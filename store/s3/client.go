@@ -75,9 +75,12 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 		cfg.Credentials = aws.AnonymousCredentials{}
 	}
 	client := s3.NewFromConfig(cfg, b.settle)
-	if at := aws.ToString(client.Options().BaseEndpoint); at != "" && !strings.HasPrefix(at, "http://") && !strings.HasPrefix(at, "https://") {
-		return nil, fault.New(fault.Invalid, "Write http:// or https:// before it: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
-			"open store s3://%s: %q is no address of a server", b.bucket, at)
+	// It is part of the store's name, which agents have as an argument and records hold.
+	at := aws.ToString(client.Options().BaseEndpoint)
+	if why := (Options{Endpoint: at}).wrong(); why != "" {
+		at, _, _ = strings.Cut(store.Shown(at), "?")
+		return nil, fault.New(fault.Invalid, "Write it as http://host:9000 or https://host: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
+			"open store s3://%s: %q is no address of a server: %s", b.bucket, at, why)
 	}
 	return client, nil
 }

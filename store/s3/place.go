@@ -24,14 +24,15 @@ type place struct {
 // into a place; what the URL says wins over what o says.
 func parse(text string, o Options) (place, error) {
 	refuse := func(why string, args ...any) (place, error) {
-		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{text}, args...)...)
+		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{store.Shown(text)}, args...)...)
 	}
 	u, err := url.Parse(text)
+	before, _, _ := strings.Cut(text, "?")
 	switch {
+	case strings.Contains(before, "@"): // a key may hold what ends a host's name
+		return refuse("a URL holds no keys: they come from the environment or a profile")
 	case err != nil || u.Scheme != "s3":
 		return refuse("not an s3:// URL")
-	case u.User != nil:
-		return refuse("a URL holds no keys: they come from the environment or a profile")
 	case u.Fragment != "" || u.Port() != "":
 		return refuse("a bucket has neither port nor fragment; a server is named by endpoint")
 	case !isBucket(u.Host):

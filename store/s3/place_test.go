@@ -81,6 +81,26 @@ func TestAPlaceInTheOrderOfKeysCanBeSent(t *testing.T) {
 	}
 }
 
+// Who types a key where none belongs has typed a real one.
+func TestNoRefusalRepeatsAKey(t *testing.T) {
+	for _, text := range []string{"s3://AKIA:hush@bucket/x", "s3://AKIA:hu/sh+hush@bucket", "s3://b?endpoint=http://me:hush@h", "s3://bucket?region=r&endpoint=https://me:hush@h/x"} {
+		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") || !strings.Contains(err.Error(), "keys") && strings.Contains(text, "bucket") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The name of a store is an argument of agents and stands in records.
+func TestAnAddressWithAPasswordIsRefusedWhereverItIsFrom(t *testing.T) {
+	for _, at := range []string{"http://me:hush@127.0.0.1:9", "https://127.0.0.1:9/?token=hush", "me:hush@127.0.0.1:9"} {
+		t.Setenv("AWS_ENDPOINT_URL", at)
+		_, err := Open(t.Context(), "s3://facts", Options{})
+		if fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error()+fault.Hint(err), "hush") || !strings.Contains(fault.Hint(err), "AWS_ENDPOINT_URL") {
+			t.Errorf("%s: %v: %s", at, err, fault.Hint(err))
+		}
+	}
+}
+
 func TestAnAddressWithoutASchemeIsRefused(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL", "127.0.0.1:9000")
 	_, err := Open(t.Context(), "s3://facts", Options{})
