@@ -25,6 +25,7 @@ import (
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -114,11 +115,13 @@ type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// printError is the one printer: a line of what and why, and the hint.
+// printError is the one printer: a line of what and why, and the hint. Words of
+// programs, servers and records are in them.
 func (a *app) printError(err error) {
-	fmt.Fprintf(a.err, "drover: %s\n", err)
+	harmless := func(text string) []byte { return record.Escape([]byte(text), false) }
+	fmt.Fprintf(a.err, "drover: %s\n", harmless(err.Error()))
 	if h := a.inWords(fault.Hint(err)); h != "" {
-		fmt.Fprintf(a.err, "  %s\n", h)
+		fmt.Fprintf(a.err, "  %s\n", harmless(h))
 	}
 }
 

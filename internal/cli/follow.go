@@ -226,7 +226,7 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	}
 	if st.State == job.Failed {
 		if hint := a.inWords(st.Hint); hint != "" {
-			a.note("  %s", hint)
+			a.note("  %s", plainText(hint))
 		} else if file := stayedHome(st); file != "" {
 			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
 			a.note("  %s is here and did not go along: -d %s puts it beside the script, -i %s makes it an input", file, top, top)

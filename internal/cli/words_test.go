@@ -355,6 +355,9 @@ func TestErrorsArePrintedInOneShape(t *testing.T) {
 	}{
 		{errors.New("read x: gone"), "drover: read x: gone\n"},
 		{fmt.Errorf("run: %w", fault.New(fault.Full, "Wait.", "place job: no room")), "drover: run: place job: no room\n  Wait.\n"},
+		{errors.Join(errors.New("one"), errors.New("two")), "drover: one\ntwo\n"},
+		// Engines, servers and records have their words in them.
+		{fault.New(fault.Full, "Change to /tmp/\x1b[2Jx.", "place job: \x1b]0;mine\a"), "drover: place job: \\x1b]0;mine\\x07\n  Change to /tmp/\\x1b[2Jx.\n"},
 	} {
 		var said bytes.Buffer
 		(&app{err: &said}).printError(row.err)
