@@ -144,3 +144,100 @@ func TestAgentsBeginApart(t *testing.T) {
 		}
 	}
 }
+
+// tallyBucket counts what is asked for.
+type tallyBucket struct {
+	store.Bucket
+	gets, lists int
+}
+
+func (b *tallyBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	b.gets++
+	return b.Bucket.Get(ctx, key, off, n)
+}
+
+func (b *tallyBucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
+	b.lists += (limit + onePage - 1) / onePage // a server's pages
+	return b.Bucket.List(ctx, prefix, after, limit)
+}
+
+// wide is a member of a map of so many agents, and what it asks for.
+func wide(t *testing.T, agents, chunks int) (*MapMember, *tallyBucket) {
+	b := &tallyBucket{Bucket: mem.New()}
+	w := World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: func(Host) (bool, bool) { return false, false }}
+	j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: chunks, Digest: "x", Format: "range"}, ChunkSize: 1,
+		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
+	if _, _, err := w.Submit(t.Context(), j, "boss"); err != nil {
+		t.Fatal(err)
+	}
+	m := w.NewMapMember(j, w.AgentID(1, 0), Host{}, MapOptions{Slots: 1})
+	m.Ready()
+	if _, err := m.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.t.m.Placed = []Placed{{Placement: 1, Agents: agents}}
+	return m, b
+}
+
+// Of thousands of idle agents each look finds others, with a page or two.
+func TestIdleAgentsAreFoundAmongThousands(t *testing.T) {
+	const agents = 5000
+	for _, idle := range []int{agents, 3, 0} {
+		m, b := wide(t, agents, 1)
+		m.bell = true
+		for i := range agents {
+			text := busy
+			if i%(agents/max(idle, 1)) == 0 && idle > 0 {
+				text = ""
+			}
+			if err := m.t.w.Store.Put(t.Context(), m.idleKey(fmt.Sprintf("1-%d-%08x", i, i)), []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found := map[string]int{}
+		for range 100 {
+			b.lists = 0
+			got, err := m.idle(t.Context())
+			if err != nil || b.lists > 2 {
+				t.Fatalf("%d lists: %v", b.lists, err)
+			}
+			once := map[string]bool{}
+			for _, agent := range got {
+				if once[agent] {
+					t.Errorf("it gives %s twice", agent)
+				}
+				once[agent] = true
+				found[agent]++
+			}
+		}
+		if few := min(idle, 1000); len(found) < few {
+			t.Errorf("of %d idle agents it found %d", idle, len(found))
+		}
+	}
+	m, _ := wide(t, agents, 1) // of a few names each look finds all, wherever it begins
+	m.bell = true
+	for i := range 5 {
+		if err := m.t.w.Store.Put(t.Context(), m.idleKey(fmt.Sprintf("1-%d-x", 1000*i)), []byte{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		if got, err := m.idle(t.Context()); err != nil || len(got) != 5 {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+}
+
+// Who has found work in a survey begins with it: what else is there is for another look.
+func TestASurveyEndsWithWorkToDo(t *testing.T) {
+	m, b := wide(t, 1, 300)
+	m.cursor = finder{chunks: 300, pages: map[int]bool{}}
+	for page := range 256 { // no listing shows what is free any more
+		m.cursor.pages[page] = true
+	}
+	b.gets = 0
+	h, err := m.tend(t.Context())
+	if err != nil || h == nil || b.gets > 10 {
+		t.Errorf("%v, %v after %d reads", h, err, b.gets)
+	}
+}
