@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/store"
 )
@@ -87,6 +88,7 @@ func resumes(least int64) []promise {
 				if try == 0 {
 					absent(t, second, "a/long")
 				}
+				<-time.After(time.Duration(try) * 200 * time.Millisecond)
 				there := on(t, second, body, at)
 				if there >= least && there <= endedAt {
 					break
