@@ -13,11 +13,21 @@ import (
 // An answer of sbatch that was lost says nothing of the job, and squeue may show it some
 // moments later: it is looked for as long, and not left to be submitted again.
 func TestAJobThatSlurmShowsLateIsFound(t *testing.T) {
-	bin := t.TempDir()
-	for name, script := range map[string]string{
+	bin := notes77(t, map[string]string{
 		"sbatch": `echo >>"$(dirname "$0")/submitted"; echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1`,
 		"squeue": `echo >>"$(dirname "$0")/asked"; test "$(wc -l <"$(dirname "$0")/asked")" -lt 4 || echo '77|0|78|PENDING|0|None||0|drover-abcd2345-1-0|'`,
-	} {
+	})
+	if calls, err := os.ReadFile(filepath.Join(bin, "submitted")); err != nil || strings.Count(string(calls), "\n") != 1 {
+		t.Errorf("it was submitted %q, %v", calls, err)
+	}
+}
+
+// notes77 submits an array to a Slurm of these scripts, in bin, and sees that job 77 is
+// noted.
+func notes77(t *testing.T, scripts map[string]string) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	for name, script := range scripts {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -32,9 +42,7 @@ func TestAJobThatSlurmShowsLateIsFound(t *testing.T) {
 	if err := beside.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
 		t.Errorf("it noted %+v, %v", noted, err)
 	}
-	if calls, err := os.ReadFile(filepath.Join(bin, "submitted")); err != nil || strings.Count(string(calls), "\n") != 1 {
-		t.Errorf("it was submitted %q, %v", calls, err)
-	}
+	return bin
 }
 
 // A site's sbatch may say more than the job's id.
@@ -47,20 +55,7 @@ func TestAnAnswerWithABannerIsRead(t *testing.T) {
 			t.Errorf("%q is job %d, want %d", out, id, want)
 		}
 	}
-	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "sbatch"), []byte("#!/bin/sh\necho 'Welcome to East!'; echo '77;east'\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	d := New(t.TempDir())
-	d.path = bin
-	p := plan{handle: driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
-	if err := d.submitArray(t.Context(), p, 0); err != nil {
-		t.Fatal(err)
-	}
-	var noted submitted
-	if err := beside.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
-		t.Errorf("it noted %+v, %v", noted, err)
-	}
+	notes77(t, map[string]string{"sbatch": `echo 'Welcome to East!'; echo '77;east'`})
 }
 
 // A program is named by what was copied, whatever has become of its file since.
