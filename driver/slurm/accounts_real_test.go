@@ -102,12 +102,11 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 4, `"Stay":true,"Deaf":true`)
 	r.Needs.CPUs = 4 // each has a node of its own
-	start(t, d, r)
+	startAll(t, d, r)
 	unborn := d.another(t)
 	r = unborn.scripted(t, 3, `"Stay":true`)
 	r.Needs.Args = []string{"--begin=now+1hour"}
 	start(t, unborn, r)
-	until(t, d, "all run", allAre(driver.Running))
 	vanish(t, d, 0)
 	slurms(t, "scontrol", "update", "jobid="+queueID(t, d, 1), "Requeue=0")
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 1), "state=down", "reason=test")

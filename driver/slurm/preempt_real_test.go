@@ -32,8 +32,7 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	for partition, d := range d {
 		r := d.scripted(t, 1, `"Stay":true,"Code":75`)
 		r.Needs.Detail, r.Needs.CPUs = partition, 4
-		start(t, d, r)
-		until(t, d, "it runs", allAre(driver.Running))
+		startAll(t, d, r)
 	}
 	other := slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
 	for partition, d := range d {
@@ -64,8 +63,7 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 2, `"Stay":true,"Code":75`)
 	r.Needs.Detail, r.Needs.CPUs, r.Needs.Place.Nodes = "cheap", 4, 2
-	start(t, d, r)
-	until(t, d, "both run", allAre(driver.Running))
+	startAll(t, d, r)
 	slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
 	folder, _ := d.folder(d.handle)
 	began := time.Now()
@@ -88,8 +86,7 @@ func TestRealAnAgentWhoseNodeIsLostIsTaken(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 4, `"Stay":true,"Code":75`)
 	r.Needs.CPUs = 4 // each has a node of its own
-	start(t, d, r)
-	until(t, d, "all run", allAre(driver.Running))
+	startAll(t, d, r)
 	folder, _ := d.folder(d.handle)
 	silent := loseNode(t, dir, d, 0)
 	slurms(t, "scontrol", "update", "nodename="+heard(folder, 1).Up.Node, "state=down", "reason=test")

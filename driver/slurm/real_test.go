@@ -96,6 +96,22 @@ func start(t *testing.T, d *stage, r driver.Request) {
 	}
 }
 
+// startAll starts r and waits until all of its agents run and hear what they are told:
+// one that is asked to end before it listens ends as processes do, and not as its script
+// says.
+func startAll(t *testing.T, d *stage, r driver.Request) {
+	t.Helper()
+	start(t, d, r)
+	until(t, d, "all run", allAre(driver.Running))
+	drivertest.Until(t, "all listen", func() bool {
+		marks, err := os.ReadDir(r.Run.Store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(marks) >= r.Agents
+	})
+}
+
 // jobOf is Slurm's id of an agent's task.
 func jobOf(t *testing.T, d *stage, i int) string {
 	t.Helper()
@@ -110,8 +126,7 @@ func jobOf(t *testing.T, d *stage, i int) string {
 // It is not parallel: a task that was requeued comes after all others.
 func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 	d := real(t)
-	start(t, d, d.scripted(t, 2, `"Stay":true,"Code":75`))
-	until(t, d, "both run", allAre(driver.Running))
+	startAll(t, d, d.scripted(t, 2, `"Stay":true,"Code":75`))
 	slurms(t, "scontrol", "requeue", queueID(t, d, 1))
 	// Slurm may show the new one before the old one's minder has found out why.
 	all := until(t, d, "another one waits in its place", func(all []driver.Member) bool {
@@ -120,8 +135,8 @@ func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 	if all[0].State != driver.Running || all[1].State != driver.Taken || !strings.Contains(all[1].Reason, "requeued") {
 		t.Errorf("members are %+v, want the second taken, and a third that waits", all)
 	}
-	// Slurm has it wait for a while; a minute is not a test's to wait.
-	slurms(t, "scontrol", "update", "jobid="+queueID(t, d, 1), "StartTime=now")
+	// Slurm has it wait for some seconds. Nobody may hurry it: in the second in which a node
+	// has ended a job it refuses to begin it, and the job has failed.
 	until(t, d, "it runs again", func(all []driver.Member) bool { return len(all) == 3 && all[2].State == driver.Running })
 }
 
@@ -135,8 +150,7 @@ func queueID(t *testing.T, d *stage, base int) string {
 func TestRealAnAgentThatIsCancelledByHandHasEnded(t *testing.T) {
 	t.Parallel()
 	d := real(t)
-	start(t, d, d.scripted(t, 1, `"Stay":true,"Deaf":true`))
-	until(t, d, "it runs", allAre(driver.Running))
+	startAll(t, d, d.scripted(t, 1, `"Stay":true,"Deaf":true`))
 	slurms(t, "scancel", jobOf(t, d, 0))
 	all := until(t, d, "it has ended", allAre(driver.Ended))
 	if len(all) != 1 || !strings.Contains(all[0].Reason, "by hand") {
@@ -167,8 +181,7 @@ func TestRealNodesOfOneJobGetSlurmsSignalsThemselves(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 2, `"Stay":true,"Code":7`)
 	r.Needs.Place.Nodes = 2
-	start(t, d, r)
-	until(t, d, "both run", allAre(driver.Running))
+	startAll(t, d, r)
 	job := jobOf(t, d, 0)
 	drivertest.Until(t, "srun is gone", func() bool {
 		folder, _ := d.folder(d.handle)
@@ -188,8 +201,7 @@ func TestRealAnAgentLeavesBeforeItsTimeIsOver(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
 	r.Needs.Args = []string{"--time=1"}
-	start(t, d, r)
-	until(t, d, "it runs", allAre(driver.Running))
+	startAll(t, d, r)
 	folder, _ := d.folder(d.handle)
 	var n notice
 	for begin := time.Now(); n.Why == "" && time.Since(begin) < 55*time.Second; { // it is told a fifth of a minute before the end
@@ -208,8 +220,7 @@ func TestRealAJobThatWasSubmittedTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
-	start(t, d, r)
-	until(t, d, "it runs", allAre(driver.Running))
+	startAll(t, d, r)
 	folder, _ := d.folder(d.handle)
 	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(folder, "twice"), scriptFile(folder, 0))
 	text, err := os.ReadFile(filepath.Join(folder, "twice"))
