@@ -103,7 +103,7 @@ func words(text string) string {
 func clientEnv(environ []string) []string {
 	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH", "SLURM_CONF_SERVER"}
 	// These would change what we ask for.
-	not := []string{"SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_JOB_NAME", "SBATCH_NO_REQUEUE", "SBATCH_OPEN_MODE", "SBATCH_WAIT", "SBATCH_SIGNAL", "SBATCH_REQUEUE"}
+	not := []string{"SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_JOB_NAME", "SBATCH_NO_REQUEUE", "SBATCH_OPEN_MODE", "SBATCH_WAIT", "SBATCH_SIGNAL", "SBATCH_REQUEUE"}
 	var env []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")

@@ -150,7 +150,7 @@ func TestWhatSbatchIsAsked(t *testing.T) {
 }
 
 func TestSlurmIsGivenNothingSecret(t *testing.T) {
-	env := clientEnv([]string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "TOKEN=y", "SBATCH_ACCOUNT=bio", "SBATCH_EXPORT=ALL", "SLURM_JOB_ID=4", "LC_ALL=C", "SQUEUE_FORMAT=%i"})
+	env := clientEnv([]string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "TOKEN=y", "SBATCH_ACCOUNT=bio", "SBATCH_EXPORT=ALL", "SBATCH_ERROR=/tmp/err", "SLURM_JOB_ID=4", "LC_ALL=C", "SQUEUE_FORMAT=%i"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "SBATCH_ACCOUNT=bio", "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}, env); diff != "" {
 		t.Error(diff)
 	}
