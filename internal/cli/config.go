@@ -18,6 +18,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/module"
 	"github.com/drover-run/drover/internal/jobfile"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // setting is a key of the config files.
@@ -307,6 +308,9 @@ func (a *app) configSet(key, value string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if shown := store.Shown(value); strings.HasPrefix(key, "store") && shown != value {
+		return fault.New(fault.Invalid, "Leave what is before the @ out: keys come from the environment or a profile.", "set %s to %q: a URL holds no keys", key, shown)
 	}
 	if m := targetKey.FindStringSubmatch(key); m != nil && value != "" {
 		if err := setTarget(new(job.Target), m[2], value); err != nil {

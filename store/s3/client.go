@@ -213,7 +213,15 @@ type noCredentials struct {
 	had bool // there were some: who gives them out is away, and will be back
 }
 
-func (n *noCredentials) Error() string { return n.err.Error() }
+// Error leaves the vendor's words out where there is nothing to mend but that a person
+// signs in.
+func (n *noCredentials) Error() string {
+	if !n.nowhere() {
+		return n.err.Error()
+	}
+	_, why, _ := strings.Cut(n.err.Error(), "operation error ec2imds: ")
+	return "the environment and profiles hold none, and this machine has no role (EC2 IMDS: " + cmp.Or(why, "none found") + ")"
+}
 func (n *noCredentials) Unwrap() error { return n.err }
 
 // nowhere says that all places were looked at, down to the machine's own role: who

@@ -244,7 +244,7 @@ func TestNoCredentialsAreSaidAndPublicBucketsNeedNone(t *testing.T) {
 	server.Set("data/x", "public")
 	o := s3.Options{Endpoint: serve(t, server, nil)}
 	_, err := open(t, "s3://facts", o).Get(t.Context(), "data/x", 0, -1)
-	if fault.KindOf(err) != fault.Denied || !strings.Contains(err.Error(), "find credentials") || !strings.Contains(fault.Hint(err), "anonymous=true") {
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(err.Error(), "find credentials: the environment and profiles hold none, and this machine has no role (EC2 IMDS: ") || !strings.Contains(fault.Hint(err), "anonymous=true") {
 		t.Errorf("%v (%s)", err, fault.Hint(err))
 	}
 	if len(server.Requests()) != 0 {
