@@ -6,7 +6,7 @@ var reasons = []struct{ code, sentence, hint string }{
 	{"None", "Slurm has accepted it and has not looked at it yet", ""},
 	{"Priority", "other jobs come before it in Slurm's queue", "sprio -l shows the order, squeue --start --me when it may begin."},
 	{"Resources", "it is next, and waits for machines to be free", "squeue --start --me says when; sinfo shows partitions with free nodes: --on slurm/PARTITION."},
-	{"BeginTime", "Slurm starts it again, in a minute or two", ""},
+	{"BeginTime", "it may not begin yet: one that is started again waits a minute or two", "squeue --start --me says when it may begin."},
 	{"DependencyNeverSatisfied", "it waits for a job that can never end as it has to", "Cancel it: drover cancel."},
 	{"Dependency", "it waits for another job", "squeue --me shows it."},
 	{"JobHeldUser", "somebody has put it on hold", "scontrol release JOBID lets it go; squeue --me shows the id."},
