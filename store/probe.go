@@ -14,15 +14,15 @@ import (
 
 // racers is how many create the probe's key at once: enough that a server which
 // looks first and writes then is caught nearly always, few enough to be cheap.
-const racers = 5
+const racers = 4
 
 // late is what comes when somebody has won.
 var late = []byte("late\n")
 
-// Probe refuses, as fault.Invalid, a store that lets two writers win or does not
-// show what was written: nothing drover promises would hold on it. It writes one
-// small object under probe/ and removes it, in racers + 3 requests. An error that is
-// no fault.Invalid says the store could not be asked.
+// Probe refuses, as fault.Invalid, a store that lets two writers win, does not show
+// what was written or knows no listing: nothing drover promises would hold on it. It
+// writes one small object under probe/ and removes it, in racers + 4 requests. An
+// error that is no fault.Invalid says the store could not be asked.
 func (s *Store) Probe(ctx context.Context) error {
 	var nonce [16]byte
 	s.mu.Lock()
@@ -74,6 +74,11 @@ func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
 		return "create-if-absent replaced an object", nil
 	case bytes.Equal(held, late):
 		return "an object changed after it was written", nil
+	}
+	for _, err := range s.ListBy(ctx, key, 1) { // which may be told too little, but not be refused
+		if err != nil {
+			return "", err
+		}
 	}
 	winners := 0
 	for i := range racers {
