@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +51,38 @@ func TestTheShorterGraceStands(t *testing.T) {
 		if got, ok := ReadWord(path); !ok || got != step.want {
 			t.Errorf("after %s the grace is %s, %v; want %s", step.give, got, ok, step.want)
 		}
+	}
+}
+
+func TestTheShorterOfTwoGracesThatComeAtOnceStands(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 500 {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		var both sync.WaitGroup
+		for _, grace := range []time.Duration{time.Hour, time.Second} {
+			both.Go(func() {
+				if err := LeaveWord(path, grace); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if got, ok := ReadWord(path); !ok || got != time.Second {
+			t.Fatalf("the grace is %s, %v; want a second", got, ok)
+		}
+	}
+}
+
+func TestAWordThatCannotBeReadIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.stop")
+	if err := os.WriteFile(path, []byte("soon"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := LeaveWord(path, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := ReadWord(path); !ok || got != time.Hour {
+		t.Errorf("the grace is %s, %v; want an hour", got, ok)
 	}
 }
 

@@ -15,12 +15,23 @@ import (
 )
 
 // LeaveWord writes the grace of a Stop into a file that is never seen in part. A
-// shorter one that was given before stands.
+// shorter one stands, whether it was given before or comes from a second Stop at the
+// same time.
 func LeaveWord(path string, grace time.Duration) error {
-	if before, ok := ReadWord(path); ok && before <= grace {
-		return nil
+	for taken := false; ; taken = true {
+		before, ok := ReadWord(path)
+		name := os.Rename
+		switch {
+		case ok && before <= grace:
+			return nil
+		case !ok && !taken:
+			name = linkOnce // a word that comes meanwhile is read first
+		}
+		err := whole(path, []byte(grace.String()), (*os.File).Close, name) // it need not survive the agents
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return whole(path, []byte(grace.String()), (*os.File).Close, os.Rename) // it need not survive the agents
 }
 
 // ReadWord is the grace in such a file; ok is false without one.
