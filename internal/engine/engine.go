@@ -231,6 +231,11 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed l
 // request is the Start of a placement, the first or another.
 func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placement, agents int) error {
 	each := needsOf(j)
+	if s := j.Spec; s.Verb == job.Map && s.Slots == 0 && s.GPUs == 0 && (s.CPUs > 0 || s.Memory > 0) {
+		if o, err := d.Offer(ctx, each); err == nil { // a container takes as many items as its machine has room for
+			each = together(each, slots(s, o))
+		}
+	}
 	each.Agents = agents
 	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: e.boot(ctx, d, j)})
 	return err

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,8 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// needs is what each of a job's agents must have.
+// needs is what each of a job's agents must have: of a map what as many items need
+// as were said to run at once, else one.
 func needs(s job.Spec) driver.Needs {
 	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
 	target, detail, _ := strings.Cut(s.On, "/")
@@ -27,11 +29,21 @@ func needs(s job.Spec) driver.Needs {
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1
+		n = together(n, s.Slots)
 	}
 	for _, text := range s.Mounts {
 		if m, err := job.ParseMount(text); err == nil { // it was checked before the job was made
 			n.Place.Mounts = append(n.Place.Mounts, m)
 		}
+	}
+	return n
+}
+
+// together is what so many items need that each need n.
+func together(n driver.Needs, items int) driver.Needs {
+	if items > 1 {
+		n.CPUs, n.GPUs = n.CPUs*float64(items), n.GPUs*items
+		n.Memory = min(n.Memory, math.MaxInt64/int64(items)) * int64(items)
 	}
 	return n
 }

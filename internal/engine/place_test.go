@@ -248,3 +248,45 @@ func (d *desk) newest(project, task string) string {
 	d.check(err)
 	return found.Newest()
 }
+
+// A map's agent has what its items need that run at once: as many as were asked for,
+// else as the place has room for, if that is known from afar. GPUs are not counted.
+func TestAMapsAgentHasWhatItsItemsNeedTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		slots, gpus int
+		cores       int // of the place
+		want        driver.Needs
+	}{
+		"as asked for":       {3, 1, 0, driver.Needs{CPUs: 6, Memory: 12 << 30, GPUs: 3}},
+		"as there is room":   {0, 0, 8, driver.Needs{CPUs: 8, Memory: 16 << 30}},
+		"as memory allows":   {0, 0, 64, driver.Needs{CPUs: 14, Memory: 28 << 30}},
+		"one where GPUs say": {0, 1, 8, driver.Needs{CPUs: 2, Memory: 4 << 30, GPUs: 1}},
+		"one from afar":      {0, 0, 0, driver.Needs{CPUs: 2, Memory: 4 << 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			heard := make(chan driver.Request, 1)
+			d.Drivers[mem.Target] = listening{roomy{d.mem, driver.Offer{Fits: true, Cores: c.cores, Memory: 30 << 30}}, heard}
+			spec := job.Spec{Project: "demo", Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "1-9", Slots: c.slots}}
+			spec.CPUs, spec.Memory, spec.GPUs = 2, 4<<30, c.gpus
+			p, err := d.Plan(t.Context(), spec, false)
+			d.check(err)
+			path, err := d.Submit(t.Context(), &p)
+			d.check(err)
+			_, err = d.Attend(t.Context(), path)
+			d.check(err)
+			n := (<-heard).Needs
+			if diff := cmp.Diff(c.want, driver.Needs{CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// roomy is a place that offers what it is told to.
+type roomy struct {
+	driver.Driver
+	offer driver.Offer
+}
+
+func (r roomy) Offer(context.Context, driver.Needs) (driver.Offer, error) { return r.offer, nil }

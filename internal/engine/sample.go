@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
@@ -93,8 +94,9 @@ func (e *Engine) anew(ctx context.Context, s *Plan) error {
 // Slots is about how many items an agent of a map runs at once, as far as that can
 // be known from afar: what was asked for, else what the place's cores and memory
 // allow. GPUs are not counted.
-func Slots(p *Plan) int {
-	s, o := p.Spec, p.Offer
+func Slots(p *Plan) int { return slots(p.Spec, p.Offer) }
+
+func slots(s job.Spec, o driver.Offer) int {
 	if s.Slots > 0 {
 		return s.Slots
 	}
