@@ -129,6 +129,9 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self}
 	shared := claims(d)
 	m.Memory = shared.Memory
+	if shared.CPUs > 0 { // a container may be held to fewer than the machine has
+		m.CPUs = int(shared.CPUs)
+	}
 	if c := in.docker; c != nil {
 		m.Root, m.Hosts, m.Secrets, m.Starved = c.Root, c.Hosts, c.Secrets, c.Starved
 		if c.Claims != "" { // what the container may use counts for the program, what the machine has for its room

@@ -1,19 +1,22 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/local"
 )
 
 // built is what every test here starts: the real program, made once.
@@ -140,12 +143,16 @@ func setUp(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	machine, err := local.New("").Offer(context.Background(), driver.Needs{})
+	if err != nil {
+		return err
+	}
 	for key, value := range map[string]string{
 		"HOME": home, "USER": "tester",
 		"PATH":    strings.Join([]string{built.dir, built.python, env.Getenv("PATH")}, string(os.PathListSeparator)),
 		"GATES":   filepath.Join(env.WorkDir, "gates"), // command open
 		"LOCKS":   filepath.Join(env.WorkDir, "locks"), // command unheld
-		"TRAINER": trainer, "CORES": strconv.Itoa(runtime.NumCPU()),
+		"TRAINER": trainer, "CORES": strconv.Itoa(machine.Cores),
 		"DROVER": filepath.Join(built.dir, "drover"), "PYTHON3": filepath.Join(built.python, "python3"),
 		// A script that asks for a package must not reach an index.
 		"PIP_NO_INDEX": "1", "UV_OFFLINE": "1",
