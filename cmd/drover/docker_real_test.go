@@ -160,6 +160,18 @@ with open("/dev/shm/x", "wb") as f:
 	}
 }
 
+// A container has what its items need together, and the 256 MB of drover itself.
+func TestRealDockerAWorkerHasWhatItsItemsNeed(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	h.drover(t, 0, "map", "-t", "two", "--on", "docker", "--image", dockerd.Debian, "-j", "2", "--cpus", "0.5", "--memory", "64M", "--from", "1-2", "--",
+		"sh", "-c", "cd /sys/fs/cgroup; set -- $(cat memory.max 2>/dev/null || cat memory/memory.limit_in_bytes) $(cat cpu.max 2>/dev/null || cat cpu/cpu.cfs_quota_us); echo $1 $2")
+	said, _ := h.drover(t, 0, "logs", "two")
+	if want := strings.Repeat("402653184 100000\n", 2); said != want {
+		t.Errorf("its memory and its share of 100 ms of a core are\n%swant\n%s", said, want)
+	}
+}
+
 func TestRealDockerNodesReachEachOther(t *testing.T) {
 	onlyReal(t)
 	h := withDocker(t)
