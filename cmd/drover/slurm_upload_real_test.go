@@ -77,3 +77,12 @@ func TestRealSlurmSmallFilesTravelInPacks(t *testing.T) {
 	}
 	t.Logf("%d files: %d writes and %d reads of blobs", files, up.Load(), down.Load())
 }
+
+// Slurm gives a worker what its items need together, and the 256 MB of drover itself.
+func TestRealSlurmAWorkerHasWhatItsItemsNeed(t *testing.T) {
+	h := withSlurm(t)
+	h.drover(t, 0, "map", "-t", "two", "-j", "2", "--cpus", "1", "--memory", "300M", "--from", "1-2", "--", "sh", "-c", "echo $SLURM_CPUS_PER_TASK $SLURM_MEM_PER_NODE")
+	if said, _ := h.drover(t, 0, "logs", "two"); said != strings.Repeat("2 856\n", 2) {
+		t.Errorf("its cores and MB are\n%swant 2 856 twice", said)
+	}
+}
