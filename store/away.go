@@ -23,12 +23,21 @@ func (s *Store) Away() (length time.Duration, last error) {
 }
 
 // Mind calls away once the bucket has been away for least, and back when it is not any
-// more, with how long it was; until ctx is done.
+// more, with how long it was; until ctx is done. What happened while nobody looked, as
+// this process or its machine was stopped, is not known, and does not count.
 func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length time.Duration, last error), back func(length time.Duration)) {
-	begun := time.Duration(-1) // by Boot
+	begun := time.Duration(-1)                        // by Boot
+	looked, since := s.clock.Boot(), time.Duration(0) // without a pause
 	for s.clock.Sleep(ctx, glance) == nil {
 		length, last := s.Away()
 		now := s.clock.Boot()
+		if now-looked > longGlance {
+			since = now
+		}
+		looked = now
+		if begun < 0 {
+			length = min(length, now-since)
+		}
 		switch {
 		case begun < 0 && length >= least:
 			begun = now - length
@@ -40,8 +49,12 @@ func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length 
 	}
 }
 
-// glance is how often Mind looks.
-const glance = time.Second
+const (
+	// glance is how often Mind looks.
+	glance = time.Second
+	// longGlance is how long it takes for that only where it was stopped itself.
+	longGlance = 4 * glance
+)
 
 // contact is when a bucket last did what it was asked.
 type contact struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +115,53 @@ func TestMindTellsOfEachAbsenceOnce(t *testing.T) {
 		}
 	})
 }
+
+// Who was stopped in the middle of a request, or whose machine was, knows nothing of
+// the store in that time.
+func TestMindDoesNotCountWhatItSlept(t *testing.T) {
+	for name, c := range map[string]struct {
+		mute time.Duration
+		want []string
+	}{
+		"it answers then":     {5 * time.Second, nil},
+		"it is away for long": {time.Minute, []string{"away 10s", "back"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := &napping{}
+				s := store.New(&mute{scripted: &scripted{Bucket: mem.New()}, length: c.mute}, store.Options{Clock: clock})
+				ctx, stop := context.WithCancel(t.Context())
+				var told []string
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					s.Mind(ctx, 10*time.Second, func(length time.Duration, _ error) {
+						told = append(told, fmt.Sprint("away ", length.Round(time.Second)))
+					},
+						func(time.Duration) { told = append(told, "back") })
+				}()
+				time.AfterFunc(2500*time.Millisecond, func() { clock.slept.Store(int64(time.Minute)) })
+				if err := s.Put(ctx, "k", []byte("v")); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				stop()
+				<-done
+				if diff := cmp.Diff(c.want, told); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// napping is the clock of a machine that was stopped for a while.
+type napping struct {
+	bubble
+	slept atomic.Int64
+}
+
+func (n *napping) Boot() time.Duration { return n.bubble.Boot() + time.Duration(n.slept.Load()) }
 
 func refusals(n int) (all []answer) {
 	for range n {
