@@ -34,6 +34,12 @@ func (a *app) follow(ctx context.Context, j *drover.Job, id string, output strin
 func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	// Before anything begins: who sees that the program runs may press Ctrl-C.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT)
+	defer signal.Stop(signals)
+	// Or "| head" would end us with the pipe, before the outputs are brought.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	type end struct {
 		st  drover.Status
 		err error
@@ -51,11 +57,6 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 		printed <- a.print(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled})
 	}()
 
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT)
-	defer signal.Stop(signals)
-	// Or "| head" would end us with the pipe, before the outputs are brought.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	for {
 		select {
 		case e := <-ended:

@@ -25,6 +25,9 @@ func (a *app) followMap(ctx context.Context, j *drover.Job, id, output string, a
 func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT) // before any item begins, which somebody may see
+	defer signal.Stop(signals)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := j.Wait(ctx)
@@ -33,9 +36,6 @@ func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attache
 	w := a.watchMap(ctx, j)
 	defer w.end()
 
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT)
-	defer signal.Stop(signals)
 	show := a.newProgress()
 	again := time.NewTicker(time.Second) // rate and ETA change though no item ends
 	defer again.Stop()
