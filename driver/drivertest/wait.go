@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Until looks until done, every 10 ms and at most 3,000 times: for what real
-// processes do, of which nobody tells. Drivers' own tests use it too.
+// Until looks until done, every 10 ms and at most 12,000 times: for what real
+// processes do, of which nobody tells. That is two minutes and more, far longer than
+// anything takes on a machine that has much to do. Drivers' own tests use it too.
 func Until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12_000 {
 		if done() {
 			return
 		}

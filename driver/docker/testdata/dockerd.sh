@@ -67,7 +67,7 @@ start() {
 	ip link set "$BRIDGE" up
 	setsid dockerd --bridge "$BRIDGE" --data-root "$DIR/data" --exec-root "$DIR/exec" --pidfile "$DIR/dockerd.pid" -H "$DOCKER_HOST" \
 		>"$DIR/dockerd.log" 2>&1 </dev/null 9>&- &
-	for _ in $(seq 300); do
+	for _ in $(seq 1200); do
 		docker version >/dev/null 2>&1 && break
 		sleep 0.1
 	done

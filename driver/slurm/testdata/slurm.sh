@@ -16,7 +16,9 @@
 # Nodes are n1, n2, ...; each says that it has CPUS cores, 4 GB and two GPUs (which are
 # empty files). Partitions: main, the default one; spot and cheap, which main preempts:
 # spot's jobs are requeued, cheap's are cancelled six seconds after they were told;
-# short, whose jobs may take two minutes; closed, which is down.
+# short, whose jobs may take two minutes; closed, which is down. A job that is requeued
+# begins again after cred_expire; what is not begun in that time, on a machine that has
+# much to do, never is, and takes its node along.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -111,12 +113,12 @@ CONF
 	setsid mariadbd --no-defaults --user=root --datadir="$DIR/db" --socket="$MYSQL_UNIX_PORT" --pid-file="$DIR/run/mariadbd.pid" \
 		--skip-networking --skip-grant-tables --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=16M \
 		--innodb-log-file-size=8M --innodb-lock-wait-timeout=900 >"$DIR/log/mariadbd.log" 2>&1 </dev/null 9>&- &
-	for _ in $(seq 100); do
+	for _ in $(seq 900); do
 		[ -S "$MYSQL_UNIX_PORT" ] && break
 		sleep 0.1
 	done
 	slurmdbd >"$DIR/log/dbd.out" 2>&1 </dev/null 9>&-
-	for _ in $(seq 100); do
+	for _ in $(seq 900); do
 		sacctmgr -n show cluster >/dev/null 2>&1 && return
 		sleep 0.1
 	done
@@ -133,7 +135,7 @@ SlurmctldHost=$host($ctl)
 SlurmctldPort=$base
 SlurmdPort=$((base + 1))
 AuthType=auth/munge
-AuthInfo=socket=$DIR/munge/munge.socket,cred_expire=5
+AuthInfo=socket=$DIR/munge/munge.socket,cred_expire=15
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
@@ -152,8 +154,8 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0,bf_resolution=1
 MpiDefault=none
 ReturnToService=2
-SlurmctldTimeout=10
-SlurmdTimeout=10
+SlurmctldTimeout=120
+SlurmdTimeout=120
 KillWait=10
 MinJobAge=${MIN_JOB_AGE:-300}
 MaxArraySize=${MAX_ARRAY:-1001}
@@ -200,7 +202,7 @@ start() {
 		# shellcheck disable=SC2046 # a prefix is words
 		$(node "${NODE_PREFIX:-}" "$i") slurmd -N "n$i" >"$DIR/log/n$i.out" 2>&1 </dev/null 9>&-
 	done
-	for _ in $(seq 300); do
+	for _ in $(seq 900); do
 		[ "$(timeout 5 sinfo -h -N -p main -o %T 2>/dev/null | grep -c '^idle$')" = "$NODES" ] && return
 		sleep 0.1
 	done
