@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,16 +44,23 @@ func queue(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// counter counts to its first argument, a fifth of a second each, in a checkpoint.
+// counter counts to its first argument, a fifth of a second each, in a checkpoint. Who
+// began at 0 stays at the second argument until the third, a file, is there: what is
+// done to it meanwhile may take as long as it does.
 const counter = `
 import pathlib, signal, sys, time
 kept = pathlib.Path("/opt/ml/checkpoints/n")
-n = int(kept.read_text()) if kept.exists() else 0
-print("begins at", n, flush=True)
+had = int(kept.read_text()) if kept.exists() else 0
+n = had
 signal.signal(signal.SIGTERM, lambda *a: (print("asked at", n, flush=True), sys.exit(3)))
+print("begins at", n, flush=True)
 while n < int(sys.argv[1]):
+    while not had and n == int(sys.argv[2]) and not pathlib.Path(sys.argv[3]).exists():
+        time.sleep(0.05)
     n += 1
-    kept.write_text(str(n))
+    whole = kept.with_suffix(".new")
+    whole.write_text(str(n))
+    whole.replace(kept)
     print("step", n, flush=True)
     time.sleep(0.2)
 `
@@ -81,6 +89,21 @@ func (h home) begins(t *testing.T, until string, args ...string) (c *exec.Cmd, s
 		return strings.Contains(string(text), until)
 	})
 	return c, said
+}
+
+// keeps waits until each of a job's nodes has stored something of what it has counted: an
+// agent that has had no time for that goes on from nothing, which is right.
+func (h home) keeps(t *testing.T, task string, nodes ...string) {
+	t.Helper()
+	drivertest.Until(t, "checkpoints are saved", func() bool {
+		out, _ := h.drover(t, 0, "events", task)
+		for _, node := range nodes {
+			if !strings.Contains(out, node+" saved checkpoint") {
+				return false
+			}
+		}
+		return strings.Contains(out, "saved checkpoint")
+	})
 }
 
 func TestRealSlurmRunsAScript(t *testing.T) {
@@ -127,48 +150,58 @@ func TestRealSlurmOpenMPIOverTwoNodes(t *testing.T) {
 
 func TestRealSlurmMapLosesNothingWhenTasksAreRequeuedAndKilled(t *testing.T) {
 	h := withSlurm(t)
-	put(t, filepath.Join(h.work, "items.txt"), []byte(strings.Repeat("x\n", 1200)))
-	c := exec.Command(filepath.Join(built.dir, "drover"), "map", "--workers", "4", "--from", "items.txt", "--", "sleep", "0.1")
-	var said bytes.Buffer
-	c.Dir, c.Env, c.Stderr = h.work, h.environ, &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	const items = 600
+	put(t, filepath.Join(h.work, "waiting.sh"), []byte(waiting))
+	gate := h.runs("go")
+	c, said := h.heardOf(t, "map", "--workers", "4", "--from", "1-"+strconv.Itoa(items), "--", "sh", "waiting.sh", gate, strconv.Itoa(items/2), "{}")
 	drivertest.Until(t, "four tasks run", func() bool { return strings.Count(queue(t, "--states=RUNNING"), "\n") == 4 })
-	drivertest.Until(t, "items have ended", func() bool { return strings.Contains(said.String(), " succeeded") })
+	drivertest.Until(t, "items have ended", func() bool { return strings.Contains(said(), " succeeded") })
 	tasks := strings.Fields(queue(t, "--states=RUNNING", "--format=%F_%K"))
+	if len(tasks) != 4 {
+		t.Fatalf("there is work for four tasks, and %v run\n%s", tasks, said())
+	}
+	drivertest.Until(t, "four agents are there", func() bool {
+		return !slices.ContainsFunc(tasks, func(task string) bool { return len(h.agentsOf(task)) == 0 })
+	})
 	if out, err := exec.Command("scontrol", "requeue", tasks[0]).CombinedOutput(); err != nil {
 		t.Fatalf("scontrol: %v: %s", err, out)
 	}
-	h.killAnAgent(t, tasks[1])
-	if err := c.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+	for _, pid := range h.agentsOf(tasks[1]) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Items != 1200 || v.Tally.Succeeded != 1200 {
-		t.Errorf("it ended %+v\n%s", v, &said)
+	put(t, gate, nil)
+	if err := c.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, said())
+	}
+	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Items != items || v.Tally.Succeeded != items {
+		t.Errorf("it ended %+v\n%s", v, said())
 	}
 }
 
-// killAnAgent ends the agent of a task with kill -9: the child of what Slurm started.
-func (h home) killAnAgent(t *testing.T, task string) {
-	t.Helper()
+// waiting is an item that takes a tenth of a second. Those above the second argument wait
+// until the first, a file, is there: the map is not over before what is to befall it has.
+const waiting = `sleep 0.1
+until [ -e "$1" ] || [ "$3" -le "$2" ]; do sleep 0.1; done
+`
+
+// agentsOf are the processes of a task's agent: the child of what Slurm started.
+func (h home) agentsOf(task string) (pids []int) {
 	_, index, _ := strings.Cut(task, "_")
 	for pid := range processesOf(filepath.Dir(h.work)) {
 		line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 		if strings.Contains(string(line), "agent\x00--store") && strings.Contains(string(line), "--index\x00"+index+"\x00") {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			return
+			pids = append(pids, pid)
 		}
 	}
-	t.Fatalf("there is no agent of task %s", task)
+	return pids
 }
 
 func TestRealSlurmWaitsAndSaysWhy(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
-	h.drover(t, 0, "run", "--detach", "--slurm-arg", "--begin=now+1hour", "-t", "later", "count.py", "3")
+	h.drover(t, 0, "run", "--detach", "--slurm-arg", "--begin=now+1hour", "-t", "later", "count.py", "3", "1", "never")
 	drivertest.Until(t, "why says what it waits for", func() bool {
 		out, _ := h.drover(t, 0, "why", "later")
 		return strings.Contains(out, "(BeginTime)")
@@ -183,7 +216,8 @@ func TestRealSlurmWaitsAndSaysWhy(t *testing.T) {
 func TestRealSlurmGoesOnAfterScancelByHand(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
-	c, said := h.begins(t, "step 5\n", "run", "-t", "counts", "count.py", "30")
+	c, said := h.begins(t, "step 5\n", "run", "-t", "counts", "count.py", "30", "5", "never")
+	h.keeps(t, "counts")
 	if out, err := exec.Command("scancel", strings.TrimSpace(queue(t, "--format=%A"))).CombinedOutput(); err != nil {
 		t.Fatalf("scancel: %v: %s", err, out)
 	}
@@ -202,7 +236,8 @@ func TestRealSlurmGoesOnAfterScancelByHand(t *testing.T) {
 func TestRealSlurmSettlesWithTheCommandLineGone(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
-	c, _ := h.begins(t, "step 2\n", "run", "-t", "alone", "count.py", "20")
+	c, _ := h.begins(t, "step 2\n", "run", "-t", "alone", "count.py", "20", "2", "never")
+	h.keeps(t, "alone")
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +254,7 @@ func TestRealSlurmSettlesWithTheCommandLineGone(t *testing.T) {
 			}
 			return
 		}
-		if time.Since(begin) > 3*time.Minute { // Slurm waits before it starts again
+		if time.Since(begin) > 4*patience { // Slurm waits before it starts again
 			t.Fatalf("it stands at\n%s\n%s", out, queue(t))
 		}
 		select {
@@ -232,7 +267,7 @@ func TestRealSlurmSettlesWithTheCommandLineGone(t *testing.T) {
 func TestRealSlurmDetachesAtCtrlC(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
-	c, said := h.begins(t, "step 1\n", "run", "-t", "left", "count.py", "15")
+	c, said := h.begins(t, "step 1\n", "run", "-t", "left", "count.py", "15", "1", h.runs("go"))
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +278,7 @@ func TestRealSlurmDetachesAtCtrlC(t *testing.T) {
 	if !strings.Contains(out, "algo-1 in /opt/ml/code\n") {
 		t.Errorf("beside it is\n%s", out)
 	}
+	put(t, h.runs("go"), nil)
 	out, _ = h.drover(t, 0, "logs", "-f", "left")
 	if !strings.Contains(out, "step 15\n") {
 		t.Errorf("its output is\n%s", out)
@@ -279,35 +315,51 @@ func TestRealSlurmASecondCtrlCCancels(t *testing.T) {
 	put(t, filepath.Join(h.work, "deaf.sh"), []byte("#!/bin/sh\ntrap '' TERM\necho begins\nwhile :; do sleep 1; done\n"))
 	for name, c := range map[string]struct {
 		until string
+		nodes int // that print it: who has not begun lets the others wait for a minute
 		args  []string
 	}{
-		"one":   {"step 1\n", []string{"run", "-t", "one", "count.py", "1000"}},
-		"two":   {"step 1\n", []string{"run", "-t", "two", "--nodes", "2", "count.py", "1000"}},
-		"deaf":  {"begins\n", []string{"run", "-t", "deaf", "--grace", "3s", "deaf.sh"}},
-		"items": {"", []string{"map", "-t", "items", "--workers", "3", "--from", "1-300", "--", "sleep", "1"}},
+		"one":   {"step 1\n", 1, []string{"run", "-t", "one", "count.py", "1000", "1", "never"}},
+		"two":   {"step 1\n", 2, []string{"run", "-t", "two", "--nodes", "2", "count.py", "1000", "1", "never"}},
+		"deaf":  {"begins\n", 1, []string{"run", "-t", "deaf", "--grace", "3s", "deaf.sh"}},
+		"items": {"", 0, []string{"map", "-t", "items", "--workers", "3", "--from", "1-300", "--", "sleep", "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cli, said := h.heardOf(t, c.args...)
-			drivertest.Until(t, "it works", func() bool {
-				return c.until != "" && strings.Contains(said(), c.until) || c.until == "" && strings.Count(queue(t, "--states=RUNNING"), "\n") == 3
-			})
-			for range 2 { // the first is heard before the second is sent: signals do not add up
-				if err := cli.Process.Signal(syscall.SIGINT); err != nil {
-					t.Fatal(err)
-				}
-				drivertest.Until(t, "it is heard", func() bool { return strings.Contains(said(), "Ctrl-C again: cancel it") })
-			}
-			if err := cli.Wait(); cli.ProcessState.ExitCode() != 130 || !strings.Contains(said(), "Cancelling ") || !strings.Contains(said(), " cancelled\n") {
-				t.Errorf("it ended with %v and said\n%s", err, said())
+			cli, said := h.pressTwice(t, c.until, c.nodes, c.args...)
+			if cli.ProcessState.ExitCode() != 130 || !strings.Contains(said, "Cancelling ") || !strings.Contains(said, " cancelled\n") {
+				t.Errorf("it ended with %v and said\n%s", cli.ProcessState, said)
 			}
 			drivertest.Until(t, "Slurm has nothing of it left", func() bool { return queue(t) == "" })
 			if out, _ := h.drover(t, 0, "status", name); !strings.Contains(out, "CANCELLED") {
 				t.Errorf("its state is\n%s", out)
 			}
-			for pid, name := range processesOf(filepath.Dir(h.work)) {
-				t.Errorf("process %d is left: %s", pid, name)
+			for _, name := range leftovers(filepath.Dir(h.work), patience) {
+				t.Errorf("process %s is left", name)
 			}
 		})
+	}
+}
+
+// pressTwice types a command, and Ctrl-C twice once its nodes print those words, or it has
+// three tasks where it is to print nothing. Where two seconds went by between the two, the job goes on, as
+// it should, and so does the same command.
+func (h home) pressTwice(t *testing.T, words string, nodes int, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	for {
+		cli, said := h.heardOf(t, args...)
+		drivertest.Until(t, "it works", func() bool {
+			return words != "" && strings.Count(said(), words) == nodes || words == "" && strings.Count(queue(t, "--states=RUNNING"), "\n") == 3
+		})
+		if err := cli.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		// The first is heard before the second is sent: signals do not add up.
+		drivertest.Until(t, "it is heard", func() bool { return strings.Contains(said(), "Ctrl-C again: cancel it") })
+		_ = cli.Process.Signal(syscall.SIGINT) // or it has ended, which is seen now
+		_ = cli.Wait()
+		if cli.ProcessState.ExitCode() != 130 || strings.Contains(said(), "Cancelling ") {
+			return cli, said()
+		}
+		t.Logf("more than two seconds went by between the two:\n%s", said())
 	}
 }
 
@@ -339,13 +391,22 @@ func (h home) heardOf(t *testing.T, args ...string) (c *exec.Cmd, said func() st
 // elsewhere. Nobody types anything; nothing has failed.
 func TestRealSlurmMapGoesOnWhenItIsPreempted(t *testing.T) {
 	h := withSlurm(t)
-	h.compiled(t)
-	put(t, filepath.Join(h.work, "slow.sh"), []byte("./teller $RUNS $1 && sleep 0.1\n"))
-	for partition, items := range map[string]int{"spot": 1500, "cheap": 7000} { // Slurm looks twice a minute which grace is over
-		c, said := h.heardOf(t, "map", "-t", partition, "--on", "slurm/"+partition, "--slurm-arg", "--exclusive", "--workers", "4", "-j", "4", "--env", "RUNS="+h.runs(partition), "--from", "1-"+strconv.Itoa(items), "--", "sh", "slow.sh", "{}")
+	const items = 1500
+	put(t, filepath.Join(h.work, "waiting.sh"), []byte(waiting))
+	for _, partition := range []string{"spot", "cheap"} { // Slurm looks twice a minute which grace is over
+		began := h.runs(partition)
+		c, said := h.heardOf(t, "map", "-t", partition, "--on", "slurm/"+partition, "--slurm-arg", "--exclusive", "--workers", "4", "-j", "4", "--from", "1-"+strconv.Itoa(items), "--", "sh", "waiting.sh", began, strconv.Itoa(items/2), "{}")
 		drivertest.Until(t, "four tasks run", func() bool { return strings.Count(queue(t, "--states=RUNNING"), "\n") == 4 })
-		h.whenRan(t, partition, 150)
-		first, err := exec.Command("sbatch", "--parsable", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 10").Output()
+		drivertest.Until(t, "four agents have items", func() bool {
+			nodes := map[string]bool{}
+			for pid, name := range processesOf(filepath.Dir(h.work)) {
+				if strings.HasPrefix(name, "sh waiting.sh ") {
+					nodes[variable(pid, "SLURMD_NODENAME")] = true
+				}
+			}
+			return len(nodes) == 4
+		})
+		first, err := exec.Command("sbatch", "--parsable", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=touch "+began+"; sleep 10").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +414,7 @@ func TestRealSlurmMapGoesOnWhenItIsPreempted(t *testing.T) {
 			t.Fatalf("%v\n%s", err, said())
 		}
 		out, err := exec.Command("squeue", "--noheader", "--states=all", "--jobs="+strings.TrimSpace(string(first)), "--format=%T").CombinedOutput()
-		if string(out) != "COMPLETED\n" && string(out) != "RUNNING\n" {
+		if state := string(out); state != "COMPLETED\n" && state != "COMPLETING\n" && state != "RUNNING\n" {
 			t.Errorf("the job before it is %s, %v", out, err)
 		}
 		v := h.verified(t)
@@ -366,21 +427,34 @@ func TestRealSlurmMapGoesOnWhenItIsPreempted(t *testing.T) {
 	}
 }
 
+// variable is a variable of a process; "" if there is none, or no process.
+func variable(pid int, name string) string {
+	environ, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	for kv := range strings.SplitSeq(string(environ), "\x00") {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
 // A run on one node and on two goes on from its checkpoint when its machines are free
 // again, and what became of it was an interruption.
 func TestRealSlurmRunGoesOnWhenItIsPreempted(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
-	for partition, nodes := range map[string]string{"spot": "1", "cheap": "2"} {
-		c, said := h.heardOf(t, "run", "-t", partition, "--on", "slurm/"+partition, "--nodes", nodes, "count.py", "30")
-		drivertest.Until(t, "it works", func() bool { return strings.Contains(said(), "step 3\n") })
+	for partition, nodes := range map[string][]string{"spot": {""}, "cheap": {"node 0", "node 1"}} {
+		n := len(nodes)
+		c, said := h.heardOf(t, "run", "-t", partition, "--on", "slurm/"+partition, "--nodes", strconv.Itoa(n), "count.py", "30", "3", "never")
+		drivertest.Until(t, "it works", func() bool { return strings.Count(said(), "step 3\n") == n })
+		h.keeps(t, partition, nodes...)
 		if out, err := exec.Command("sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 3").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if err := c.Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", partition, err, said())
 		}
-		if text := said(); !strings.Contains(text, "asked at ") || strconv.Itoa(strings.Count(text, "begins at 0\n")) != nodes {
+		if text := said(); !strings.Contains(text, "asked at ") || strings.Count(text, "begins at 0\n") != n {
 			t.Errorf("%s: it says\n%s", partition, text)
 		}
 		if out, _ := h.drover(t, 0, "status", partition); !strings.Contains(out, "(1 interruption, 0 failures)") {
