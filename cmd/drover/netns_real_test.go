@@ -92,7 +92,7 @@ func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, p
 		t.Fatal(err)
 	}
 	spec.Project, spec.Task, spec.Nodes = "demo", "apart", len(names)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // Python, MPI and all, on a machine that has much to do
 	defer cancel()
 	p, err := c.Plan(ctx, spec, false)
 	if err != nil {
@@ -118,22 +118,24 @@ func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, p
 func TestRealNodesOnHostsOfTheirOwn(t *testing.T) {
 	names := hosts(t, 2)
 	script := filepath.Join(t.TempDir(), "meet.py")
-	write(t, script, `import json, os, socket
+	write(t, script, `import json, os, socket, time
 rank = int(os.environ["DROVER_RANK"])
 hosts = json.loads(os.environ["SM_HOSTS"])
-print("node", rank, "at", socket.gethostbyname(os.environ["SM_CURRENT_HOST"]), "by", os.environ["SM_NETWORK_INTERFACE_NAME"], flush=True)
+def say(text): # in one write: both nodes' output is read as one
+    os.write(1, (text + "\n").encode())
+say(f"node {rank} at {socket.gethostbyname(os.environ['SM_CURRENT_HOST'])} by {os.environ['SM_NETWORK_INTERFACE_NAME']}")
 master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if rank == 0:
     with socket.create_server(master) as server:
         peer, address = server.accept()
-        print("heard", peer.recv(100).decode(), "from", address[0], flush=True)
+        say(f"heard {peer.recv(100).decode()} from {address[0]}")
 else:
     while True:
         try:
             peer = socket.create_connection((hosts[0], master[1]), timeout=60)
             break
-        except ConnectionRefusedError:
-            pass
+        except OSError: # refused until it listens
+            time.sleep(0.05)
     peer.sendall(b"hello")
     peer.close()
 `)

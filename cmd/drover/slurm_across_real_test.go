@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
@@ -149,13 +150,16 @@ func (c *cluster) agentOn(t *testing.T, host int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pid, name := range processesOf(filepath.Dir(c.work)) {
-		if at, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(at, want) && strings.Contains(name, " agent --store ") { // not who minds it
-			return pid
+	agent := 0
+	drivertest.Until(t, fmt.Sprintf("there is an agent on host %d", host+1), func() bool {
+		for pid, name := range processesOf(filepath.Dir(c.work)) {
+			if at, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(at, want) && strings.Contains(name, " agent --store ") { // not who minds it
+				agent = pid
+			}
 		}
-	}
-	t.Fatalf("there is no agent on host %d: %v", host+1, processesOf(filepath.Dir(c.work)))
-	return 0
+		return agent != 0
+	})
+	return agent
 }
 
 // full is what make chaos-net says.
@@ -186,10 +190,8 @@ func TestRealSlurmMapAcrossHosts(t *testing.T) {
 	tell := func(what string) { t.Logf("%5.1f s: %s", time.Since(began).Seconds(), what) }
 	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--env", "RUNS="+c.runs("runs"), "--from", c.runs("items.txt"), "--", "./work.sh", "{}")
 	c.whenRan(t, "runs", items/20)
-	on := c.tasks(t)
-	if len(on) != 4 {
-		t.Fatalf("four agents on four nodes were asked for, and there are %v\n%s", on, m.said)
-	}
+	var on map[string]string
+	drivertest.Until(t, "four agents work on four nodes", func() bool { on = c.tasks(t); return len(on) == 4 })
 	c.scontrol(t, "update", "nodename=n2", "state=down", "reason=test")
 	tell("n2 is set down")
 	c.whenRan(t, "runs", items/8)
