@@ -1,8 +1,9 @@
 """A trainer for the scripts: a checkpoint after each epoch, an end at SIGTERM.
 
-With --hold N it stays at epoch N until gate "go" is open, or it is told to end;
-a run that began at or after that epoch does not. While it lives it shares the
-lock train-ATTEMPT.
+With --hold N it stays at epoch N until gate "go" is open, or it is told to end, and
+keeps no checkpoint before that one, so that whoever sees one saved knows which; a run
+that began at or after that epoch does neither. While it lives it shares the lock
+train-ATTEMPT.
 """
 import argparse
 import fcntl
@@ -36,9 +37,10 @@ began = epoch
 while epoch < args.epochs and not stop:
     epoch += 1
     print(f"epoch={epoch} loss={args.lr / epoch:.4f}")
-    with open(checkpoint + ".tmp", "w") as f:
-        json.dump(epoch, f)
-    os.replace(checkpoint + ".tmp", checkpoint)
+    if epoch >= args.hold or began >= args.hold:
+        with open(checkpoint + ".tmp", "w") as f:
+            json.dump(epoch, f)
+        os.replace(checkpoint + ".tmp", checkpoint)
     if epoch == args.hold and began < epoch:
         print(f"holding at {epoch}")
         while not stop and not os.path.exists(os.path.join(os.environ["GATES"], "go")):
