@@ -107,7 +107,7 @@ func start(t *testing.T, argv []string, environ ...string) *started {
 // begin starts it; s may have been changed before.
 func (s *started) begin() *started {
 	s.t.Helper()
-	s.WaitDelay = 20 * time.Second // not a timing assertion: a process that was left fails here
+	s.WaitDelay = 90 * time.Second // not a timing assertion: a process that was left fails here
 	if err := s.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (m *machine) on(node int, argv []string) []string {
 	if node > 0 { // another machine has no such folder
 		hide = "mount -t tmpfs none '" + filepath.Dir(m.dirs[0]) + "'"
 	}
-	line := []string{"timeout", "-s", "KILL", "60", "unshare", "-m", "-u", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", hide + `; hostname "$0"; cd "$DROVER_CODE_DIR"; "$@"; exit $?`, m.Hosts[node]}
+	line := []string{"timeout", "-s", "KILL", "240", "unshare", "-m", "-u", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", hide + `; hostname "$0"; cd "$DROVER_CODE_DIR"; "$@"; exit $?`, m.Hosts[node]}
 	if m.apart {
 		line = append([]string{"ip", "netns", "exec", m.nets[node]}, line...)
 	}
@@ -126,7 +126,7 @@ func (m *machine) run(status int, argv ...string) []string {
 	}
 	began := time.Now()
 	err = all[0].Wait()
-	if got := statusOf(err); got != status && (status >= 0 || got == 0) || time.Since(began) > 50*time.Second {
+	if got := statusOf(err); got != status && (status >= 0 || got == 0) || time.Since(began) > 200*time.Second {
 		m.t.Errorf("%q ended with %d after %.0f s, want %d\n%.1500s%.1500s", argv[2], got, time.Since(began).Seconds(), status, all[0].out.String(), all[0].err.String())
 	}
 	for _, s := range all[1:] {

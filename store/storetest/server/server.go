@@ -4,11 +4,13 @@
 package server
 
 import (
-	"net/http/httptest"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,13 +33,22 @@ func Install(t *testing.T, name string) (program string) {
 	return strings.TrimSpace(string(out))
 }
 
-// Free is an address of this machine that nobody had a moment ago, for a server that
-// takes a port and does not say which.
+// Free is an address of this machine where nobody listened a moment ago, for a server
+// that takes a port and does not say which. It is none that the kernel gives to
+// connections by itself: one of those would take it before the server does, now and then.
 func Free() (address string) {
-	s := httptest.NewServer(nil)
-	defer s.Close()
-	return s.Listener.Addr().String()
+	for {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(32_768-lowest)))
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return address
+		}
+		c.Close()
+	}
 }
+
+// lowest is above the ports of driver/slurm's clusters for tests.
+const lowest = 29_100
 
 // Start starts a server, which ends with the test. It may not listen yet.
 func Start(t *testing.T, server *exec.Cmd) {
