@@ -68,14 +68,24 @@ func end(t *testing.T, b store.Bucket, body []byte) (at string) {
 // on goes on with a write, and says how much of it was there.
 func on(t *testing.T, b store.Bucket, body []byte, at string) (there int64) {
 	t.Helper()
-	there, err := b.(store.Resumer).PutOn(t.Context(), "a/long", bytes.NewReader(body), at, func(string) error { return nil })
+	there, err := goOn(t, b, body, at)
 	if err != nil {
 		t.Fatalf("go on: %v", err)
+	}
+	return there
+}
+
+// goOn is on where the server may refuse that. What it takes it must hold.
+func goOn(t *testing.T, b store.Bucket, body []byte, at string) (there int64, err error) {
+	t.Helper()
+	there, err = b.(store.Resumer).PutOn(t.Context(), "a/long", bytes.NewReader(body), at, func(string) error { return nil })
+	if err != nil {
+		return there, err
 	}
 	if got, err := read(t, b, "a/long", 0, -1); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("it holds %d bytes, %v; want the %d that were sent", len(got), err, len(body))
 	}
-	return there
+	return there, nil
 }
 
 func resumes(least int64) []promise {
@@ -123,16 +133,26 @@ func resumes(least int64) []promise {
 		}},
 		{"what was dropped is gone, and what says nothing begins anew", func(t *testing.T, first, second store.Bucket) {
 			body := long()
-			at := end(t, first, body)
-			for range 2 {
-				if err := store.New(second, store.Options{}).Drop(t.Context(), "a/long", at); err != nil {
-					t.Fatal(err)
+			for try := 0; ; try++ {
+				at := end(t, first, body)
+				// A server may not have seen yet that its writer has gone: what of it is
+				// stored behind Drop stays, and would be in the way.
+				<-time.After(time.Duration(try) * 200 * time.Millisecond)
+				for range 2 {
+					if err := store.New(second, store.Options{}).Drop(t.Context(), "a/long", at); err != nil {
+						t.Fatal(err)
+					}
+				}
+				there, err := goOn(t, first, body, at)
+				if err == nil && there == 0 {
+					break
+				}
+				if try == 5 {
+					t.Fatalf("with %q %d bytes were there, %v", at, there, err)
 				}
 			}
-			for _, at := range []string{at, "1 2 /3"} {
-				if there := on(t, first, body, at); there != 0 {
-					t.Errorf("with %q %d bytes were there", at, there)
-				}
+			if there := on(t, first, body, "1 2 /3"); there != 0 {
+				t.Errorf("with nothing that says where %d bytes were there", there)
 			}
 		}},
 		{"who cannot note a write does not begin it", func(t *testing.T, first, _ store.Bucket) {
