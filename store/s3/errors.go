@@ -143,6 +143,12 @@ func (a answer) damaged() bool {
 	return false
 }
 
+// hasty: MinIO denies a write, once in some thousands, where it is just taking away the
+// folder that the last object of a prefix has left. Amazon means what it says.
+func (b *Bucket) hasty(a answer) bool {
+	return a.code == "AccessDenied" && b.wrote.Load() && !b.amazons()
+}
+
 // nameless: a refusal without S3's word for it. It was cut on its way, or comes
 // from something that is no S3 server and will say it every time.
 func (a answer) nameless() bool {

@@ -122,6 +122,36 @@ func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
 	}
 }
 
+// A server of one's own that has let us write and denies it is asked again, twice.
+func TestADenialAfterAWriteIsAskedAgain(t *testing.T) {
+	denials := 0
+	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
+		if denials == 0 {
+			return false
+		}
+		denials--
+		s3test.Refuse(w, http.StatusForbidden, "AccessDenied", "Access Denied.")
+		return true
+	}}
+	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil)})
+	create := func(key string) error { return b.Create(t.Context(), key, strings.NewReader("x")) }
+	denials = 1
+	if err := create("first"); fault.KindOf(err) != fault.Denied {
+		t.Errorf("who has never written is told %v", err)
+	}
+	if err := create("a"); err != nil {
+		t.Fatal(err)
+	}
+	denials = 2
+	if err := create("b"); err != nil || denials != 0 {
+		t.Errorf("after two denials, %d left: %v", denials, err)
+	}
+	denials = 5
+	if err := create("c"); fault.KindOf(err) != fault.Denied || denials != 2 {
+		t.Errorf("of five denials %d are left: %v", denials, err)
+	}
+}
+
 func TestWhatIsNoS3ServerIsSaidSoInTheEnd(t *testing.T) {
 	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
 		http.NotFound(w, r)

@@ -83,6 +83,7 @@ type Bucket struct {
 	unsigned atomic.Bool // no credentials were found, and none are sent
 
 	met   atomic.Bool  // the server has answered
+	wrote atomic.Bool  // it has let us write
 	tried atomic.Int64 // since when, by clock.Boot, it is tried in vain; 0: not yet
 
 	damaged atomic.Int64 // bodies that arrived otherwise than they were sent, one after another
@@ -151,8 +152,8 @@ func some(text string) *string {
 }
 
 // ask sends one request, and again where the server says that it belongs to
-// another region, that the credentials have ended or that our clock is wrong: all
-// are certain to have done nothing. Everything else that goes wrong is translated and returned.
+// another region, that the credentials have ended, that our clock is wrong, or that
+// who has written before may not: all are certain to have done nothing. Everything else that goes wrong is translated and returned.
 func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -171,10 +172,11 @@ func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(co
 		if err == nil {
 			if write { // what was read is judged at its end
 				b.damaged.Store(0)
+				b.wrote.Store(true)
 			}
 			return nil
 		}
-		if turns < 2 && b.turn(ctx, c, a) {
+		if turns < 2 && (b.turn(ctx, c, a) || write && b.hasty(a)) {
 			continue
 		}
 		return b.refused(ctx, doing, a, write)
