@@ -261,8 +261,8 @@ func (d *drill) attend(ctx context.Context, j *Job, beside func(context.Context,
 }
 
 // hitRate says how fast hits may follow each other: gap is what items need, start
-// what an agent needs until its first one runs.
-type hitRate struct{ gap, start time.Duration }
+// what an agent needs until its first one runs, share a small part of all the work.
+type hitRate struct{ share, gap, start time.Duration }
 
 const (
 	// mostHits bounds a drill: then the job goes on undisturbed to its end.
@@ -296,7 +296,8 @@ func rateOf(ctx context.Context, calm *Job, s MapStatus) (hitRate, error) {
 		}
 		longest = max(longest, it.Seconds)
 	}
-	return hitRate{max(leastGap, last.Sub(first)/hitShare, time.Duration(longest*float64(time.Second))), max(0, first.Sub(s.Submitted))}, nil
+	share := max(leastGap, last.Sub(first)/hitShare)
+	return hitRate{share, max(share, time.Duration(longest*float64(time.Second))), max(0, first.Sub(s.Submitted))}, nil
 }
 
 // harass hits the job's agents until ctx ends or there were enough hits. What is
@@ -375,7 +376,7 @@ func (d *drill) draw(random *rand.Rand, s job.Spec) (kind engine.Hit, after time
 	}
 	which, wait, pick, halt := random.Uint64(), random.Float64(), random.Uint64(), random.Float64()
 	gap := float64(d.rate.gap)
-	after = time.Duration(gap * wait / 2) // a short job must not be over before it begins
+	after = time.Duration(float64(d.rate.share) * wait / 2) // a short job must not be over before it begins
 	if d.r.Struck() > 0 {
 		after = d.rate.start + time.Duration(gap*(1+wait))
 	}
