@@ -22,20 +22,25 @@ import (
 func TestAPlaceHearsOfTheContainer(t *testing.T) {
 	d := newDesk(t)
 	d.mem.Contain()
-	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Target] = listening{d.mem, heard}
 	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target, Nodes: 2,
 		Container: job.Container{Image: "debian:12", Shm: 1 << 30, Mounts: []string{"data:/data:ro"}}}
-	p, err := d.Plan(t.Context(), spec, false)
-	d.check(err)
-	path, err := d.Submit(t.Context(), &p)
-	d.check(err)
-	_, err = d.Attend(t.Context(), path)
-	d.check(err)
 	want := driver.Place{Image: "debian:12", Nodes: 2, Shm: 1 << 30, Mounts: []job.Mount{{Source: filepath.Join(d.dir, "data"), Target: "/data", ReadOnly: true}}}
-	if diff := cmp.Diff(want, (<-heard).Needs.Place); diff != "" {
+	if diff := cmp.Diff(want, d.askedOf(d.mem, spec).Place); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// askedOf is what a place is asked for when a job is put there.
+func (d *desk) askedOf(place driver.Driver, s job.Spec) driver.Needs {
+	heard := make(chan driver.Request, 1)
+	d.Drivers[mem.Target] = listening{place, heard}
+	p, err := d.Plan(d.t.Context(), s, false)
+	d.check(err)
+	path, err := d.Submit(d.t.Context(), &p)
+	d.check(err)
+	_, err = d.Attend(d.t.Context(), path)
+	d.check(err)
+	return (<-heard).Needs
 }
 
 type listening struct {
@@ -265,17 +270,9 @@ func TestAMapsAgentHasWhatItsItemsNeedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
-			heard := make(chan driver.Request, 1)
-			d.Drivers[mem.Target] = listening{roomy{d.mem, driver.Offer{Fits: true, Cores: c.cores, Memory: 30 << 30}}, heard}
 			spec := job.Spec{Project: "demo", Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "1-9", Slots: c.slots}}
 			spec.CPUs, spec.Memory, spec.GPUs = 2, 4<<30, c.gpus
-			p, err := d.Plan(t.Context(), spec, false)
-			d.check(err)
-			path, err := d.Submit(t.Context(), &p)
-			d.check(err)
-			_, err = d.Attend(t.Context(), path)
-			d.check(err)
-			n := (<-heard).Needs
+			n := d.askedOf(roomy{d.mem, driver.Offer{Fits: true, Cores: c.cores, Memory: 30 << 30}}, spec)
 			if diff := cmp.Diff(c.want, driver.Needs{CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs}); diff != "" {
 				t.Error(diff)
 			}
