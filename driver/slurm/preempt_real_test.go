@@ -82,7 +82,7 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 // A machine that is lost takes its agent with it, whether an administrator says so or
 // slurmctld finds out; the others do not notice.
 func TestRealAnAgentWhoseNodeIsLostIsTaken(t *testing.T) {
-	dir := private(t)
+	dir := private(t, "NODE_TIMEOUT=15")
 	d := real(t)
 	r := d.scripted(t, 4, `"Stay":true,"Code":75`)
 	r.Needs.CPUs = 4 // each has a node of its own

@@ -12,6 +12,7 @@
 #	CTL_ADDRESS   where nodes find slurmctld; 127.0.0.1
 #	ACCOUNTS      yes: slurmdbd and its database are there, and sacct knows of jobs
 #	MIN_JOB_AGE   for how many seconds slurmctld knows a job that has ended; 300
+#	NODE_TIMEOUT  for how many seconds a node may be silent before it is down; 120
 #
 # Nodes are n1, n2, ...; each says that it has CPUS cores, 4 GB and two GPUs (which are
 # empty files). Partitions: main, the default one; spot and cheap, which main preempts:
@@ -155,7 +156,7 @@ SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min
 MpiDefault=none
 ReturnToService=2
 SlurmctldTimeout=120
-SlurmdTimeout=120
+SlurmdTimeout=${NODE_TIMEOUT:-120}
 KillWait=10
 MinJobAge=${MIN_JOB_AGE:-300}
 MaxArraySize=${MAX_ARRAY:-1001}
