@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
 )
 
 // soon waits for what Slurm does in its own time: it looks twice a minute which grace
@@ -24,6 +25,19 @@ func soon(t *testing.T, what string, is func() bool) {
 	}
 }
 
+// takeAll is a job of somebody else's that wants all nodes. It ends with the test.
+func takeAll(t *testing.T) (id string) {
+	t.Helper()
+	id = slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
+	t.Cleanup(func() {
+		slurms(t, "scancel", id)
+		drivertest.Until(t, "the other job has ended", func() bool {
+			return slurms(t, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T") == "CANCELLED"
+		})
+	})
+	return id
+}
+
 // Jobs that come before ours take our machines: an agent is told so, and either Slurm
 // starts it again, or nothing of it is left. Nobody counts that as an end of its own.
 func TestRealPreemptedAgentsAreTold(t *testing.T) {
@@ -34,7 +48,7 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 		r.Needs.Detail, r.Needs.CPUs = partition, 4
 		startAll(t, d, r)
 	}
-	other := slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
+	other := takeAll(t)
 	for partition, d := range d {
 		folder, _ := d.folder(d.handle)
 		soon(t, "it is told", func() bool { return heard(folder, 0).Fate != nil })
@@ -64,7 +78,7 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	r := d.scripted(t, 2, `"Stay":true,"Code":75`)
 	r.Needs.Detail, r.Needs.CPUs, r.Needs.Place.Nodes = "cheap", 4, 2
 	startAll(t, d, r)
-	slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
+	takeAll(t)
 	folder, _ := d.folder(d.handle)
 	began := time.Now()
 	soon(t, "both have gone", func() bool { return heard(folder, 0).Fate != nil && heard(folder, 1).Fate != nil })
