@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check fmt vet policy cross lean generated shell test test-real bench bench-peers scale scale-real chaos chaos-net fuzz clean
+.PHONY: help build demo check toolchain fmt vet policy cross lean generated shell test test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,7 +49,15 @@ build: ## bin/drover, one static program
 demo: build ## train the example here; model, outputs and logs come back in out/
 	bin/drover run -o out examples/digits/train.py --epochs 3
 
-check: fmt vet policy cross lean generated shell ## everything that needs no program to run: style, rules, every system, size
+check: toolchain fmt vet policy cross lean generated shell ## everything that needs no program to run: style, rules, every system, size
+
+# Asked outside of the module: in it an older go command ends with words of its own.
+toolchain:
+	@least=$$(sed -n 's/^go //p' go.mod); has=$$($(GO) env -C / GOVERSION) || exit 1; has=$${has#go}; has=$${has%% *}; \
+	echo "go $$has, and go.mod asks for $$least"; \
+	case $$has in [0-9]*) ;; *) exit 0;; esac; \
+	[ "$$(printf '%s\n%s\n' "$$least" "$$has" | sort -V | head -1)" = "$$least" ] || \
+		{ echo "this is Go $$has: before $$least os.Root has known escapes (THREATMODEL.md); install Go $$least or newer"; exit 1; }
 
 fmt:
 	@echo "gofmt"
@@ -160,6 +168,20 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 		echo "$(GO) test -run '^$$' -fuzz '^$$target\$$' -fuzztime $(FUZZTIME) $$folder"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$folder </dev/null || exit 1; \
 	done
+
+# Real sessions, so they are drawn when the words on the screen have changed, not by a check
+pictures: build ## draw the README's two terminal sessions anew, as docs/pictures/*.svg
+	@$(GO) build -o bin/pictures ./docs/pictures
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
+	cp -r examples/digits examples/thumbnails "$$work" && export DROVER_STORE="$$work/store" PATH="$(CURDIR)/bin:/usr/bin:/bin" && \
+	(cd "$$work/digits" && drover run -q train.py --epochs 1 >/dev/null) && \
+	python3 -B "$$work/thumbnails/pictures.py" "$$work/thumbnails/photos" 300 && \
+	$(CURDIR)/bin/pictures -o docs/pictures/run.svg -dir "$$work/digits" -title 'drover run: a script' \
+		'drover run -o out train.py --epochs 3' && \
+	$(CURDIR)/bin/pictures -o docs/pictures/map.svg -dir "$$work/thumbnails" -title 'drover map: 300 pictures, then 5 more' \
+		"drover map --from 'photos/*.png' --out '{.stem}.png' -o small -- python3 thumb.py {} {out}" \
+		'python3 -B pictures.py photos 305' \
+		"drover map --from 'photos/*.png' --out '{.stem}.png' -o small -- python3 thumb.py {} {out}"
 
 clean: ## take away what was built
 	@[ ! -d .home ] || chmod -R u+w .home

@@ -1,6 +1,6 @@
 module github.com/drover-run/drover
 
-go 1.26.0
+go 1.26.5
 
 require (
 	charm.land/bubbletea/v2 v2.0.9

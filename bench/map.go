@@ -90,6 +90,7 @@ var mapSections = []section{
 	{name: "map-agents", needs: "cc", trial: mostAgents},
 	{name: "map-memory", needs: "cc", trial: memoryOfAMillion},
 	{name: "map-resume", needs: "cc", trial: resumeAMillion},
+	{name: "map-crash", needs: "cc", trial: afterACrash},
 	{name: "map-pilot", needs: "cc", trial: forecasts},
 	{name: "map-retry", needs: "cc", trial: retryOfAMillion},
 }

@@ -303,3 +303,15 @@ func TestABusyMachineIsTold(t *testing.T) {
 		}
 	}
 }
+
+func TestASpeedCountsFromTheFirstEndToTheLast(t *testing.T) {
+	t.Parallel()
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	ends := []time.Time{at(900), at(1000), at(1500), at(1200), at(2000)}
+	if got := speedOf([]int{2, 3, 4}, ends); got != 4 {
+		t.Errorf("three items that ended within half a second ran at %g a second, not 4", got)
+	}
+	if got := speedOf([]int{5}, ends); got != 0 {
+		t.Errorf("one item has a speed of %g", got)
+	}
+}

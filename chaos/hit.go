@@ -57,6 +57,8 @@ var hits = []hit{
 	{"browned the store out", 6, nobody, brownOut},
 	{"took the net away", 3, nobody, takeNetAway},
 	{"had the net fail", 3, nobody, haveNetFail},
+	{"damaged the store beside the job", 5, nobody, damageStore},
+	{"attached beside a program", 2, nobody, attach},
 }
 
 // A stopped agent is dead to the others after a lease of 60 s. Then it wakes up.

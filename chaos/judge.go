@@ -44,6 +44,7 @@ func (r *round) judge(ctx context.Context) error {
 			return err
 		}
 	}
+	r.judgeDamage(ctx)
 	return r.judgeLeftovers(ctx)
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,7 +75,12 @@ func newLane(o options, dir string, n int) (*lane, error) {
 			return nil, err
 		}
 	}
-	return l, errors.Join(os.Mkdir(filepath.Join(disk, "home"), 0o700), os.Mkdir(filepath.Join(disk, "tmp"), 0o700))
+	home, shared := filepath.Join(disk, "home"), filepath.Join(disk, "tmp")
+	err = errors.Join(os.Mkdir(home, 0o700), os.Mkdir(shared, 0o700))
+	if os.Getuid() == 0 { // tmp is as /tmp is: another user may write there
+		err = errors.Join(err, os.Chmod(dir, 0o711), os.Chmod(disk, 0o711), os.Chmod(shared, 0o777|os.ModeSticky))
+	}
+	return l, err
 }
 
 // environ is the caller's environment without drover's settings, with all that is
@@ -187,7 +193,11 @@ func (l *lane) forecast(seed uint64, length time.Duration, plan map[string]any) 
 	return os.Rename(file+".new", file)
 }
 
+// copyFile copies a program. No process is begun meanwhile: a child would hold the
+// file open for writing until its exec, and until then the system refuses to run it.
 func copyFile(to, from string, mode os.FileMode) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	in, err := os.Open(from)
 	if err != nil {
 		return err

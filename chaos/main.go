@@ -47,6 +47,13 @@ func main() {
 // run is the whole program: 0 nothing was found, 1 something was, 2 it could not be
 // looked for.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == "-intruder" { // no flag: it is for startIntruder alone
+		if err := intrude(ctx, os.Stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, "chaos:", err)
+			return 2
+		}
+		return 0
+	}
 	o, code := parse(args, stderr)
 	if code >= 0 {
 		return code
@@ -136,13 +143,23 @@ func rounds(ctx context.Context, o options, dir string, out *logger) (bad bool, 
 	out.say("seed %d, %d lanes, %s, in %s", o.seed, o.lanes, o.length, dir)
 	total := newTally()
 	until := time.Now().Add(o.length)
+	other, err := startIntruder(ctx, dir, o.lanes)
+	if err != nil {
+		return false, err
+	}
+	if other == nil {
+		out.say("another user: left out: only root may become one")
+	}
 	failed := make([]error, o.lanes)
 	var lanes sync.WaitGroup
 	for n := range o.lanes {
 		lanes.Go(func() { failed[n] = laneOf(ctx, o, dir, n, until, out, total) })
 	}
 	lanes.Wait()
-	if err := errors.Join(failed...); err != nil {
+	if other != nil {
+		err = total.addIntruder(other.stop())
+	}
+	if err := errors.Join(append(failed, err)...); err != nil {
 		return false, err
 	}
 	out.say("%s", total.text(time.Since(out.began)))

@@ -29,19 +29,20 @@ type round struct {
 	undos    []undo
 	filled   bool
 
-	began  time.Time
-	took   time.Duration
-	hit    map[string]int
-	again  int // items that may have run again without a record, because of the hits
-	found  verified
-	ran    map[int]int // how often each item was begun, by the programs' own notes
-	lost   int         // items without their right result
-	double int         // items with more than one
-	stray  int         // processes that nobody ended
-	overS3 bool        // its facts are in the lane's bucket
-	asked  int         // requests, of a drill
-	befell int         // of which something happened to
-	broken []string    // what else is wrong, and these again, in words
+	began   time.Time
+	took    time.Duration
+	hit     map[string]int
+	again   int // items that may have run again without a record, because of the hits
+	found   verified
+	ran     map[int]int     // how often each item was begun, by the programs' own notes
+	lost    int             // items without their right result
+	double  int             // items with more than one
+	stray   int             // processes that nobody ended
+	overS3  bool            // its facts are in the lane's bucket
+	asked   int             // requests, of a drill
+	befell  int             // of which something happened to
+	damaged map[string]bool // what another writer has left in the store, by name
+	broken  []string        // what else is wrong, and these again, in words
 }
 
 const (

@@ -21,6 +21,8 @@ type tally struct {
 	lost, double, stray int
 	broken              int
 	hits                map[string]int
+	intruder            string   // what another user has tried
+	achieved            []string // and what that user could do
 }
 
 func newTally() *tally { return &tally{hits: map[string]int{}} }
@@ -46,6 +48,13 @@ func (t *tally) add(r *round) {
 	for name, n := range r.hit {
 		t.hits[name] += n
 	}
+}
+
+// addIntruder takes what another user of the machine has tried and could do.
+func (t *tally) addIntruder(achieved []string, sum string, err error) error {
+	t.intruder, t.achieved = sum, achieved
+	t.broken += len(achieved)
+	return err
 }
 
 // bad says whether anything was found.
@@ -74,6 +83,12 @@ func (t *tally) text(took time.Duration) string {
 	line("lost", "%d", t.lost)
 	line("double", "%d", t.double)
 	line("orphans", "%d", t.stray)
+	if t.intruder != "" {
+		line("intruder", "%s; %d of them given way to", t.intruder, len(t.achieved))
+		for _, what := range t.achieved[:min(len(t.achieved), named)] {
+			line("", "%s", what)
+		}
+	}
 	line("took", "%.0f s", took.Seconds())
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -58,6 +58,11 @@ type Needs struct {
 	CPUs   float64 // cores each; 0: no wish
 	Memory int64   // bytes each; 0: no wish
 	GPUs   int     // each; 0: none
+	// Slots is how many items of a map an agent runs at once, where that was said;
+	// 0: as many as it gets cores for. CPUs, Memory and GPUs are what they need
+	// together. A target that gives an agent few cores unless it is asked for more
+	// asks for one for each slot where CPUs is 0.
+	Slots int
 	// Detail is what a target's name says after its slash, as gpu in slurm/gpu;
 	// "": the target's own choice.
 	Detail string
@@ -214,7 +219,7 @@ func ParseHandle(text string) (Handle, error) {
 	var h Handle
 	parts := strings.Split(text, ":")
 	if len(parts) != 4 || parts[1] != handleFormat {
-		return h, fmt.Errorf("read handle: %q is none of this drover's", text)
+		return h, fmt.Errorf("read handle: %q is not a handle of this version of drover", text)
 	}
 	h.Target, h.Job = parts[0], parts[2]
 	if _, err := fmt.Sscanf(parts[3], "%d", &h.Placement); err != nil || h.String() != text {

@@ -1,6 +1,10 @@
 package drover
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +109,45 @@ func TestOpenNeedsAStoreAndTargets(t *testing.T) {
 	}
 }
 
+// Without HOME the cache lies in the temporary folder, under a name that other users
+// know: whoever owns it would decide what runs.
+func TestOpenTakesNoCacheThatIsAnotherUsers(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(name, "")
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	o := Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{"mem": mem.New(nil)}}
+	base := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
+	c, err := Open(t.Context(), o)
+	if err != nil || filepath.Dir(c.engine.Caller.Cache) != base {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if info, err := os.Lstat(base); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("it lies in %v, %v", info, err)
+	}
+	refused := func(why string) {
+		t.Helper()
+		if _, err := Open(t.Context(), o); fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "Set HOME") {
+			t.Errorf("a folder that is %s: %v", why, err)
+		}
+	}
+	if err := os.Chmod(base, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	refused("for all to write")
+	if err := errors.Join(os.Remove(base), os.Symlink(t.TempDir(), base)); err != nil {
+		t.Fatal(err)
+	}
+	refused("a link")
+	if os.Geteuid() == 0 { // only root can make another user's
+		if err := errors.Join(os.Remove(base), os.Mkdir(base, 0o700), os.Chown(base, 54321, 54321)); err != nil {
+			t.Fatal(err)
+		}
+		refused("another user's")
+	}
+}
+
 func TestDoctorOfAFreshStore(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -120,7 +163,7 @@ func TestDoctorOfAFreshStore(t *testing.T) {
 		}
 		return texts
 	}
-	if diff := cmp.Diff([]string{"mem: is readable, writable and keeps its rule", "0 jobs, 0 live"}, says("store")); diff != "" {
+	if diff := cmp.Diff([]string{"mem: is readable, writable, and creates each object only once", "0 jobs, 0 live"}, says("store")); diff != "" {
 		t.Errorf("store (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"mem answers, 0 placements"}, says("targets")); diff != "" {
@@ -140,7 +183,7 @@ func TestDoctorOfAFreshStore(t *testing.T) {
 	d.check(d.world.Propose(t.Context(), never))
 	texts := says("store")
 	for _, want := range []string{"4 jobs, 1 live", "job " + s.ID + " (demo/left) is interrupted: drover resume " + s.ID + " goes on",
-		"a command that was cut off left the name of a job that never was: " + never.Path().String()} {
+		"a submission that was interrupted left the id of a job that was never created: " + never.Path().String()} {
 		if !slices.Contains(texts, want) {
 			t.Errorf("it does not say %q but %q", want, texts)
 		}
@@ -157,13 +200,13 @@ func TestWhyAJobStandsWhereItDoes(t *testing.T) {
 		detail []string
 		next   string // ID stands for the job's
 	}{
-		"submitted": {func(*desk, *Job) {}, job.Pending, "no agent was asked for yet",
+		"submitted": {func(*desk, *Job) {}, job.Pending, "no agent has been requested yet",
 			[]string{"the command that submitted it ended before; drover resume goes on"}, "drover logs -f ID"},
 		"running": {func(d *desk, j *Job) {
 			m := d.members(j)[0]
 			d.check(d.world.Beat(d.t.Context(), j.path, ledger.Beat{Agent: m.ID, Name: "desk", Phase: "preparing", Note: "building environment"}))
 		}, job.Starting, "an agent is preparing", nil, "drover logs -f ID"},
-		"succeeded": {func(d *desk, j *Job) { d.end(j, done, outputs{}) }, job.Succeeded, "every node ended with 0, its outputs are stored", nil, "drover get ID -o out"},
+		"succeeded": {func(d *desk, j *Job) { d.end(j, done, outputs{}) }, job.Succeeded, "every node exited with status 0, and its outputs are stored", nil, "drover get ID -o out"},
 		"failed": {func(d *desk, j *Job) {
 			d.end(j, ledger.Exit{Verdict: ledger.Broke, Code: 1, Reason: "ValueError: bad (exit status 1)", Trace: trace}, outputs{})
 		}, job.Failed, "ValueError: bad (exit status 1)", strings.Split(strings.TrimSpace(trace), "\n")[1:], "drover logs ID"},
@@ -172,8 +215,8 @@ func TestWhyAJobStandsWhereItDoes(t *testing.T) {
 		}, job.Interrupted, "it was interrupted by hand: Ctrl-C", nil, "drover resume ID"},
 		"notice": {func(d *desk, j *Job) {
 			d.check(d.members(j)[0].Ended(d.t.Context(), ledger.Exit{Verdict: ledger.Interrupted, Reason: "spot"}))
-		}, job.Interrupted, "node 0 had notice to leave: spot", nil, "drover resume ID"},
-		"lost": {func(d *desk, j *Job) { d.members(j) }, job.Interrupted, "nobody works on it: its agents are gone", nil, "drover resume ID"},
+		}, job.Interrupted, "node 0 was interrupted: spot", nil, "drover resume ID"},
+		"lost": {func(d *desk, j *Job) { d.members(j) }, job.Interrupted, "no agent is working on it: its agents are gone", nil, "drover resume ID"},
 		"cancelled": {func(d *desk, j *Job) {
 			_, err := j.Stop(d.t.Context(), "wrong data")
 			d.check(err)

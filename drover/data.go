@@ -207,7 +207,7 @@ func (c *Client) GetState(ctx context.Context, project, task, dir string) (Kept,
 	if err != nil {
 		return Kept{}, err
 	}
-	if err := bundle.Restore(ctx, c.world.Store, t, dir); err != nil {
+	if err := bundle.RestoreWith(ctx, c.world.Store, t, dir, bundle.RestoreOptions{Umask: true}); err != nil {
 		return Kept{}, fmt.Errorf("get state of task %s: %w", task, err)
 	}
 	return Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}, nil

@@ -50,7 +50,7 @@ func limitsCheck(area string) Check {
 		}
 		return how
 	}
-	text := fmt.Sprintf("limits are held by: memory %s, cores %s, processes %s", by(here.Memory), by(here.CPUs), by(here.Processes))
+	text := fmt.Sprintf("limits are enforced by: memory %s, cores %s, processes %s", by(here.Memory), by(here.CPUs), by(here.Processes))
 	if here.Why != "" {
 		text += " (" + here.Why + ")"
 	}
@@ -66,7 +66,7 @@ func (c *Client) machineChecks() []Check {
 	var checks []Check
 	for _, tool := range []struct{ name, missing string }{
 		{"python3", "scripts need it: install Python 3"},
-		{"git", "without it .gitignore files decide what is shipped: install git"},
+		{"git", "without git, .gitignore files alone decide what is shipped: install git"},
 	} {
 		if path, err := exec.LookPath(tool.name); err != nil {
 			checks = append(checks, Check{Area: area, Text: tool.name + " is not on PATH", Fix: tool.missing})
@@ -104,20 +104,20 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 	if err := c.world.Store.Probe(ctx); err != nil {
 		return []Check{bad(area, err)}
 	}
-	checks := []Check{{Area: area, OK: true, Text: c.world.Store.String() + " is readable, writable and keeps its rule"}}
+	checks := []Check{{Area: area, OK: true, Text: c.world.Store.String() + " is readable, writable, and creates each object only once"}}
 	if may.Text != "" {
 		checks = append(checks, may)
 	}
 	jobs, err := c.Jobs(ctx, "")
 	if err != nil {
-		return append(checks, bad(area, err))
+		checks = append(checks, bad(area, err)) // the others are looked at
 	}
 	count := map[job.State]int{}
 	for _, j := range jobs {
 		s, err := j.Status(ctx)
 		switch {
 		case fault.KindOf(err) == fault.Missing:
-			checks = append(checks, Check{Area: area, OK: true, Text: "a command that was cut off left the name of a job that never was: " + j.path.String()})
+			checks = append(checks, Check{Area: area, OK: true, Text: "a submission that was interrupted left the id of a job that was never created: " + j.path.String()})
 		case err != nil:
 			checks = append(checks, bad(area, err))
 		default:
@@ -170,7 +170,7 @@ func (c *Client) rightsCheck(ctx context.Context, area string) Check {
 	case len(lacks) == 0:
 		return Check{Area: area, OK: true}
 	case needed == 0:
-		return Check{Area: area, OK: true, Text: "you may not delete here: all works but drover gc"}
+		return Check{Area: area, OK: true, Text: "you may not delete here: everything but drover gc works"}
 	}
 	return Check{Area: area, Text: fmt.Sprintf("you may not %s in %s: %v", strings.Join(lacks, ", nor "), s, refused),
 		Fix: "Have its owner grant you what drover doctor --policy submitters prints."}

@@ -63,8 +63,8 @@ func TestDoctorSaysWhatACredentialMayNotDo(t *testing.T) {
 		ok     bool
 		want   string
 	}{
-		{nil, true, "is readable, writable and keeps its rule"},
-		{[]string{"delete"}, true, "you may not delete here: all works but drover gc"},
+		{nil, true, "is readable, writable, and creates each object only once"},
+		{[]string{"delete"}, true, "you may not delete here: everything but drover gc works"},
 		{[]string{"list"}, false, "you may not list in mem"},
 		{[]string{"write", "list", "delete"}, false, "you may not write, nor list, nor delete in mem"},
 	} {

@@ -217,7 +217,7 @@ func (d *drill) stopped(ctx context.Context, j *Job, err error) error {
 	}
 	switch {
 	case failed != nil:
-		d.left = fmt.Sprintf("; job %s may go on, cancel it with drover cancel %s: %v", short, short, failed)
+		d.left = fmt.Sprintf("; job %s may still run, cancel it with drover cancel %s: %v", short, short, failed)
 	case stands:
 		d.left = fmt.Sprintf("; job %s is cancelled", short)
 	default:

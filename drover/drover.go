@@ -48,8 +48,17 @@ type Options struct {
 	Binary  string   // the drover program that targets start as agents; default: this program
 	Folder  string   // relative paths in specs begin here; default: the working folder
 	Environ []string // what programs on this machine inherit; default: os.Environ()
-	Cache   string   // drover's cache on this machine; default: the user's cache folder + /drover
+	Cache   string   // drover's cache on this machine; default: the user's cache folder + /drover, else one in the temporary folder that is this user's alone
 	Version string   // recorded with each job
+	// Streams are what this program prints into: a file that one of them leads to, also
+	// through a pipe, is no code of a job. Default: os.Stdout and os.Stderr.
+	Streams []*os.File
+	// State is a folder to remember such files in, for later programs with the same
+	// folder. Default: they are not remembered.
+	State string
+	// Again is the command that was typed, with one flag more, for hints to paste.
+	// Default: hints name the flag.
+	Again func(flag string) string
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then looked at more often.
 	Near bool
@@ -108,7 +117,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
-			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID()}})
+			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
 	}
@@ -136,13 +145,19 @@ func (o *Options) fill() (err error) {
 			return fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
 		}
 	}
+	if o.Streams == nil {
+		o.Streams = []*os.File{os.Stdout, os.Stderr}
+	}
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
 	if o.Cache == "" {
 		base, err := os.UserCacheDir()
-		if err != nil {
+		if err != nil { // no HOME: another user may have made a folder of this name, to have its environments run
 			base = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
+			if err := proc.MakePrivate(base); err != nil {
+				return fault.Wrap(err, fault.Denied, "Set HOME, or give drover.Options a Cache.", "open client: find a cache")
+			}
 		}
 		o.Cache = filepath.Join(base, "drover")
 	}
@@ -256,9 +271,11 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	return c.job(job.Path{Project: project, Task: ref.Task, Job: t.Jobs[n-1].Job}), nil
 }
 
-// Jobs lists the jobs of a project, oldest first; of all projects when it is "".
+// Jobs lists the jobs of a project, oldest first; of all projects when it is "". Short ids
+// that cannot be read are an *Unreadable beside the others.
 func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
-	paths, err := c.world.All(ctx, project)
+	catalog := c.world.NewCatalog(project)
+	paths, err := catalog.Jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +283,7 @@ func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
 	for i, p := range paths {
 		jobs[i] = c.job(p)
 	}
-	return jobs, nil
+	return jobs, (&Unreadable{Jobs: catalog.Unreadable()}).OrNil()
 }
 
 // pace is how often a live job is looked at.

@@ -14,7 +14,7 @@ import (
 
 // square is a program that knows nothing of drover: an item is its argument.
 const square = `#!/bin/sh
-case $1 in *[!0-9]*) echo "$1 is no number" >&2; exit 2;; esac
+case $1 in *[!0-9]*) echo "$1 is not a number" >&2; exit 2;; esac
 echo $(($1 * $1))
 `
 
@@ -46,7 +46,7 @@ func ExampleClient_Map() {
 	// Output:
 	// 1 3 SUCCEEDED "9\n" ""
 	// 2 4 SUCCEEDED "16\n" ""
-	// 3 five FAILED "" "five is no number"
+	// 3 five FAILED "" "five is not a number"
 }
 
 // How a map stands is given whenever that has changed, until it has ended.

@@ -2,6 +2,7 @@ package drover
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type Part struct {
 var layout = []string{"model", "output", "files"}
 
 // Get brings the job's outputs into dir: model/, output/, files/ (what the
-// program wrote beside itself) and logs/logs0, one for each node. Of a job that
+// program wrote beside itself) and logs/logs0, one for each node. Files have the modes
+// that the program gave them, less this process's umask, and no set-user-ID bits. Of a job that
 // has not settled it brings what its newest attempt has stored. Files that an
 // earlier Get has put there and that are not among them any more are removed;
 // others are left alone.
@@ -83,11 +85,15 @@ func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error)
 			now.Files = append(now.Files, name)
 		}
 	}
+	// The receipt is there before the first file: what an interrupted Get leaves is no
+	// code of a later command, and the next Get's to take away.
+	both := receipt{Job: now.Job, Files: slices.Concat(was.Files, now.Files)}
+	if err := both.write(dir); err != nil {
+		return got, fault.Wrap(err, fault.Denied, "Choose another folder with -o.", "get outputs: write into %s", dir)
+	}
 	// First of all, or a file of an earlier job could stand where a folder is to be.
-	for _, name := range was.Files {
-		if !slices.Contains(now.Files, name) {
-			removeOurs(dir, name)
-		}
+	for _, name := range was.without(now) {
+		removeOurs(dir, name)
 	}
 	for _, name := range layout {
 		if !wanted(name) {
@@ -99,7 +105,7 @@ func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error)
 			continue
 		}
 		part := Part{Name: name, Path: filepath.Join(dir, name), Files: len(trees[name].Files), Bytes: trees[name].Bytes()}
-		if err := bundle.Restore(ctx, j.c.world.Store, trees[name], part.Path); err != nil {
+		if err := bundle.RestoreWith(ctx, j.c.world.Store, trees[name], part.Path, bundle.RestoreOptions{Umask: true}); err != nil {
 			return got, fmt.Errorf("get %s: %w", name, err)
 		}
 		got.Parts = append(got.Parts, part)
@@ -133,7 +139,7 @@ func (j *Job) getLogs(ctx context.Context, rep ledger.Report, dir string) (Part,
 }
 
 func (j *Job) getLog(ctx context.Context, file string, rank int) (n int64, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".logs-*")
+	tmp, err := os.OpenFile(filepath.Join(filepath.Dir(file), ".logs-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 	if err != nil {
 		return 0, err
 	}
@@ -149,9 +155,6 @@ func (j *Job) getLog(ctx context.Context, file string, rank int) (n int64, err e
 		}
 		n += int64(m)
 	}
-	if err := tmp.Chmod(0o644); err != nil {
-		return n, err
-	}
 	if err := tmp.Close(); err != nil {
 		return n, err
 	}
@@ -165,7 +168,7 @@ type receipt struct {
 	Files []string `json:"files"`
 }
 
-const receiptName = ".drover.json"
+const receiptName = bundle.Receipt
 
 // add names what a part of the folder is to hold.
 func (r *receipt) add(name string, t bundle.Tree) {
@@ -175,6 +178,20 @@ func (r *receipt) add(name string, t bundle.Tree) {
 	for _, l := range t.Links {
 		r.Files = append(r.Files, name+"/"+l.Path)
 	}
+}
+
+// without are the files of r that are not among those of o: there may be millions of both.
+func (r receipt) without(o receipt) (gone []string) {
+	stays := make(map[string]bool, len(o.Files))
+	for _, name := range o.Files {
+		stays[name] = true
+	}
+	for _, name := range r.Files {
+		if !stays[name] {
+			gone = append(gone, name)
+		}
+	}
+	return gone
 }
 
 func readReceipt(dir string) (r receipt) {

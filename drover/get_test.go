@@ -1,6 +1,7 @@
 package drover
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,5 +189,18 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	want["model/kept"] = "2"
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("after the model again (-want +got):\n%s", diff)
+	}
+}
+
+func TestAReceiptOfVeryManyFilesIsCompared(t *testing.T) {
+	t.Parallel()
+	const n = 200_000 // each with each would take minutes
+	var was, now receipt
+	for i := range n {
+		was.Files = append(was.Files, fmt.Sprintf("model/%07d", i))
+		now.Files = append(now.Files, fmt.Sprintf("model/%07d", n-i))
+	}
+	if diff := cmp.Diff([]string{"model/0000000"}, was.without(now)); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 }

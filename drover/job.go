@@ -80,6 +80,10 @@ func (j *Job) Spec(ctx context.Context) (job.Job, error) {
 	return rec, j.damaged(err)
 }
 
+// IsCallers reports whether rec, which Spec returned, names the client's own user as its
+// submitter. That is the record's own word: another writer of the store can change it.
+func (j *Job) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Caller.User }
+
 // damaged adds to an error which says that the job's objects are what to look at next.
 func (j *Job) damaged(err error) error {
 	if errors.Is(err, ledger.ErrUnreadable) && fault.KindOf(err) == fault.Bug {

@@ -199,7 +199,7 @@ func (j *Job) view(ctx context.Context) (*ledger.MapView, job.Job, error) {
 		return nil, rec, err
 	}
 	if rec.Spec.Verb != job.Map {
-		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is no map but a %s", rec.Short, rec.Spec.Verb)
+		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
 	}
 	return j.c.world.NewMapView(rec), rec, nil
 }
@@ -288,7 +288,7 @@ func itemFilter(rep ledger.Report, n int, o LogOptions) (record.Filter, error) {
 	f := o.filter()
 	f.Ranks, f.Item = nil, uint64(max(n, 0))
 	if rep.Map == nil {
-		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is no map", n, rep.Job.Short)
+		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is not a map", n, rep.Job.Short)
 	}
 	if all := rep.Map.Map.Items(); n < 0 || n > all {
 		return f, noItem(rep.Job.Short, n, all)

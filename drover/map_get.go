@@ -97,7 +97,7 @@ type bringer struct {
 func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
 	name := path.Clean(f.Name)
 	if !filepath.IsLocal(name) || name == "." {
-		return fault.New(fault.Invalid, "", "output %q is no name below a folder", f.Name)
+		return fault.New(fault.Invalid, "", "output %q is not a name below a folder", f.Name)
 	}
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -163,9 +163,9 @@ func (b *bringer) copy(ctx context.Context, name, key string, f ItemFile) (err e
 	_ = b.root.Remove(part) // of one that was killed
 	mode := fs.FileMode(f.Mode) & fs.ModePerm
 	if mode == 0 {
-		mode = 0o644
+		mode = 0o666
 	}
-	out, err := b.root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode|0o200)
+	out, err := b.root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode) // less the umask, as cp makes it
 	if err != nil {
 		return notHere(err, name)
 	}
@@ -182,9 +182,6 @@ func (b *bringer) copy(ctx context.Context, name, key string, f ItemFile) (err e
 	}
 	if n != f.Bytes || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
 		return fault.New(fault.Lost, "drover verify "+b.j.path.Job+" says what else is damaged.", "copy %s: %s is not what was recorded", name, key)
-	}
-	if err := out.Chmod(mode); err != nil {
-		return fmt.Errorf("copy %s: %w", name, err)
 	}
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("copy %s: %w", name, err)

@@ -321,7 +321,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	j := d.submitMap("why", "", strings.Repeat("x\n", 12), func(s *job.Spec) { s.ItemTimeout = job.Duration(5 * time.Second) })
 	w, err := j.WhyMap(t.Context())
 	d.check(err)
-	if w.State != job.Pending || w.Answer != "no agent was asked for yet" || w.Next != "drover resume "+w.ID {
+	if w.State != job.Pending || w.Answer != "no agent has been requested yet" || w.Next != "drover resume "+w.ID {
 		t.Errorf("at first %+v", w)
 	}
 	logs, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: ledger.LogsPrefix(j.path), ID: "a", Clock: d.world.Store.Clock()})

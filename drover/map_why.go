@@ -13,7 +13,7 @@ import (
 func (r ItemResult) FailedWhy() string {
 	switch {
 	case r.State == job.ItemQuarantined:
-		return "quarantined: found running each time an agent died"
+		return "quarantined: it was running each time an agent died"
 	case r.Code == nil && r.Interruptions > 0:
 		return fmt.Sprintf("interrupted %s", times(r.Interruptions))
 	case r.Code == nil:
@@ -52,7 +52,7 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 	case job.Paused:
 		w.Answer, w.Next = fmt.Sprintf("%s; %s of %s are left", s.pausedWords(), job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
 		if s.Running > 0 {
-			w.Detail = append(w.Detail, plural(s.Running, "item that had begun runs to its end", "items that had begun run to their end"))
+			w.Detail = append(w.Detail, plural(s.Running, "running item continues to its end", "running items continue to their end"))
 		}
 	case job.Interrupted:
 		w.mapInterrupted(s, r.Beats)
@@ -84,10 +84,10 @@ func were(n int) string {
 }
 
 func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
-	how := "its agents are gone without a word: killed, or their machine is"
+	how := "its agents stopped without a report: they were killed, or their machine is gone"
 	for _, b := range beats {
 		if b.Phase == ledger.Left {
-			how = "its agents had notice and have left"
+			how = "their machines were taken away, and its agents have left"
 		}
 	}
 	for _, b := range beats {
@@ -95,7 +95,7 @@ func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
 			how = "it was stopped by hand"
 		}
 	}
-	w.Answer = fmt.Sprintf("nobody works on it: %s; %s of %s are left", how, job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
+	w.Answer = fmt.Sprintf("no agent is working on it: %s; %s of %s are left", how, job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover resume " + w.ID
 }
 
@@ -107,10 +107,10 @@ func (w *Reason) mapWaiting(s MapStatus, placed bool, living []ledger.Beat) {
 	case s.Running > 0:
 		w.Answer = fmt.Sprintf("%s on %s, %s", plural(s.Running, "item runs", "items run"), plural(s.Workers, "worker", "workers"), left)
 	case s.Workers == 0 && !placed:
-		w.Answer, w.Next = "no agent was asked for yet", "drover resume "+w.ID
+		w.Answer, w.Next = "no agent has been requested yet", "drover resume "+w.ID
 		w.Detail = append(w.Detail, "the command that submitted it ended before; drover resume goes on")
 	case s.Workers == 0:
-		w.Answer = "no agent has come up yet"
+		w.Answer = "no agent has started yet"
 	case len(s.Doing) > 0:
 		w.Answer = "an agent is " + s.Doing[0]
 	default:

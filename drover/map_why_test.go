@@ -21,7 +21,7 @@ func TestWaysToFailHaveTheirRemedies(t *testing.T) {
 		{Group{Why: "exit status 137", Said: "out of memory: 2 GB limit", Pattern: "out of memory"}, 1, limits, "drover retry 7fk2 --error 'out of memory' --memory 4G"},
 		{Group{Why: "exit status 137", Said: "out of memory: 2 GB limit", Pattern: "out of memory"}, 1, job.Limits{}, ""},
 		{Group{Why: "exit status 124", Said: "timed out after 1m30s", Pattern: "timed out after"}, 1, limits, "drover retry 7fk2 --error 'timed out after' --timeout 3m0s"},
-		{Group{Why: "quarantined: found running each time an agent died", First: 7}, 2, limits, "drover items 7fk2 7 shows its end; drover retry 7fk2 --state quarantined runs such again"},
+		{Group{Why: "quarantined: it was running each time an agent died", First: 7}, 2, limits, "drover items 7fk2 7 shows its end; drover retry 7fk2 --state quarantined runs such again"},
 		{Group{Why: "exit status 1", Said: "can't open", Pattern: "can't open"}, 2, limits, `drover retry 7fk2 --error 'can'\''t open'`},
 		{Group{Why: "exit status 1", Said: "can't open", Pattern: "can't open"}, 1, limits, ""},
 		{Group{Why: "exit status 1"}, 2, limits, ""},
@@ -91,7 +91,7 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 	say(func(b *ledger.Beat) { b.Phase, b.Flight, b.Asked = ledger.Left, 0, true })
 	w, err = j.WhyMap(ctx)
 	d.check(err)
-	if w.State != job.Interrupted || !strings.HasPrefix(w.Answer, "nobody works on it: it was stopped by hand; ") || w.Next != "drover resume "+w.ID {
+	if w.State != job.Interrupted || !strings.HasPrefix(w.Answer, "no agent is working on it: it was stopped by hand; ") || w.Next != "drover resume "+w.ID {
 		t.Errorf("after Ctrl-C: %+v", w)
 	}
 }

@@ -27,7 +27,7 @@ func TestWhyOfManyItemsCanBeRead(t *testing.T) {
 	want := []string{
 		"2,000 items run on 1,200 workers, 999,000 of 1,000,000 items are left",
 		"no item runs just now: its agents look for work, or wait until what failed may run again; 999,000 of 1,000,000 items are left",
-		"nobody works on it: it was stopped by hand; 999,000 of 1,000,000 items are left",
+		"no agent is working on it: it was stopped by hand; 999,000 of 1,000,000 items are left",
 		"12,345 items were", "1 item was",
 		"10,000 × exit status 3, such as item 123456",
 	}

@@ -60,6 +60,7 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 	if err != nil {
 		return nil, 0, err
 	}
+	bad.Jobs = append(bad.Jobs, o.catalog.Unreadable()...)
 	for i := len(paths) - 1; i >= 0; i-- {
 		if most > 0 && len(list) == most {
 			return list, i + 1, bad.OrNil()

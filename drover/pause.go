@@ -95,7 +95,7 @@ func (j *Job) ofItems(ctx context.Context, what, hint string) (job.Job, error) {
 		return rec, err
 	}
 	if rec.Spec.Verb != job.Map {
-		return rec, fault.New(fault.Invalid, hint, "%s job %s: it is no map but a %s", what, rec.Short, rec.Spec.Verb)
+		return rec, fault.New(fault.Invalid, hint, "%s job %s: it is a %s, not a map", what, rec.Short, rec.Spec.Verb)
 	}
 	return rec, nil
 }

@@ -25,8 +25,10 @@ type RetryOptions struct {
 	RetryOn    *job.RetryOn
 	MemoryStep *float64
 	// NewCode has these items, and all that begin later, run with the code as it is
-	// now where the map's command was typed.
+	// now in Options.Folder, where the map's program must be: not in the folder that the
+	// job names. OnCode, if not nil, is told what is shipped, before it is.
 	NewCode bool
+	OnCode  func(dir string, files int)
 }
 
 // Retry has items of a map that ended without success run again, with fresh budgets
@@ -53,7 +55,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	}
 	live, ok := "", false
 	if o.NewCode {
-		live, ok, err = j.recode(ctx, rec, r)
+		live, ok, err = j.recode(ctx, rec, r, o.OnCode)
 	} else {
 		live, ok, err = j.c.world.Reopen(ctx, rec, j.c.engine.Caller.By, r)
 	}
@@ -68,14 +70,14 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 
 // recode gives the map a round with new code. Agents that live have the old one, and
 // nobody may be there to replace them.
-func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round) (live string, ok bool, err error) {
+func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round, onCode func(string, int)) (live string, ok bool, err error) {
 	s, err := j.MapStatus(ctx)
 	switch {
 	case err != nil:
 		return "", false, err
 	case s.Workers > 0 && !s.State.Settled():
 		return "", false, fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+rec.Short+"; then retry it so.",
-			"retry items of job %s with new code: it is live, and its agents have the code as it was", rec.Short)
+			"retry items of job %s with new code: it is running, and its agents have the earlier code", rec.Short)
 	}
 	m, err := j.c.world.MapOf(ctx, rec)
 	if err != nil {
@@ -86,13 +88,16 @@ func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round) (live str
 	case err != nil:
 		return "", false, err
 	case c.Same:
-		return "", false, fault.New(fault.Invalid, "Leave --new-code out, or change the code first.", "retry items of job %s with new code: it is as it was, in %s", rec.Short, c.Dir)
+		return "", false, fault.New(fault.Invalid, "Leave --new-code out, or change the code first.", "retry items of job %s with new code: the code has not changed in %s", rec.Short, c.Dir)
+	}
+	if onCode != nil {
+		onCode(c.Dir, c.Files)
 	}
 	return j.c.engine.Recode(ctx, rec, c, r)
 }
 
-// CodeChanged says whether a map's code, where its command was typed, is another by
-// now than its items run with; what cannot be found out is none.
+// CodeChanged says whether a map's code in Options.Folder is another than its items run
+// with; where the map's program is not there, it is not.
 func (j *Job) CodeChanged(ctx context.Context) bool {
 	rec, err := j.Spec(ctx)
 	if err != nil {

@@ -224,7 +224,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 		if err == nil && s.State != job.Succeeded {
 			err = fault.New(fault.Lost, "Its output: drover logs "+s.ID+".", "test target %s: the job ended %s: %s", target, s.State, s.Reason)
 		}
-		return "true ended with 0", err
+		return "the command true exited with status 0", err
 	})
 	return err
 }

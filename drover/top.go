@@ -48,7 +48,7 @@ type Ranking struct {
 func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	var r Ranking
 	if o.N < 1 || o.By == "" {
-		return r, fault.New(fault.Invalid, "", "order results: by %q, %d of them: one is the least, and a name is needed", o.By, o.N)
+		return r, fault.New(fault.Invalid, "", "order results: by %q, %d of them: it needs a number of at least 1 and a name", o.By, o.N)
 	}
 	h := &ranks{ascending: o.Ascending}
 	reader := &numbers{by: o.By, seen: map[string]bool{}}

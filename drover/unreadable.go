@@ -30,6 +30,10 @@ func (u *Unreadable) Unwrap() []error { return u.Jobs }
 
 // Took takes err in when it is of one job's objects alone.
 func (u *Unreadable) Took(err error) bool {
+	if some := (*Unreadable)(nil); errors.As(err, &some) {
+		u.Jobs = append(u.Jobs, some.Jobs...)
+		return true
+	}
 	if errors.Is(err, ledger.ErrUnreadable) {
 		u.Jobs = append(u.Jobs, err)
 		return true

@@ -37,7 +37,7 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 	w := Reason{V: 1, ID: s.ID, Project: s.Project, Task: s.Task, State: s.State, Code: s.Code}
 	switch s.State {
 	case job.Succeeded:
-		w.Answer = "every node ended with 0, its outputs are stored"
+		w.Answer = "every node exited with status 0, and its outputs are stored"
 		w.Next = "drover get " + s.ID + " -o out"
 	case job.Failed:
 		w.failed(rep, s)
@@ -91,14 +91,14 @@ func lastIndex(lines []string, text string) int {
 }
 
 func (w *Reason) interrupted(rep ledger.Report) {
-	w.Answer = "nobody works on it: its agents are gone"
+	w.Answer = "no agent is working on it: its agents are gone"
 	for rank := range rep.Run.Nodes {
 		e, ok := rep.Run.Exits[rank]
 		switch {
 		case ok && e.Verdict == ledger.AskedToStop:
 			w.Answer = "it was interrupted by hand: " + e.Reason
 		case ok && e.Verdict == ledger.Interrupted:
-			w.Answer = fmt.Sprintf("node %d had notice to leave: %s", rank, e.Reason)
+			w.Answer = fmt.Sprintf("node %d was interrupted: %s", rank, e.Reason)
 		}
 	}
 	for _, b := range rep.Beats {
@@ -109,9 +109,9 @@ func (w *Reason) interrupted(rep ledger.Report) {
 }
 
 func (w *Reason) waiting(rep ledger.Report) {
-	w.Answer = "no agent has come up yet"
+	w.Answer = "no agent has started yet"
 	if len(rep.Run.Placed) == 0 {
-		w.Answer = "no agent was asked for yet"
+		w.Answer = "no agent has been requested yet"
 		w.Detail = append(w.Detail, "the command that submitted it ended before; drover resume goes on")
 	}
 	for _, b := range rep.Living {

@@ -200,12 +200,12 @@ func (c *Client) FindWorker(ctx context.Context, agent, project string) (*Job, e
 // Live are the jobs that have not settled, oldest first. Those that cannot be read are an
 // *Unreadable beside the others.
 func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
-	all, err := c.Jobs(ctx, project)
-	if err != nil {
-		return nil, err
-	}
 	var live []*Job
 	var bad Unreadable
+	all, err := c.Jobs(ctx, project)
+	if err != nil && !bad.Took(err) {
+		return nil, err
+	}
 	for _, j := range all {
 		s, err := j.Status(ctx)
 		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
@@ -239,7 +239,7 @@ func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 		return nil, err
 	}
 	if w.enter == nil {
-		return nil, fault.New(fault.Invalid, "Look at what it prints: drover logs -f "+w.Job+".", "attach to job %s: target %s has no way to stand beside agent %s", w.Job, w.Target, w.Agent)
+		return nil, fault.New(fault.Invalid, "Look at what it prints: drover logs -f "+w.Job+".", "attach to job %s: target %s cannot open a shell beside agent %s", w.Job, w.Target, w.Agent)
 	}
 	return w.enter, nil
 }

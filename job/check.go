@@ -62,14 +62,14 @@ func checkNumbers(s Spec) error {
 	switch {
 	case s.Nodes < 1 || s.Nodes > maxNodes:
 		return fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: %d nodes", s.Nodes)
-	case s.Retries < 0 || s.Retries > 1000:
+	case s.Retries < 0 || s.Retries > maxRetries:
 		return fault.New(fault.Invalid, "Use --retries 0 to 1000.", "check job: %d retries", s.Retries)
 	case s.Timeout < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
 	case s.Grace < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 30s.", "check job: grace %s is negative", s.Grace)
 	case longest > Duration(maxDuration): // stored, it could not be read again
-		return fault.New(fault.Invalid, "Use 36500d, a hundred years, or less.", "check job: %s is no length of time", longest)
+		return fault.New(fault.Invalid, "Use 36500d, a hundred years, or less.", "check job: %s is too long a time", longest)
 	case s.Procs < 0 || s.Procs > maxProcs:
 		return fault.New(fault.Invalid, "Use --procs-per-node 1 to 1024.", "check job: %d processes on each node", s.Procs)
 	case s.GPUs < 0 || s.GPUs > maxGPUs:
@@ -212,7 +212,7 @@ func checkEnv(s Spec) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) { // sorted: the same spec gets the same refusal
 		if !validEnvName(k) {
-			return fault.New(fault.Invalid, "Use NAME=value with letters, digits and _.", "check job: %q is no name for an environment variable", k)
+			return fault.New(fault.Invalid, "Use NAME=value with letters, digits and _.", "check job: %q is not a valid name of an environment variable", k)
 		}
 		if strings.ContainsRune(s.Env[k], 0) {
 			return fault.New(fault.Invalid, "", "check job: environment variable %s holds a NUL byte", k)

@@ -60,15 +60,15 @@ func ParseMount(text string) (Mount, error) {
 		m.ReadOnly, parts = parts[2] == "ro", parts[:2]
 	}
 	if len(parts) != 2 || parts[0] == "" || parts[1] == "" {
-		return m, fault.New(fault.Invalid, hint, "read mount: %q is no SOURCE:TARGET", text)
+		return m, fault.New(fault.Invalid, hint, "read mount: %q is not of the form SOURCE:TARGET", text)
 	}
 	m.Source, m.Target = parts[0], parts[1]
 	if !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" {
-		return m, fault.New(fault.Invalid, hint, "read mount %q: %q is no folder in a container", text, m.Target)
+		return m, fault.New(fault.Invalid, hint, "read mount %q: %q is not a folder in a container", text, m.Target)
 	}
 	for _, own := range []string{"/opt/ml", "/state", "/proc", "/sys", "/dev"} {
 		if m.Target == own || strings.HasPrefix(m.Target, own+"/") || strings.HasPrefix(own, m.Target+"/") && m.Target != "/opt" {
-			return m, fault.New(fault.Invalid, "Choose another folder, such as /data.", "read mount %q: %s in a container is drover's own", text, own)
+			return m, fault.New(fault.Invalid, "Choose another folder, such as /data.", "read mount %q: %s in a container is used by drover itself", text, own)
 		}
 	}
 	return m, nil
@@ -91,7 +91,7 @@ func checkContainer(s Spec) error {
 	case c.Image != "" && c.Framework != "":
 		return fault.New(fault.Invalid, "Leave one of them out.", "check job: both image %q and framework %q", c.Image, c.Framework)
 	case strings.ContainsAny(c.Image, " \t\n\x00") || strings.HasPrefix(c.Image, "-"):
-		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "check job: %q is no image", c.Image)
+		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "check job: %q is not a valid image reference", c.Image)
 	case len(c.Dockerfile) > maxDockerfile:
 		return fault.New(fault.Invalid, "Put it into a file and name that.", "check job: a Dockerfile of %d bytes, at most %d", len(c.Dockerfile), maxDockerfile)
 	case strings.ContainsRune(c.Dockerfile, 0):

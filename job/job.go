@@ -120,7 +120,10 @@ type Spec struct {
 	// TargetArgs are options of targets' own engines, by the target's name; a target
 	// sees its own alone.
 	TargetArgs map[string][]string `json:"target_args,omitempty" yaml:"target_args,omitempty" jsonschema:"description=Options of a target's own scheduler\\, by target: {slurm: [--account=bio]}"`
-	Output     string              `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
+	// NewCode asks that nothing runs with code as it was when a job was submitted: what
+	// is left of a map that has changed code runs with the new one.
+	NewCode bool   `json:"-" yaml:"-"`
+	Output  string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
 }
 
 // Input is one named data source (SageMaker: a channel).
@@ -153,11 +156,12 @@ const (
 // The limits of a spec. They stop slips of the pen, not use; what one target
 // allows is less and is that target's to say.
 const (
-	maxArgs  = 4096
-	maxEnv   = 512
-	maxNodes = 1000
-	maxProcs = 1024
-	maxGPUs  = 64
+	maxArgs    = 4096
+	maxEnv     = 512
+	maxNodes   = 1000
+	maxProcs   = 1024
+	maxRetries = 1000
+	maxGPUs    = 64
 	// DefaultGrace is Kubernetes' and Slurm's own time between asking and killing.
 	DefaultGrace = Duration(30 * time.Second)
 )
@@ -287,7 +291,7 @@ func ParseDuration(text string) (Duration, error) {
 		v = math.NaN()
 	}
 	if !(v >= 0 && v <= float64(maxDuration)) { // so written, NaN is refused too
-		return 0, fault.New(fault.Invalid, "Write it as 90s, 15m, 2h or 1d.", "read length of time: %q is none", text)
+		return 0, fault.New(fault.Invalid, "Write it as 90s, 15m, 2h or 1d.", "read length of time: %q is not a length of time", text)
 	}
 	return Duration(math.Round(v)), nil
 }

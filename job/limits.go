@@ -90,7 +90,7 @@ func ParseBytes(text string) (Bytes, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(body), 64)
 	v = math.Round(v * scale)
 	if err != nil || !(v >= 0 && v < 1<<63) || strings.ContainsAny(body, "NIXP_") { // no NaN, no Inf, no hexadecimal
-		return 0, fault.New(fault.Invalid, "Write it as 512M, 1.5G or 2T.", "read size: %q is none", text)
+		return 0, fault.New(fault.Invalid, "Write it as 512M, 1.5G or 2T.", "read size: %q is not a size", text)
 	}
 	return Bytes(v), nil
 }
@@ -145,5 +145,5 @@ func checkQueue(s Spec) error {
 // beyondShare refuses a job that its queue could never let start.
 func beyondShare(queue, has, asked, key string) error {
 	return fault.New(fault.Invalid, "Ask for less, use another --queue, or raise targets.local.queues."+queue+"."+key+" in the config.",
-		"check job: queue %s may use %s in all, and %s are asked for", queue, has, asked)
+		"check job: queue %s may use %s in all, and this job asks for %s", queue, has, asked)
 }

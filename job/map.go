@@ -136,7 +136,7 @@ func checkItems(s Spec) error {
 		return fault.New(fault.Invalid, "Use drover run --launcher "+string(s.Launcher)+" with a script or program.", "check job: a map takes no launcher")
 	}
 	if s.Stream && (s.Stdin || s.ByShell) {
-		return fault.New(fault.Invalid, "Leave out --stdin and --shell.", "check job: a program that stays asks for its items over a socket")
+		return fault.New(fault.Invalid, "Leave out --stdin and --shell.", "check job: a stream program asks for its items over a socket")
 	}
 	if err := checkRules(s); err != nil {
 		return err

@@ -43,7 +43,7 @@ func checkMetrics(s Spec) error {
 		}
 		re, err := regexp.Compile(m.Regex)
 		if err != nil {
-			return fault.New(fault.Invalid, hint, "check job: metric %q: %q is no regular expression: %v", m.Name, m.Regex, err)
+			return fault.New(fault.Invalid, hint, "check job: metric %q: %q is not a regular expression: %v", m.Name, m.Regex, err)
 		}
 		named := slices.ContainsFunc(re.SubexpNames(), func(n string) bool { return n != "" })
 		switch {
@@ -53,7 +53,7 @@ func checkMetrics(s Spec) error {
 			return fault.New(fault.Invalid, "Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).", "check job: the metric of %q has no name", m.Regex)
 		}
 		if m.Name != "" && (len(m.Name) > 100 || strings.ContainsFunc(m.Name, unsaid)) {
-			return fault.New(fault.Invalid, "Use letters, digits and _ - . / : up to 100.", "check job: %q is no name for a metric", m.Name)
+			return fault.New(fault.Invalid, "Use letters, digits and _ - . / : up to 100.", "check job: %q is not a valid metric name", m.Name)
 		}
 	}
 	return nil
@@ -69,10 +69,10 @@ func checkTags(s Spec) error {
 	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
 		v := s.Tags[k]
 		if k == "" || len(k) > 128 || strings.ContainsFunc(k, unsaid) {
-			return fault.New(fault.Invalid, "Write it as --tag team=vision.", "check job: %q is no name for a tag", k)
+			return fault.New(fault.Invalid, "Write it as --tag team=vision.", "check job: %q is not a valid tag name", k)
 		}
 		if len(v) > 256 || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return fault.New(fault.Invalid, "Use up to 256 printable letters.", "check job: tag %s: %q is no value", k, v)
+			return fault.New(fault.Invalid, "Use up to 256 printable letters.", "check job: tag %s: %q is not a value", k, v)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func ValidName(what, name string) error {
 	if s := Label(name); s != "" && !reserved(what, s) {
 		hint = "Try " + s + "."
 	}
-	return fault.New(fault.Invalid, hint, "check job: %q is no name for %s", name, article(what))
+	return fault.New(fault.Invalid, hint, "check job: %q is not a valid name for %s", name, article(what))
 }
 
 // validChannel refuses an input's name that SageMaker would not take for a
@@ -47,7 +47,7 @@ func validChannel(name string) error {
 	if s := Label(name); s != "" {
 		hint = "Try " + s + "."
 	}
-	return fault.New(fault.Invalid, hint, "check job: %q is no name for an input", name)
+	return fault.New(fault.Invalid, hint, "check job: %q is not a valid name for an input", name)
 }
 
 // reserved names are folders of the store beside the projects (PROTOCOL 2).
@@ -168,7 +168,7 @@ type Ref struct {
 // ParseRef reads "last", "7f3k", "digits", "digits#3" or "demo/digits#3".
 func ParseRef(text string) (Ref, error) {
 	bad := fault.New(fault.Invalid, "Name a job by its id, its task, task#3, project/task or last: drover status lists them.",
-		"find job: %q names none", text)
+		"find job: %q is not the name of a job", text)
 	if text == "last" {
 		return Ref{Last: true}, nil
 	}

@@ -32,11 +32,11 @@ func TestValidNameIsADNSLabel(t *testing.T) {
 
 func TestValidNameNamesOneThatWorks(t *testing.T) {
 	for _, row := range []struct{ what, name, text, hint string }{
-		{"task", "My Data_2", `check job: "My Data_2" is no name for a task`, "Try my-data-2."},
-		{"input", "Ä", `check job: "Ä" is no name for an input`, "Use up to 40 of a-z, 0-9 and -."},
+		{"task", "My Data_2", `check job: "My Data_2" is not a valid name for a task`, "Try my-data-2."},
+		{"input", "Ä", `check job: "Ä" is not a valid name for an input`, "Use up to 40 of a-z, 0-9 and -."},
 		{"project", "blobs", `check job: project "blobs" is a name the store keeps for itself`, "Choose another, such as -p my-blobs."},
-		{"project", "IDS", `check job: "IDS" is no name for a project`, "Use up to 40 of a-z, 0-9 and -."},
-		{"task", "IDS", `check job: "IDS" is no name for a task`, "Try ids."},
+		{"project", "IDS", `check job: "IDS" is not a valid name for a project`, "Use up to 40 of a-z, 0-9 and -."},
+		{"task", "IDS", `check job: "IDS" is not a valid name for a task`, "Try ids."},
 	} {
 		err := job.ValidName(row.what, row.name)
 		if err == nil || err.Error() != row.text || fault.Hint(err) != row.hint {

@@ -58,6 +58,9 @@ type Code struct {
 	Bytes  int64  `json:"bytes"`
 	Script string `json:"script,omitempty"` // the program's path inside, when it came along
 	Note   string `json:"note,omitempty"`   // why less came along than a person might expect
+	// LeftOut are files that were in the folder and are no code, such as logs, by their
+	// names there; one that ends in a slash is a folder. They do not make another code.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // Origin is a thing that another job left: an input that was chained.

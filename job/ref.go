@@ -43,5 +43,5 @@ func (in Input) TaskRef() (r TaskRef, ok bool, err error) {
 	if near := Nearest(r.What, Chains); near != "" && !wrong {
 		hint = "Did you mean task:" + r.Task + "/" + near + "?"
 	}
-	return r, true, fault.New(fault.Invalid, hint, "check job: input %s: %q names nothing that a task leaves", in.Name, in.Path)
+	return r, true, fault.New(fault.Invalid, hint, "check job: input %s: %q is not something that a task leaves", in.Name, in.Path)
 }

@@ -41,7 +41,7 @@ func ParseSecret(text string) (name, ref string, err error) {
 
 func validSecretName(doing, name string) error {
 	if !validEnvName(name) || key(name) {
-		return fault.New(fault.Invalid, "Write it as --secret WANDB_API_KEY, with the value in the variable of that name.", "%s: the name is none for an environment variable", doing)
+		return fault.New(fault.Invalid, "Write it as --secret WANDB_API_KEY, with the value in the variable of that name.", "%s: the name is not a valid name of an environment variable", doing)
 	}
 	return nil
 }
@@ -51,16 +51,16 @@ func validRef(doing, name, ref string) error {
 	hint := "Write --secret " + name + " to take it from your environment, or --secret " + name + "=file:PATH; drover keeps the reference, never the value."
 	if other, ok := strings.CutPrefix(ref, fromEnv); ok {
 		if !validEnvName(other) || key(other) {
-			return fault.New(fault.Invalid, hint, "%s: %s: what follows env: is no name for an environment variable", doing, name)
+			return fault.New(fault.Invalid, hint, "%s: %s: after env: comes the name of an environment variable", doing, name)
 		}
 		return nil
 	}
 	file, ok := strings.CutPrefix(ref, fromFile)
 	switch {
 	case !ok:
-		return fault.New(fault.Invalid, hint, "%s: %s: what follows is neither env:NAME nor file:PATH", doing, name)
+		return fault.New(fault.Invalid, hint, "%s: %s: it is neither env:NAME nor file:PATH", doing, name)
 	case file == "" || strings.ContainsRune(file, 0) || key(file):
-		return fault.New(fault.Invalid, hint, "%s: %s: what follows file: is no path", doing, name)
+		return fault.New(fault.Invalid, hint, "%s: %s: after file: comes a path", doing, name)
 	case file[0] == '~':
 		return fault.New(fault.Invalid, `Write "$HOME/..." for your home folder: the shell leaves ~ as it is behind file:.`, "%s: %s: the path begins with ~", doing, name)
 	}
@@ -158,7 +158,7 @@ func Resolve(secrets map[string]string, environ []string, read func(path string)
 		}
 		switch {
 		case strings.ContainsRune(value, 0):
-			return nil, fault.New(fault.Invalid, "Give the program the file's path instead, in an environment variable.", "read secret %s: it holds a NUL byte, which no variable can", name)
+			return nil, fault.New(fault.Invalid, "Give the program the file's path instead, in an environment variable.", "read secret %s: it holds a NUL byte, and an environment variable cannot", name)
 		case len(value) > maxSecret:
 			return nil, fault.New(fault.Invalid, "Give the program the file's path instead, in an environment variable.", "read secret %s: it has %d bytes, at most %d", name, len(value), maxSecret)
 		}

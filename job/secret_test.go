@@ -174,10 +174,10 @@ func TestSecretsOfASpecAreReferences(t *testing.T) {
 		many[fmt.Sprint("S", i)] = "env:A"
 	}
 	for why, s := range map[string]Spec{
-		"neither env:NAME nor file:PATH":                 {Secrets: map[string]string{"A": "correct-horse"}},
-		"no name for an environment variable":            {Secrets: map[string]string{"A": "env:"}},
-		"none for an environment variable":               {Secrets: map[string]string{"correct-horse": "env:A"}},
-		"not absolute":                                   {Secrets: map[string]string{"A": "file:correct-horse"}},
+		"neither env:NAME nor file:PATH":              {Secrets: map[string]string{"A": "correct-horse"}},
+		"the name of an environment variable":         {Secrets: map[string]string{"A": "env:"}},
+		"not a valid name of an environment variable": {Secrets: map[string]string{"correct-horse": "env:A"}},
+		"not absolute": {Secrets: map[string]string{"A": "file:correct-horse"}},
 		"A is both a secret and an environment variable": {Secrets: map[string]string{"A": "env:A"}, Env: map[string]string{"A": "correct-horse"}},
 		"513 secrets, at most 512":                       {Secrets: many},
 	} {

@@ -14,7 +14,7 @@ const (
 	Succeeded   State = "SUCCEEDED"   // every rank ended with 0, outputs are stored
 	Failed      State = "FAILED"      // the program's own failure, or a limit
 	Cancelled   State = "CANCELLED"   // somebody asked
-	Interrupted State = "INTERRUPTED" // stopped half-way, nobody works on it: resume goes on
+	Interrupted State = "INTERRUPTED" // stopped half-way, no agent is working on it: resume goes on
 	Paused      State = "PAUSED"      // of a map: somebody asked that nothing new begins; resume goes on
 )
 

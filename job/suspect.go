@@ -152,6 +152,26 @@ func passwordInAddress(v string) bool {
 	return ok && !harmless(password)
 }
 
+// PasswordInAddress reports whether text, such as a line of a file, holds an address with
+// a password before its host, or with a token that its issuer has marked as one. A
+// reference to a variable, ${NAME}, and stand-ins such as **** are no passwords.
+func PasswordInAddress(text string) bool {
+	if !strings.Contains(text, "://") {
+		return false
+	}
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`<>(),;|", r) }) {
+		_, rest, ok := strings.Cut(word, "://")
+		if !ok {
+			continue
+		}
+		authority, _, _ := strings.Cut(rest, "/")
+		if at := strings.LastIndexByte(authority, '@'); passwordInAddress(word) || at >= 0 && key(authority[:at]) {
+			return true
+		}
+	}
+	return false
+}
+
 // random says that a value is a long run of base64 that no person wrote. Digits
 // and lower-case letters alone are digests, commits and job names far more often
 // than keys, so they need a name that says so.

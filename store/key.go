@@ -47,28 +47,6 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Shown is a bucket's URL, or a server's, for people who are told that it is none: what
-// stands before an @ may be a key or a password, and errors end in logs and tickets.
-func Shown(url string) string {
-	place, query, asked := strings.Cut(url, "?")
-	if place = masked(place); asked {
-		place += "?" + masked(query)
-	}
-	return place
-}
-
-// masked hides what is before the last @, if it can be no bucket's name: keys have slashes.
-func masked(text string) string {
-	at, from := strings.LastIndexByte(text, '@'), strings.Index(text, "://")+len("://")
-	if from < len("://") || from > at {
-		from = 0
-	}
-	if first, _, _ := strings.Cut(text[from:], "/"); at < 0 || !strings.ContainsAny(first, ":@") {
-		return text
-	}
-	return text[:from] + "..." + text[at:]
-}
-
 // CheckPrefix refuses what no key could begin with. "" and "a/" are prefixes.
 func CheckPrefix(prefix string) error {
 	folder, leaf := "", prefix

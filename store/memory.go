@@ -68,13 +68,13 @@ func (m *memory) forget(key string) {
 // request if this Store has seen it there less than age ago. Only what was there
 // is remembered, so ErrNotExist is always the bucket's own answer. An object that
 // others have deleted may be given for age; one that this Store deleted is not.
-// The caller leaves body as it is.
-func (s *Store) Fixed(ctx context.Context, key string, age time.Duration) (body []byte, err error) {
+// The caller leaves body as it is. It has at most so many bytes: see GetAtMost.
+func (s *Store) Fixed(ctx context.Context, key string, age time.Duration, most int) (body []byte, err error) {
 	sent := s.clock.Boot()
 	if body, ok := s.known.recall(key, sent, age); ok {
 		return body, nil
 	}
-	if body, err = s.Get(ctx, key); err != nil {
+	if body, err = s.GetAtMost(ctx, key, most); err != nil {
 		s.known.forget(key)
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func newShelf(t *testing.T) *shelf {
 func (s *shelf) reads(key string, age time.Duration, want string, requests int) {
 	s.t.Helper()
 	before := s.under.n
-	b, err := s.Fixed(s.t.Context(), key, age)
+	b, err := s.Fixed(s.t.Context(), key, age, store.MaxWhole)
 	if errors.Is(err, store.ErrNotExist) {
 		b, err = nil, nil
 	}

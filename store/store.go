@@ -23,7 +23,8 @@ import (
 // that is done before the work begins stops it, and its cause is returned.
 type Bucket interface {
 	// Create writes key if it is absent, reading body from its beginning, more
-	// than once if need be. Once it has returned nil the object is durable and
+	// than once if need be. Its size is what Seek(0, io.SeekEnd) says: a body that
+	// gives fewer or more bytes may be refused, with nothing written. Once it has returned nil the object is durable and
 	// whole, everywhere. Errors: ErrExists, if the key holds an object (which may
 	// be our own, from an earlier request whose answer was lost), and holds it as
 	// durably as if this call had written it; ErrUnclear, if the write may or may
@@ -83,3 +84,14 @@ var (
 
 // ErrCorrupt marks a blob whose content does not match its digest.
 var ErrCorrupt = errors.New("content does not match its digest")
+
+// ErrMalformed marks what lies under a key and is no object that drover wrote: it is
+// larger than MaxWhole where it is read whole, or, in a folder, no regular file. It
+// stays so however often it is read, and says nothing about other keys.
+var ErrMalformed = errors.New("no object that drover wrote")
+
+// MaxWhole is the most bytes of an object that Store reads into memory at once: Get,
+// Fixed and CreateOnce refuse a larger one. The largest that drover writes to be read
+// so are entries of a log (32 MiB in package ledger), indexes of a billion items (half
+// of it), and log objects (5 MiB). What may be larger is read as a stream: Open, OpenBlob.
+const MaxWhole = 64 << 20

@@ -11,6 +11,8 @@ import (
 	"iter"
 	"sync"
 	"time"
+
+	"github.com/drover-run/drover/fault"
 )
 
 // Back-off between two requests for the same thing: full jitter, doubling from
@@ -82,7 +84,7 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 		unclear = unclear || errors.Is(err, ErrUnclear)
 		again := mayRetry(err)
 		if !again {
-			held, e := s.read(ctx, key)
+			held, e := s.read(ctx, key, MaxWhole)
 			if e == nil {
 				return held, bytes.Equal(held, body), nil
 			}
@@ -113,10 +115,17 @@ func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	})
 }
 
-// Get reads the whole object. ErrNotExist if it is absent.
-func (s *Store) Get(ctx context.Context, key string) (body []byte, err error) {
+// Get reads the whole object. ErrNotExist if it is absent, ErrMalformed if it is larger
+// than MaxWhole.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	return s.GetAtMost(ctx, key, MaxWhole)
+}
+
+// GetAtMost is Get of an object that has at most so many bytes, and that many at most
+// come into memory: one that is larger is ErrMalformed. most is at most MaxWhole.
+func (s *Store) GetAtMost(ctx context.Context, key string, most int) (body []byte, err error) {
 	err = s.retry(ctx, "get", key, func() (err error) {
-		body, err = s.read(ctx, key)
+		body, err = s.read(ctx, key, most)
 		return err
 	})
 	return body, err
@@ -179,14 +188,53 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.retry(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
 }
 
-// read is one request for a whole object.
-func (s *Store) read(ctx context.Context, key string) ([]byte, error) {
+// read is one request for a whole object of at most so many bytes.
+func (s *Store) read(ctx context.Context, key string, most int) ([]byte, error) {
 	r, err := s.bucket.Get(ctx, key, 0, -1)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	body, err := readAtMost(r, most)
+	if errors.Is(err, errTooLarge) {
+		err = fault.Wrap(ErrMalformed, fault.Bug, "", "get %s from %s: it is larger than %d MiB", key, s, most>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// readPiece is how many bytes of a large object are read at a time: more than almost all
+// objects have that are read whole.
+const readPiece = 1 << 20
+
+var errTooLarge = errors.New("too large")
+
+// readAtMost reads all of r, or errTooLarge. It keeps pieces apart until it knows the
+// size: a slice that grows would leave several times the object behind as garbage.
+func readAtMost(r io.Reader, most int) ([]byte, error) {
+	r = io.LimitReader(r, int64(most)+1)
+	body, err := io.ReadAll(io.LimitReader(r, readPiece))
+	if err != nil || len(body) < readPiece {
+		if len(body) > most {
+			return nil, errTooLarge
+		}
+		return body, err
+	}
+	pieces, size := [][]byte{body}, len(body)
+	for last := readPiece; last == readPiece; {
+		piece := bytes.NewBuffer(make([]byte, 0, readPiece+bytes.MinRead)) // it grows no more
+		if _, err := piece.ReadFrom(io.LimitReader(r, readPiece)); err != nil {
+			return nil, err
+		}
+		last = piece.Len()
+		pieces, size = append(pieces, piece.Bytes()), size+last
+	}
+	if size > most {
+		return nil, errTooLarge
+	}
+	return bytes.Join(pieces, nil), nil
 }
 
 func mayRetry(err error) bool {

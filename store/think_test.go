@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -287,5 +288,87 @@ func create(t *testing.T, b store.Bucket, key, body string) {
 	t.Helper()
 	if err := b.Create(t.Context(), key, bytes.NewReader([]byte(body))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// bottomless is a bucket whose objects never end. read counts the bytes that were given.
+type bottomless struct {
+	*mem.Bucket
+	read int
+}
+
+func (e *bottomless) Get(context.Context, string, int64, int64) (io.ReadCloser, error) {
+	return io.NopCloser(e), nil
+}
+
+func (e *bottomless) Read(p []byte) (int, error) {
+	clear(p)
+	e.read += len(p)
+	return len(p), nil
+}
+
+// cut ends with an error after the first n bytes of a body.
+type cut struct {
+	store.Bucket
+	n int64
+}
+
+func (c cut) Get(ctx context.Context, key string, off, _ int64) (io.ReadCloser, error) {
+	r, err := c.Bucket.Get(ctx, key, off, c.n)
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(r, iotest.ErrReader(io.ErrUnexpectedEOF)), r}, err
+}
+
+func TestAnObjectIsReadWholeOrNotAtAll(t *testing.T) {
+	b := mem.New()
+	const most = 4 << 20
+	for _, size := range []int{0, 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3<<20 + 5, most, most + 1} {
+		body := make([]byte, size)
+		for i := range body {
+			body[i] = byte(i * i >> 7)
+		}
+		if err := b.Put(t.Context(), "a/b", bytes.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := store.New(b, store.Options{}).GetAtMost(t.Context(), "a/b", most)
+		if size > most && !errors.Is(err, store.ErrMalformed) || size <= most && (err != nil || !bytes.Equal(got, body)) {
+			t.Errorf("of %d bytes %d came, %v", size, len(got), err)
+		}
+		for _, n := range []int64{0, int64(size) / 2, int64(size)} {
+			if got, err := store.New(cut{b, n}, store.Options{}).GetAtMost(t.Context(), "a/b", most); got != nil || !errors.Is(err, io.ErrUnexpectedEOF) && size <= most {
+				t.Errorf("of %d bytes that end with an error after %d came %d, %v", size, n, len(got), err)
+			}
+		}
+	}
+}
+
+func TestAnObjectThatIsTooLargeIsNotReadWhole(t *testing.T) {
+	e := &bottomless{Bucket: mem.New()}
+	if err := e.Create(t.Context(), "a/b", strings.NewReader("another's")); err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(e, store.Options{})
+	for doing, c := range map[string]struct {
+		most int
+		read func() ([]byte, error)
+	}{
+		"get":         {store.MaxWhole, func() ([]byte, error) { return s.Get(t.Context(), "a/b") }},
+		"get at most": {4 << 20, func() ([]byte, error) { return s.GetAtMost(t.Context(), "a/b", 4<<20) }},
+		"fixed":       {4 << 20, func() ([]byte, error) { return s.Fixed(t.Context(), "a/b", store.Forever, 4<<20) }},
+		"create": {store.MaxWhole, func() ([]byte, error) {
+			held, _, err := s.CreateOnce(t.Context(), "a/b", []byte("mine"))
+			return held, err
+		}},
+	} {
+		e.read = 0
+		body, err := c.read()
+		if !errors.Is(err, store.ErrMalformed) || body != nil {
+			t.Errorf("%s gives %d bytes and %v", doing, len(body), err)
+		}
+		if e.read > c.most+1<<20 {
+			t.Errorf("%s read %d bytes", doing, e.read)
+		}
 	}
 }

@@ -162,7 +162,7 @@ func (s *slowest) took() time.Duration {
 // once one of its requests has for ten seconds.
 func TestRealMapOverAHostileNet(t *testing.T) {
 	onlyReal(t)
-	const items, away, back = 20_000, "note: the store has done nothing since ", "note: the store answers again, after "
+	const items, away, back = 20_000, "note: the store has not answered since ", "note: the store answers again, after "
 	for _, c := range []struct {
 		name  string
 		evils s3test.Evils

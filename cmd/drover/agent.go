@@ -143,6 +143,13 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 		allocated(&m, in.slurm)
 	}
 	m.Traffic = host.Traffic
+	m.Listeners = func(port int) (all []agent.Listener, err error) {
+		found, err := host.Listeners(port)
+		for _, l := range found {
+			all = append(all, agent.Listener(l))
+		}
+		return all, err
+	}
 	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
 		use, err := host.GPUUse(ctx, m.Environ, pinned)
 		for _, u := range use {

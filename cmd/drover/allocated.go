@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/driver/slurm"
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/host"
+	"github.com/drover-run/drover/internal/proc"
 )
 
 // allocated makes of a machine the part of it that Slurm has given to one agent. That
@@ -17,8 +18,8 @@ import (
 func allocated(m *agent.Machine, in *slurm.Inside) {
 	m.CPUs, m.Memory = cmp.Or(in.CPUs, m.CPUs), cmp.Or(in.Memory, m.Memory)
 	m.Name, m.Secrets = cmp.Or(in.Node, m.Name), in.Secrets
-	if work := scratchFolder(in.Scratch); in.Scratch != "" && ours(filepath.Dir(work)) {
-		m.Work = work
+	if base := scratchBase(in.Scratch); in.Scratch != "" && proc.MakePrivate(base) == nil {
+		m.Work = filepath.Join(base, scratchWork)
 	}
 	bound := len(host.Cores()) <= m.CPUs
 	alone := host.Room{Folder: filepath.Join(m.Work, "claims", fmt.Sprint(os.Getpid())), Memory: m.Memory, CPUs: float64(m.CPUs)}
@@ -39,7 +40,10 @@ func allocated(m *agent.Machine, in *slurm.Inside) {
 	}
 }
 
-// scratchFolder is where agents work on a disk that their machine's users share.
-func scratchFolder(scratch string) string {
-	return filepath.Join(scratch, fmt.Sprintf("drover-%d", os.Geteuid()), "work")
+// scratchBase is this user's folder on a disk that the machine's users share: another
+// user can make it first. Agents work in its folder scratchWork.
+func scratchBase(scratch string) string {
+	return filepath.Join(scratch, fmt.Sprintf("drover-%d", os.Geteuid()))
 }
+
+const scratchWork = "work"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,17 +29,29 @@ func runEnter(args []string) int {
 
 func enter(args []string) (int, error) {
 	if len(args) < 4 || args[3] != "--" {
-		return 0, fault.New(fault.Invalid, "Use drover attach.", "enter: want a job's id, a placement, an index and --")
+		return 0, notForHands()
 	}
 	placement, err := strconv.Atoi(args[1])
 	index, err2 := strconv.Atoi(args[2])
-	if err = errors.Join(err, err2); err != nil {
-		return 0, fault.Wrap(err, fault.Invalid, "Use drover attach.", "enter")
+	if err != nil || err2 != nil {
+		return 0, notForHands()
 	}
 	if root, in := docker.Root(); in {
-		return agent.Enter([]string{root}, args[4:])
+		return agent.Enter([]agent.Root{{Base: root, Path: "."}}, args[4:])
 	}
 	job := filepath.Base(args[0])
-	roots := agent.Roots(workFolder(dirs()), job, placement, index)
-	return agent.Enter(append(roots, agent.Roots(scratchFolder(slurm.Scratch(os.Getenv)), job, placement, index)...), args[4:])
+	work := workFolder(dirs())
+	if real, err := filepath.EvalSymlinks(work); err == nil { // a user may keep it on another disk
+		work = real
+	}
+	roots := agent.Roots(work, ".", job, placement, index)
+	if scratch := slurm.Scratch(os.Getenv); scratch != "" {
+		roots = append(roots, agent.Roots(scratchBase(scratch), scratchWork, job, placement, index)...)
+	}
+	return agent.Enter(roots, args[4:])
+}
+
+// notForHands is the error of words that no target writes.
+func notForHands() error {
+	return fault.New(fault.Invalid, "Use drover attach.", "enter: want a job's id, a placement, an index and --")
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/docker"
@@ -56,7 +55,7 @@ func typed(args []string) []string {
 
 func face() cli.Host {
 	d := dirs()
-	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, OpenPlace: openPlace, Rights: rights, Found: found,
+	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
 		Drivers: func() map[string]driver.Driver { return drivers(d) }, Scripts: map[string]driver.Script{slurm.Target: slurm.Directives}, Queues: queues{d}, Sockets: sockets(workFolder(d))}
 }
 
@@ -99,23 +98,10 @@ func dirs() cli.Dirs {
 		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
 	// Without a home, a folder of this user's in the temporary one. Another user
 	// may have made it to have us run his environments: then it is not used.
-	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && ours(own) {
+	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && proc.MakePrivate(own) == nil {
 		d.State, d.Cache = orElse(d.State, filepath.Join(own, "state")), orElse(d.Cache, filepath.Join(own, "cache"))
 	}
 	return d
-}
-
-// ours makes a private folder, or says whether the one that is there is one.
-func ours(dir string) bool {
-	if os.Mkdir(dir, 0o700) == nil {
-		return true
-	}
-	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
-		return false
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(owner.Uid) == os.Geteuid()
 }
 
 func orElse(s, other string) string {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +29,7 @@ var built struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	syscall.Umask(0o022) // drover takes no project file that others may write
 	dir, err := os.MkdirTemp("", "drover-test-")
 	if err == nil {
 		defer os.RemoveAll(dir)

@@ -58,7 +58,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 	}
 	for _, scheme := range []string{"s3", "gs"} {
 		if rest, ok := strings.CutPrefix(path, scheme+":"); ok {
-			return nil, far, fault.New(fault.Invalid, "Write it as "+scheme+"://"+strings.TrimLeft(rest, "/")+".", "open store: %q is no folder and no bucket", url)
+			return nil, far, fault.New(fault.Invalid, "Write it as "+store.Shown(scheme+"://"+strings.TrimLeft(rest, "/"))+".", "open store: %q is neither a folder nor a bucket", store.Shown(url))
 		}
 	}
 	path, err = filepath.Abs(path)
@@ -77,6 +77,27 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 
 // ofMachine is the profile of agents that are whoever their machine is.
 const ofMachine = "machine"
+
+// owner returns the account that a bucket of Amazon's belongs to, if that is the
+// caller's, and refuses one of another account.
+func owner(ctx context.Context, url, endpoint string, say func(string)) (string, error) {
+	if !strings.HasPrefix(url, "s3://") {
+		return "", nil
+	}
+	b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint})
+	if err != nil {
+		return "", err
+	}
+	account, err := b.Account(ctx)
+	if err != nil {
+		say("requests do not name the bucket's owner: " + err.Error())
+		return "", nil
+	}
+	if account == "" {
+		return "", nil
+	}
+	return account, b.OwnedBy(ctx, account)
+}
 
 // granting is a bucket that can make narrow credentials, and say what to grant.
 type granting interface {
@@ -110,7 +131,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 	}
 	if p := who.Profile; p != "" && p != ofMachine && strings.HasPrefix(url, "gs:") && !gcs.IsAccount(p) {
 		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, --agent-profile NAME@PROJECT.iam.gserviceaccount.com, or --agent-profile machine.",
-			"open %s as %q: it is no account of Google's", url, p)
+			"open %s as %q: it is not a Google account", url, p)
 	}
 	own := sync.OnceValues(open) // most commands need none of it, and to read a configuration takes a while
 	r := cli.Rights{Policy: func(r store.Rights) (string, error) {

@@ -153,7 +153,7 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 		t.Errorf("others may read it: %v, %v", info.Mode(), err)
 	}
 	if err := ReadJSON(path, &n); fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "sesame") {
-		t.Errorf("to read what is no JSON gives %v, want an error that does not quote it", err)
+		t.Errorf("to read what is not JSON gives %v, want an error that does not quote it", err)
 	}
 	if err := Replace(dir, nil); err == nil {
 		t.Error("a folder was replaced by a file")

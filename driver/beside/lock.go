@@ -12,7 +12,7 @@ import (
 )
 
 // ErrHeld says that another one has a lock.
-var ErrHeld = errors.New("another drover is at it")
+var ErrHeld = errors.New("another drover is working on it")
 
 // ErrNoLocks says that a file system has none.
 var ErrNoLocks = errors.New("the file system has no locks")

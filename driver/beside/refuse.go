@@ -59,9 +59,9 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 	case ctx.Err() != nil:
 		return h, "", context.Cause(ctx)
 	case !ok:
-		return h, "", fault.New(fault.Invalid, "", "start agents: job %q, placement %d is no name for them", r.Job, r.Placement)
+		return h, "", fault.New(fault.Invalid, "", "start agents: job %q, placement %d is not a valid name for them", r.Job, r.Placement)
 	case r.Agents < 1:
-		return h, "", fault.New(fault.Invalid, "", "start agents: %s: %d of them cannot be", h, r.Agents)
+		return h, "", fault.New(fault.Invalid, "", "start agents: %s: %d is not a number of agents", h, r.Agents)
 	case !filepath.IsAbs(dir):
 		return h, "", fault.New(fault.Bug, "", "start agents: folder %q is not absolute", dir)
 	}

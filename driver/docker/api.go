@@ -123,7 +123,7 @@ func (d *Driver) inspect(ctx context.Context, name string) (*container.InspectRe
 		return nil, err
 	}
 	if r.Container.State == nil || r.Container.Config == nil {
-		return nil, errors.New("inspect " + name + ": docker says nothing of its state")
+		return nil, errors.New("inspect " + name + ": docker does not report its state")
 	}
 	return &r.Container, nil
 }
@@ -144,7 +144,7 @@ func (d *Driver) create(ctx context.Context, o client.ContainerCreateOptions) er
 			return lookErr
 		case c == nil: // it has gone meanwhile
 		case c.Config.Labels[labelDesk] != d.dir || c.State.Status != container.StateCreated:
-			return fault.New(fault.Denied, "Look at it: docker inspect "+o.Name+".", "start agents: there is a container %s that we did not make", o.Name)
+			return fault.New(fault.Denied, "Look at it: docker inspect "+o.Name+".", "start agents: there is a container %s that drover did not make", o.Name)
 		default:
 			if err := d.removeContainer(ctx, c.ID); err != nil {
 				return err

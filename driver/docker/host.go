@@ -44,7 +44,7 @@ type Inside struct {
 
 // Adopt makes this process the agent that this driver started it as. It is to be
 // called before anything else is started, and after the agent has begun to listen
-// for SIGTERM: it is how Stop asks, also when it asked before the agent was up.
+// for SIGTERM: it is how Stop asks, also when it asked before the agent had started.
 //
 // As process 1 of the container it never returns: it starts this program again
 // below it, passes SIGTERM on, reaps what others leave, kills all when the grace
@@ -173,7 +173,7 @@ func attend(dir string) (status int) {
 	}
 	agent, err := begin(dir)
 	if err != nil {
-		say(dir, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		say(dir, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		return fault.ExitDrover
 	}
 	var until time.Time

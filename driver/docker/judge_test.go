@@ -43,7 +43,7 @@ func TestStatesOfDockerAreOurs(t *testing.T) {
 		"said how it ended":            {in(container.StateExited, 3), bye, false, false, driver.Ended, 3, "why"},
 		"said so, and was removed":     {nil, bye, false, false, driver.Ended, 3, "why"},
 		"ended without a word":         {in(container.StateExited, 7), up, false, false, driver.Ended, 7, ""},
-		"never came so far":            {in(container.StateExited, 127), note{}, false, false, driver.Ended, 127, "before the agent was up"},
+		"never came so far":            {in(container.StateExited, 127), note{}, false, false, driver.Ended, 127, "before the agent had started"},
 		"killed":                       {in(container.StateExited, 137), up, false, false, driver.Lost, -1, "killed"},
 		"killed, as was asked":         {in(container.StateExited, 137), up, true, false, driver.Ended, -1, "stopped"},
 		"gone with the machine":        {in(container.StateExited, 255), up, false, false, driver.Lost, -1, "255"},
@@ -99,7 +99,7 @@ func TestCredentialsAreThoseOfTheImagesRegistry(t *testing.T) {
 		if header != "" {
 			text, err := base64.URLEncoding.DecodeString(header)
 			if err != nil || json.Unmarshal(text, &got) != nil {
-				t.Fatalf("%s: %q is no header", image, header)
+				t.Fatalf("%s: %q is not a header", image, header)
 			}
 		}
 		if got.Username != want[0] || got.Password != want[1] {

@@ -73,7 +73,7 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 	o.Machine += ", " + name
 	here, err := d.findImage(ctx, name)
 	if errdefs.IsInvalidArgument(err) {
-		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "read image %q: it is no reference", name)
+		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "read image %q: it is not a valid reference", name)
 	}
 	if err != nil || here.id != "" {
 		return err

@@ -120,11 +120,11 @@ func within(path string, folders []string) bool {
 func showable(source, target string, engines []engine) error {
 	doing := "show " + source + " in the container"
 	if !filepath.IsAbs(source) || !filepath.IsAbs(target) || filepath.Clean(target) == "/" {
-		return fault.New(fault.Invalid, "Name a folder below /: --mount /data:/data.", "%s: %s is no place for it", doing, target)
+		return fault.New(fault.Invalid, "Name a folder below /: --mount /data:/data.", "%s: %s cannot hold it", doing, target)
 	}
 	for _, o := range own {
 		if target == o || strings.HasPrefix(o, target+"/") && target != "/opt" || strings.HasPrefix(target, o+"/") && o != "/tmp" {
-			return fault.New(fault.Invalid, "Choose another folder, such as /data.", "%s: %s in a container is drover's own", doing, o)
+			return fault.New(fault.Invalid, "Choose another folder, such as /data.", "%s: %s in a container is used by drover itself", doing, o)
 		}
 	}
 	info, err := os.Stat(source)

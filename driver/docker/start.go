@@ -72,7 +72,7 @@ func (d *Driver) renew(ctx context.Context, r driver.Request, folder string) err
 	}
 	for i := range r.Agents {
 		if err := beside.Replace(passFile(agentDir(folder, i)), pass); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return d.refused("renew the pass of agents", err)
+			return d.refused("renew the credential of agents", err)
 		}
 	}
 	return nil
@@ -193,7 +193,7 @@ func (d *Driver) startAll(ctx context.Context, p plan) error {
 		}
 		if err != nil {
 			_ = os.Remove(secretsFile(dir))
-			if err := say(dir, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}}); err != nil {
+			if err := say(dir, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}}); err != nil {
 				return d.refused("start agents", err)
 			}
 		}

@@ -111,17 +111,17 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		m.State, m.Reason = driver.Ended, "stopped"
 	case s.OOMKilled && s.ExitCode == killed:
 		m.State, m.Code = driver.Ended, s.ExitCode
-		m.Reason = "the container wanted more memory than it may have"
+		m.Reason = "the container needed more memory than its limit"
 		if host := c.HostConfig; host != nil && host.Memory > 0 {
 			m.Reason += ", " + beside.Gigabytes(float64(host.Memory))
 		}
 	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
 		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error
 		if m.Reason == "" && !n.Up && n.Fate == "" {
-			m.Reason = "its container ended before the agent was up: docker logs says why"
+			m.Reason = "its container ended before the agent had started: docker logs shows why"
 		}
 	case s.Status == container.StateExited:
-		m.State, m.Reason = driver.Lost, "killed, or gone without a word"
+		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed"
 	default:
 		m.State, m.Reason = driver.Lost, "docker calls it "+string(s.Status)
 	}

@@ -16,7 +16,7 @@ import (
 // Adopt makes this process the agent that this driver started it as. It is to be
 // called before anything else is started, and after the agent has begun to listen
 // for SIGTERM, which no longer ends the process by itself from here on: it is
-// how Stop asks, also when it asked before the agent was up.
+// how Stop asks, also when it asked before the agent had started.
 //
 // From then on no process that the agent starts can hold the agent's lock, and
 // the process group is killed when the grace of a Stop is over. ended leaves the

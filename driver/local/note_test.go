@@ -23,7 +23,7 @@ func TestEveryFateHasItsState(t *testing.T) {
 		"ended well":                {false, note{Up: was, End: &end{Reason: "done"}}, false, driver.Member{State: driver.Ended, Reason: "done"}},
 		"ended badly, when asked":   {false, note{Up: was, End: &end{3, "x"}, Fate: "exit status 3"}, true, driver.Member{State: driver.Ended, Code: 3, Reason: "x"}},
 		"killed by stop":            {false, note{Up: was, Fate: "signal: killed"}, true, driver.Member{State: driver.Ended, Code: -1, Reason: "stopped: signal: killed"}},
-		"killed":                    {false, note{Up: was}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "killed, or gone without a word"}},
+		"killed":                    {false, note{Up: was}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "it died without reporting why, or was killed"}},
 		"its starter died":          {false, note{}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "never started"}},
 		"it died before it adopted": {false, note{Fate: "exit status 9"}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "never started: exit status 9"}},
 	} {

@@ -53,7 +53,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	for i, lock := range locks {
 		if err := spawnAgent(r, folder, i, lock); err != nil {
-			beside.Say(lock, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+			beside.Say(lock, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		}
 		lock.Close() // the agent has it now
 	}
@@ -91,7 +91,7 @@ func (d *Driver) publish(folder string, r driver.Request) (locks []*os.File, err
 	for _, l := range locks {
 		// If it has its name, to withdraw that would race with whoever has seen it:
 		// the agents stay unstarted, which Status tells.
-		beside.Say(l, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		beside.Say(l, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		l.Close()
 	}
 	return nil, err

@@ -90,7 +90,7 @@ func judge(held bool, n note, asked bool) driver.Member {
 	case n.Up == nil:
 		m.State, m.Reason = driver.Lost, "never started"
 	default:
-		m.State, m.Reason = driver.Lost, "killed, or gone without a word"
+		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed"
 	}
 	if n.Fate != "" && !m.State.Alive() && n.End == nil {
 		m.Reason += ": " + n.Fate
@@ -103,7 +103,7 @@ func judgeAfar(host string, n note) driver.Member {
 	if n.End != nil {
 		return judge(false, n, false)
 	}
-	return driver.Member{State: driver.Running, Code: -1, Reason: "it was started on " + host + ", and only there can be seen whether it lives"}
+	return driver.Member{State: driver.Running, Code: -1, Reason: "it was started on " + host + ", and only that machine knows whether it runs"}
 }
 
 func readRequest(folder string) (facts request, err error) {

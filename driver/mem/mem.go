@@ -157,7 +157,7 @@ func (d *Driver) place(h driver.Handle, r driver.Request) {
 		p.agents = append(p.agents, a)
 		if d.spoilt != "" {
 			a.Tail = d.spoilt
-			a.die(driver.Ended, "never came up: "+d.spoilt, ErrKilled)
+			a.die(driver.Ended, "its agent never started: "+d.spoilt, ErrKilled)
 			continue
 		}
 		d.agents.Go(func() { d.ended(h, p, a, d.run(ctx, r, i)) }) // Close waits

@@ -144,7 +144,7 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 		t.Logf("%s: asked in %s", how, time.Since(begin))
 	}
 	anew := func(d *stage) *stage { return &stage{New(d.dir), d.handle} }
-	const lost, never = "lost: gone without a word, and Slurm has forgotten its job", "lost: never came up, and Slurm has forgotten its job"
+	const lost, never = "lost: it died without reporting why, and Slurm no longer knows its job", "lost: its agent never started, and Slurm no longer knows its job"
 	const byHand, cancelled = "ended: cancelled in Slurm, by hand", "ended: cancelled in Slurm, before it began"
 	check("sacct", anew(d), "lost: Slurm calls it FAILED", "taken: Slurm calls it NODE_FAIL", byHand, "running: ")
 	check("sacct", anew(unborn), cancelled, cancelled, cancelled)

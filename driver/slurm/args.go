@@ -39,13 +39,27 @@ func sbatchArgs(p plan, k int) []string {
 	return append(append(args, n.Args...), scriptFile(p.folder, k))
 }
 
+// cores returns how many cores each agent is asked for; 0 leaves it to Slurm, which
+// mostly gives one. An agent that is to run items side by side is asked one core for each,
+// unless the user's own options say what it gets: those that sbatch cannot combine with
+// a number of cores, and those that give whole nodes.
+func cores(n driver.Needs) int {
+	switch {
+	case n.CPUs > 0:
+		return int(math.Ceil(n.CPUs))
+	case n.Slots < 2, slices.Contains(n.Args, "--exclusive"), option(n.Args, "--cpus-per-task", "-c", "--cpus-per-gpu", "--exclusive") != "":
+		return 0
+	}
+	return n.Slots
+}
+
 // needArgs say what each agent must have.
 func needArgs(n driver.Needs) (args []string) {
 	if n.Detail != "" {
 		args = append(args, "--partition="+n.Detail)
 	}
-	if n.CPUs > 0 {
-		args = append(args, "--cpus-per-task="+itoa(int(math.Ceil(n.CPUs))))
+	if c := cores(n); c > 0 {
+		args = append(args, "--cpus-per-task="+itoa(c))
 	}
 	if n.Memory > 0 {
 		args = append(args, "--mem="+itoa(int((n.Memory+agentMemory+1<<20-1)>>20))+"M")
@@ -65,14 +79,14 @@ var taken = []struct {
 	names []string
 	hint  string
 }{
-	{[]string{"-a", "--array"}, "Say how many agents there are: --workers of drover map."},
-	{[]string{"-N", "--nodes"}, "Say --nodes of drover run."},
-	{[]string{"-n", "--ntasks", "--ntasks-per-node", "--ntasks-per-core", "--ntasks-per-socket", "--ntasks-per-gpu"}, "Say --nodes of drover run, and --procs-per-node for more of a launcher's processes."},
+	{[]string{"-a", "--array"}, "Set the number of agents with --workers of drover map."},
+	{[]string{"-N", "--nodes"}, "Use --nodes of drover run."},
+	{[]string{"-n", "--ntasks", "--ntasks-per-node", "--ntasks-per-core", "--ntasks-per-socket", "--ntasks-per-gpu"}, "Use --nodes of drover run, and --procs-per-node for more of a launcher's processes."},
 	{[]string{"-J", "--job-name"}, "drover finds its jobs by their names; -t names a task."},
 	{[]string{"-o", "--output", "-e", "--error", "-i", "--input", "--open-mode"}, "Output is stored by drover: drover logs."},
 	{[]string{"-D", "--chdir"}, "Programs run in a copy of their folder; -s names another one."},
 	{[]string{"--wrap", "--parsable", "-W", "--wait", "--test-only", "-h", "--help", "-V", "--version", "--usage", "-H", "--hold", "--ignore-pbs"}, "Leave it out."},
-	{[]string{"--export", "--export-file", "--get-user-env"}, "Say --env NAME=VALUE, or --secret NAME."},
+	{[]string{"--export", "--export-file", "--get-user-env"}, "Use --env NAME=VALUE, or --secret NAME."},
 	{[]string{"--signal"}, "Programs get SIGTERM before the time limit and when they have to go: docs/how-to/slurm.md."},
 	{[]string{"-d", "--dependency"}, "Wait for the other job first."},
 }
@@ -82,10 +96,10 @@ func checkArgs(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		if strings.ContainsAny(a, "\x00\n") {
-			return fault.New(fault.Invalid, "", "read --slurm-arg %q: it is no option", a)
+			return fault.New(fault.Invalid, "", "read --slurm-arg %q: it is not an option", a)
 		}
 		if !strings.HasPrefix(a, "-") {
-			return fault.New(fault.Invalid, "Write option and value as one word: --slurm-arg --account=bio.", "read --slurm-arg %q: it is no option of sbatch", a)
+			return fault.New(fault.Invalid, "Write option and value as one word: --slurm-arg --account=bio.", "read --slurm-arg %q: it is not an option of sbatch", a)
 		}
 		if !strings.HasPrefix(a, "--") && len(a) > 2 {
 			name = a[:2]

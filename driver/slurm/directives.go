@@ -114,7 +114,7 @@ func many(tasks string) error {
 	if digits(most) {
 		hint += " --workers " + most
 	}
-	return fault.New(fault.Invalid, hint+" -- SCRIPT {}: the script gets the number as an argument.", "read %s --array=%s: one program is no array", mark, tasks)
+	return fault.New(fault.Invalid, hint+" -- SCRIPT {}: the script gets the number as an argument.", "read %s --array=%s: a run is one program, not an array", mark, tasks)
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -124,7 +124,7 @@ func nodes(value string) (int, error) {
 	least, _, _ := strings.Cut(value, "-")
 	n, err := strconv.Atoi(least)
 	if err != nil || n < 1 {
-		return 0, fault.New(fault.Invalid, "Write it as --nodes=2.", "read %s --nodes=%s: it is no number of nodes", mark, value)
+		return 0, fault.New(fault.Invalid, "Write it as --nodes=2.", "read %s --nodes=%s: it is not a number of nodes", mark, value)
 	}
 	return n, nil
 }
@@ -231,7 +231,7 @@ func options(words []string) (all []string, err error) {
 		}
 		name = whole(name)
 		if len(name) < 3 || name[:2] != "--" {
-			return nil, fault.New(fault.Invalid, "See man sbatch.", "read %s lines: %q is no option of sbatch", mark, words[i])
+			return nil, fault.New(fault.Invalid, "See man sbatch.", "read %s lines: %q is not an option of sbatch", mark, words[i])
 		}
 		switch {
 		case slices.Contains(bare, name) || valued || slices.Contains(maybe, name):

@@ -45,7 +45,7 @@ func TestWhatAScriptSaysAndDroverDecides(t *testing.T) {
 		"--job-name=x: drover finds its jobs by their names; -t names a task.",
 		"--output=a.txt --error=b.txt: Output is stored by drover: drover logs.",
 		"--nodes=2-4: A job has a fixed number of nodes, here the least.",
-		"--ntasks-per-node=8: Say --nodes of drover run, and --procs-per-node for more of a launcher's processes.",
+		"--ntasks-per-node=8: Use --nodes of drover run, and --procs-per-node for more of a launcher's processes.",
 		"--requeue: drover does this itself.",
 		"--signal=USR1@60: Programs get SIGTERM before the time limit and when they have to go: docs/how-to/slurm.md.",
 		"--mem-per-cpu=2G --time=5 --partition=cpu --qos=low --gres=gpu:1: The command or the config says otherwise.",

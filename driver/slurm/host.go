@@ -69,7 +69,7 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	}
 	i, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is no number", envIndex, text)
+		return nil, nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is not a number", envIndex, text)
 	}
 	in = allocation(os.Getenv)
 	in.notice = noticeFile(folder, i)

@@ -34,7 +34,7 @@ type place struct {
 func whereAmI(folder string, get func(string) string) (p place, err error) {
 	p = place{folder: folder, node: get("SLURMD_NODENAME"), step: get(envStep) != ""}
 	if p.job, err = strconv.Atoi(get("SLURM_JOB_ID")); err != nil {
-		return p, fault.New(fault.Invalid, "Unset "+envFolder+".", "mind agent: SLURM_JOB_ID=%q is no job", get("SLURM_JOB_ID"))
+		return p, fault.New(fault.Invalid, "Unset "+envFolder+".", "supervise agent: SLURM_JOB_ID=%q is not a job id", get("SLURM_JOB_ID"))
 	}
 	p.slurm = p.job
 	p.restart, _ = strconv.Atoi(get("SLURM_RESTART_COUNT")) // not set in the first run
@@ -75,7 +75,7 @@ func attend(folder string) int {
 	from, _ := strconv.Atoi(os.Getenv(envFrom))
 	i, err := number(p, o.Agents, from+p.task)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "drover: mind agent:", err)
+		fmt.Fprintln(os.Stderr, "drover: supervise agent:", err)
 		return fault.ExitDrover
 	}
 	if i < 0 {
@@ -143,7 +143,7 @@ func (m *minder) run() int {
 	signal.Notify(deaths, unix.SIGCHLD)
 	var err error
 	if m.agent, err = m.begin(); err != nil {
-		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "never came up: " + err.Error()}})
+		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		return fault.ExitDrover
 	}
 	host, _ := os.Hostname()

@@ -3,7 +3,6 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,12 +49,19 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	c := o.Choices[at]
 	o.Machine = fmt.Sprintf("slurm, partition %s: %s", c.Detail, c.Machine)
+	bySlots := n.CPUs == 0 && cores(n) > 0
+	if bySlots {
+		o.Machine += fmt.Sprintf("; each worker is asked %d cores, one for each item at once", cores(n))
+	}
 	if n.Agents > 0 {
 		o.Machine += fmt.Sprintf("; %d could begin now", min(c.Free, n.Agents))
 	}
 	o.Reason = c.Reason
 	if o.Reason != "" {
 		o.Hint = "Ask for less, or choose another: drover offers, sinfo -o '%P %D %c %m %G %l'."
+		if bySlots {
+			o.Hint = "Run fewer items at once with -j, or say what each needs: --cpus 0.5."
+		}
 		for _, other := range o.Choices {
 			if other.All > 0 && other.Reason == "" {
 				o.Hint = "It would fit elsewhere: --on slurm/" + other.Detail + "."
@@ -166,21 +172,21 @@ func usable(state string) bool {
 
 // fitting is how many agents one node of a group has room for; why is what it lacks.
 func (g group) fitting(n driver.Needs) (agents int, why string) {
-	cpus := max(n.CPUs, 1)
+	cpus := max(cores(n), 1)
 	memory := int64(0)
 	if n.Memory > 0 {
 		memory = n.Memory + agentMemory
 	}
 	switch {
-	case math.Ceil(cpus) > float64(g.cpus):
-		return 0, fmt.Sprintf("its nodes have %s, and %.4g are needed", count(g.cpus, "core"), cpus)
+	case cpus > g.cpus:
+		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.cpus, "core"), cpus)
 	case memory > g.memory:
 		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, which is with %d MB for drover itself",
 			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), agentMemory>>20)
 	case n.GPUs > g.gpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
 	}
-	agents = g.cpus / int(math.Ceil(cpus))
+	agents = g.cpus / cpus
 	if memory > 0 {
 		agents = min(agents, int(g.memory/memory))
 	}
@@ -237,7 +243,7 @@ func choice(name string, groups []group, n driver.Needs) driver.Choice {
 		case "idle":
 			c.Free += each * g.nodes
 		case "mix":
-			free := g.idle / int(math.Ceil(max(n.CPUs, 1)))
+			free := g.idle / max(cores(n), 1)
 			if n.Place.Nodes > 1 {
 				free = min(free, g.nodes)
 			}
@@ -269,7 +275,7 @@ func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string
 	case c.All == 0 && lack != "":
 		return fmt.Sprintf("partition %s of Slurm: %s", name, lack)
 	case c.All == 0:
-		return fmt.Sprintf("partition %s of Slurm has no node that takes jobs", name)
+		return fmt.Sprintf("partition %s of Slurm has no node that accepts jobs", name)
 	case n.Place.Nodes > 1 && c.All < n.Agents:
 		return fmt.Sprintf("partition %s of Slurm has %s for it, and %d are needed", name, count(c.All, "node"), n.Agents)
 	case c.Time > 0 && limit > c.Time:

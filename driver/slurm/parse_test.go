@@ -2,6 +2,8 @@ package slurm
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +120,7 @@ func TestEveryReasonIsASentence(t *testing.T) {
 			t.Errorf("%s reads %q", r.code, sentence)
 		}
 		if hint != "" && !strings.HasSuffix(hint, ".") && !strings.HasSuffix(hint, "PARTITION") {
-			t.Errorf("%s: the hint %q is no sentence", r.code, hint)
+			t.Errorf("%s: the hint %q is not a sentence", r.code, hint)
 		}
 	}
 	if s, hint := why("SomethingNew"); !strings.Contains(s, "SomethingNew") || hint == "" {
@@ -126,6 +128,42 @@ func TestEveryReasonIsASentence(t *testing.T) {
 	}
 	if s, _ := why("ReqNodeNotAvail, UnavailableNodes:n4"); !strings.Contains(s, "down, drained or reserved") {
 		t.Errorf("it reads %q", s)
+	}
+}
+
+// A task that Slurm has given a machine and not launched there is an interruption, and
+// another is placed; a script that Slurm has launched and that failed is not.
+func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
+	const began = "7|N/A|7|FAILED|0|NonZeroExitCode|n1|1795359664|drover-abcd2345-1-0|\n"
+	const revoked = "srun: error: Task launch for StepId=7.0 failed on node n2: Job credential revoked\nsrun: error: Application launch failed: Job credential revoked\n"
+	for _, row := range []struct {
+		name, squeued, file, words string
+		gang                       bool
+		want                       driver.State
+	}{
+		{name: "Slurm says that the launch failed", squeued: "7|N/A|7|FAILED|0|JobLaunchFailure|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Taken},
+		{name: "a state of its own", squeued: "7|N/A|7|LAUNCH_FAILED|0|None|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Taken},
+		{name: "the node was down", squeued: "7|N/A|7|FAILED|0|NodeDown|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Taken},
+		{name: "slurmd's own system failed", squeued: "7|N/A|7|FAILED|0|SystemFailure|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Taken},
+		{name: "srun was refused by a node", squeued: began, gang: true, file: "out-7-srun", words: revoked, want: driver.Taken},
+		{name: "one node's credential was revoked", squeued: began, file: "out-7-0", words: "slurmstepd: error: Job credential revoked\n", want: driver.Taken},
+		{name: "the script failed", squeued: began, want: driver.Ended},
+		{name: "the program is not there", squeued: began, file: "out-7-0", words: "slurmstepd: error: execve(): /home/x/drover: No such file or directory\n", want: driver.Ended},
+		{name: "a program that prints such words", squeued: began, file: "out-7-0", words: "Job credential revoked\n", want: driver.Ended},
+		{name: "cancelled by hand", squeued: "7|N/A|7|CANCELLED|0|None|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Ended},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			folder := t.TempDir()
+			if row.file != "" {
+				if err := os.WriteFile(filepath.Join(folder, row.file), []byte(row.words), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v := &view{folder: folder, facts: request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}}
+			if m := v.judge(driver.Member{}, 0, note{}, parseRows(row.squeued)[0], true); m.State != row.want {
+				t.Errorf("it is %s (%s), want %s", m.State, m.Reason, row.want)
+			}
+		})
 	}
 }
 
@@ -146,6 +184,36 @@ func TestWhatSbatchIsAsked(t *testing.T) {
 	}
 	if got := string(script(plan{request: r, folder: "/a b'c", facts: request{Arrays: []int{5, 7}}}, 1, "/p q")); !strings.Contains(got, `='/a b'\''c' DROVER_SLURM_FROM=5 exec '/p q' agent`) {
 		t.Errorf("the script is\n%s", got)
+	}
+}
+
+// A map that runs eight items at once gets eight cores, in the plan as in what sbatch is
+// asked, unless the user's own options say what it gets.
+func TestEachItemAtOnceIsAskedACore(t *testing.T) {
+	for _, row := range []struct {
+		needs driver.Needs
+		want  string
+	}{
+		{driver.Needs{Slots: 8}, "--cpus-per-task=8"},
+		{driver.Needs{Slots: 8, CPUs: 2}, "--cpus-per-task=2"}, // what eight items of a quarter need
+		{driver.Needs{Slots: 1}, ""},
+		{driver.Needs{}, ""},
+		{driver.Needs{Slots: 8, Args: []string{"-c4"}}, ""},
+		{driver.Needs{Slots: 8, Args: []string{"--cpus-per-task=4"}}, ""},
+		{driver.Needs{Slots: 8, Args: []string{"--cpus-per-gpu=4"}}, ""},
+		{driver.Needs{Slots: 8, Args: []string{"--exclusive"}}, ""},
+		{driver.Needs{Slots: 8, Args: []string{"--exclusive=user", "--account=bio"}}, ""},
+	} {
+		if got := strings.Join(needArgs(row.needs), " "); got != row.want {
+			t.Errorf("%+v asks for %q, want %q", row.needs, got, row.want)
+		}
+	}
+	g := group{cpus: 16, memory: 1 << 30}
+	if agents, why := g.fitting(driver.Needs{Slots: 8}); agents != 2 {
+		t.Errorf("a node of 16 cores has room for %d agents that run 8 items each (%s)", agents, why)
+	}
+	if agents, why := g.fitting(driver.Needs{Slots: 17}); agents != 0 || why != "its nodes have 16 cores, and 17 are needed" {
+		t.Errorf("a node of 16 cores has room for %d agents that run 17 items each (%s)", agents, why)
 	}
 }
 

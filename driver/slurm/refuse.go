@@ -23,7 +23,7 @@ var refusals = []struct {
 	{"Access/permission denied", fault.Denied, "Ask the cluster's administrators, or choose another partition: --on slurm/PARTITION."},
 	{"time limit is invalid", fault.Invalid, "Ask for less with --timeout, or choose a partition that allows it: sinfo -o '%P %l'."},
 	{"Job violates accounting/QOS policy", fault.Full, "You have as many jobs as you may: wait, or cancel some; sacctmgr show qos says the limits."},
-	{"Job limit", fault.Full, "The cluster takes no more jobs just now: wait, or ask for fewer --workers."},
+	{"Job limit", fault.Full, "The cluster accepts no more jobs at the moment: wait, or ask for fewer --workers."},
 	{"maximum", fault.Full, "Wait, or ask for fewer --workers."},
 	{"Too many", fault.Full, "Wait, or ask for fewer --workers."},
 	{"temporarily unable", fault.Full, "Try it again in a while."},

@@ -398,7 +398,7 @@ func judgeSilent(m driver.Member, n note) driver.Member {
 	case n.Fate.Code < 128:
 		m.State, m.Code = driver.Ended, n.Fate.Code
 	default:
-		m.State, m.Reason = driver.Lost, "killed, or gone without a word: "+n.Fate.Reason
+		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed: "+n.Fate.Reason
 	}
 	return m
 }
@@ -408,7 +408,7 @@ func judgeSilent(m driver.Member, n note) driver.Member {
 func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 	switch {
 	case !listed:
-		m.State, m.Reason = driver.Lost, "gone without a word, and Slurm has forgotten its job"
+		m.State, m.Reason = driver.Lost, "it died without reporting why, and Slurm no longer knows its job"
 	case tookAway(r.State):
 		m.State, m.Reason = driver.Taken, "Slurm calls it "+r.State
 		if r.State == "TIMEOUT" {
@@ -417,10 +417,10 @@ func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 	case r.State == "CANCELLED":
 		m.State, m.Reason = driver.Ended, "cancelled in Slurm, by hand"
 	case r.State == "OUT_OF_MEMORY":
-		m.State, m.Code, m.Reason = driver.Ended, 137, "Slurm ended it: it wanted more memory than it may have"
+		m.State, m.Code, m.Reason = driver.Ended, 137, "Slurm ended it: it needed more memory than its limit"
 		m.Hint = "Ask for more with --memory."
 	default:
-		m.State, m.Reason = driver.Lost, "killed, or gone without a word: Slurm calls it "+r.State
+		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed: Slurm calls it "+r.State
 	}
 	if n.Why != "" {
 		m.Reason = n.Why
@@ -457,13 +457,15 @@ func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver
 	case v.asked:
 		m.State, m.Reason = driver.Ended, "stopped"
 	case !listed:
-		m.State, m.Reason = driver.Lost, "never came up, and Slurm has forgotten its job"
+		m.State, m.Reason = driver.Lost, "its agent never started, and Slurm no longer knows its job"
 	case r.State == "CANCELLED":
 		m.State, m.Reason = driver.Ended, "cancelled in Slurm, before it began"
 	case tookAway(r.State):
-		m.State, m.Reason = driver.Taken, "never came up: Slurm calls it "+r.State
+		m.State, m.Reason = driver.Taken, "its agent never started: Slurm calls it "+r.State
+	case failedToLaunch(r, v.slurmsWords(j.ID, base-v.facts.from(v.arrayOf(base)))):
+		m.State, m.Reason = driver.Taken, fmt.Sprintf("its agent never started: Slurm did not launch it on %s (%s)", r.Nodes, r.Reason)
 	default:
-		m.State, m.Reason = driver.Ended, fmt.Sprintf("never came up on %s: Slurm calls it %s (%s)", r.Nodes, r.State, r.Reason)
+		m.State, m.Reason = driver.Ended, fmt.Sprintf("its agent never started on %s: Slurm calls it %s (%s)", r.Nodes, r.State, r.Reason)
 		m.Hint = "Do the nodes see " + filepath.Dir(v.folder) + "? srun ls " + filepath.Dir(v.folder) + " says; XDG_STATE_HOME names another folder."
 	}
 	return m
@@ -483,6 +485,33 @@ func runs(state string) bool {
 	switch state {
 	case "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT":
 		return true
+	}
+	return false
+}
+
+// launchTroubles are the causes with which Slurm's own daemons report a launch that
+// failed on their side. Others, such as a script that is not there, are of the job, and
+// would meet the next launch too.
+var launchTroubles = []string{"Job credential revoked", "Job credential expired", "Communication connection failure", "Socket timed out", "Zero Bytes were transmitted or received"}
+
+// failedToLaunch says whether Slurm itself failed to start a task that it had given a
+// machine: the program has not begun, and another try may succeed, so it is an
+// interruption. words is what Slurm wrote into the task's files: where srun could not
+// launch a step, the script ends with an exit status, and squeue tells no more.
+func failedToLaunch(r row, words string) bool {
+	switch {
+	case r.State == "LAUNCH_FAILED", r.Reason == "JobLaunchFailure", r.Reason == "NodeDown", r.Reason == "SystemFailure":
+		return true
+	}
+	for line := range strings.Lines(words) {
+		if !strings.Contains(line, "error: ") {
+			continue
+		}
+		for _, why := range launchTroubles {
+			if strings.Contains(line, why) {
+				return true
+			}
+		}
 	}
 	return false
 }

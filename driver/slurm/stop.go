@@ -127,5 +127,5 @@ func why(reason string) (sentence, hint string) {
 			return r.sentence + " (" + code + ")", r.hint
 		}
 	}
-	return "Slurm has it wait: " + reason, "squeue --start --me says when it may begin."
+	return "Slurm makes it wait: " + reason, "squeue --start --me says when it may begin."
 }

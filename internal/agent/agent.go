@@ -51,6 +51,9 @@ type Machine struct {
 	// Port keeps a free TCP port from others until release is called. Nil: the
 	// job's nodes have none.
 	Port func() (port int, release func(), err error)
+	// Listeners returns the sockets, of any user, that listen on a TCP port of this
+	// machine. Nil, or an error: not known.
+	Listeners func(port int) ([]Listener, error)
 	// Room waits until this machine has what is wished for and sets it apart; told
 	// hears what it waits for, each time that changes. Without a wish it says what
 	// GPUs there are. Nil: nothing is set apart here, and there are no GPUs.
@@ -98,6 +101,8 @@ type Machine struct {
 	// Shared says of a store that is Near that a server keeps it for many machines. It
 	// then counts as far to the agents of a run that has more than a few nodes, too.
 	Shared bool
+	// Disk is the size in bytes of the file system that Work is on; 0: it is asked.
+	Disk int64
 	// SaveEvery is the shortest time between two generations of checkpoints.
 	SaveEvery time.Duration
 	// Patience is how long a program's results wait for room in a full store;
@@ -181,6 +186,7 @@ type agent struct {
 	gens     *ledger.Generations
 	restored [2]kept // checkpoints and state, as the generation we began from says
 	fenced   bool
+	stopped  time.Time // when it was first known that the job was stopped; zero: it is not
 	pristine snapshot
 	program  *program
 }
@@ -270,6 +276,10 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 			if err := a.programEnded(ctx); err != nil {
 				return fault.ExitDrover, err
 			}
+		case <-a.program.portTaken():
+			if err := a.leavePort(ctx); err != nil {
+				return fault.ExitDrover, err
+			}
 		case <-tick.C:
 		}
 		for {
@@ -318,6 +328,7 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 		}
 		return false, false, a.launch(ctx, o)
 	case ledger.Halt:
+		a.noteStop(o)
 		return true, false, a.halt(ctx, o)
 	case ledger.Yield:
 		drop(errors.New(o.Why))
@@ -375,7 +386,7 @@ func (a *agent) note(format string, args ...any) { a.out.Note(fmt.Sprintf(format
 
 // identify is the first stage: who am I, which job is it.
 func (a *agent) identify(ctx context.Context) error {
-	j, err := a.World.Load(ctx, a.Path)
+	j, err := a.World.LoadAccepted(ctx, a.Path)
 	if err != nil {
 		return err
 	}

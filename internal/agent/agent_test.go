@@ -287,7 +287,7 @@ func TestACancelEndsTheProgramAndSettles(t *testing.T) {
 	up.wait()
 	stands, err := p.Cancel(t.Context(), j.Path(), "cli-1", "wrong data")
 	if p.check(err); !stands {
-		t.Fatal("it had ended before")
+		t.Fatal("it had already ended")
 	}
 	w.leave(0)
 	rep := p.look(j)
@@ -300,6 +300,35 @@ func TestACancelEndsTheProgramAndSettles(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"last": "bye\n"}, p.output(rep.Run.Exits[0], "model")); diff != "" {
 		t.Errorf("what it left (-want +got):\n%s", diff)
+	}
+	p.nothingLeft()
+}
+
+// PROTOCOL R8: a node that has joined and not started its program ends at once when
+// the run is cancelled. The run has two nodes, and the second never comes.
+func TestACancelBeforeTheStartIsHeededAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	spec := shell("echo started")
+	spec.Nodes = 2
+	j := p.submit(spec, nil)
+	w := p.start(j, nil)
+	p.until("the first node has joined", func() bool { return len(p.look(j).Run.Joins) == 1 })
+	stands, err := p.Cancel(t.Context(), j.Path(), "cli-1", "wrong data")
+	if p.check(err); !stands {
+		t.Fatal("it had already ended")
+	}
+	w.leave(0)
+	rep := p.look(j)
+	if e := rep.Run.Exits[0]; e.Verdict != ledger.Halted || e.Reason != "the job was stopped" || !e.Started.IsZero() {
+		t.Errorf("the node that waited for the other has left the exit %+v", e)
+	}
+	want := &ledger.Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "wrong data"}
+	if diff := cmp.Diff(want, rep.Run.Settled); diff != "" {
+		t.Errorf("settled (-want +got):\n%s", diff)
+	}
+	if n := len(w.programs()); n != 0 {
+		t.Errorf("%d programs ran", n)
 	}
 	p.nothingLeft()
 }

@@ -19,7 +19,7 @@ func (a *agent) mindStore(ctx context.Context) (end func()) {
 		defer close(done)
 		a.World.Store.Mind(ctx, awayLeast,
 			func(length time.Duration, last error) {
-				a.Log.Warn("store away: it is tried on", "for", length.Round(time.Second), "last", last)
+				a.Log.Warn("store not reachable: trying again", "for", length.Round(time.Second), "last", last)
 			},
 			func(length time.Duration) { a.Log.Warn("store back", "after", length.Round(time.Second)) })
 	}()

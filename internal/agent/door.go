@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,20 +21,26 @@ import (
 
 // door is what is beyond the machine's own environment.
 type door struct {
-	Agent int      `json:"agent"`          // its process, whose environment the program's begins with
-	PID   int      `json:"pid,omitempty"`  // whose view of the machine it is; 0: there is none
-	Dir   string   `json:"dir"`            // where the program begins, as it sees it
-	Env   []string `json:"env,omitempty"`  // what the program has beside the agent's
-	Hide  []string `json:"hide,omitempty"` // names that are secrets, or were read for some
+	Agent proc.Identity `json:"agent"`          // its process, whose environment the program's begins with
+	View  proc.Identity `json:"view,omitzero"`  // the process whose view of the machine it is; zero: there is none
+	Dir   string        `json:"dir"`            // where the program begins, as it sees it
+	Env   []string      `json:"env,omitempty"`  // what the program has beside the agent's
+	Hide  []string      `json:"hide,omitempty"` // names that are secrets, or were read for some
 }
 
-const doorName = "door"
+const (
+	doorName = "door"
+	maxDoor  = 32 << 20 // bytes; kernels hold an environment to a fraction of that
+)
 
-// openDoor leaves the door. Without one nobody can attach, and nothing else is lost.
+// openDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
 func (a *agent) openDoor(pid int, dir string, environ []string) {
-	d := door{Agent: os.Getpid(), Dir: dir}
-	if a.view && a.Machine.Root == "" {
-		d.PID = pid
+	d := door{Agent: proc.Self(), Dir: dir}
+	var err error
+	if a.view && a.Machine.Root == "" && pid > 0 {
+		if d.View, err = proc.Of(pid); err != nil {
+			return // it has ended already
+		}
 	}
 	for name, ref := range a.job.Spec.Secrets {
 		d.Hide = append(d.Hide, name)
@@ -49,12 +56,15 @@ func (a *agent) openDoor(pid int, dir string, environ []string) {
 	}
 	slices.Sort(d.Env)
 	slices.Sort(d.Hide)
-	b, err := json.Marshal(d)
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(d)
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(a.root, doorName), b, 0o600)
 	}
 	if err != nil {
-		a.Log.Warn("nobody can attach", "err", err)
+		a.Log.Warn("attaching is not possible", "err", err)
 	}
 }
 
@@ -71,11 +81,21 @@ func last(environ []string) map[string]string {
 	return by
 }
 
-// Roots are where the folders of an agent of a job are that a Machine with this
-// Work, and no Root, has started.
-func Roots(work, job string, placement, index int) []string {
-	found, _ := filepath.Glob(filepath.Join(work, job, strconv.Itoa(placement)+"-"+strconv.Itoa(index)+"-*")) // of a pattern that is right
-	return found
+// Root is the folder of an agent: Path below Base. Base is the first folder on the way
+// that other users could have made, or could write to; Path begins with ".", or is it.
+type Root struct{ Base, Path string }
+
+// Roots returns the folders of the agents of a job, without a Machine.Root, whose
+// Machine.Work is the folder work below base; work may be ".".
+func Roots(base, work, job string, placement, index int) (roots []Root) {
+	prefix := strconv.Itoa(placement) + "-" + strconv.Itoa(index) + "-"
+	found, _ := os.ReadDir(filepath.Join(base, work, job)) // not there: no agent of the job worked there
+	for _, f := range found {
+		if strings.HasPrefix(f.Name(), prefix) {
+			roots = append(roots, Root{base, path.Join(work, job, f.Name())})
+		}
+	}
+	return roots
 }
 
 // anyShell is what is run beside a program if nothing is said.
@@ -84,34 +104,50 @@ var anyShell = []string{"sh", "-c", "command -v bash >/dev/null && exec bash; ex
 // Enter runs words, or a shell, beside what an agent of this machine runs, whose
 // folder is among roots: in the program's view of the machine, its folder and its
 // environment, with this process's terminal. It returns the exit status of that.
-func Enter(roots, words []string) (status int, err error) {
-	var d door
-	for _, root := range roots {
-		b, err := os.ReadFile(filepath.Join(root, doorName))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = json.Unmarshal(b, &d)
-		}
-		if err != nil {
-			return fault.ExitDrover, fault.Wrap(err, fault.Denied, "", "attach")
-		}
-	}
-	if d.Agent == 0 {
-		return fault.ExitDrover, fault.New(fault.Missing, "Try again in a moment, or see drover worker ls.", "attach: nothing runs there now")
+//
+// Other users can make folders where some roots lie. A door is read only if this user
+// owns it and the folders that lead to it from Base, and no other user may write to
+// them; it counts only while the agent that it names lives. Others are passed over,
+// and are fault.Denied if there is no door that counts.
+func Enter(roots []Root, words []string) (status int, err error) {
+	d, err := findDoor(roots)
+	if err != nil {
+		return fault.ExitDrover, err
 	}
 	if len(words) == 0 {
 		words = anyShell
 	}
-	return proc.Enter(proc.Entry{PID: d.PID, Dir: d.Dir, Env: d.environ(), Args: words})
+	return proc.Enter(proc.Entry{View: d.View, Dir: d.Dir, Env: d.environ(), Args: words})
+}
+
+// findDoor returns the first door that counts.
+func findDoor(roots []Root) (door, error) {
+	var refused error
+	for _, root := range roots {
+		b, err := proc.ReadOwned(root.Base, path.Join(root.Path, doorName), maxDoor)
+		var d door // of each by itself: no door adds to another
+		if err == nil {
+			err = json.Unmarshal(b, &d)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			refused = errors.Join(refused, fault.Wrap(err, fault.Denied, fault.Hint(err), "attach"))
+		case d.Agent.Lives():
+			return d, nil
+		}
+	}
+	if refused != nil {
+		return door{}, refused
+	}
+	return door{}, fault.New(fault.Missing, "Try again in a moment, or see drover worker ls.", "attach: nothing runs there now")
 }
 
 // environ is the program's environment without its secrets, and with this terminal's
 // kind.
 func (d door) environ() []string {
 	base := os.Environ()
-	if text, err := os.ReadFile("/proc/" + strconv.Itoa(d.Agent) + "/environ"); err == nil {
+	if text, err := os.ReadFile("/proc/" + strconv.Itoa(d.Agent.PID) + "/environ"); err == nil && d.Agent.Lives() {
 		base = strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 	}
 	by := last(append(base, d.Env...))

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/drover-run/drover/internal/bundle"
 )
 
 // What a program leaves of its folders may be anything: it can remove one, or put
@@ -28,7 +30,7 @@ func (a *agent) left(dir string) (folder, why string) {
 			return "", ""
 		}
 		if err != nil || parent != ours && !strings.HasPrefix(parent, ours+"/") {
-			return "", "it leads elsewhere, and did not come back"
+			return "", "it is a link that leads elsewhere, and was not saved"
 		}
 		folder = filepath.Join(parent, filepath.Base(folder))
 		info, err := os.Lstat(folder)
@@ -40,7 +42,7 @@ func (a *agent) left(dir string) (folder, why string) {
 		case info.IsDir():
 			return folder, ""
 		case info.Mode()&fs.ModeSymlink == 0:
-			return "", "it is no folder any more, and did not come back"
+			return "", "it is no longer a folder, and was not saved"
 		}
 		target, err := os.Readlink(folder)
 		if err != nil {
@@ -65,11 +67,13 @@ func (a *agent) outside(folder, target string) string {
 }
 
 // unlock lets us read what a plain user's program has locked him out of: he owns
-// it. What stays locked shows when it is read.
-func unlock(dir string) {
+// it. What stays locked shows when it is read. It ends early with ctx.
+func unlock(ctx context.Context, dir string) {
 	// Walked from the top: each folder is told of before it is read.
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
+		case ctx.Err() != nil:
+			return fs.SkipAll
 		case d == nil || err != nil:
 		case d.IsDir():
 			_ = os.Chmod(path, 0o700)
@@ -91,34 +95,20 @@ func (a *agent) clear(dir string) error {
 		shown = shown || a.Machine.Root != "" && dir == filepath.Join(a.root, top)
 	}
 	if !shown {
-		return removeAll(dir)
+		return bundle.RemoveAll(dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
-		unlock(dir)
+		unlock(context.Background(), dir)
 		entries, err = os.ReadDir(dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range entries {
-		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := bundle.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// removeAll removes a folder, also one that a plain user's program has locked him
-// out of.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	unlock(dir)
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove folder: %w", err)
 	}
 	return nil
 }

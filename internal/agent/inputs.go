@@ -32,7 +32,7 @@ func (a *agent) fetchInputs(ctx context.Context, rank int) error {
 			dir = filepath.Join(a.root, in.To)
 		}
 		if held, ok := a.ready.shares[in.Name]; ok && held != rank {
-			if err := removeAll(dir); err != nil {
+			if err := bundle.RemoveAll(dir); err != nil {
 				return fmt.Errorf("clear input %s: %w", in.Name, err)
 			}
 		}
@@ -58,7 +58,7 @@ func (a *agent) fetchInput(ctx context.Context, in job.Input, rank int, dir stri
 	if rank != wholeInput {
 		all := len(tree.Files)
 		tree = share(tree, rank, a.job.Spec.Nodes)
-		a.note("input %s: %d of %d files are this node's", in.Name, len(tree.Files), all)
+		a.note("input %s: this node gets %d of %d files", in.Name, len(tree.Files), all)
 	}
 	if tree.Away == nil {
 		return bundle.Restore(ctx, a.World.Store, tree, dir)

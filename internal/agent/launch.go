@@ -38,6 +38,7 @@ type program struct {
 	late    atomic.Bool                // the limit was reached
 	full    atomic.Int64               // bytes in its folders, once that is more than --disk
 	meter   *meter                     // finds metrics and samples what it uses
+	ports   *portWatch                 // looks who listens where the nodes meet; nil: nothing to see
 	desk    *desk                      // takes calls between nodes; nil: there are none
 	alarmed atomic.Int64               // the status of a part that has ended badly; 0: none
 	stuck   atomic.Bool                // the rest was ended, as it waited for that
@@ -200,6 +201,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 		err = p.start(ctx, a, c)
 	}
 	if err == nil {
+		p.ports = a.watchPorts(o, p)
 		a.openDoor(p.proc.Pid(), c.Dir, environ)
 		select {
 		case <-p.ended: // it was quicker than the door
@@ -278,7 +280,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	a.note("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
 	out := a.out
 	if why := p.proc.Limits().Why; why != "" {
-		a.note("limits: not all are held by the kernel: %s", why)
+		a.note("limits: the kernel does not enforce all of them: %s", why)
 	}
 	p.meter = a.startMeter(p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
@@ -318,6 +320,7 @@ func (a *agent) abandon() {
 	if p := a.program; p != nil {
 		p.proc.Kill()
 		p.proc.Wait()
+		p.ports.finish()
 		p.saver.quit()
 		<-p.saver.gone
 	}

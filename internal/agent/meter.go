@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -69,7 +70,7 @@ func (a *agent) startMeter(p *program) *meter {
 			if n%sampleEvery == 0 {
 				s.sample(ctx)
 			} else if a.job.Spec.Disk > 0 {
-				s.measureDisk(time.Now())
+				s.measureDisk(ctx, time.Now())
 			}
 		}
 	}()
@@ -184,7 +185,7 @@ func (s *sampler) sample(ctx context.Context) {
 			s.a.Log.Warn("GPUs not sampled", "err", err)
 		}
 	}
-	s.measureDisk(now)
+	s.measureDisk(ctx, now)
 	one.Disk = s.disk
 	s.m.most.Store(max(s.m.most.Load(), u.Memory, u.Peak))
 	if s.m.usage != nil {
@@ -195,11 +196,14 @@ func (s *sampler) sample(ctx context.Context) {
 
 // measureDisk counts what is in the job's folders, as often as that is cheap, and
 // ends a program that has filled more of them than it may.
-func (s *sampler) measureDisk(now time.Time) {
+func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 	if now.Before(s.diskNext) {
 		return
 	}
-	s.disk = folderSize(s.a.root)
+	s.disk = folderSize(ctx, s.a.root)
+	if ctx.Err() != nil {
+		return // it was not all looked at
+	}
 	s.diskNext = now.Add(diskShare * time.Since(now))
 	limit := int64(s.a.job.Spec.Disk)
 	if limit == 0 || s.disk <= limit || s.p.full.Load() > 0 {
@@ -210,13 +214,17 @@ func (s *sampler) measureDisk(now time.Time) {
 	s.p.proc.Kill()
 }
 
-// folderSize is the bytes of the files in a folder. What vanishes meanwhile, or may
-// not be read, counts for nothing.
-func folderSize(dir string) (n int64) {
+// folderSize is the bytes of the files in a folder, holes and all, as they would be
+// stored; a file with two names counts twice. What vanishes meanwhile, or may not be
+// read, counts for nothing. It ends early with ctx.
+func folderSize(ctx context.Context, dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return fs.SkipAll
+		}
 		if err == nil && d.Type().IsRegular() {
 			if info, err := d.Info(); err == nil {
-				n += info.Size()
+				n += min(info.Size(), math.MaxInt64-n)
 			}
 		}
 		return nil

@@ -84,7 +84,7 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 		return 0, launcher.ErrHere
 	}
 	if rank < 0 {
-		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is no other node of this job", host)
+		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is not another node of this job", host)
 	}
 	w, p := d.a.World, d.a.Path
 	n, err := w.Call(ctx, p, d.attempt, rank, 0, d.a.id, line)
@@ -188,7 +188,7 @@ func (a *agent) followFirst(ctx context.Context) (bool, error) {
 	exit := a.endProgram("node 0 has ended")
 	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = ledger.Done, 0, "", "", ""
 	if bad := int(p.alarmed.Load()); bad != 0 { // some mpiexecs say 0 when they have lost a node
-		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, bad, fmt.Sprintf("what mpiexec had started here ended with %d", bad)
+		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, bad, fmt.Sprintf("the process that mpiexec started here exited with status %d", bad)
 	}
 	return true, a.record(ctx, exit)
 }

@@ -97,10 +97,10 @@ func TestWhatAProgramDoesToItsFoldersIsItsOwn(t *testing.T) {
 		model map[string]string
 		note  string
 	}{
-		`rm -rf $M; mkfifo $M`:                             {nil, "it is no folder any more"},
-		`rm -rf $M; echo x >$M`:                            {nil, "it is no folder any more"},
+		`rm -rf $M; mkfifo $M`:                             {nil, "it is no longer a folder"},
+		`rm -rf $M; echo x >$M`:                            {nil, "it is no longer a folder"},
 		`rm -rf $M; ln -s model $M`:                        {nil, "it is a link to itself"},
-		`rm -rf $M; ln -s /etc $M`:                         {nil, "it leads elsewhere"},
+		`rm -rf $M; ln -s /etc $M`:                         {nil, "it is a link that leads elsewhere"},
 		`rm -rf $M`:                                        {nil, ""},
 		`rm -rf $M; mkdir w; echo w >w/w; ln -s $PWD/w $M`: {map[string]string{"w": "w\n"}, ""},
 		`rm -rf ${M%/*}/checkpoints; mkfifo ${M%/*}/checkpoints; echo m >$M/m`: {map[string]string{"m": "m\n"}, ""},

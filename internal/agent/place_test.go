@@ -41,10 +41,18 @@ type bucket struct {
 	mu     sync.Mutex
 	refuse func(key string) error                      // of writes
 	before func(ctx context.Context, key string) error // reads
+	// create stands for the writing of blobs.
+	create func(ctx context.Context, key string, body io.ReadSeeker) error
 }
 
 func (b *bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(key, func() error { return b.Bucket.Create(ctx, key, body) })
+	b.mu.Lock()
+	create := b.create
+	b.mu.Unlock()
+	if create == nil || !strings.HasPrefix(key, "blobs/") {
+		create = b.Bucket.Create
+	}
+	return b.write(key, func() error { return create(ctx, key, body) })
 }
 
 func (b *bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {

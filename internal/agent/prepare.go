@@ -147,7 +147,7 @@ func (a *agent) prepareEnv(ctx context.Context) error {
 		return err
 	}
 	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Script: a.job.Code.Script, Python: cmp.Or(a.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache})
+		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root})
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func whose(s ledger.Saved) string {
 		return "of all nodes"
 	}
 	if strings.HasPrefix(s.Agent, "cli-") {
-		return "put there by hand"
+		return "stored with drover put"
 	}
 	return fmt.Sprintf("saved by attempt %d of job %s", s.Attempt, s.Job[:min(job.MinShort, len(s.Job))])
 }
@@ -313,10 +313,8 @@ func (a *agent) complete(ctx context.Context, s ledger.Saved) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for _, f := range tree.Files {
-			if ok, err := a.World.Store.HasBlob(ctx, f.SHA256); err != nil || !ok {
-				return false, err
-			}
+		if gone, err := bundle.Missing(ctx, a.World.Store, tree); err != nil || len(gone) > 0 {
+			return false, err
 		}
 	}
 	return true, nil
@@ -334,7 +332,7 @@ func (a *agent) cleanUp() {
 		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
 		return
 	}
-	if err := removeAll(a.root); err != nil {
+	if err := bundle.RemoveAll(a.root); err != nil {
 		a.Log.Warn("folder stays", "dir", a.root, "err", err)
 	}
 	_ = os.Remove(filepath.Dir(a.root)) // fails while another agent is in it
@@ -388,7 +386,7 @@ func (a *agent) sweep() {
 			}
 		}
 		stream.Sweep(dir)
-		if err := removeAll(dir); err != nil {
+		if err := bundle.RemoveAll(dir); err != nil {
 			a.Log.Warn("folder stays", "dir", dir, "err", err)
 		}
 		_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it

@@ -94,7 +94,7 @@ func TestASecretThatTheTargetDidNotBringIsABug(t *testing.T) {
 	if out := p.said(j, record.Stdout); out != "" {
 		t.Errorf("it ran: %q", out)
 	}
-	if exit := p.look(j).Run.Exits[0]; !strings.Contains(exit.Reason, "KEY") {
+	if exit := p.look(j).Run.Exits[0]; !strings.Contains(exit.Reason, "read secret KEY: the target did not provide it") {
 		t.Errorf("exit %+v", exit)
 	}
 }

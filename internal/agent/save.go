@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,17 +24,19 @@ import (
 )
 
 // halt carries out an order to end the program: it stops it and records that
-// somebody else was the cause.
+// something else was the cause. A program that has not been started is not started any
+// more, and that is recorded: the other nodes wait for this node's exit.
 func (a *agent) halt(ctx context.Context, o ledger.Order) error {
-	if a.program == nil {
-		return nil
+	p := a.program
+	if p == nil {
+		return a.record(ctx, ledger.Exit{Verdict: ledger.Halted, Reason: o.Why})
 	}
 	a.note("ending the program: %s", o.Why)
 	exit := a.endProgram(o.Why)
 	if exit.Verdict != ledger.TimedOut { // its own limit came first
 		exit.Verdict, exit.Reason = ledger.Halted, o.Why
 	}
-	return a.record(ctx, exit)
+	return a.record(ctx, p.notBlamed(exit))
 }
 
 // endProgram stops the program, as gently as the spec's grace allows, and
@@ -59,74 +62,35 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 		if p.limit != nil {
 			p.limit.Stop()
 		}
+		p.ports.finish()
+		if why := p.ports.look(); why != "" && exit.Verdict == ledger.Interrupted {
+			a.note("interrupted: %s", why)
+		}
 		p.meter.finish(ctx, a)
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "saving" })
 		a.program = nil
-		err := a.patiently(ctx, func() error { return p.saver.finish(ctx) })
-		if err == nil {
-			err = a.patiently(ctx, func() error { return a.promiseOutputs(ctx, &exit) })
-		}
-		if err != nil && fault.KindOf(err) != fault.Full {
-			return err
-		}
-		if err != nil {
+		err := a.untilStopped(ctx, func(ctx context.Context) error { return a.storeLeft(ctx, p, &exit) })
+		switch {
+		case err == nil:
+		case errors.Is(err, errRemoved):
+			return nil // the member's next Poll says so
+		case errors.Is(err, errGivenUp):
+			exit = a.givenUp(exit, err)
+		case errors.Is(err, bundle.ErrLimit):
+			exit = a.refused(exit, err)
+		case fault.KindOf(err) == fault.Full:
 			exit = a.unstored(exit, err)
+		default:
+			return err
 		}
 	}
 	exit = a.redacted(exit)
-	_, rank := a.member.Joined()
-	a.note("attempt %d, node %d: %s", a.attempt, rank, exitText(exit))
+	attempt, rank := a.member.Joined()
+	a.note("attempt %d, node %d: %s", attempt, rank, exitText(exit))
 	if err := a.out.Flush(ctx); err != nil {
 		return fmt.Errorf("store logs: %w", err)
 	}
 	return a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
-}
-
-// unstored is the exit of a program whose results there was no room for. The job
-// has failed, by no fault of the program; but when we must go, it is to run again.
-func (a *agent) unstored(e ledger.Exit, err error) ledger.Exit {
-	select {
-	case n := <-a.notice:
-		a.notice <- n // the loop leaves by it
-		return ledger.Exit{Verdict: n.verdict(), Reason: err.Error()}
-	default:
-	}
-	switch e.Verdict {
-	case ledger.Interrupted, ledger.AskedToStop, ledger.Halted: // no failure: it goes on from the generation before
-		e.Notes = append(e.Notes, "what it made last was not stored: "+err.Error())
-		return e
-	}
-	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
-	e.Reason, e.Hint = err.Error(), fault.Hint(err)
-	e.Notes = append(e.Notes, "what it made was not stored and is kept in "+a.root)
-	a.keep = true // it may be days of work
-	return e
-}
-
-// patiently does what needs room in the store, and waits while there is none:
-// hours of training are worth some minutes until somebody has made room. It
-// gives up after Machine.Patience, or when the machine must go.
-func (a *agent) patiently(ctx context.Context, do func() error) error {
-	clock := a.World.Store.Clock()
-	begin := clock.Boot()
-	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
-		err := do()
-		if err == nil || fault.KindOf(err) != fault.Full || len(a.notice) > 0 || clock.Boot()-begin+pause > a.Machine.Patience {
-			return err
-		}
-		if pause == time.Second {
-			a.note("waiting for room: %v", err)
-			a.beat.set(func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
-		}
-		select {
-		case n := <-a.Machine.Notice:
-			a.notice <- n // for the loop, which ends us before it asks for orders
-			return err
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 func exitText(e ledger.Exit) string {
@@ -138,37 +102,42 @@ func exitText(e ledger.Exit) string {
 }
 
 // promiseOutputs stores what the program made and names it, so that no gc takes any
-// of it before the exit does (docs/design/004-gc.md).
-func (a *agent) promiseOutputs(ctx context.Context, exit *ledger.Exit) error {
+// of it before the exit does (docs/design/004-gc.md). What is beyond a limit is
+// bundle.ErrLimit, and all else is stored and named.
+func (a *agent) promiseOutputs(ctx context.Context, rank int, exit *ledger.Exit) error {
 	in := &watched{Store: a.World.Store, w: a.World}
 	notes := exit.Notes
-	need, err := a.storeOutputs(ctx, in, exit)
-	if err != nil || len(need) == 0 {
-		return err // it made nothing: there is nothing to name
+	need, refused, err := a.storeOutputs(ctx, in, exit)
+	if err != nil {
+		return err
+	}
+	if len(need) == 0 {
+		return refused // it made nothing else: there is nothing to name
 	}
 	sweeps, err := in.begin(ctx)
 	if err != nil {
 		return err
 	}
-	_, rank := a.member.Joined()
 	if err := a.World.NameOutputs(ctx, a.Path, a.attempt, rank, a.id, exit.Outputs); err != nil {
 		return err
 	}
-	return sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
+	err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
 		exit.Notes = notes
-		_, err := a.storeOutputs(ctx, in, exit) // the program has ended: they are the same
+		_, _, err := a.storeOutputs(ctx, in, exit) // the program has ended: they are the same
 		return err
 	})
+	return cmp.Or(err, refused)
 }
 
 // storeOutputs stores what the program made: model, output/data or the results
-// of a processing job, and the files it created or changed beside itself.
-func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, err error) {
+// of a processing job, and the files it created or changed beside itself. refused
+// says which of them is beyond a limit, the first of several.
+func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, refused, err error) {
 	p := a.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
-		name  string
-		trees func() (bundle.Tree, error)
+		name string
+		tree func() (bundle.Tree, error)
 	}{
 		{"model", func() (bundle.Tree, error) { return a.saveFolder(ctx, in, p.Model, nil) }},
 		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx, in) }},
@@ -179,25 +148,30 @@ func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit
 		}},
 	}
 	for _, kind := range kinds {
-		tree, err := kind.trees()
+		tree, err := kind.tree()
+		if err == nil && len(tree.Files)+len(tree.Links)+len(tree.Dirs) > 0 {
+			if exit.Outputs[kind.name], err = bundle.PutTree(ctx, in, tree); err != nil {
+				delete(exit.Outputs, kind.name)
+			}
+		}
+		if errors.Is(err, bundle.ErrLimit) {
+			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", kind.name, err))
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("store %s: %w", kind.name, err)
+			return nil, nil, fmt.Errorf("store %s: %w", kind.name, err)
 		}
 		for _, note := range tree.Notes {
 			exit.Notes = append(exit.Notes, kind.name+": "+note)
 		}
-		if len(tree.Files)+len(tree.Links)+len(tree.Dirs) == 0 {
-			continue
+		if d, ok := exit.Outputs[kind.name]; ok {
+			need = append(need, d)
 		}
-		if exit.Outputs[kind.name], err = bundle.PutTree(ctx, in, tree); err != nil {
-			return nil, fmt.Errorf("store %s: %w", kind.name, err)
-		}
-		need = append(need, exit.Outputs[kind.name])
 		for _, f := range tree.Files {
 			need = append(need, f.SHA256)
 		}
 	}
-	return need, nil
+	return need, refused, nil
 }
 
 // saveFolder stores a folder's files; the program may have removed it.
@@ -213,10 +187,10 @@ func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, skip fu
 		}
 		return bundle.Tree{}, nil
 	}
-	opt := bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir)}
+	opt := bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir), MaxBytes: a.maxSaved()}
 	tree, err := bundle.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
-		unlock(folder)
+		unlock(ctx, folder)
 		tree, err = bundle.Save(ctx, in, folder, opt)
 	}
 	if errors.Is(err, fs.ErrPermission) { // the program's own doing, or its user's: its exit is not lost for that
@@ -253,6 +227,7 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		x.OOM = true
 		p.apart = true
 	}
+	a.measureLeft(p)
 	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
 		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
 	if x.Signal != 0 {
@@ -265,10 +240,10 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 	case p.late.Load():
 		exit.Verdict, exit.Code = ledger.TimedOut, fault.ExitTimeLimit
 		exit.Reason = fmt.Sprintf("time limit of %s reached", a.job.Spec.Timeout)
-		exit.Hint = "Give it more with --timeout, or let it go on from its checkpoint: run it again."
+		exit.Hint = "Give it more with --timeout, or run it again: it continues from its checkpoint."
 	case p.stuck.Load():
 		exit.Verdict, exit.Code, exit.Signal = ledger.Broke, int(p.alarmed.Load()), ""
-		exit.Reason = fmt.Sprintf("one process ended with %d, and the others went on waiting for it", exit.Code)
+		exit.Reason = fmt.Sprintf("one process exited with status %d, and the others kept waiting for it", exit.Code)
 		exit.Trace = p.tail.String()
 	case x.OOM || x.Crowd || p.full.Load() > 0:
 		a.beyond(&exit, x, p)
@@ -282,11 +257,11 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
 		if text := firstText(a.paths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = ledger.Broke, 1, text, p.tail.String()
-			exit.Notes = append(exit.Notes, "it ended with 0, but left a failure file")
+			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
 	exit.Message = firstText(a.paths().Message)
-	return exit
+	return p.notBlamed(exit)
 }
 
 // starved is Machine.Starved for a job with a limit that it can tell of.
@@ -305,7 +280,7 @@ func (a *agent) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
 	case x.OOM:
 		exit.Reason = fmt.Sprintf("out of memory: %s limit", spec.Memory.Words())
 		if p.apart {
-			exit.Reason += ", and what is in /dev/shm counts"
+			exit.Reason += ", which includes /dev/shm"
 		} else if exit.Peak > 0 {
 			exit.Reason += fmt.Sprintf(", %s in use at the peak", job.Bytes(exit.Peak).Words())
 		}

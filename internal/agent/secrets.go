@@ -44,7 +44,7 @@ func (a *agent) secretValues() (map[string]string, error) {
 	for name := range a.job.Spec.Secrets {
 		value, ok := brought[name]
 		if !ok {
-			return nil, fault.New(fault.Bug, "", "read secret %s: the target has not brought it", name)
+			return nil, fault.New(fault.Bug, "", "read secret %s: the target did not provide it", name)
 		}
 		values[name] = value
 	}
@@ -54,7 +54,7 @@ func (a *agent) secretValues() (map[string]string, error) {
 // noteSecrets says which values are too short to be found in the output.
 func (a *agent) noteSecrets() {
 	for _, name := range a.redact.Short() {
-		a.note("secret %s is too short to be taken out of the output", name)
+		a.note("secret %s is too short to be redacted from the output", name)
 	}
 }
 

@@ -88,7 +88,7 @@ func hidden(file string) string {
 // withoutView goes on where folders are: the program is told by its variables.
 func (a *agent) withoutView(why string) {
 	a.view = false
-	a.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables say where the folders are", why)
+	a.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
 // binds are the view of one node. Who has peers finds their names in /etc/hosts.

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
@@ -25,6 +27,7 @@ const (
 // saver saves state and checkpoints while the program runs.
 type saver struct {
 	a     *agent
+	rank  int
 	gens  *ledger.Generations
 	quit  context.CancelFunc
 	gone  chan struct{}
@@ -33,19 +36,22 @@ type saver struct {
 	checkpoints, state folder
 	saved              int
 	in                 *watched // what gc may have taken since, too
+	refused            string   // the last sentence of noteRefused
 }
 
 // folder is one of the two folders and what was last saved of it.
 type folder struct {
-	path   string
-	as     string // as the program sees it
-	bare   bool   // empty folders do not count
-	left   func(dir string) (folder, why string)
-	cache  bundle.Cache
-	digest string       // of the tree that was stored last
-	blob   store.Digest // of its list
-	said   string       // the digest that the newest generation names
-	need   []store.Digest
+	path string
+	as   string // as the program sees it
+	bare bool   // empty folders do not count
+	left func(dir string) (folder, why string)
+	// maxBytes is the most that it may hold to be stored; 0 is no limit.
+	maxBytes int64
+	cache    bundle.Cache
+	digest   string       // of the tree that was stored last
+	blob     store.Digest // of its list
+	said     string       // the digest that the newest generation names
+	need     []store.Digest
 }
 
 // kept is a folder as a generation names it.
@@ -59,11 +65,12 @@ func (f *folder) stands(k kept) { f.digest, f.said, f.blob = k.digest, k.digest,
 
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
-	s := &saver{a: a, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
+	s := &saver{a: a, rank: a.program.rank, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
 	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
 	s.state.bare = a.job.Spec.Rules == job.SSM // S3 has none
 	s.checkpoints.left, s.state.left = a.left, a.left
+	s.checkpoints.maxBytes, s.state.maxBytes = a.maxSaved(), a.maxSaved()
 	s.checkpoints.stands(a.restored[0])
 	s.state.stands(a.restored[1])
 	go func() {
@@ -72,14 +79,28 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 			if store.System.Sleep(ctx, s.pause) != nil {
 				return
 			}
-			if err := s.save(ctx, false); errors.Is(err, ledger.ErrFenced) {
+			err := s.save(ctx, false)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, ledger.ErrFenced):
 				return // the member's next Poll says why
-			} else if err != nil && ctx.Err() == nil {
+			case errors.Is(err, bundle.ErrLimit):
+				s.noteRefused(err)
+			default:
 				a.Log.Warn("checkpoint not saved", "err", err)
 			}
 		}
 	}()
 	return s
+}
+
+// noteRefused tells the user that what the program keeps is beyond a limit, while
+// there may be time to mend that; once for each sentence.
+func (s *saver) noteRefused(err error) {
+	if text := err.Error(); text != s.refused {
+		s.refused = text
+		s.a.note("checkpoint not saved: %s", text)
+	}
 }
 
 // finish ends the saver and saves what the program left, whole now that it has
@@ -95,22 +116,28 @@ func (s *saver) finish(ctx context.Context) error {
 }
 
 // save adds a generation if anything has changed since the last one. settled
-// says that the program has ended.
+// says that the program has ended. A folder beyond a limit is bundle.ErrLimit once
+// the other one is saved; what was stored of it last stands.
 func (s *saver) save(ctx context.Context, settled bool) error {
 	began := time.Now()
 	changed, bytes := false, int64(0)
+	var refused error
 	for _, f := range []*folder{&s.checkpoints, &s.state} {
 		c, n, err := f.save(ctx, s.in, settled)
-		if errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		switch {
+		case errors.Is(err, bundle.ErrLimit):
+			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", filepath.Base(f.path), err))
+			continue
+		case errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
 			continue // what was stored of it last stands; the other folder may be quiet
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		changed, bytes = changed || c, bytes+n
 	}
+	s.rest(time.Since(began), 0) // to look through very many files takes long, too
 	if !changed || s.gens == nil {
-		return nil
+		return refused
 	}
 	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Bytes: bytes})
 	if err != nil {
@@ -127,13 +154,16 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
 	who := ""
 	if s.a.job.Spec.Nodes > 1 {
-		_, rank := s.a.member.Joined()
-		who = fmt.Sprintf("node %d ", rank)
+		who = fmt.Sprintf("node %d ", s.rank)
 	}
 	s.a.note("%ssaved checkpoint %d: %d bytes", who, s.saved, bytes)
-	took := time.Since(began)
+	s.rest(time.Since(began), bytes)
+	return refused
+}
+
+// rest sets the pause before the next look from what this one cost.
+func (s *saver) rest(took time.Duration, bytes int64) {
 	s.pause = min(saveAtMost, max(s.a.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
-	return nil
 }
 
 // assure looks whether gc has taken a blob of the generation that was just named.
@@ -172,9 +202,9 @@ func (f *folder) save(ctx context.Context, s *watched, settled bool) (changed bo
 		return false, 0, fs.ErrNotExist // what was stored of it last stands
 	}
 	if settled {
-		unlock(path)
+		unlock(ctx, path)
 	}
-	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache})
+	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache, MaxBytes: f.maxBytes})
 	if err != nil {
 		return false, 0, err
 	}

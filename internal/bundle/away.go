@@ -190,7 +190,7 @@ type objects struct {
 }
 
 func (o *objects) PutBlob(context.Context, io.ReadSeeker) (store.Digest, int64, error) {
-	return "", 0, fault.New(fault.Bug, "", "write to %s: it is only read", o.tree.Away.Bucket)
+	return "", 0, fault.New(fault.Bug, "", "write to %s: it is read-only", o.tree.Away.Bucket)
 }
 
 func (o *objects) HasBlob(_ context.Context, d store.Digest) (bool, error) {

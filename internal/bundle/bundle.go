@@ -66,9 +66,6 @@ type Caps struct {
 // together, or Unpack would refuse what Pack may make.
 const ratioFree = 192 << 20
 
-// longest is the longest name taken, in bytes: PATH_MAX of Linux.
-const longest = 4096
-
 func (c Caps) filled() Caps {
 	if c.Bytes == 0 {
 		c.Bytes = 100_000_000
@@ -91,8 +88,6 @@ func checkName(name string) error {
 	switch {
 	case name == "" || name == ".":
 		return errors.New("an empty name")
-	case len(name) > longest:
-		return fmt.Errorf("a name of %d bytes", len(name))
 	case strings.HasPrefix(name, "/"):
 		return errors.New("an absolute name")
 	case name == ".." || strings.HasPrefix(name, "../"):
@@ -102,7 +97,7 @@ func checkName(name string) error {
 	case strings.IndexByte(name, 0) >= 0:
 		return errors.New("a name with a NUL byte")
 	}
-	return nil
+	return checkLength(name)
 }
 
 // tries is how often we look at files that change under our eyes.

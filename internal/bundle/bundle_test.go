@@ -137,7 +137,7 @@ func TestSizesAreReadable(t *testing.T) {
 }
 
 func TestNamesThatLeadOutsideAreRefused(t *testing.T) {
-	for _, bad := range []string{"", ".", "..", "../a", "/a", "a/../b", "a/../../b", "a//b", "a/", "./a", "a/.", "a\x00b", strings.Repeat("x", longest+1)} {
+	for _, bad := range []string{"", ".", "..", "../a", "/a", "a/../b", "a/../../b", "a//b", "a/", "./a", "a/.", "a\x00b", strings.Repeat("x", MaxPath+1)} {
 		if checkName(bad) == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -15,7 +15,7 @@ import (
 // length, then the SHA-256 of all that. A number is a varint.
 const cacheMagic = "drover cache of files 1\n"
 
-var errCache = errors.New("it is no cache")
+var errCache = errors.New("it is not a cache")
 
 func (c *Cache) encode() []byte {
 	b := []byte(cacheMagic)

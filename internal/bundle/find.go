@@ -13,11 +13,17 @@ import (
 	"strings"
 )
 
-// find names what is below root and not ignored, slash-separated: everything
-// but folders. how is "git" or "walk".
-func find(ctx context.Context, root string, notes notes) (names []string, how string, err error) {
-	top := repository(root)
-	if top != "" {
+// listed is a file, or a link, that find has listed.
+type listed struct {
+	name            string // slash-separated, below the folder
+	tracked, chosen bool   // as in Found
+}
+
+// find lists what is below root and not ignored: everything but folders. how is
+// "git" or "walk".
+func find(ctx context.Context, root string, notes notes) (names []listed, how string, err error) {
+	top := ""
+	if repository(root) != "" {
 		names, err = gitFiles(ctx, root, "")
 		switch {
 		case ctx.Err() != nil:
@@ -29,8 +35,11 @@ func find(ctx context.Context, root string, notes notes) (names []string, how st
 			// wanted, and the rules of the folders above do not count.
 			top = root
 		case !errors.Is(err, exec.ErrNotFound):
-			notes.say("chosen by a walk, because git says "+err.Error(), root)
+			notes.say("only .gitignore files decide what is shipped, because git refuses this repository: "+err.Error(), root)
 		}
+	}
+	if top == "" {
+		top = ownRepository(root, notes)
 	}
 	names, err = walk(ctx, root, top, notes)
 	return names, "walk", err
@@ -51,7 +60,7 @@ func repository(dir string) string {
 
 // gitFiles asks git. Submodules and repositories inside are listed too, as
 // plain files under prefix.
-func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
+func gitFiles(ctx context.Context, dir, prefix string) ([]listed, error) {
 	// -t tells tracked from not. A repository's own settings can name programs
 	// to run; the one that a listing would start is turned off.
 	cmd := exec.CommandContext(ctx, "git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "-c", "-o", "--exclude-standard")
@@ -67,7 +76,7 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
 	ours := newIgnorer(dir, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
 	chosen := newIgnorer(dir, nil, ".droverignore")
-	var names []string
+	var names []listed
 	seen := map[string]bool{}
 	for line := range strings.SplitSeq(out.String(), "\x00") {
 		tag, name, ok := strings.Cut(line, " ")
@@ -90,12 +99,13 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
 				return nil, err
 			}
 			for _, n := range inner {
-				if n = path.Join(name, n); !chosen.leaves(n, false) {
+				if n.name = path.Join(name, n.name); !chosen.leaves(n.name, false) {
+					n.chosen = n.chosen || chosen.bringsBack(n.name)
 					names = append(names, n)
 				}
 			}
 		default:
-			names = append(names, name)
+			names = append(names, listed{name, tag != "?", chosen.bringsBack(name)})
 		}
 	}
 	return names, nil
@@ -104,7 +114,7 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]string, error) {
 // nested lists a submodule or a repository inside another. In a submodule's
 // folder that is no repository git would answer for the outer one, which does
 // not look in there; files may lie there all the same.
-func nested(ctx context.Context, dir, prefix string) ([]string, error) {
+func nested(ctx context.Context, dir, prefix string) ([]listed, error) {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
 		return walk(ctx, dir, dir, notes{})
 	}
@@ -131,17 +141,18 @@ func gitEnv(env []string) []string {
 
 // walk lists the files below root by the rules of the .gitignore files from
 // top, the repository's folder, downwards ("" or root: from root), and our own.
-func walk(ctx context.Context, root, top string, notes notes) ([]string, error) {
+func walk(ctx context.Context, root, top string, notes notes) ([]listed, error) {
 	if top == "" {
 		top = root
 	}
-	exclude, _ := os.ReadFile(filepath.Join(top, ".git", "info", "exclude"))
-	gits := newIgnorer(top, parseIgnore(exclude), ".gitignore")
+	gits := newIgnorer(top, nil, ".gitignore")
 	above, err := filepath.Rel(top, root)
 	if err != nil {
 		return nil, err
 	}
 	above = filepath.ToSlash(above)
+	gits.code, gits.notes = above, notes
+	gits.base = parseIgnore(gits.read(".", ".git/info/exclude"))
 	// The folder itself was named, so no rule leaves it out, nor one above it.
 	for dir := above; dir != "."; dir = path.Dir(dir) {
 		gits.out[dir] = false
@@ -149,7 +160,7 @@ func walk(ctx context.Context, root, top string, notes notes) ([]string, error) 
 	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
 
-	var names []string
+	var names []listed
 	var into func(dir string) error
 	into = func(dir string) error {
 		if ctx.Err() != nil {
@@ -169,7 +180,7 @@ func walk(ctx context.Context, root, top string, notes notes) ([]string, error) 
 				return nil
 			case e.Name() == ".git" || gits.leaves(path.Join(above, name), e.IsDir()) || ours.leaves(name, e.IsDir()):
 			case !e.IsDir():
-				names = append(names, name)
+				names = append(names, listed{name: name, chosen: ours.bringsBack(name)})
 			default:
 				if err := into(name); err != nil {
 					return err

@@ -12,12 +12,15 @@ import (
 // builtin is what nobody means to ship. A line in .droverignore can bring any
 // of it back ("!node_modules"), and a file that git tracks stays anyway:
 // somebody chose it.
-const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n"
+const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n" + workshop + "/\n"
 
 // marks tell of folders that are no code: a virtual environment, and what drover
 // itself brought home (the receipt that Get leaves). Without the second, -o beside
 // a script would change its code with every run. They come back as builtin does.
-var marks = []string{"pyvenv.cfg", ".drover.json"}
+var marks = []string{"pyvenv.cfg", Receipt}
+
+// Receipt is the file that drover leaves in a folder that it brought outputs to.
+const Receipt = ".drover.json"
 
 // ignorer answers, for a folder, what its ignore files leave out. A deeper
 // file wins over a higher one, a later line over an earlier one, and nothing
@@ -27,6 +30,8 @@ type ignorer struct {
 	names []string // ignore files looked for in each folder; a later one wins
 	base  []pattern
 	marks []string // leave out folders that hold one of these files
+	code  string   // the code's folder: in those above it, another user's ignore file holds no rules; "" for root
+	notes notes    // gets those files, where code is below root
 
 	rules map[string][]pattern // by folder, "." is the root
 	out   map[string]bool      // verdicts on folders
@@ -73,17 +78,37 @@ func (g *ignorer) verdict(name string, folder bool) bool {
 	})
 }
 
+// bringsBack tells whether the line of an ignore file that decides on name, or on a
+// folder around it, begins with "!".
+func (g *ignorer) bringsBack(name string) bool {
+	folder := false
+	for ; name != "."; name, folder = path.Dir(name), true {
+		for dir := path.Dir(name); ; dir = path.Dir(dir) {
+			rel := name
+			if dir != "." {
+				rel = name[len(dir)+1:]
+			}
+			if p := last(g.in(dir), rel, folder); p != nil {
+				if p.not {
+					return true
+				}
+				break
+			}
+			if dir == "." {
+				break
+			}
+		}
+	}
+	return false
+}
+
 func (g *ignorer) in(dir string) []pattern {
 	rules, known := g.rules[dir]
 	if known {
 		return rules
 	}
 	for _, name := range g.names {
-		// A file that is not there or not readable holds no rules, as for git.
-		text, err := os.ReadFile(filepath.Join(g.root, dir, name))
-		if err == nil {
-			rules = append(rules, parseIgnore(text)...)
-		}
+		rules = append(rules, parseIgnore(g.read(dir, name))...)
 	}
 	g.rules[dir] = rules
 	return rules

@@ -13,8 +13,8 @@ import (
 // notes gathers what was left out, by reason.
 type notes map[string][]string
 
-// add says that name was left out as reason ("a link to nothing").
-func (n notes) add(reason, name string) { n.say("left out as "+reason, name) }
+// add says that name was not shipped, because it is reason ("a link to nothing").
+func (n notes) add(reason, name string) { n.say("not shipped, because it is "+reason, name) }
 
 func (n notes) say(what, name string) { n[what] = append(n[what], name) }
 

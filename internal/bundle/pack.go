@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func readFault(e Entry, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrChanging) || errors.Is(err, fs.ErrNotExist):
-		return fault.Wrap(ErrChanging, fault.Invalid, "Wait until nothing writes it, or leave it out with a line in .droverignore.", "pack code: %q", e.Name)
+		return fault.Wrap(&WrittenError{e.Name}, fault.Invalid, "Wait until nothing writes it, or leave it out with a line in .droverignore.", "pack code: %q", e.Name)
 	case errors.Is(err, fs.ErrPermission):
 		return fault.Wrap(err, fault.Denied, "Make it readable, or leave it out with a line in .droverignore.", "pack code: %q", e.Name)
 	}
@@ -264,19 +265,51 @@ func (p *packer) begin(e Entry, size int64, mode uint32) error {
 	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Size: size, Mode: int64(mode), ModTime: time.Unix(0, 0)})
 }
 
+// WrittenError is an ErrChanging that names the file, as in the bundle.
+type WrittenError struct{ Name string }
+
+func (e *WrittenError) Error() string { return ErrChanging.Error() }
+
+// Unwrap is ErrChanging.
+func (e *WrittenError) Unwrap() error { return ErrChanging }
+
+// LeaveOut takes a file out of the list, and says so in Left, if Source.Judge was
+// uncertain that it is code.
+func (l *List) LeaveOut(name, why string) bool {
+	i := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.Name == name })
+	if i < 0 || !l.Entries[i].uncertain {
+		return false
+	}
+	l.Bytes -= l.Entries[i].Size
+	l.Entries = slices.Delete(slices.Clone(l.Entries), i, i+1)
+	l.Left = append(slices.Clone(l.Left), Left{name, why})
+	return true
+}
+
+// Certain tells whether the list has a file that is code for certain.
+func (l List) Certain(name string) bool {
+	return slices.ContainsFunc(l.Entries, func(e Entry) bool { return e.Name == name && !e.uncertain })
+}
+
 // Digest is the content's digest without packing it: Tree.Digest of the files
 // with modes 0644 and 0755.
 func (l List) Digest(ctx context.Context) (string, error) {
+	t, err := l.Tree(ctx)
+	if err != nil {
+		return "", err
+	}
+	return t.Digest(), nil
+}
+
+// Tree is what the archive of the list is going to hold.
+func (l List) Tree(ctx context.Context) (Tree, error) {
 	files := make([]File, len(l.Entries))
 	err := each(ctx, len(files), func(ctx context.Context, i int) error {
 		f, err := hash(ctx, l.Entries[i])
 		files[i] = f
 		return readFault(l.Entries[i], err)
 	})
-	if err != nil {
-		return "", err
-	}
-	return Tree{Files: files}.Digest(), nil
+	return Tree{Files: files}, err
 }
 
 func hash(ctx context.Context, e Entry) (File, error) {

@@ -27,6 +27,9 @@ type RestoreOptions struct {
 	// the two is written to; blobs are never linked to, or a program that writes
 	// into its input would change them. May be nil, and may say no.
 	Local func(store.Digest) (file string, ok bool)
+	// Umask makes files as cp does, with the modes of the tree less this process's
+	// umask: for a person's own folder. Else they have the very modes of the tree.
+	Umask bool
 
 	width int                         // how many files are fetched at once; 0: width
 	last  func(context.Context) error // may refuse what was fetched, before a file appears; may be nil
@@ -207,12 +210,16 @@ func relink(root *os.Root, l Link) error {
 
 // fetch writes one file's contents and gives it its mode and time.
 func (r *restorer) fetch(ctx context.Context, f File, folder *os.Root, name string) error {
-	out, err := folder.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	mode := os.FileMode(0o600)
+	if r.opt.Umask {
+		mode = os.FileMode(f.Mode) // the kernel takes the umask off, and no other call needs to know it
+	}
+	out, err := folder.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	err = r.fill(ctx, f, out)
-	if err == nil {
+	if err == nil && !r.opt.Umask {
 		err = out.Chmod(os.FileMode(f.Mode))
 	}
 	if err := errors.Join(err, out.Close()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -30,6 +31,11 @@ type SaveOptions struct {
 	As string
 	// Cache remembers what was read and sent before. May be nil.
 	Cache *Cache
+	// MaxBytes is the most that the files may hold together, with their holes; 0
+	// is no limit. More is ErrLimit, before a file is read.
+	MaxBytes int64
+
+	maxEntries int // tests; 0: MaxEntries
 }
 
 // openAtOnce bounds the files open together. Of a folder with more to read,
@@ -48,7 +54,8 @@ const openAtOnce = 256
 //
 // Links that stay inside are kept as links. Other links, sockets, fifos and
 // devices are left out with a note. Names that look temporary are kept: they
-// are the user's. A file that cannot be read is an error.
+// are the user's. A file that cannot be read is an error. What no Restore could
+// lay out, or is larger than opt.MaxBytes, is ErrLimit before a file is read.
 //
 // Of a file that opt.Cache knows, b is asked whether it holds the contents, once
 // in the life of the Cache, and the file is opened only if b does not.
@@ -63,6 +70,9 @@ func Save(ctx context.Context, b Blobs, dir string, opt SaveOptions) (Tree, erro
 	if s.cache == nil {
 		s.cache = new(Cache) // a second try need not send anything twice
 	}
+	// Of a folder that is settled there hardly is a second try, and what would be
+	// remembered for it takes memory for each file.
+	s.remembers = opt.Cache != nil || !opt.Settled
 	for try := range tries {
 		// The pauses double up to 0.2 s: a writer of small files is done by
 		// then, and for a writer of large ones the next generation will come.
@@ -91,12 +101,17 @@ type saver struct {
 	opt   SaveOptions
 	cache *Cache
 	dry   bool // nothing is stored
+	// remembers: what is read is noted in cache.
+	remembers bool
 }
 
 // once is one look at the whole folder.
 func (s *saver) once(ctx context.Context) (Tree, error) {
 	seen, err := s.look(ctx)
 	if err != nil {
+		return Tree{}, err
+	}
+	if err := seen.checkBytes(s.opt.MaxBytes); err != nil {
 		return Tree{}, err
 	}
 	tree := Tree{Dirs: seen.dirs, Links: seen.links, Notes: seen.notes.lines(), Files: make([]File, len(seen.files))}
@@ -128,7 +143,9 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 			break
 		}
 	}
-	s.cache.keepOnly(seen.files)
+	if s.remembers {
+		s.cache.keepOnly(seen.files)
+	}
 	tree.sort()
 	return tree, nil
 }
@@ -229,7 +246,9 @@ func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Dige
 	if !s.opt.Settled && beingWritten(file) {
 		return "", 0, changing(f.path)
 	}
-	d, n, err := s.blobs.PutBlob(ctx, file)
+	// No further than the file reached when it was seen: one that grows as fast as
+	// it is read would have no end.
+	d, n, err := s.blobs.PutBlob(ctx, io.NewSectionReader(file, 0, f.stamp.size))
 	fi, statErr := file.Stat()
 	if statErr != nil {
 		return "", 0, statErr
@@ -243,7 +262,7 @@ func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Dige
 	case !moved && n != f.stamp.size:
 		return "", 0, fmt.Errorf("%q: stored %d bytes of %d", f.path, n, f.stamp.size)
 	}
-	if now := store.System.Now().UnixNano(); !moved && now-f.stamp.ctime >= int64(quiet) {
+	if now := store.System.Now().UnixNano(); s.remembers && !moved && now-f.stamp.ctime >= int64(quiet) {
 		s.cache.put(f.path, cached{stamp: f.stamp, digest: d, at: now, sent: !s.dry})
 	}
 	return d, n, nil
@@ -255,6 +274,13 @@ type sight struct {
 	dirs  []string
 	links []Link
 	notes notes
+	left  int // names in notes: they take memory as the others do
+}
+
+// leave notes that a name is left out.
+func (s *sight) leave(reason, name string) {
+	s.notes.add(reason, name)
+	s.left++
 }
 
 type seenFile struct {
@@ -262,6 +288,9 @@ type seenFile struct {
 	mode  uint32
 	stamp stamp
 }
+
+// count is how many entries the tree will have.
+func (s *sight) count() int { return len(s.files) + len(s.links) + len(s.dirs) }
 
 // compare tells whether two looks saw the same; otherwise it names a difference.
 func (s *sight) compare(t *sight) (string, bool) {
@@ -297,35 +326,53 @@ func (s *saver) look(ctx context.Context) (*sight, error) {
 // into looks at one folder, which is open: a name in it is then one call, not
 // one for each folder above.
 func (s *saver) into(ctx context.Context, folder *os.Root, dir string, seen *sight) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	f, err := folder.Open(".")
 	if err != nil {
 		return err
 	}
-	names, err := f.Readdirnames(-1)
-	f.Close()
-	if err != nil {
+	defer f.Close()
+	before := seen.count()
+	for err == nil {
+		var names []string
+		names, err = f.Readdirnames(namesAtOnce)
+		for _, base := range names {
+			if err := s.name(ctx, folder, dir, base, seen); err != nil {
+				return err
+			}
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	before := len(seen.files) + len(seen.links) + len(seen.dirs)
-	for _, base := range names {
-		name := base
-		if dir != "." {
-			name = dir + "/" + base
-		}
-		if name == workshop || s.opt.Skip != nil && s.opt.Skip(name) {
-			continue
-		}
-		if err := s.one(ctx, folder, base, name, seen); err != nil {
-			return err
-		}
-	}
-	if len(seen.files)+len(seen.links)+len(seen.dirs) == before && dir != "." {
+	if seen.count() == before && dir != "." {
 		seen.dirs = append(seen.dirs, dir)
 	}
 	return nil
+}
+
+// namesAtOnce is how many names of a folder are read at a time: their memory
+// does not count beside what is kept of each.
+const namesAtOnce = 1024
+
+// name looks at one name of a folder, unless it is to be skipped.
+func (s *saver) name(ctx context.Context, folder *os.Root, dir, base string, seen *sight) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	name := base
+	if dir != "." {
+		name = dir + "/" + base
+	}
+	if name == workshop || s.opt.Skip != nil && s.opt.Skip(name) {
+		return nil
+	}
+	if err := CheckPath(name); err != nil {
+		return err
+	}
+	if err := s.one(ctx, folder, base, name, seen); err != nil {
+		return err
+	}
+	return checkCount(seen.count()+seen.left, cmp.Or(s.opt.maxEntries, MaxEntries))
 }
 
 // one looks at one name. What vanishes meanwhile was not there.
@@ -357,10 +404,10 @@ func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, see
 		if staysInside(l) {
 			seen.links = append(seen.links, l)
 		} else {
-			seen.notes.add("a link that leads outside", name)
+			seen.leave("a link that leads outside", name)
 		}
 	default:
-		seen.notes.add("a socket, fifo or device", name)
+		seen.leave("a socket, fifo or device", name)
 	}
 	return nil
 }

@@ -24,7 +24,23 @@ type Source struct {
 	Caps   Caps
 	// Without says of a file, by its path, that it is not code; nil: all are.
 	Without func(path string) bool
+	// Judge says of a file other than Script why it is no code, for List.Left; "" means
+	// that it is code. uncertain code may be left out later, should it change while it is
+	// read. Nil: all is code, and certain.
+	Judge func(f Found) (why string, uncertain bool)
 }
+
+// Found is a file that Judge is asked about.
+type Found struct {
+	Name    string      // slash-separated, in the bundle
+	Path    string      // where it is read
+	Info    os.FileInfo // of the file itself, not of a link to it
+	Tracked bool        // git tracks it
+	Chosen  bool        // Source.Extra names it, or a line with ! in .droverignore brings it back
+}
+
+// Left is a file that Judge left out.
+type Left struct{ Name, Why string }
 
 // List is what Scan found: names and sizes, no contents.
 type List struct {
@@ -33,7 +49,8 @@ type List struct {
 	Script  string   // Source.Script's name in the bundle, or empty
 	Entries []Entry  // by name
 	Bytes   int64    // of all Entries
-	Notes   []string // what was left out that somebody may miss, a line each
+	Left    []Left   // what Source.Judge left out, by name
+	Notes   []string // what else was left out that somebody may miss, a line each
 
 	caps Caps
 }
@@ -43,8 +60,14 @@ type Entry struct {
 	Name string // slash-separated, in the bundle
 	Size int64  // bytes, when it was scanned
 
-	path string // where it is read
+	path            string // where it is read
+	info            os.FileInfo
+	tracked, chosen bool // as in Found
+	uncertain       bool // as Source.Judge says
 }
+
+// Path returns where the file is read from: absolute, without symbolic links above it.
+func (e Entry) Path() string { return e.path }
 
 // hardStop ends a scan that went into something far too big: enough to name the
 // culprits, and no more memory than a laptop has.
@@ -87,10 +110,19 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		if s.Without != nil && e.Name != l.Script && s.Without(e.path) {
 			continue
 		}
+		if s.Judge != nil && e.Name != l.Script {
+			why, uncertain := s.Judge(Found{Name: e.Name, Path: e.path, Info: e.info, Tracked: e.tracked, Chosen: e.chosen})
+			if why != "" {
+				l.Left = append(l.Left, Left{e.Name, why})
+				continue
+			}
+			e.uncertain = uncertain
+		}
 		l.Entries = append(l.Entries, e)
 		l.Bytes += e.Size
 	}
 	slices.SortFunc(l.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Left, func(a, b Left) int { return strings.Compare(a.Name, b.Name) })
 	l.Notes = c.notes.lines()
 	return l, l.fits()
 }
@@ -138,12 +170,13 @@ type collector struct {
 
 // folder adds the files below root under prefix ("" or "name/").
 func (c *collector) folder(ctx context.Context, root, prefix string) (how string, err error) {
-	names, how, err := find(ctx, root, c.notes)
+	all, how, err := find(ctx, root, c.notes)
 	if err != nil {
 		return "", err
 	}
 	f := &links{root: root, notes: c.notes, files: map[string]Entry{}}
-	for _, name := range names {
+	for _, one := range all {
+		name := one.name
 		full := filepath.Join(root, name)
 		fi, err := os.Lstat(full)
 		switch {
@@ -152,9 +185,9 @@ func (c *collector) folder(ctx context.Context, root, prefix string) (how string
 		case err != nil:
 			c.notes.add("unreadable", name)
 		case fi.Mode().IsRegular():
-			f.files[name] = Entry{Name: name, Size: fi.Size(), path: full}
+			f.files[name] = Entry{Name: name, Size: fi.Size(), path: full, info: fi, tracked: one.tracked, chosen: one.chosen}
 		case fi.Mode()&fs.ModeSymlink != 0:
-			f.links = append(f.links, name)
+			f.links = append(f.links, one)
 		default:
 			c.notes.add("a socket, fifo or device", name)
 		}
@@ -173,6 +206,7 @@ func (c *collector) add(e Entry) error {
 	if before, taken := c.files[e.Name]; taken && before.path != e.path {
 		return fault.New(fault.Invalid, "Rename one of them.", "scan code: %q: both %s and %s would get this name", e.Name, before.path, e.path)
 	}
+	e.chosen = e.chosen || c.files[e.Name].chosen
 	c.files[e.Name] = e
 	return nil
 }
@@ -213,7 +247,7 @@ func (c *collector) script(root string, s Source) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("scan code: %w", err)
 	}
-	return name, c.add(Entry{Name: name, Size: fi.Size(), path: real})
+	return name, c.add(Entry{Name: name, Size: fi.Size(), path: real, info: fi})
 }
 
 func (c *collector) extra(ctx context.Context, extra string) error {
@@ -234,7 +268,7 @@ func (c *collector) extra(ctx context.Context, extra string) error {
 	}
 	switch {
 	case fi.Mode().IsRegular():
-		return c.add(Entry{Name: filepath.Base(abs), Size: fi.Size(), path: real})
+		return c.add(Entry{Name: filepath.Base(abs), Size: fi.Size(), path: real, info: fi, chosen: true})
 	case !fi.IsDir():
 		return fault.New(fault.Invalid, "", "scan code: %q: neither a file nor a folder", extra)
 	case isHome(real):
@@ -250,7 +284,7 @@ func (c *collector) extra(ctx context.Context, extra string) error {
 type links struct {
 	root  string
 	files map[string]Entry // grows by what the links show
-	links []string
+	links []listed
 	notes notes
 }
 
@@ -261,14 +295,19 @@ func (f *links) follow() {
 	}
 	slices.Sort(plain)
 	folders := map[string]string{} // link to a folder -> that folder
-	for _, name := range f.links {
+	for _, link := range f.links {
+		name := link.name
 		target, fi := f.target(name)
 		switch {
 		case fi == nil:
 		case fi.IsDir():
 			folders[name] = target
 		case fi.Mode().IsRegular():
-			f.files[name] = Entry{Name: name, Size: fi.Size(), path: filepath.Join(f.root, target)}
+			e := Entry{Name: name, Size: fi.Size(), path: filepath.Join(f.root, target), info: fi, tracked: link.tracked, chosen: link.chosen}
+			if to, found := f.files[target]; found {
+				e.tracked, e.chosen = e.tracked && to.tracked, e.chosen || to.chosen
+			}
+			f.files[name] = e
 			plain = append(plain, name)
 		default:
 			f.notes.add("a socket, fifo or device", name)
@@ -276,9 +315,9 @@ func (f *links) follow() {
 	}
 	slices.Sort(plain)
 	w := &walker{links: f, plain: plain, folders: folders}
-	for _, name := range f.links {
-		if target, is := folders[name]; is {
-			w.show(name, target, nil)
+	for _, link := range f.links {
+		if target, is := folders[link.name]; is {
+			w.show(link.name, target, nil)
 		}
 	}
 }
@@ -322,7 +361,7 @@ const mostShown = 1 << 12
 
 func (w *walker) show(name, target string, above []string) {
 	if w.shown++; w.shown > mostShown {
-		w.notes.add("one link to a folder too many", name)
+		w.notes.add("too many links to folders", name)
 		return
 	}
 	inside := target == "." || strings.HasPrefix(name, target+"/")
@@ -341,7 +380,8 @@ func (w *walker) show(name, target string, above []string) {
 		e.Name = path.Join(name, rel)
 		w.files[e.Name] = e
 	}
-	for _, link := range w.links.links {
+	for _, l := range w.links.links {
+		link := l.name
 		if rel, in := strings.CutPrefix(link, target+"/"); in && w.folders[link] != "" {
 			w.show(path.Join(name, rel), w.folders[link], above)
 		}

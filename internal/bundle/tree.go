@@ -1,16 +1,15 @@
 package bundle
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -107,76 +106,111 @@ func (t *Tree) sort() {
 
 // Check says why t cannot be laid out inside a folder, or nil: names and links
 // that lead outside, two things under one name, a file where a folder must be,
-// sizes and modes nobody can have.
+// sizes and modes nobody can have, and what is beyond the limits of a tree,
+// which is ErrLimit.
 func (t Tree) Check() error {
-	taken := map[string]bool{} // by files and links, which hold nothing
-	take := func(name string) error {
-		err := checkName(name)
-		switch {
-		case err != nil:
-		case taken[name]:
-			err = fmt.Errorf("twice the same name")
-		case name == workshop || strings.HasPrefix(name, workshop+"/"):
-			err = fmt.Errorf("drover's own name")
-		}
-		if err != nil {
-			return refuse("%q: %v", name, err)
-		}
-		taken[name] = true
-		return nil
+	if err := checkCount(len(t.Files)+len(t.Links)+len(t.Dirs), MaxEntries); err != nil {
+		return err
 	}
 	var total int64
 	for _, f := range t.Files {
-		if err := take(f.Path); err != nil {
+		if err := checkEntry(f.Path); err != nil {
 			return err
 		}
 		_, err := store.ParseDigest(string(f.SHA256))
-		if f.Size < 0 || f.Size > math.MaxInt64-total || f.Mode&^0o777 != 0 || err != nil {
-			return refuse("%q: size %d, mode %o or digest %q make no sense", f.Path, f.Size, f.Mode, f.SHA256)
+		if f.Size < 0 || f.Mode&^0o777 != 0 || err != nil {
+			return refuse("%q: size %d, mode %o or digest %q is not valid", f.Path, f.Size, f.Mode, f.SHA256)
+		}
+		if f.Size > math.MaxInt64-total {
+			return beyond("", "%s: with it the files are larger than any disk", shortened(f.Path))
 		}
 		total += f.Size
 	}
 	for _, l := range t.Links {
-		if err := take(l.Path); err != nil {
+		if err := checkEntry(l.Path); err != nil {
 			return err
 		}
 		if !staysInside(l) {
 			return refuse("%q: a link that leads outside: %q", l.Path, l.Target)
 		}
 	}
-	return t.checkFolders(taken, take)
-}
-
-func (t Tree) checkFolders(taken map[string]bool, take func(string) error) error {
-	names := slices.Clone(t.Dirs)
-	for _, dir := range t.Dirs {
-		if err := take(dir); err != nil {
+	for _, d := range t.Dirs {
+		if err := checkEntry(d); err != nil {
 			return err
 		}
-		delete(taken, dir)
 	}
-	for name := range taken {
-		if dir := path.Dir(name); dir != "." {
-			names = append(names, dir)
-		}
+	return t.checkFolders()
+}
+
+// checkEntry says why name cannot be that of something in a tree, or nil.
+func checkEntry(name string) error {
+	if err := CheckPath(name); err != nil {
+		return err
 	}
-	folder := map[string]bool{".": true}
-	for _, name := range names {
-		for ; !folder[name]; name = path.Dir(name) {
-			if taken[name] {
-				return refuse("%q: both a folder and not one", name)
-			}
-			folder[name] = true
+	if err := checkName(name); err != nil {
+		return refuse("%q: %v", name, err)
+	}
+	if name == workshop || strings.HasPrefix(name, workshop+"/") {
+		return refuse("%q: drover's own name", name)
+	}
+	return nil
+}
+
+// checkFolders refuses two things under one name, and things below what is no
+// folder. Sorted as a walk comes to them, what lies below a name follows it at
+// once, so neighbours are all that must be compared.
+func (t Tree) checkFolders() error {
+	type entry struct {
+		name   string
+		folder bool
+	}
+	all := make([]entry, 0, len(t.Files)+len(t.Links)+len(t.Dirs))
+	for _, f := range t.Files {
+		all = append(all, entry{f.Path, false})
+	}
+	for _, l := range t.Links {
+		all = append(all, entry{l.Path, false})
+	}
+	for _, d := range t.Dirs {
+		all = append(all, entry{d, true})
+	}
+	slices.SortFunc(all, func(a, b entry) int { return compareWalk(a.name, b.name) })
+	for i, e := range all[min(1, len(all)):] {
+		before := all[i]
+		switch {
+		case before.name == e.name && before.folder && e.folder:
+		case before.name == e.name && before.folder == e.folder:
+			return refuse("%q: twice the same name", e.name)
+		case before.name == e.name, !before.folder && strings.HasPrefix(e.name, before.name+"/"):
+			return refuse("%q: both a folder and not one", before.name)
 		}
 	}
 	return nil
+}
+
+// compareWalk orders paths so that what is in a folder follows it before
+// anything else does: "a", "a/b", "a-b".
+func compareWalk(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] == b[i] {
+			continue
+		}
+		switch {
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		}
+		return cmp.Compare(a[i], b[i])
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // staysInside tells whether following l can leave the folder. Its ".." stand in
 // front, so they climb folders that are real: Check lets nothing live below a
 // link. What comes after only goes down, perhaps by other links of the kind.
 func staysInside(l Link) bool {
-	if l.Target == "" || len(l.Target) > longest || strings.HasPrefix(l.Target, "/") || strings.IndexByte(l.Target, 0) >= 0 {
+	if l.Target == "" || len(l.Target) > MaxPath || strings.HasPrefix(l.Target, "/") || strings.IndexByte(l.Target, 0) >= 0 {
 		return false
 	}
 	up, front := strings.Count(l.Path, "/"), true
@@ -220,12 +254,6 @@ func Missing(ctx context.Context, b Blobs, t Tree) ([]store.Digest, error) {
 // The stored form. File names are bytes and JSON strings are not, so a name
 // that is not UTF-8 is a NUL, which no name can hold, and base64.
 type (
-	wireTree struct {
-		Files []wireFile `json:"files,omitempty"`
-		Dirs  []wireName `json:"dirs,omitempty"`
-		Links []wireLink `json:"links,omitempty"`
-		Away  *Away      `json:"away,omitempty"`
-	}
 	wireFile struct {
 		Path   wireName     `json:"path"`
 		Size   int64        `json:"size"`
@@ -261,35 +289,10 @@ func (n *wireName) UnmarshalText(text []byte) error {
 }
 
 // MarshalJSON writes t as it is stored, without Notes.
-func (t Tree) MarshalJSON() ([]byte, error) {
-	w := wireTree{Away: t.Away}
-	for _, f := range t.Files {
-		w.Files = append(w.Files, wireFile{wireName(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
-	}
-	for _, d := range t.Dirs {
-		w.Dirs = append(w.Dirs, wireName(d))
-	}
-	for _, l := range t.Links {
-		w.Links = append(w.Links, wireLink{wireName(l.Path), wireName(l.Target)})
-	}
-	return json.Marshal(w)
-}
+func (t Tree) MarshalJSON() ([]byte, error) { return io.ReadAll(newListBody(t)) }
 
 // UnmarshalJSON reads what MarshalJSON wrote. It checks nothing: Check does.
-func (t *Tree) UnmarshalJSON(text []byte) error {
-	var w wireTree
-	if err := json.Unmarshal(text, &w); err != nil {
-		return err
-	}
-	*t = Tree{Away: w.Away}
-	for _, f := range w.Files {
-		t.Files = append(t.Files, File{string(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
-	}
-	for _, d := range w.Dirs {
-		t.Dirs = append(t.Dirs, string(d))
-	}
-	for _, l := range w.Links {
-		t.Links = append(t.Links, Link{string(l.Path), string(l.Target)})
-	}
-	return nil
+func (t *Tree) UnmarshalJSON(text []byte) (err error) {
+	*t, err = decodeList(bytes.NewReader(text))
+	return err
 }

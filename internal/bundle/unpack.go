@@ -3,6 +3,8 @@ package bundle
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
 )
 
 // widest is the most memory, in bytes, that an archive may ask of whoever
@@ -34,22 +37,63 @@ func Unpack(ctx context.Context, r io.Reader, dir string, caps Caps) error {
 		return fmt.Errorf("unpack code: %w", err)
 	}
 	defer root.Close()
-	in := &counter{r: &ctxReader{ctx, r}}
-	zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(widest))
-	if err != nil {
-		return fmt.Errorf("unpack code: %w", err)
-	}
-	defer zr.Close()
-	u := &unpacker{root: root, caps: caps.filled(), made: map[string]made{}}
-	u.out = &meter{r: zr, in: in, caps: u.caps}
-	if err := u.all(); err != nil {
+	if err := readArchive(ctx, r, &layer{root}, caps); err != nil {
 		return fmt.Errorf("unpack code: %w", err)
 	}
 	return nil
 }
 
+// Contents reads what Unpack would lay out, by the same rules, and gives the names,
+// sizes, modes and digests alone.
+func Contents(ctx context.Context, r io.Reader, caps Caps) (Tree, error) {
+	var found summary
+	if err := readArchive(ctx, r, &found, caps); err != nil {
+		return Tree{}, fmt.Errorf("read code: %w", err)
+	}
+	return found.tree, nil
+}
+
+// readArchive checks an archive, and gives what it holds to s.
+func readArchive(ctx context.Context, r io.Reader, s sink, caps Caps) error {
+	in := &counter{r: &ctxReader{ctx, r}}
+	zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(widest))
+	if err != nil {
+		return err
+	}
+	defer zr.Close()
+	u := &unpacker{sink: s, caps: caps.filled(), made: map[string]made{}}
+	u.out = &meter{r: zr, in: in, caps: u.caps}
+	return u.all()
+}
+
+// sink takes what an archive holds, once that is checked.
+type sink interface {
+	folder(name string) error
+	file(name string, h *tar.Header, body io.Reader) error
+}
+
+// layer lays an archive out in a folder.
+type layer struct{ root *os.Root }
+
+func (l *layer) folder(name string) error { return l.root.MkdirAll(name, 0o755) }
+
+// summary keeps the digests of an archive's files.
+type summary struct{ tree Tree }
+
+func (*summary) folder(string) error { return nil }
+
+func (c *summary) file(name string, h *tar.Header, body io.Reader) error {
+	sum := sha256.New()
+	n, err := io.Copy(sum, body)
+	if err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
+	c.tree.Files = append(c.tree.Files, File{Path: name, Size: n, Mode: shipMode(uint32(h.Mode & 0o777)), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))})
+	return nil
+}
+
 type unpacker struct {
-	root  *os.Root
+	sink  sink
 	caps  Caps
 	out   *meter
 	made  map[string]made
@@ -136,22 +180,22 @@ func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 		u.made[dir] = max(u.made[dir], implied)
 	}
 	if as == folder {
-		return u.root.MkdirAll(name, 0o755)
+		return u.sink.folder(name)
 	}
 	if fresh {
-		if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		if err := u.sink.folder(path.Dir(name)); err != nil {
 			return err
 		}
 	}
 	u.bytes += h.Size
-	return u.file(name, h, body)
+	return u.sink.file(name, h, body)
 }
 
-func (u *unpacker) file(name string, h *tar.Header, body io.Reader) error {
+func (l *layer) file(name string, h *tar.Header, body io.Reader) error {
 	perm := os.FileMode(shipMode(uint32(h.Mode & 0o777)))
 	// O_EXCL follows no link and replaces nothing; the mode is set here, for
 	// a later chmod could be led elsewhere.
-	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := l.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}

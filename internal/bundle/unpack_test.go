@@ -97,7 +97,7 @@ func TestHostileArchivesAreRefusedWithOneClearError(t *testing.T) {
 		"file as folder":  {[]tar.Header{file("a"), file("a/b")}, "both a folder and not one"},
 		"folder as file":  {[]tar.Header{file("a/b/c"), file("a")}, "twice"},
 		"too deep":        {[]tar.Header{file(strings.Repeat("d/", 65) + "x")}, "folders deep"},
-		"too long":        {[]tar.Header{file(strings.Repeat("d/", 2100) + "x")}, "a name of"},
+		"too long":        {[]tar.Header{file(strings.Repeat("d/", 2100) + "x")}, "a path of"},
 		"too many":        {[]tar.Header{file("a"), file("b"), file("c"), file("d")}, "more than 3 files"},
 		"too large":       {[]tar.Header{{Name: "a", Size: 600, Mode: 0o644}, {Name: "b", Size: 600, Mode: 0o644}}, "more than 1.0 kB"},
 	} {

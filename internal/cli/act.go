@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"time"
@@ -47,9 +47,9 @@ func (a *app) wait(cmd *cobra.Command, j *drover.Job, limit time.Duration) error
 	case s.State.Settled():
 		return a.finish(cmd.Context(), j, s, "")
 	case s.State == job.Interrupted:
-		return fault.New(fault.Interrupted, "Go on with it: drover resume "+s.ID+".", "wait for job %s: it is interrupted, nobody works on it", s.ID)
+		return fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "wait for job %s: it is interrupted, and no agent works on it", s.ID)
 	}
-	return fault.New(fault.TimedOut, "It goes on; drover logs -f "+s.ID+" follows it.", "wait for job %s: still %s", s.ID, s.State)
+	return fault.New(fault.TimedOut, "It is still running; drover logs -f "+s.ID+" follows it.", "wait for job %s: still %s", s.ID, s.State)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	a.notifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.checkNotify(detach); err != nil {
+		if err := cmp.Or(a.checkNotify(detach), a.mayStart()); err != nil {
 			return err
 		}
 		j, s, err := a.look(cmd.Context(), args)
@@ -91,7 +91,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	reason, drain := "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -128,8 +128,12 @@ func (a *app) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		on, err := conf.use("on")
+		if err != nil {
+			return err
+		}
 		checks := append([]drover.Check{{Area: "this machine", OK: true, Text: fmt.Sprintf("drover %s %s/%s", a.Version, runtime.GOOS, runtime.GOARCH)}},
-			cl.Doctor(cmd.Context(), conf.get("on").value)...)
+			cl.Doctor(cmd.Context(), on)...)
 		bad := 0
 		for _, ch := range checks {
 			if !ch.OK {
@@ -137,7 +141,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 		}
 		if a.settings.json {
-			if err := json.NewEncoder(a.out).Encode(checks); err != nil {
+			if err := newJSON(a.out).Encode(checks); err != nil {
 				return err
 			}
 		} else {
@@ -159,7 +163,7 @@ func (a *app) policy(ctx context.Context, whose string) error {
 	}
 	r, ok := drover.RightsOf(whose, project)
 	if !ok {
-		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: nobody is called %q", whose)
+		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: unknown role %q", whose)
 	}
 	url, endpoint, err := a.place()
 	if err != nil {
@@ -170,7 +174,7 @@ func (a *app) policy(ctx context.Context, whose string) error {
 		return err
 	}
 	if rights.Policy == nil {
-		return fault.New(fault.Invalid, "Name a bucket: --store s3://bucket/prefix.", "print policy: who may write to the folder %s may do everything", url)
+		return fault.New(fault.Invalid, "Name a bucket: --store s3://bucket/prefix.", "print policy: a user that may write to the folder %s may do everything", url)
 	}
 	text, err := rights.Policy(r)
 	if err != nil {
@@ -210,9 +214,16 @@ func (a *app) printChecks(checks []drover.Check, bad int) {
 func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: exactly(0)}
 	a.jsonFlag(c)
+	var all bool
+	c.Flags().BoolVar(&all, "licences", false, "print the licences and notices of all that is linked into drover")
+	c.Flags().BoolVar(&all, "licenses", false, "as --licences")
+	_ = c.Flags().MarkHidden("licenses")
 	c.RunE = func(*cobra.Command, []string) error {
+		if all {
+			return a.printLicences()
+		}
 		if a.settings.json {
-			return json.NewEncoder(a.out).Encode(map[string]string{"version": a.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+			return newJSON(a.out).Encode(map[string]string{"version": a.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 		}
 		_, err := fmt.Fprintf(a.out, "drover %s %s/%s %s\n", a.Version, runtime.GOOS, runtime.GOARCH, runtime.Version())
 		return err

@@ -75,7 +75,7 @@ func (m *minding) show(block bool) (text string) {
 }
 
 func awayText(since time.Time, last error) string {
-	text := "the store has done nothing since " + since.Local().Format("15:04:05") + "; it is tried on"
+	text := "the store has not answered since " + since.Local().Format("15:04:05") + "; trying again"
 	if last == nil {
 		return text
 	}

@@ -19,10 +19,10 @@ func TestAStoreThatIsAwayIsSaidInAWord(t *testing.T) {
 		last error
 		want string
 	}{
-		{nil, "the store has done nothing since 14:03:05; it is tried on"},
+		{nil, "the store has not answered since 14:03:05; trying again"},
 		{fmt.Errorf("get a/b from s3://facts: dial tcp 10.0.0.1:9000: connection refused: %w", store.ErrBusy),
-			"the store has done nothing since 14:03:05; it is tried on: get a/b from s3://facts: dial tcp 10.0.0.1:9000: connection refused"},
-		{fmt.Errorf("create a: the server says \x1b[31m503: %w", store.ErrUnclear), "the store has done nothing since 14:03:05; it is tried on: create a: the server says "},
+			"the store has not answered since 14:03:05; trying again: get a/b from s3://facts: dial tcp 10.0.0.1:9000: connection refused"},
+		{fmt.Errorf("create a: the server says \x1b[31m503: %w", store.ErrUnclear), "the store has not answered since 14:03:05; trying again: create a: the server says "},
 	} {
 		if got := awayText(at, row.last); !strings.HasPrefix(got, row.want) || strings.ContainsRune(got, '\x1b') {
 			t.Errorf("%q, want %q", got, row.want)
@@ -43,7 +43,7 @@ func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 		t.Errorf("it is said beside the block:\n%q", screen.String())
 	}
 	p.show(s, "")
-	if !strings.Contains(screen.String(), "the store has done nothing since") {
+	if !strings.Contains(screen.String(), "the store has not answered since") {
 		t.Errorf("the block does not say it:\n%q", screen.String())
 	}
 	screen.Reset()

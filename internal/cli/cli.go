@@ -8,7 +8,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +41,11 @@ type Host struct {
 	// Rights say what agents open such a store with, and what to grant them; those
 	// of a folder are empty. Nil: there are only folders.
 	Rights func(ctx context.Context, url, endpoint string, agents Agents) (Rights, error)
+	// Owner returns the account that a store's bucket belongs to, for init to write
+	// down, and refuses a bucket of another account than the caller's; "" where there
+	// is nothing to write, and say is told why it could not be found out. Nil: no store
+	// has an owner.
+	Owner func(ctx context.Context, url, endpoint string, say func(note string)) (account string, err error)
 	// Found says in a line each what else this machine could keep a store in.
 	Found func() []string
 	// Drivers makes the targets' drivers.
@@ -98,8 +102,10 @@ func Main(ctx context.Context, h Host, args []string) int {
 	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args, away: &minding{}}
 	root := a.root()
 	root.SetArgs(args)
+	a.rememberOutputs()
 	err := root.ExecuteContext(ctx)
 	a.away.end()
+	a.rememberOutputs() // by now the other end of a pipe has opened its files
 	var s status
 	if errors.As(err, &s) {
 		return int(s)
@@ -125,10 +131,12 @@ func (a *app) printError(err error) {
 	}
 }
 
-// note is a line of ours beside the program's output.
+// note prints a line of ours beside the program's output. Names and texts of programs and
+// other users are in it: of control sequences only colours pass.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.err, format+"\n", args...)
+		text := record.Escape(fmt.Appendf(nil, format, args...), true)
+		_, _ = a.err.Write(append(text, '\n'))
 	}
 }
 
@@ -214,7 +222,7 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	} else if _, err := os.Stat(args[0]); err == nil {
 		hint = "Try drover run " + args[0] + "."
 	}
-	return fault.New(fault.Invalid, hint, "read command line: %q is no verb", args[0])
+	return fault.New(fault.Invalid, hint, "read command line: unknown command %q", args[0])
 }
 
 // flagError turns a mistyped flag into one error with the flag that was meant.
@@ -244,11 +252,11 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		case script && slices.Contains([]string{"--from", "--out", "--slots", "--workers", "--item-timeout", "--max-fails"}, typed):
 			hint = "Items are for drover map: drover map --from items.txt -- ./work.sh {}."
 		case near != "" && script:
-			hint = "Did you mean " + near + "? Flags of your script come after it."
+			hint = "Did you mean " + near + "? Flags of your script come after the script."
 		case near != "":
 			hint = "Did you mean " + near + "?"
 		case script:
-			hint = "Flags of your script come after it: drover run train.py " + typed + "."
+			hint = "Flags of your script come after the script: drover run train.py " + typed + "."
 		}
 	}
 	return fault.New(fault.Invalid, hint, "read command line: %s has no flag %q", cmd.CommandPath(), typed)
@@ -271,9 +279,12 @@ func (a *app) jsonFlag(c *cobra.Command) {
 // config reads the layers once.
 func (a *app) config() (*config, error) {
 	if a.conf == nil {
-		c, err := readConfig(a.Dirs.Config)
+		c, err := readConfig(a.Dirs)
 		if err != nil {
 			return nil, err
+		}
+		for _, n := range c.notes {
+			a.note("%s", plainText(n))
 		}
 		a.conf = c
 	}
@@ -289,7 +300,11 @@ func (a *app) project() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p := c.get("project").value; p != "" {
+	p, err := c.use("project")
+	if err != nil {
+		return "", err
+	}
+	if p != "" {
 		return p, job.ValidName("project", p)
 	}
 	dir, err := os.Getwd()
@@ -312,8 +327,10 @@ func (a *app) place() (url, endpoint string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	url = cmp.Or(a.storeURL(c, targets), a.Dirs.Data)
-	if url == "" {
+	if url, err = a.storeURL(c, targets); err != nil {
+		return "", "", err
+	}
+	if url = orElse(url, a.Dirs.Data); url == "" {
 		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
 	}
 	endpoint, err = a.endpoint(c, url)
@@ -326,7 +343,44 @@ func (a *app) rights(ctx context.Context, url, endpoint string) (Rights, error) 
 	if err != nil || a.Rights == nil {
 		return Rights{}, err
 	}
-	return a.Rights(ctx, url, endpoint, Agents{Profile: cmp.Or(a.settings.agentProfile, c.get("agent_profile").value), Role: c.get("agent_role").value})
+	who, refused := a.agents(c)
+	r, err := a.Rights(ctx, url, endpoint, who)
+	if refused != nil && r.Passes.Make != nil { // a store in a folder needs neither
+		r.Passes.Make = func(context.Context, store.Rights, bool) (drover.Pass, error) { return drover.Pass{}, refused }
+	}
+	return r, err
+}
+
+// agents are as whom agents are to open the store: the zero value with an error, where
+// that stands in a file that was not confirmed.
+func (a *app) agents(c *config) (who Agents, err error) {
+	who.Profile = a.settings.agentProfile
+	if err = c.fill(&who.Profile, "agent_profile"); err == nil {
+		err = c.fill(&who.Role, "agent_role")
+	}
+	if err != nil {
+		return Agents{}, err
+	}
+	return who, nil
+}
+
+// mayStart refuses a command that starts agents which a setting that was not confirmed
+// would have act as somebody.
+func (a *app) mayStart() error {
+	c, err := a.config()
+	if err != nil {
+		return err
+	}
+	url, _, err := a.place()
+	if err == nil && isBucket(url) {
+		_, err = a.agents(c)
+	}
+	return err
+}
+
+// isBucket says whether a store is none in a folder.
+func isBucket(url string) bool {
+	return strings.Contains(url, "://") && !strings.HasPrefix(url, "file://")
 }
 
 // client opens the store that is meant.
@@ -336,7 +390,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 		return nil, err
 	}
 	if a.Dirs.State == "" || a.Dirs.Cache == "" {
-		return nil, fault.New(fault.Invalid, "Set HOME.", "find a place for running jobs: HOME is not set and the temporary folder holds one that is not ours")
+		return nil, fault.New(fault.Invalid, "Set HOME.", "find a folder for running jobs: HOME is not set, and the one in the temporary folder belongs to another user")
 	}
 	b, near, err := a.OpenBucket(ctx, url, endpoint)
 	if err != nil {
@@ -355,12 +409,21 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, Near: near, Passes: r.Passes, Sockets: a.Sockets,
+	c.withhold(targets)
+	region, err := c.use("region")
+	if err != nil {
+		return nil, err
+	}
+	mirror := c.get("image_mirror")
+	if c.refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
+		mirror.value = ""
+	}
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Passes: r.Passes, Sockets: a.Sockets,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.openPlace(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, c.get("region").value), Mirror: c.get("image_mirror").value, Pin: a.pinFor, Build: a.buildFor}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.value, Pin: a.pinFor, Build: a.buildFor}})
 	if err == nil {
 		a.mind(ctx, client)
 	}
@@ -375,12 +438,18 @@ func (a *app) targets(c *config) (map[string]job.Target, error) {
 
 // storeURL is what was typed or is in the environment, else what the target that is
 // meant says, else the config.
-func (a *app) storeURL(c *config, targets map[string]job.Target) string {
-	f := c.get("store")
-	if of := targets[orElse(a.settings.on, c.get("on").value)].Store; of != "" && f.from != "DROVER_STORE" {
-		f.value = of
+func (a *app) storeURL(c *config, targets map[string]job.Target) (string, error) {
+	if a.settings.store != "" {
+		return a.settings.store, nil
 	}
-	return orElse(a.settings.store, f.value)
+	on := a.settings.on
+	if err := c.fill(&on, "on"); err != nil {
+		return "", err
+	}
+	if targets[on].Store != "" && c.get("store").from != "DROVER_STORE" {
+		return c.use("targets." + on + ".store")
+	}
+	return c.use("store")
 }
 
 // endpoint is the server that has the store, where it is none of a folder: then
@@ -388,8 +457,9 @@ func (a *app) storeURL(c *config, targets map[string]job.Target) string {
 func (a *app) endpoint(c *config, url string) (string, error) {
 	typed := a.settings.endpoint
 	switch {
-	case strings.Contains(url, "://") && !strings.HasPrefix(url, "file://"):
-		return orElse(typed, c.get("store_endpoint").value), nil
+	case isBucket(url):
+		err := c.fill(&typed, "store_endpoint")
+		return typed, err
 	case typed != "":
 		return "", fault.New(fault.Invalid, "Name a bucket too: --store s3://bucket/prefix.", "choose store: %s is a folder, and --store-endpoint is where a server has buckets", url)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +31,7 @@ var known = []setting{
 	{"project", "DROVER_PROJECT", "project of jobs that name none"},
 	{"store", "DROVER_STORE", "where facts are kept: a folder, s3://bucket/prefix or gs://bucket/prefix"},
 	{"store_endpoint", "DROVER_STORE_ENDPOINT", "server that has the store's bucket, if it is not Amazon's"},
-	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws, or account of Google's, that agents open the store as; machine: whoever their machine is"},
+	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine"},
 	{"agent_role", "DROVER_AGENT_ROLE", "role (an ARN) or service account that you may take, for agents to open the store as for some hours"},
 	{"on", "DROVER_ON", "target of jobs that name none"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
@@ -49,62 +48,74 @@ type found struct {
 
 // config is the layers: environment, the project's drover.yaml, the user's file.
 type config struct {
-	user, project         map[string]string
-	userFile, projectFile string
+	user, projectKeys map[string]string
+	userFile          string
+	project           *projectFile      // nil: there is none
+	used              map[string]string // by key, the file whose value was acted on: see use
+	notes             []string          // what the user should know of files that were passed over
 }
 
-const projectFileName = "drover.yaml"
-
-func readConfig(dir string) (*config, error) {
-	c := &config{userFile: filepath.Join(dir, "config.yaml")}
-	var err error
-	if c.user, err = readSettings(c.userFile); err != nil {
+// readConfig reads the files that are there, for a command that is typed in the working
+// folder.
+func readConfig(dirs Dirs) (*config, error) {
+	c := &config{userFile: filepath.Join(dirs.Config, "config.yaml"), user: map[string]string{}, used: map[string]string{}}
+	body, err := readUserFile(c.userFile)
+	if err != nil {
 		return nil, err
 	}
-	c.projectFile = findProjectFile()
-	if c.projectFile != "" {
-		if c.project, err = readSettings(c.projectFile); err != nil {
-			return nil, err
-		}
+	if c.user, err = parseSettings(c.userFile, body); err != nil {
+		return nil, err
 	}
-	// A store in a project's file is relative to that file, as paths in a job
-	// file are.
-	if s := c.project["store"]; s != "" && !filepath.IsAbs(s) && !strings.Contains(s, "://") {
-		c.project["store"] = filepath.Join(filepath.Dir(c.projectFile), s)
-	}
-	return c, nil
-}
-
-// findProjectFile looks for drover.yaml here and upwards, as git does.
-func findProjectFile() string {
 	dir, err := os.Getwd()
 	if err != nil {
-		return ""
+		return c, nil // whoever needs the folder says so
 	}
-	for {
-		file := filepath.Join(dir, projectFileName)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
-			return file
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return ""
-		}
-		dir = up
+	if c.project, c.notes = findProjectFile(dir, dirs.confirmations()); c.project != nil {
+		c.projectKeys, err = parseProject(c.project.path, c.project.body)
 	}
+	return c, err
 }
 
-func readSettings(file string) (map[string]string, error) {
-	b, err := os.ReadFile(file)
+// projectPath is the project file's; "" if there is none.
+func (c *config) projectPath() string {
+	if c.project == nil {
+		return ""
+	}
+	return c.project.path
+}
+
+// readUserFile reads the user's own file, which may be a link. One that others may
+// write is refused: it decides what runs. So is that of another user whose HOME this
+// process has, as root's after sudo.
+func readUserFile(file string) ([]byte, error) {
+	body, info, err := readSettingsFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]string{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Denied, "", "read config")
 	}
+	if why, remedy := othersWrite(file, "it", info); why != "" {
+		return nil, fault.New(fault.Invalid, orElse(remedy, "Set HOME, or XDG_CONFIG_HOME, to a folder of your own; after sudo: sudo -H drover ...")+".", "read config %s: %s", file, why)
+	}
+	return body, nil
+}
+
+// parseProject is parseSettings, with the folders that a project file names beside
+// itself, as paths in a job file are beside that.
+func parseProject(file string, body []byte) (map[string]string, error) {
+	values, err := parseSettings(file, body)
+	if s := values["store"]; s != "" && !filepath.IsAbs(s) && !strings.Contains(s, "://") {
+		values["store"] = filepath.Join(filepath.Dir(file), s)
+	}
+	return values, err
+}
+
+func parseSettings(file string, b []byte) (map[string]string, error) {
 	var tree map[string]any
 	values := map[string]string{}
-	if err = yaml.Unmarshal(b, &tree); err == nil {
+	err := yaml.Unmarshal(b, &tree)
+	if err == nil {
 		err = flatten(values, "", tree)
 	}
 	if err != nil {
@@ -136,7 +147,7 @@ func flatten(values map[string]string, prefix string, tree map[string]any) error
 				values[prefix+key] = strings.Join(words, "\n")
 				continue
 			}
-			return fmt.Errorf("%s%s holds a list", prefix, key)
+			return fmt.Errorf("%s%s is a list", prefix, key)
 		case nil:
 		default:
 			values[prefix+key] = fmt.Sprint(v)
@@ -182,8 +193,8 @@ func (c *config) get(key string) found {
 			return found{v, s.env}
 		}
 	}
-	if v := c.project[key]; v != "" {
-		return found{v, c.projectFile}
+	if v := c.projectKeys[key]; v != "" {
+		return found{v, c.project.path}
 	}
 	if v := c.user[key]; v != "" {
 		return found{v, c.userFile}
@@ -196,7 +207,7 @@ const shareText = "what the jobs of this queue may hold together"
 // shares are the keys that limit queues, in the order of their names.
 func (c *config) shares() []string {
 	var keys []string
-	for _, layer := range []map[string]string{c.project, c.user} {
+	for _, layer := range []map[string]string{c.projectKeys, c.user} {
 		for key := range layer {
 			if shareKey.MatchString(key) {
 				keys = append(keys, key)
@@ -211,7 +222,7 @@ func (a *app) configCommand() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
 		Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.configList() }}
 	a.jsonFlag(c)
-	c.AddCommand(
+	c.AddCommand(a.trustCommand(),
 		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
 			return a.configGet(args[0])
 		}},
@@ -239,31 +250,50 @@ func (a *app) configList() error {
 		return err
 	}
 	if a.settings.json {
-		all := map[string]map[string]string{}
+		all := map[string]settingJSON{}
 		for _, s := range known {
 			f := c.get(s.key)
-			all[s.key] = map[string]string{"value": f.value, "from": f.from}
+			all[s.key] = c.asJSON(s.key, f)
 		}
 		for _, key := range append(c.shares(), c.targetKeys()...) {
 			f := c.get(key)
-			all[key] = map[string]string{"value": f.value, "from": f.from}
+			all[key] = c.asJSON(key, f)
 		}
-		return json.NewEncoder(a.out).Encode(all)
+		return newJSON(a.out).Encode(all)
 	}
 	t := newTable(a.out, "KEY", "VALUE", "FROM", "MEANING")
 	for _, s := range known {
 		f := c.get(s.key)
-		t.row(s.key, dash(f.value), f.from, s.text)
+		t.row(s.key, dash(plainText(shownSetting(s.key, f.value))), c.fromWords(s.key, f), s.text)
 	}
 	for _, key := range c.shares() {
 		f := c.get(key)
-		t.row(key, f.value, f.from, shareText)
+		t.row(key, plainText(f.value), c.fromWords(key, f), shareText)
 	}
 	for _, key := range c.targetKeys() {
 		f := c.get(key)
-		t.row(key, f.value, f.from, targetText)
+		t.row(key, plainText(f.value), c.fromWords(key, f), targetText)
 	}
 	return t.flush()
+}
+
+// settingJSON is a setting as --json prints it.
+type settingJSON struct {
+	Value       string `json:"value"`
+	From        string `json:"from"`
+	Unconfirmed bool   `json:"unconfirmed,omitempty"` // not used until drover config trust
+}
+
+func (c *config) asJSON(key string, f found) settingJSON {
+	return settingJSON{shownSetting(key, f.value), f.from, c.refuses(key, f)}
+}
+
+// fromWords is where a value comes from, and whether it is used.
+func (c *config) fromWords(key string, f found) string {
+	if c.refuses(key, f) {
+		return plainText(f.from) + " (not confirmed)"
+	}
+	return plainText(f.from)
 }
 
 func (a *app) configGet(key string) error {
@@ -274,7 +304,7 @@ func (a *app) configGet(key string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out, c.get(key).value)
+	fmt.Fprintln(a.shown(), c.get(key).value)
 	return nil
 }
 
@@ -293,11 +323,11 @@ func (a *app) configExplain(key string) error {
 		if targetKey.MatchString(key) {
 			text = targetText
 		}
-		fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(f.value), f.from, orElse(c.projectFile, projectFileName), c.userFile)
+		fmt.Fprintf(a.shown(), "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(plainText(f.value)), c.fromWords(key, f), orElse(c.projectPath(), projectFileName), c.userFile)
 		return nil
 	}
-	fmt.Fprintf(a.out, "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
-		dash(f.value), f.from, strings.ReplaceAll(key, "_", "-"), known[i].env, orElse(c.projectFile, projectFileName), c.userFile)
+	fmt.Fprintf(a.shown(), "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
+		dash(plainText(shownSetting(key, f.value))), c.fromWords(key, f), strings.ReplaceAll(key, "_", "-"), known[i].env, orElse(c.projectPath(), projectFileName), c.userFile)
 	return nil
 }
 
@@ -310,7 +340,7 @@ func (a *app) configSet(key, value string) error {
 		return err
 	}
 	if shown := store.Shown(value); strings.HasPrefix(key, "store") && shown != value {
-		return fault.New(fault.Invalid, "Leave what is before the @ out: keys come from the environment or a profile.", "set %s to %q: a URL holds no keys", key, shown)
+		return fault.New(fault.Invalid, "Remove what is before the @: keys come from the environment or a profile.", "set %s to %q: a URL holds no keys", key, shown)
 	}
 	if m := targetKey.FindStringSubmatch(key); m != nil && value != "" {
 		if err := setTarget(new(job.Target), m[2], value); err != nil {
@@ -338,6 +368,16 @@ func (a *app) configSet(key, value string) error {
 	}
 	a.note("%s is now %s in %s", key, dash(value), c.userFile)
 	return nil
+}
+
+// shownSetting returns a setting's value without the password that a mistyped URL of a
+// store may hold: the variable or file that sets it may be older than the check of
+// config set.
+func shownSetting(key, value string) string {
+	if strings.HasPrefix(key, "store") {
+		return store.Shown(value)
+	}
+	return value
 }
 
 func dash(s string) string { return orElse(s, "-") }

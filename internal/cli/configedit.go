@@ -159,7 +159,7 @@ func remark(line string) string {
 
 // byHand is for a file that says a thing in a way that lines are not enough for.
 func byHand(file string) error {
-	return fault.New(fault.Invalid, "Edit it by hand: "+file+".", "write config: it is written in a way that cannot be changed line by line")
+	return fault.New(fault.Invalid, "Edit it by hand: "+file+".", "write config: its YAML is too unusual to be changed line by line")
 }
 
 // setTable puts the lines of a table below one of tables, in the place of what it has

@@ -57,7 +57,7 @@ func untilTold(ctx context.Context) (_ context.Context, over func()) {
 		select {
 		case <-signals:
 			signal.Stop(signals)
-			end(fault.New(fault.Interrupted, "Run it again: it goes on where it was.", "interrupted"))
+			end(fault.New(fault.Interrupted, "Run it again: it continues where it stopped.", "interrupted"))
 		case <-ctx.Done():
 		}
 	}()
@@ -83,7 +83,7 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 	}
 	if target == "" {
 		if target = path.Base(strings.TrimRight(key, "/")); target == "." {
-			return fault.New(fault.Invalid, "Choose a folder: drover get "+url+" data.", "get %q: a whole bucket has no name to be called by", url)
+			return fault.New(fault.Invalid, "Name a folder: drover get "+url+" data.", "get %q: a whole bucket has no name for its folder", url)
 		}
 	}
 	show := a.copying()
@@ -147,7 +147,7 @@ func (a *app) copied(d drover.Copied, err error, what string) error {
 			text += fmt.Sprintf("; %s there already", size(d.SameBytes))
 		}
 		if d.LeftOut > 0 {
-			text += fmt.Sprintf("; %s that are no files left out", comma(int(d.LeftOut)))
+			text += fmt.Sprintf("; left out %s that are not files", comma(int(d.LeftOut)))
 		}
 		a.note("%s", text)
 	}

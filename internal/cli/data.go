@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -23,7 +21,7 @@ func (a *app) dataCommand() *cobra.Command {
 	a.jsonFlag(c)
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "download: folder that receives state/, and model/, output/ and files/ of the newest success")
-	f.StringVar(&what, "clear", "", "state: the next job begins with none; jobs: remove all that have ended, and what they left")
+	f.StringVar(&what, "clear", "", "state: the next job begins with none; jobs: remove all that have ended, with their outputs")
 	f.BoolVarP(&yes, "yes", "y", false, "clear without asking")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -43,7 +41,7 @@ func (a *app) dataCommand() *cobra.Command {
 			return a.download(ctx, cl, d, output)
 		}
 		if a.settings.json {
-			return json.NewEncoder(a.out).Encode(d)
+			return newJSON(a.out).Encode(d)
 		}
 		return a.printData(d)
 	}
@@ -143,7 +141,7 @@ func (a *app) clear(ctx context.Context, c *drover.Client, project, task, what s
 	case "jobs":
 		return a.clearJobs(ctx, c, project, task, yes)
 	}
-	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is nothing that a task keeps", what)
+	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is not something that a task keeps", what)
 }
 
 // sure asks before something is taken away for good. Who cannot be asked has to
@@ -153,14 +151,10 @@ func (a *app) sure(yes bool, what string) error {
 		return nil
 	}
 	if !a.terminal() {
-		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: nobody is there to answer")
+		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: there is no terminal to ask at")
 	}
 	fmt.Fprintf(a.err, "%s Go on? [y/N] ", what)
-	var answer string
-	if _, err := fmt.Fscanln(a.in, &answer); err != nil && err != io.EOF && err.Error() != "unexpected newline" {
-		return fault.Wrap(err, fault.Invalid, "", "read the answer")
-	}
-	if s := strings.ToLower(answer); s == "y" || s == "yes" {
+	if answer(a.in) {
 		return nil
 	}
 	return fault.New(fault.Invalid, "", "ask before removing: not confirmed, nothing was changed")
@@ -179,13 +173,13 @@ func (a *app) putCommand() *cobra.Command {
 			return a.putThere(cmd.Context(), args[0], args[1], o)
 		}
 		if drover.IsURL(args[0]) {
-			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is no file or folder here", args[0])
+			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is not a file or folder here", args[0])
 		}
 		if args[1] != "state" || len(args) != 3 {
-			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is nothing that can be put", args[1])
+			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is not a part of a task that can be put", args[1])
 		}
 		if info, err := os.Stat(args[2]); err != nil || !info.IsDir() {
-			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is no folder", args[2])
+			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is not a folder", args[2])
 		}
 		if node < 0 {
 			return fault.New(fault.Invalid, "Use 0 or more.", "read --node: %d", node)

@@ -16,7 +16,7 @@ const secondThought = 2 * time.Second
 // what they cost. A second one, soon, cancels the job. follow is the verb that shows
 // it again.
 func (a *app) detach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
-	a.note("\nDetached; %s goes on, and its machines stay taken (Ctrl-C again: cancel it)", id)
+	a.note("\nDetached: %s is still running, and its machines stay allocated (Ctrl-C again cancels it)", id)
 	a.note("  follow: drover %s %s   stop: drover cancel %s", follow, id, id)
 	thought := time.NewTimer(secondThought)
 	defer thought.Stop()

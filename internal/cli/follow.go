@@ -99,9 +99,9 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 		return err
 	}
 	if spec.Spec.Verb == job.Map {
-		a.note("\nStopping: items that run have got SIGTERM (Ctrl-C again: kill them)")
+		a.note("\nStopping: sent SIGTERM to the running items (Ctrl-C again kills them)")
 	} else {
-		a.note("\nStopping: the program has got SIGTERM, so that it can save (Ctrl-C again: kill it)")
+		a.note("\nStopping: sent SIGTERM to the program, so that it can save (Ctrl-C again kills it)")
 	}
 	const margin = 30 * time.Second // for storing what the program saved
 	gone := make(chan error, 1)
@@ -128,7 +128,7 @@ func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) err
 	if st.State.Settled() {
 		return a.finish(ctx, j, st, output)
 	}
-	a.note("%s %s interrupted   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
+	a.note("%s %s interrupted   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
 	return status(fault.ExitInterrupted)
 }
 
@@ -140,6 +140,7 @@ func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) err
 		return err
 	}
 	p := newPrinter(rec.Spec, nil)
+	p.own = j.IsCallers(rec)
 	defer p.finish(all)
 	told := &telling{said: map[string]bool{}}
 	o.Stdout, o.Stderr, o.Agent, o.Follow = true, true, true, true
@@ -148,7 +149,7 @@ func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) err
 			return nil
 		}
 		if err != nil {
-			a.note("note: output cannot be read just now: %s", err)
+			a.note("note: output cannot be read at the moment: %s", err)
 			continue
 		}
 		if o.Stream == "agent" {
@@ -158,7 +159,7 @@ func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) err
 		if err := p.print(o); closed(err) {
 			return nil // nobody reads on; the job goes on, and so do we
 		} else if err != nil {
-			a.note("note: output is not shown any more: %s", err)
+			a.note("note: output is no longer shown: %s", err)
 			return nil
 		}
 	}
@@ -185,7 +186,7 @@ func (a *app) agentNote(o drover.Output, t *telling) {
 	for line := range strings.Lines(string(o.Data)) {
 		line = plainText(strings.TrimSuffix(line, "\n"))
 		plain := has(line, "prepared in", "environment: ", "leaving: ")
-		if !t.said[line] && (o.Attempt == 0 && !plain || has(line, "restored ", "waiting for room: ", "no private ")) {
+		if !t.said[line] && (o.Attempt == 0 && !plain || has(line, "restored ", "waiting for room: ", "no private ", "interrupted: ")) {
 			t.said[line] = true
 			a.note("  %s", line)
 		}
@@ -230,7 +231,7 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 			a.note("  %s", plainText(hint))
 		} else if file := stayedHome(st); file != "" {
 			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
-			a.note("  %s is here and did not go along: -d %s puts it beside the script, -i %s makes it an input", file, top, top)
+			a.note("  %s exists here and was not shipped: -d %s ships it beside the script, -i %s makes it an input", file, top, top)
 		}
 		a.note("  why: drover why %s", st.ID)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -62,7 +61,7 @@ func (a *app) gc(ctx context.Context, c *drover.Client, o drover.GCOptions, dry,
 		return err
 	}
 	if a.settings.json && dry {
-		return json.NewEncoder(a.out).Encode(g.Garbage)
+		return newJSON(a.out).Encode(g.Garbage)
 	}
 	if !a.settings.json {
 		if err := a.printGarbage(g); err != nil {
@@ -80,7 +79,7 @@ func (a *app) gc(ctx context.Context, c *drover.Client, o drover.GCOptions, dry,
 		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(freed)
+		return newJSON(a.out).Encode(freed)
 	}
 	a.note("removed %s, %s", count(len(freed.Items), "thing"), size(freed.Bytes))
 	for _, k := range freed.Kept {
@@ -114,7 +113,7 @@ func (a *app) printGarbage(g *drover.Garbage) error {
 // clearJobs removes the jobs of a task that have ended.
 func (a *app) clearJobs(ctx context.Context, c *drover.Client, project, task string, yes bool) error {
 	all, err := c.Jobs(ctx, project)
-	if err != nil {
+	if _, err = unreadable(err); err != nil {
 		return err
 	}
 	o := drover.GCOptions{Project: project}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -76,8 +75,18 @@ func (a *app) site(s *imageFlags) (image.Site, error) {
 	if err != nil {
 		return image.Site{}, fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
 	}
+	region, err := conf.use("region")
+	if err != nil {
+		return image.Site{}, err
+	}
+	mirror := ""
+	if s.container.Framework != "" {
+		if mirror, err = conf.use("image_mirror"); err != nil {
+			return image.Site{}, err
+		}
+	}
 	return image.Site{Project: project, Dir: dir, GPUs: s.gpus, Machine: s.machine, Platform: s.platform,
-		Region: image.Region(os.Getenv, conf.get("region").value), Mirror: conf.get("image_mirror").value}, nil
+		Region: image.Region(os.Getenv, region), Mirror: mirror}, nil
 }
 
 func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
@@ -153,7 +162,7 @@ func (a *app) progress() io.Writer {
 
 func (a *app) printBuilt(b build.Built) error {
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(b)
+		return newJSON(a.out).Encode(b)
 	}
 	_, err := fmt.Fprintln(a.out, b.Reference)
 	return err
@@ -177,7 +186,7 @@ func (a *app) imageList(ctx context.Context) error {
 		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(list)
+		return newJSON(a.out).Encode(list)
 	}
 	if len(list) == 0 {
 		a.note("no image was built here")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -23,8 +24,8 @@ func (a *app) initCommand() *cobra.Command {
 	return c
 }
 
-// projectFile is what init writes.
-type projectFile struct {
+// newProject is what init writes.
+type newProject struct {
 	Project  string `yaml:"project"`
 	Store    string `yaml:"store,omitempty"`
 	Endpoint string `yaml:"store_endpoint,omitempty"`
@@ -35,11 +36,11 @@ func (a *app) writeProject(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := fault.New(fault.Invalid, "Edit it; drover config shows what it says.", "write %s: it is there already", projectFileName)
+	there := fault.New(fault.Invalid, "Edit it; drover config shows its settings.", "write %s: it exists already", projectFileName)
 	if _, err := os.Lstat(projectFileName); err == nil {
 		return there // before anybody is asked anything
 	}
-	p := projectFile{Project: project, Store: a.settings.store, Endpoint: a.settings.endpoint}
+	p := newProject{Project: project, Store: a.settings.store, Endpoint: a.settings.endpoint}
 	if p.Store == "" {
 		if p.Store, err = a.askForStore(); err != nil {
 			return err
@@ -47,6 +48,9 @@ func (a *app) writeProject(ctx context.Context) error {
 	}
 	if p.Store != "" {
 		if err := a.tryStore(ctx, p); err != nil {
+			return err
+		}
+		if p.Store, err = a.withOwner(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -62,7 +66,15 @@ func (a *app) writeProject(ctx context.Context) error {
 		return fault.Wrap(err, fault.Denied, "", "write %s", projectFileName)
 	}
 	defer f.Close()
-	if _, err := fmt.Fprintf(f, "# drover's settings for this project; drover config lists all keys.\n%s", text); err != nil {
+	body := fmt.Appendf(nil, "# drover's settings for this project; drover config lists all keys.\n%s", text)
+	if _, err := f.Write(body); err != nil {
+		return err
+	}
+	path, err := filepath.Abs(projectFileName)
+	if err == nil {
+		err = a.Dirs.confirmations().confirm(path, body) // what the user has just typed
+	}
+	if err != nil {
 		return err
 	}
 	words := "project " + project
@@ -85,8 +97,8 @@ func (a *app) askForStore() (string, error) {
 		return "", nil
 	}
 	defer from.Close()
-	fmt.Fprintf(to, "Where are facts to be kept? A job can be gone on with wherever its store can be opened.\n")
-	fmt.Fprintf(to, "  a folder, on this machine or shared; Enter for %s\n", a.Dirs.Data)
+	fmt.Fprintf(to, "Where should drover keep the records of jobs? A job can be continued from any machine that can open its store.\n")
+	fmt.Fprintf(to, "  a folder, on this machine or shared; press Enter for %s\n", a.Dirs.Data)
 	for _, line := range a.Found() {
 		fmt.Fprintf(to, "  %s\n", line)
 	}
@@ -98,8 +110,26 @@ func (a *app) askForStore() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
+// withOwner returns the store's URL with the account that its bucket belongs to, which
+// every request then names: a bucket that another account makes under the same name is
+// refused.
+func (a *app) withOwner(ctx context.Context, p newProject) (string, error) {
+	if a.Owner == nil {
+		return p.Store, nil
+	}
+	account, err := a.Owner(ctx, p.Store, p.Endpoint, func(note string) { a.note("note: %s", plainText(note)) })
+	if err != nil || account == "" {
+		return p.Store, err
+	}
+	sep := "?"
+	if strings.Contains(p.Store, "?") {
+		sep = "&"
+	}
+	return p.Store + sep + "owner=" + account, nil
+}
+
 // tryStore refuses a store that does not keep its rule, before it is a setting.
-func (a *app) tryStore(ctx context.Context, p projectFile) error {
+func (a *app) tryStore(ctx context.Context, p newProject) error {
 	a.settings.store, a.settings.endpoint = p.Store, p.Endpoint
 	url, endpoint, err := a.place()
 	if err != nil {

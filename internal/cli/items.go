@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,7 +60,7 @@ func (a *app) itemsCommand() *cobra.Command {
 		}
 		n, err = strconv.Atoi(args[1])
 		if err != nil || n < 1 {
-			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is no number of an item", args[1])
+			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is not an item number", args[1])
 		}
 		return a.oneItem(cmd.Context(), j, n)
 	}
@@ -119,7 +118,7 @@ func (a *app) oneItem(ctx context.Context, j *drover.Job, n int) error {
 		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(r)
+		return newJSON(a.out).Encode(r)
 	}
 	rec, err := j.Spec(ctx)
 	if err != nil {
@@ -139,7 +138,7 @@ func (a *app) oneItem(ctx context.Context, j *drover.Job, n int) error {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{r.Failures, "failure"}, {r.Interruptions, "interruption"}, {r.Blames, "agent death that found it starting"}} {
+	}{{r.Failures, "failure"}, {r.Interruptions, "interruption"}, {r.Blames, "time that its agent died while it was running"}} {
 		if c.n > 0 {
 			p("behind it", "%s", count(c.n, c.what))
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,7 +46,7 @@ func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b
 	case !slow && !large:
 		return 0, nil, args, nil
 	case slow && large:
-		return 0, nil, nil, fault.New(fault.Invalid, "Ask twice: both tables show time and memory.", "read command line: --slowest and --largest")
+		return 0, nil, nil, fault.New(fault.Invalid, "Use one of them at a time: both tables show time and memory.", "read command line: both --slowest and --largest")
 	case large:
 		name, typed = "largest", m.largest.typed
 		less = func(a, b drover.ItemResult) int { return cmp.Compare(a.MaxRSS, b.MaxRSS) }
@@ -63,7 +62,7 @@ func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b
 		return 0, nil, nil, fault.New(fault.Invalid, fmt.Sprintf("Use a number from 1 to %d: --%s=20.", mostOfAll, name), "read --%s: %q", name, typed)
 	}
 	if len(args) > 1 {
-		return 0, nil, nil, fault.New(fault.Invalid, "Leave one of them out.", "read command line: --%s, and item %s", name, args[1])
+		return 0, nil, nil, fault.New(fault.Invalid, "Leave one of them out.", "read command line: --%s does not go with item %s", name, args[1])
 	}
 	return n, less, args, nil
 }
@@ -94,10 +93,9 @@ func (a *app) mostItems(ctx context.Context, j *drover.Job, o drover.ResultOptio
 	}
 	slices.SortFunc(best, order)
 	best = best[:min(n, len(best))]
-	out := bufio.NewWriterSize(a.out, 64<<10)
+	out := bufio.NewWriterSize(a.shown(), 64<<10)
 	if a.settings.json {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
+		enc := newJSON(out).plainHTML()
 		for _, r := range best {
 			if err := enc.Encode(r); err != nil {
 				return ended(err, out)
@@ -110,7 +108,7 @@ func (a *app) mostItems(ctx context.Context, j *drover.Job, o drover.ResultOptio
 		return err
 	}
 	if len(best) == 0 {
-		a.note("no item that was asked for has run yet   %s", strings.Join(counts(s), ", "))
+		a.note("none of these items has run yet   %s", strings.Join(counts(s), ", "))
 		return nil
 	}
 	return ended(a.mostTable(out, s.Items.Items, best), out)

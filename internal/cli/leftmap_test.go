@@ -22,7 +22,7 @@ type leftMap struct {
 func (d *desk) submitMap(spec job.Spec, chunk int, from items.Source) *leftMap {
 	d.t.Helper()
 	ctx := d.t.Context()
-	m := &leftMap{World: ledger.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}, t: d.t}
+	m := d.world()
 	spec.Project, spec.Verb, spec.On = "demo", job.Map, "mem"
 	spec, err := spec.Normal()
 	m.check(err)
@@ -37,6 +37,11 @@ func (d *desk) submitMap(spec job.Spec, chunk int, from items.Source) *leftMap {
 	_, _, err = m.Submit(ctx, m.job, "cli-1")
 	m.check(err)
 	return m
+}
+
+// world is the desk's store, where no job was submitted yet.
+func (d *desk) world() *leftMap {
+	return &leftMap{World: ledger.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}, t: d.t}
 }
 
 func (m *leftMap) check(err error) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"regexp"
@@ -96,7 +95,7 @@ func (l logFlags) options(now time.Time) (o drover.LogOptions, err error) {
 	case "agent":
 		o.Agent = true
 	default:
-		return o, fault.New(fault.Invalid, "Use program, stdout, stderr or agent.", "read --source: %q prints nothing", l.source)
+		return o, fault.New(fault.Invalid, "Use program, stdout, stderr or agent.", "read --source: unknown source %q", l.source)
 	}
 	for _, at := range []struct {
 		flag, typed string
@@ -106,7 +105,7 @@ func (l logFlags) options(now time.Time) (o drover.LogOptions, err error) {
 			continue
 		}
 		if *at.field, err = moment(at.typed, now); err != nil {
-			return o, fault.New(fault.Invalid, "Write 30m, 2h or 1d for so long ago, or a time such as 2026-11-21T15:04:05.", "read --%s: %q is no time", at.flag, at.typed)
+			return o, fault.New(fault.Invalid, "Write how long ago, such as 30m, 2h or 1d, or a time such as 2026-11-21T15:04:05.", "read --%s: %q is not a time", at.flag, at.typed)
 		}
 	}
 	return o, nil
@@ -136,7 +135,7 @@ func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	go func() { // ends with the command, or before
 		s, err := j.Until(ctx, 0)
 		if err == nil && s.State == job.Interrupted {
-			a.note("%s is interrupted   go on: drover resume %s", s.ID, s.ID)
+			a.note("%s is interrupted   continue: drover resume %s", s.ID, s.ID)
 			close(idle)
 		}
 	}()
@@ -172,7 +171,7 @@ func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines i
 	}
 	label := newPrinter(rec.Spec, f.nodes).label
 	found, printed := 0, false
-	enc := json.NewEncoder(a.out)
+	enc := newJSON(a.out)
 	var text []byte
 	for l, err := range lines {
 		if err != nil {
@@ -198,7 +197,7 @@ func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines i
 		if label != nil {
 			head += label(l.Node)
 		}
-		text = append(appendShown(append(text[:0], head...), l.Text, f.search != ""), '\n')
+		text = append(appendShown(append(text[:0], head...), l.Text, f.search != "" || isTerminal(a.out)), '\n')
 		if _, err := a.out.Write(text); err != nil {
 			return nil
 		}

@@ -84,8 +84,8 @@ func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
 	return dst
 }
 
-// appendShown is a line as it was, but of a progress bar its last state, and of one that
-// was looked for not what it may do to a terminal.
+// appendShown appends a line as it was, but of a progress bar its last state. Where escape is
+// true, as for lines that were searched and for a terminal, control sequences become visible.
 func appendShown(dst []byte, text string, escape bool) []byte {
 	switch {
 	case escape && printable(text), !escape && strings.IndexByte(text, '\r') < 0: // nearly all

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,7 +26,7 @@ func (a *app) statusCommand() *cobra.Command {
 	a.jsonFlag(c)
 	c.Flags().BoolVarP(&all, "all", "a", false, "all jobs, not the newest 20")
 	c.Flags().StringArrayVar(&tags, "tag", nil, "only jobs with this label: KEY=VALUE or KEY; may be repeated")
-	c.Flags().BoolVar(&watch, "watch", false, "look again each second, until all that is shown has ended; with a job its exit status is ours")
+	c.Flags().BoolVar(&watch, "watch", false, "show it again every second until every job shown has ended; with a job, the exit status is that job's")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case watch:
@@ -60,7 +59,7 @@ func (a *app) statusList(ctx context.Context, all bool, tags []string) error {
 	case err != nil:
 		return err
 	case a.settings.json:
-		err = json.NewEncoder(a.out).Encode(forPrograms(list))
+		err = newJSON(a.out).Encode(forPrograms(list))
 	case len(list) > 0 || bad == nil:
 		err = a.printList(list, left, tags)
 	}
@@ -177,7 +176,7 @@ func (a *app) statusOf(ctx context.Context, args []string) error {
 	case rec.Spec.Verb == job.Map:
 		return a.statusOfMap(ctx, j)
 	case a.settings.json:
-		return json.NewEncoder(a.out).Encode(s)
+		return newJSON(a.out).Encode(s)
 	}
 	a.printStatus(s, rec.Spec)
 	return nil
@@ -251,7 +250,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		enc := json.NewEncoder(a.out)
+		enc := newJSON(a.out)
 		show := func(e job.Event) error {
 			if a.settings.json {
 				return enc.Encode(e)
@@ -295,7 +294,7 @@ func (a *app) whyCommand() *cobra.Command {
 			return err
 		}
 		if a.settings.json {
-			return json.NewEncoder(a.out).Encode(w)
+			return newJSON(a.out).Encode(w)
 		}
 		fmt.Fprintf(a.out, "%s %s/%s %s: %s\n", w.ID, w.Project, w.Task, w.State, plainText(w.Answer))
 		for _, line := range w.Detail {

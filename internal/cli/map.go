@@ -26,7 +26,7 @@ type mapFlags struct {
 // What drover map and drover retry say of the rules of retry.
 const (
 	retryOnUsage    = "try an item again after these failures alone, such as 75,100-110,SIGSEGV,OOM,timeout (default: after any)"
-	memoryStepUsage = "after an item ran out of memory give it so many times as much, such as 2x, up to what the machine has"
+	memoryStepUsage = "after an item runs out of memory, multiply its memory by this, such as 2x, up to what the machine has"
 )
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
@@ -52,7 +52,9 @@ var ofEachItem = map[string]string{
 	"disk":    "disk for files that --fetch brings, and for outputs that wait to be stored, each: 20G (default 10G)",
 	"retries": "how often an item may fail and be tried again; interruptions are free",
 	"grace":   "time between SIGTERM and SIGKILL of each item (default 30s)",
-	"force":   "run all items again, in a new job",
+	"force":   "run all items again, in a new job; one that was interrupted is cancelled",
+
+	"new-code": "run what is left, and items without success, with the code as it is now; results so far stay",
 }
 
 func (a *app) mapCommand() *cobra.Command {
@@ -194,7 +196,7 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	defer p.Close()
 	a.tailNote(cmd, spec)
 	if i, ok := job.SuspiciousArg(spec.Args); ok {
-		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it; --secret NAME keeps one out", i+1)
+		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if s.plan {
 		return a.showPlan(p)

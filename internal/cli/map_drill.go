@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os/signal"
@@ -26,7 +25,7 @@ func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT)
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
-		a.note("\nStopping: the drill's job is cancelled, items that run have got SIGTERM (Ctrl-C again: do not wait for them)")
+		a.note("\nStopping: the drill's job is cancelled; sent SIGTERM to the running items (Ctrl-C again does not wait for them)")
 		stop() // who is asked again is gone; the agents know what to do
 	})()
 	a.note("%s", seedLine(t.seed))
@@ -35,7 +34,7 @@ func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 		return err
 	}
 	if a.settings.json {
-		err = json.NewEncoder(a.out).Encode(r)
+		err = newJSON(a.out).Encode(r)
 	} else {
 		_, err = fmt.Fprintln(a.out, strings.Join(drillLines(r), "\n"))
 	}
@@ -67,10 +66,10 @@ func seedLine(seed uint64) string {
 	return fmt.Sprintf("drill    seed %d: --seed %d does the same again", seed, seed)
 }
 
-var stageWords = map[string]string{"calm": "undisturbed", "drill": "the same, with agents hit at random", "again": "undisturbed once more, to see what differs anyway"}
+var stageWords = map[string]string{"calm": "undisturbed", "drill": "the same, with agents hit at random", "again": "once more without interruptions, to see what differs anyway"}
 
 // hitWords say what befalls an agent.
-var hitWords = map[string]string{"SIGKILL": "SIGKILL to %s", "SIGTERM": "SIGTERM to %s", "notice": "notice to %s, as of a machine that goes away",
+var hitWords = map[string]string{"SIGKILL": "SIGKILL to %s", "SIGTERM": "SIGTERM to %s", "notice": "notice to %s, as if its machine were being taken away",
 	"pause": "SIGSTOP to %s, and SIGCONT a moment later", "program": "SIGKILL to a program of %s"}
 
 // agentWord is "agent 3-0": its placement, and its number in it.
@@ -87,7 +86,7 @@ func drillLines(r drover.DrillReport) []string {
 	befell := strings.Join(drillHits(r), ", ")
 	switch {
 	case r.Struck() == 0:
-		return []string{fmt.Sprintf("- not tried: %s had ended before anything could be hit", count(r.Items, "item")),
+		return []string{fmt.Sprintf("- not tried: %s had already ended anything could be hit", count(r.Items, "item")),
 			"  Take more items, with --pilot 1000."}
 	case r.Same():
 		return []string{fmt.Sprintf("✓ same outputs: %s, %s", count(r.Items, "item"), befell)}
@@ -95,7 +94,7 @@ func drillLines(r drover.DrillReport) []string {
 	verb := map[bool]string{true: "differs", false: "differ"}[len(r.Differences) == 1]
 	lines := []string{fmt.Sprintf("✗ %s of %s %s: %s", comma(len(r.Differences)), count(r.Items, "item"), verb, befell)}
 	if len(r.Differences) == 0 {
-		lines[0] = fmt.Sprintf("✗ same outputs, but the job's logs are in doubt: %s", befell)
+		lines[0] = fmt.Sprintf("✗ same outputs, but verify found problems in the job's logs: %s", befell)
 	}
 	anyway := 0
 	for i, d := range r.Differences {
@@ -129,9 +128,9 @@ func drillHints(r drover.DrillReport, anyway int) (lines []string) {
 	aside := func(d drover.Difference) bool { return d.After == string(job.ItemQuarantined) }
 	switch {
 	case slices.ContainsFunc(r.Differences, aside):
-		lines = append(lines, "  An item that is running when three agents are killed is put aside (QUARANTINED): try another --seed.")
+		lines = append(lines, "  An item that is running when three agents are killed is quarantined: try another --seed.")
 	case len(r.Differences) > anyway:
-		lines = append(lines, "  What an item leaves behind when it is cut off must not change its next try: write to {out}, or under another name that is renamed at the end.")
+		lines = append(lines, "  What an item leaves behind when it is killed must not change its next try: write to {out}, or to a temporary name that is renamed at the end.")
 	}
 	if r.Doubts > 0 {
 		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", count(r.Doubts, "doubt"), r.Drill))

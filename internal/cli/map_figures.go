@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -61,7 +60,7 @@ func measure(ctx context.Context, j *drover.Job, s drover.MapStatus) (f drover.F
 	return f, m, err
 }
 
-func (a *app) printMeasured(m measured) error { return json.NewEncoder(a.out).Encode(m) }
+func (a *app) printMeasured(m measured) error { return newJSON(a.out).Encode(m) }
 
 // figureLines are what items used, each line with its key.
 func figureLines(p paper, f drover.Figures) (lines [][2]string) {

@@ -94,10 +94,10 @@ func TestMostOfWhatIsRefused(t *testing.T) {
 		{"items last --slowest=many", `read --slowest: "many"`, "Use a number from 1 to 10000: --slowest=20."},
 		{"items last --largest 0", `read --largest: "0"`, "Use a number from 1 to 10000: --largest=20."},
 		{"items last --slowest=20000", `read --slowest: "20000"`, "Use a number from 1 to 10000"},
-		{"items last --slowest --largest", "--slowest and --largest", "Ask twice:"},
-		{"items last 3 --slowest=3", "--slowest, and item 3", "Leave one of them out."},
-		{"items last --slowest --state done", `"done" is no state of an item`, "Use pending,"},
-		{"status --watch --json", "--watch is for people", "Use drover events -f --json"},
+		{"items last --slowest --largest", "both --slowest and --largest", "Use one of them at a time:"},
+		{"items last 3 --slowest=3", "--slowest does not go with item 3", "Leave one of them out."},
+		{"items last --slowest --state done", `"done" is not an item state`, "Use pending,"},
+		{"status --watch --json", "--watch does not go with --json", "Use drover events -f --json"},
 		{"run --on mem --detach --notify x true", "--detach returns before the job has ended", "Leave one of them out, or start it with --detach and have drover wait last --notify 'x' tell you."},
 		{"map --on mem --detach --notify x --from 1-3 -- true", "--detach returns before the job has ended", "Leave one of them out"},
 		{"resume --detach --notify x last", "--detach returns before the job has ended", "Leave one of them out"},
@@ -108,7 +108,7 @@ func TestMostOfWhatIsRefused(t *testing.T) {
 			t.Errorf("drover %s: %v\n  %s\n%s", row.typed, err, fault.Hint(err), out)
 		}
 	}
-	if out, said, err := d.typed("items", "last", "--slowest", "--state", "quarantined"); err != nil || out != "" || said != "no item that was asked for has run yet   54 succeeded, 6 failed\n" {
+	if out, said, err := d.typed("items", "last", "--slowest", "--state", "quarantined"); err != nil || out != "" || said != "none of these items has run yet   54 succeeded, 6 failed\n" {
 		t.Errorf("%q, %q, %v", out, said, err)
 	}
 }

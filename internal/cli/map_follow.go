@@ -83,7 +83,7 @@ func (a *app) leaveMap(ctx context.Context, j *drover.Job, id string, attached b
 	if s.State.Settled() { // it had just ended
 		return finish(ctx)
 	}
-	a.note("%s %s interrupted: %s   go on: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
+	a.note("%s %s interrupted: %s   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
 	return status(fault.ExitInterrupted)
 }
 
@@ -117,7 +117,7 @@ func (a *app) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
 		for s, err := range j.WatchMap(ctx) {
 			if err != nil {
 				if ctx.Err() == nil {
-					a.note("note: progress cannot be read just now: %s", err)
+					a.note("note: progress cannot be read at the moment: %s", err)
 				}
 				return
 			}

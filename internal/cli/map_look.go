@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -63,7 +62,7 @@ func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
 	a.printFigures(f, m.Advice)
 	if s.Paused {
 		p("paused", "%s; %s", pausedSince(s), lastOnes(s))
-		p("", "go on: drover resume %s", s.ID)
+		p("", "continue: drover resume %s", s.ID)
 	}
 	p("command", "%s", strings.Join(s.Command, " "))
 	for i, c := range s.Codes {
@@ -123,7 +122,8 @@ func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.
 	case l.item == 0 || l.prefix || a.settings.json || o.Tail > 0 || l.stamps:
 		return a.itemLines(l, j.ItemLines(ctx, l.item, o))
 	}
-	p := &printer{out: a.out, err: a.err}
+	p := &printer{out: a.out, err: a.err, filters: map[source]filter{}}
+	defer p.finish(all)
 	for out, err := range j.ItemLogs(ctx, l.item, o) {
 		if err != nil {
 			return err
@@ -142,8 +142,8 @@ func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.
 func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
 	out := newPage(a.out)
 	found, err := a.printItemLines(out, l, lines)
-	if e := out.Close(); err == nil {
-		err = e
+	if e := out.Close(); err == nil && e != nil {
+		err = fault.Wrap(e, fault.Full, "", "print output")
 	}
 	switch {
 	case closed(err):
@@ -155,7 +155,7 @@ func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) err
 }
 
 func (a *app) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
-	enc := json.NewEncoder(out)
+	enc := newJSON(out)
 	printed := false
 	var text []byte
 	for line, err := range lines {
@@ -169,7 +169,7 @@ func (a *app) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemL
 			if text = text[:0]; line.Apart && l.around > 0 && printed {
 				text = append(text, "--\n"...)
 			}
-			text = appendShown(l.appendHead(text, &line), line.Text, l.search != "")
+			text = appendShown(l.appendHead(text, &line), line.Text, l.search != "" || isTerminal(a.out))
 			_, err = out.Write(append(text, '\n'))
 		}
 		if printed = true; err != nil {
@@ -188,7 +188,7 @@ func checkItem(ctx context.Context, cmd *cobra.Command, j *drover.Job, l logFlag
 	asked := cmd.Flags().Changed("item")
 	switch {
 	case !many && (asked || l.prefix):
-		return many, fault.New(fault.Invalid, "Leave --item and --prefix out.", "read output of one item: job %s is no map", j.Path().Job)
+		return many, fault.New(fault.Invalid, "Leave --item and --prefix out.", "read output of one item: job %s is not a map", j.Path().Job)
 	case asked && l.item < 1:
 		return many, fault.New(fault.Invalid, "Items are numbered from 1.", "read --item: %d", l.item)
 	case many && len(l.nodes) > 0:

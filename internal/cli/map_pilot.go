@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -43,7 +42,7 @@ func (t *trialFlags) check(cmd *cobra.Command, s *startFlags) error {
 	case changed("seed") && !t.drill:
 		return fault.New(fault.Invalid, "Add --drill, or leave it out.", "read --seed: it is for --drill")
 	case t.drill && s.detach:
-		return fault.New(fault.Invalid, "Leave out --detach.", "plan drill: somebody has to stay and do it")
+		return fault.New(fault.Invalid, "Omit --detach.", "plan drill: it cannot run detached")
 	}
 	return nil
 }
@@ -57,7 +56,7 @@ func (a *app) tryOut(ctx context.Context, s *startFlags, t trialFlags, p *drover
 	case t.pilot == 0:
 		return false, nil
 	case p.Action != "start" && p.Action != "replace":
-		a.note("note: no pilot: this goes on with job %s", p.Job.Job)
+		a.note("note: no pilot: this continues job %s", p.Job.Job)
 		return false, nil
 	case t.pilot >= p.Items.Count:
 		a.note("note: no pilot: there are only %s", count(p.Items.Count, "item"))
@@ -101,7 +100,7 @@ func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drov
 		return true, err
 	}
 	if a.settings.json {
-		err = json.NewEncoder(a.out).Encode(r)
+		err = newJSON(a.out).Encode(r)
 	} else {
 		_, err = fmt.Fprintln(a.out, strings.Join(pilotLines(r), "\n"))
 	}
@@ -138,7 +137,7 @@ func pilotLines(r drover.Pilot) []string {
 		about += fmt.Sprintf(" (%s to %s)", brief(f.Low), brief(f.High))
 	}
 	return []string{line + ", " + failed,
-		fmt.Sprintf("forecast %s for %s, %s at once; an object store gets about %s, for %s",
+		fmt.Sprintf("forecast %s for %s, %s at once; an object store would get about %s, for %s",
 			about, count(r.Of, "item"), comma(f.Slots), count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))}
 }
 
@@ -189,14 +188,7 @@ func (a *app) withoutPilot(piped bool) string {
 			break
 		}
 	}
-	line := "drover"
-	if piped {
-		line = "... | drover"
-	}
-	for _, word := range typed {
-		line += " " + plainText(quoted(word))
-	}
-	return line
+	return pasted(typed, piped)
 }
 
 // quoted is a word as it would be typed.

@@ -51,9 +51,9 @@ func mapLines(p *drover.Plan) []string {
 	}
 	switch {
 	case s.Stream:
-		lines = append(lines, "results  what each item is answered with")
+		lines = append(lines, "results  what the program answers for each item")
 	case len(s.Out) == 0:
-		lines = append(lines, "results  what each prints to stdout, and its exit status")
+		lines = append(lines, "results  each item's stdout and exit status")
 	}
 	return lines
 }
@@ -90,7 +90,7 @@ func changeLine(p *drover.Plan) string {
 		}
 	}
 	if p.Items.Gone > 0 {
-		words = append(words, fmt.Sprintf("%s no longer given: results stay", comma(p.Items.Gone)))
+		words = append(words, fmt.Sprintf("%s are no longer in the list; their results stay", comma(p.Items.Gone)))
 	}
 	return strings.Join(words, "; ")
 }
@@ -99,7 +99,7 @@ func changeLine(p *drover.Plan) string {
 func slotsLine(s job.Spec) string {
 	line := "one at once for each core"
 	if s.Stream {
-		line = "one program that stays for each core"
+		line = "one stream program for each core"
 	}
 	switch {
 	case s.Slots > 0:
@@ -126,7 +126,7 @@ func slotsLine(s job.Spec) string {
 			line += " (after " + strings.Join(s.RetryOn, ", ") + " alone)"
 		}
 		if s.MemoryStep > 1 {
-			line += fmt.Sprintf(", with %gx the memory each time it was too little, at most %s", s.MemoryStep, s.Memory.Stepped(s.MemoryStep, s.Retries, 0).Words())
+			line += fmt.Sprintf(", with %gx the memory after each time it ran out, at most %s", s.MemoryStep, s.Memory.Stepped(s.MemoryStep, s.Retries, 0).Words())
 		}
 	}
 	if s.MaxFails != "" {

@@ -59,9 +59,9 @@ func TestAMistypedMapIsOneErrorWithTheNextStep(t *testing.T) {
 		{"items last", "there are none yet", "Start one: drover run train.py."},
 		{"items last x", "there are none yet", "Start one: drover run train.py."},
 		{"items a b c", "drover items takes a job and a number, not 3 words", "Name a job, and one item: drover items a b."},
-		{"items last --state done", `"done" is no state of an item`, "Use pending, leased, succeeded, failed, quarantined, cancelled."},
-		{"items last --state faild", `"faild" is no state of an item`, "Did you mean failed?"},
-		{"results --csv --json", "--csv and --json", "Leave one of them out."},
+		{"items last --state done", `"done" is not an item state`, "Use pending, leased, succeeded, failed, quarantined, cancelled."},
+		{"items last --state faild", `"faild" is not an item state`, "Did you mean failed?"},
+		{"results --csv --json", "both --csv and --json", "Leave one of them out."},
 		{"verify a b", "2 jobs named, drover verify takes one", "Name one job: drover verify a."},
 	} {
 		args := strings.Fields(row.typed)
@@ -274,7 +274,7 @@ func TestThePlanOfAMap(t *testing.T) {
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
 	} {
-		lines = append(append(lines, planLines(p)...), "")
+		lines = append(append(lines, (&app{}).planLines(p)...), "")
 	}
 	checkScreen(t, "map-plan", lines)
 }

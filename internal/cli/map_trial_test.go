@@ -20,7 +20,7 @@ func TestAMistypedTrialIsOneErrorWithTheNextStep(t *testing.T) {
 		{"map --from 1-9 --pilot -1 -- true", "read --pilot: -1", "Use 1 or more, such as --pilot 20."},
 		{"map --from 1-9 --pilot some -- true", `invalid argument "some" for "--pilot" flag`, "drover help map lists the flags."},
 		{"map --from 1-9 --seed 1 -- true", "read --seed: it is for --drill", "Add --drill, or leave it out."},
-		{"map --from 1-9 --drill --detach -- true", "somebody has to stay and do it", "Leave out --detach."},
+		{"map --from 1-9 --drill --detach -- true", "it cannot run detached", "Omit --detach."},
 		{"run --pilot 3 work.sh", `drover run has no flag "--pilot"`, ""},
 	} {
 		out, _, err := d.typed(strings.Fields(row.typed)...)

@@ -40,7 +40,7 @@ func (a *app) metricsCommand() *cobra.Command {
 	f.IntVar(&m.attempt, "attempt", -1, "of this attempt alone (default: all, joined where one went on)")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if m.csv && a.settings.json {
-			return fault.New(fault.Invalid, "Take one of them.", "read command line: both --csv and --json")
+			return fault.New(fault.Invalid, "Use one of them.", "read command line: both --csv and --json")
 		}
 		j, s, err := a.look(cmd.Context(), args[:min(len(args), 1)])
 		if err != nil {
@@ -52,7 +52,11 @@ func (a *app) metricsCommand() *cobra.Command {
 			}
 		}
 		if f.Changed("attempt") && (m.attempt < 1 || m.attempt > s.Attempt) {
-			return fault.New(fault.Invalid, fmt.Sprintf("Its attempts are 1 to %d.", s.Attempt), "read --attempt: job %s has no attempt %d", s.ID, m.attempt)
+			hint := fmt.Sprintf("Its attempts are 1 to %d.", s.Attempt)
+			if s.Attempt == 0 {
+				hint = "It has not begun: drover status " + s.ID + " says what it waits for."
+			}
+			return fault.New(fault.Invalid, hint, "read --attempt: job %s has no attempt %d", s.ID, m.attempt)
 		}
 		m.names = args[min(len(args), 1):]
 		var o drover.MetricOptions // not the names: who mistypes one is told what there is
@@ -91,7 +95,7 @@ func (a *app) metrics(s drover.Status, m metricsFlags, all []series, used []node
 	case a.settings.json:
 		return metricsJSON(a.out, s, all, used)
 	case m.csv:
-		return metricsCSV(a.out, all)
+		return metricsCSV(a.shown(), all)
 	}
 	p := a.paper()
 	fmt.Fprintln(a.out, p.cut(headline(p, s, all, time.Now()), p.width))
@@ -296,7 +300,7 @@ func metricsJSON(out io.Writer, s drover.Status, all []series, used []nodeUsage)
 		}
 		doc.Series = append(doc.Series, l)
 	}
-	return json.NewEncoder(out).Encode(doc)
+	return newJSON(out).Encode(doc)
 }
 
 func metricsCSV(out io.Writer, all []series) error {

@@ -15,7 +15,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	reason := ""
 	c := &cobra.Command{Use: "pause [JOB]", Short: "Let a map begin no more items until drover resume", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		j, err := a.find(cmd.Context(), args)
@@ -26,7 +26,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.note("%s %s paused: %s   go on: drover resume %s", a.paint(s.State, s.State.Symbol()), s.ID, lastOnes(s), s.ID)
+		a.note("%s %s paused: %s   continue: drover resume %s", a.paint(s.State, s.State.Symbol()), s.ID, lastOnes(s), s.ID)
 		return nil
 	}
 	return c
@@ -41,9 +41,9 @@ func lastOnes(s drover.MapStatus) string {
 	case 0:
 		return fmt.Sprintf("nothing runs, %s %s left", comma(left), verb)
 	case 1:
-		return fmt.Sprintf("1 item runs on to its end, %s %s left", comma(left), verb)
+		return fmt.Sprintf("1 item runs to its end, %s %s left", comma(left), verb)
 	}
-	return fmt.Sprintf("%s items run on to their end, %s %s left", comma(running), comma(left), verb)
+	return fmt.Sprintf("%s items run to their end, %s %s left", comma(running), comma(left), verb)
 }
 
 // unpause ends the pause of a map that drover resume goes on with.
@@ -67,7 +67,7 @@ func (a *app) cancelOne(ctx context.Context, ref, why string, drain bool) error 
 	stands := false
 	if drain {
 		stands, err = j.Drain(ctx, why, func(s drover.MapStatus) {
-			a.note("%s %s begins nothing more: %s   at once: drover cancel %s", a.paint(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
+			a.note("%s %s starts no more items: %s   at once: drover cancel %s", a.paint(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
 		})
 	} else {
 		stands, err = j.Stop(ctx, why)
@@ -80,7 +80,7 @@ func (a *app) cancelOne(ctx context.Context, ref, why string, drain bool) error 
 		return err
 	}
 	if !stands {
-		a.note("%s had ended before: %s", s.ID, s.State)
+		a.note("%s had already ended: %s", s.ID, s.State)
 		return nil
 	}
 	a.note("%s %s cancelled%s", a.paint(s.State, s.State.Symbol()), s.ID, a.drainedTally(ctx, j, drain))
@@ -93,9 +93,9 @@ func drained(s drover.MapStatus) string {
 	case 0:
 		return "nothing runs"
 	case 1:
-		return "1 item that runs may end"
+		return "1 running item may finish"
 	default:
-		return fmt.Sprintf("%s items that run may end", comma(running))
+		return fmt.Sprintf("%s running items may finish", comma(running))
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,17 +19,25 @@ func (a *app) printPlan(p *drover.Plan) {
 	}
 	s := p.Spec
 	a.note("%s/%s on %s", s.Project, s.Task, orElse(p.Offer.Machine, s.On))
-	for _, line := range planLines(p) {
+	for _, line := range a.planLines(p) {
 		a.note("  %s", line)
 	}
 }
 
-func planLines(p *drover.Plan) []string {
+func (a *app) planLines(p *drover.Plan) []string {
 	var lines []string
+	if a.conf != nil {
+		if line := a.conf.usedLine(); line != "" {
+			lines = append(lines, "settings "+line)
+		}
+	}
 	if p.CodeNote != "" {
 		lines = append(lines, "code     "+p.CodeNote)
 	} else if len(p.Code.Entries) > 0 {
 		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", count(len(p.Code.Entries), "file"), size(p.Code.Bytes), p.Code.Dir))
+	}
+	if line := leftLine(p.Code.Left); line != "" {
+		lines = append(lines, "         "+line)
 	}
 	for i, n := range p.Code.Notes {
 		if i == 3 {
@@ -85,21 +92,15 @@ func saidLines(s driver.Said) (lines []string) {
 	return lines
 }
 
-// costLines say what the job's facts cost in an object store: "3 chunks; about 1,900
-// requests, $0.01 at S3's prices, and 90, $0.0002, more in each minute of work". Of a
-// run in a folder there is nothing to say.
+// costLines say what a bucket's owner pays for the requests of the job: "store  about
+// 1,900 requests, $0.01 at S3's prices, and 90, $0.0002, for each minute of work". A
+// folder costs nothing; --json has for it what a bucket would cost.
 func costLines(p *drover.Plan) []string {
-	c, what := p.Cost, "store    "
-	if p.Items.Chunks > 0 {
-		what += count(p.Items.Chunks, "chunk") + "; "
-	}
-	switch {
-	case !c.Here && p.Items.Chunks == 0:
+	c := p.Cost
+	if !c.Here {
 		return nil
-	case !c.Here:
-		what += "an object store would get "
 	}
-	return []string{what + fmt.Sprintf("about %s, %s at %s's prices, and %s, %s, more in each minute of work",
+	return []string{fmt.Sprintf("store    about %s, %s at %s's prices, and %s, %s, for each minute of work",
 		count(c.Requests.Sum(), "request"), c.Of(c.Requests), c.Price.Name, comma(c.Minute.Sum()), c.Of(c.Minute))}
 }
 
@@ -144,29 +145,39 @@ func crowdLine(o driver.Offer, agents int, what string) []string {
 
 // showPlan is --plan: exit status 3 when there is nothing to do.
 func (a *app) showPlan(p *drover.Plan) error {
-	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "goes on with the interrupted job",
+	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "resumes the interrupted job",
 		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing",
-		"extend": "adds new items to the live job", "reopen": "goes on with the job that has ended"}[string(p.Action)]
+		"extend": "adds new items to the live job", "reopen": "reopens the job that has ended"}[string(p.Action)]
+	if p.TakesNewCode {
+		action = "goes on with the job that is there, with the new code"
+	}
 	if a.settings.json {
-		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec,
-			"code":        map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote},
+		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec, "choices": p.Choices,
+			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote,
+				"left_out": leftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
 			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
 		plan["store"] = costJSON(p)
+		if a.conf != nil {
+			plan["settings"] = a.conf.used
+		}
 		if p.Said.Mark != "" {
 			plan["script"] = p.Said
 		}
 		if p.Spec.Verb == job.Map {
 			plan["items"] = mapPlanJSON(p)
 		}
-		if err := json.NewEncoder(a.out).Encode(plan); err != nil {
+		if err := newJSON(a.out).Encode(plan); err != nil {
 			return err
 		}
 	} else {
 		fmt.Fprintf(a.out, "%s/%s on %s: %s\n", p.Spec.Project, p.Spec.Task, orElse(p.Offer.Machine, p.Spec.On), action)
 		if p.Note != "" {
-			fmt.Fprintf(a.out, "  note     %s\n", p.Note)
+			fmt.Fprintf(a.out, "  note     %s\n", plainText(p.Note))
 		}
-		for _, line := range planLines(p) {
+		for _, line := range p.Choices {
+			fmt.Fprintf(a.out, "           %s\n", plainText(line))
+		}
+		for _, line := range a.planLines(p) {
 			fmt.Fprintf(a.out, "  %s\n", line)
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -73,10 +72,10 @@ func (a *app) queueList() error {
 		if lines == nil {
 			lines = []Line{}
 		}
-		return json.NewEncoder(a.out).Encode(lines)
+		return newJSON(a.out).Encode(lines)
 	}
 	if len(lines) == 0 {
-		a.note("nobody holds anything of this machine")
+		a.note("no job has reserved any part of this machine")
 		return nil
 	}
 	c, err := a.config()

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -32,7 +31,7 @@ func (a *app) resultsCommand() *cobra.Command {
 	top.add(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asCSV && a.settings.json {
-			return fault.New(fault.Invalid, "Leave one of them out.", "read command line: --csv and --json")
+			return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --csv and --json")
 		}
 		if err := top.check(cmd.Flags()); err != nil {
 			return err
@@ -42,7 +41,7 @@ func (a *app) resultsCommand() *cobra.Command {
 			return err
 		}
 		results := j.Results(cmd.Context(), drover.ResultOptions{})
-		out := bufio.NewWriterSize(a.out, 64<<10)
+		out := bufio.NewWriterSize(a.shown(), 64<<10)
 		switch {
 		case top.n > 0:
 			return ended(a.topResults(cmd.Context(), j, top, asCSV, out), out)
@@ -74,8 +73,7 @@ func ended(err error, out *bufio.Writer) error {
 type resultSeq = func(yield func(drover.ItemResult, error) bool)
 
 func jsonResults(out io.Writer, results resultSeq) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
+	enc := newJSON(out).plainHTML()
 	for r, err := range results {
 		if err != nil {
 			return err
@@ -213,7 +211,7 @@ func parseStates(typed []string) (states []job.ItemState, err error) {
 			if near := job.Nearest(strings.ToLower(word), names); near != "" {
 				hint = "Did you mean " + near + "?"
 			}
-			return nil, fault.New(fault.Invalid, hint, "read --state: %q is no state of an item", word)
+			return nil, fault.New(fault.Invalid, hint, "read --state: %q is not an item state", word)
 		}
 		states = append(states, s)
 	}

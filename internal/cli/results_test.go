@@ -157,8 +157,8 @@ func TestItemsOfAnotherJobAreRefused(t *testing.T) {
 	d.aMap()
 	for _, row := range []struct{ typed, text, hint string }{
 		{"items last 5", "read item 5 of job", "Its items are 1 to 4."},
-		{"items last 0", `"0" is no number of an item`, "Items are numbered from 1:"},
-		{"items last one", `"one" is no number of an item`, "Items are numbered from 1:"},
+		{"items last 0", `"0" is not an item number`, "Items are numbered from 1:"},
+		{"items last one", `"one" is not an item number`, "Items are numbered from 1:"},
 		{"logs last --item 5", "read item 5 of job", "Its items are 1 to 4."},
 		{"logs last --item 0", "read --item: 0", "Items are numbered from 1."},
 		{"logs last --node 0", "which has items and no nodes", "Use --item."},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -31,7 +30,7 @@ func (t *topFlags) add(f *pflag.FlagSet) {
 func (t *topFlags) check(f *pflag.FlagSet) error {
 	switch {
 	case f.Changed("top") && t.n < 1:
-		return fault.New(fault.Invalid, "Say how many: --top 5 --by acc.", "read --top: %d of them", t.n)
+		return fault.New(fault.Invalid, "Say how many: --top 5 --by acc.", "read --top: %d is not a number of results", t.n)
 	case t.n > 0 && t.by == "":
 		return fault.New(fault.Invalid, fmt.Sprintf("Name a number that is in the results: --top %d --by acc.", t.n), "read command line: --top without --by")
 	case t.n == 0 && (t.by != "" || t.ascending):
@@ -48,8 +47,7 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 	}
 	switch {
 	case a.settings.json:
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
+		enc := newJSON(out).plainHTML()
 		for _, it := range r.Top {
 			if err := enc.Encode(it); err != nil {
 				return err

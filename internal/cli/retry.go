@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,16 +39,16 @@ func (a *app) retryCommand() *cobra.Command {
 	f.Float64Var(&r.cpus, "cpus", 0, "cores for each item from now on")
 	f.StringVar(&r.timeout, "timeout", "", "time limit of one try of an item from now on; none takes it away")
 	f.IntVar(&r.retries, "retries", 0, "how often an item may fail and be tried again from now on")
-	f.StringVar(&r.retryOn, "retry-on", "", retryOnUsage+"; any: after all again")
+	f.StringVar(&r.retryOn, "retry-on", "", retryOnUsage+"; any: after all failures again")
 	f.StringVar(&r.step, "memory-step", "", memoryStepUsage)
-	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now where the map was started, from now on; successes stay")
+	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now in this folder, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
 	f.BoolVar(&r.detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	a.notifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if err := a.checkNotify(r.detach); err != nil {
+		if err := cmp.Or(a.checkNotify(r.detach), a.mayStart()); err != nil {
 			return err
 		}
 		j, s, err := a.look(ctx, args)
@@ -58,11 +60,18 @@ func (a *app) retryCommand() *cobra.Command {
 			return err
 		}
 		if rec.Spec.Verb != job.Map {
-			return fault.New(fault.Invalid, "Run its command again; drover resume "+s.ID+" goes on with one that was interrupted.", "retry job %s: it is no map but a %s", s.ID, rec.Spec.Verb)
+			return fault.New(fault.Invalid, "Run its command again; drover resume "+s.ID+" continues one that was interrupted.", "retry job %s: it is a %s, not a map", s.ID, rec.Spec.Verb)
 		}
 		o, err := r.options(cmd, rec)
 		if err != nil {
 			return err
+		}
+		o.OnCode = func(dir string, files int) {
+			what := fmt.Sprintf("%s from %s", count(files, "file"), dir)
+			for _, dep := range rec.Spec.Deps {
+				what += ", and " + dep
+			}
+			a.note("code     %s", plainText(what))
 		}
 		changed := !r.newCode && !a.quiet && j.CodeChanged(ctx)
 		n, err := j.Retry(ctx, o)
@@ -71,7 +80,7 @@ func (a *app) retryCommand() *cobra.Command {
 		}
 		a.note("%s: %s again", s.ID, count(n, "item")+map[bool]string{true: " runs", false: " run"}[n == 1])
 		if changed {
-			a.note("note: the script or its folder has changed since; items run with the code as it was: drover retry --new-code runs the new one")
+			a.note("note: the script or its folder has changed since; items run with the earlier code: drover retry --new-code uses the new code")
 		}
 		if r.detach {
 			return j.Start(ctx)

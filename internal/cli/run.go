@@ -64,7 +64,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	}
 	a.tailNote(cmd, spec)
 	if i, ok := job.SuspiciousArg(spec.Args); ok {
-		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it; --secret NAME keeps one out", i+1)
+		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if s.plan {
 		return a.showPlan(p)
@@ -111,9 +111,7 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 		a.note("%s %s/%s %s", a.paint(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
 		return a.bring(ctx, j, st, output)
 	}
-	if note := a.inWords(p.Note); note != "" {
-		a.note("note: %s", note)
-	}
+	a.printNote(p)
 	// What an attached job has printed is shown from its beginning; what is gone
 	// on with has been seen.
 	var since time.Time

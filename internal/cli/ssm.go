@@ -33,7 +33,7 @@ func (a *app) ssmHelp(words []string) error {
 	verb := ssm.Verb("")
 	if len(words) > 0 {
 		if verb = ssm.Verb(words[0]); !slices.Contains(ssm.Verbs, verb) || len(words) > 1 {
-			return fault.New(fault.Invalid, "Its verbs are run, shell, process and data.", "read command line: there is no help on ssm %s", strings.Join(words, " "))
+			return fault.New(fault.Invalid, "Its verbs are run, shell, process and data.", "read command line: ssm has no verb %s", strings.Join(words, " "))
 		}
 	}
 	fmt.Fprint(a.out, ssm.Help(verb))
@@ -117,23 +117,23 @@ func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
 func (a *app) ssmNotes(c ssm.Command, p *drover.Plan) {
 	// A target that costs nothing is none of AWS's.
 	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Currency == "" {
-		a.note("note: without effect off AWS: %s", strings.Join(aws, ", "))
+		a.note("note: these have an effect only on AWS: %s", strings.Join(aws, ", "))
 	}
 	if box := p.Spec.Container; box.Set() && !p.Offer.Containers {
 		var of []string
 		if box.Framework != "" {
-			of = append(of, "-f "+c.Framework+" (the framework is the one that the environment has)")
+			of = append(of, "-f "+c.Framework+" (the framework of the environment is used)")
 		}
 		if box.Dockerfile != "" {
 			of = append(of, "--df")
 		}
-		a.note("note: without effect on a target that has no images: %s", strings.Join(of, ", "))
+		a.note("note: these have no effect on a target without images: %s", strings.Join(of, ", "))
 	}
 	if line := hyperparameterLine(c); line != "" {
 		a.note("%s", line)
 	}
 	if i, ok := job.SuspiciousArg(p.Spec.Args); ok {
-		a.note("note: argument %d looks like a secret: it is stored, and others on the machine see it", i+1)
+		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it", i+1)
 	}
 }
 
@@ -151,7 +151,7 @@ func hyperparameterLine(c ssm.Command) string {
 		}
 	}
 	if c.Verb == ssm.Process {
-		return "note: processing jobs have no hyperparameters: left out is " + strings.Join(words, ", ") + "; words for the program come after \"--\""
+		return "note: processing jobs have no hyperparameters: ignored: " + strings.Join(words, ", ") + "; words for the program come after \"--\""
 	}
 	return "hyperparameters: " + strings.Join(words, ", ")
 }

@@ -66,7 +66,7 @@ func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
 		for _, h := range c.Hyperparameters {
 			words = append(words, "--"+h.Name)
 		}
-		a.note("note: ssm data has no use for %s", strings.Join(words, " "))
+		a.note("note: ssm data ignores %s", strings.Join(words, " "))
 	}
 	cl, err := a.client(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
 	}
 	if c.Output == "" {
 		if !c.CleanState {
-			a.note("nothing was asked for: -o FOLDER downloads, --cs clears the state")
+			a.note("nothing to do: -o FOLDER downloads, --cs clears the state")
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -23,8 +24,9 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	}
 	spec := job.Spec{Project: a.ssm.project, Task: a.ssm.task, Named: true, Rules: job.SSM, Nodes: c.Nodes, Deps: c.Dependencies,
 		CleanState: c.CleanState, Output: c.Output, Hyperparameters: c.HyperparameterText(), PlainEnv: true}
-	set(&spec.On, conf.get("on").value)
-	set(&spec.Python, conf.get("python").value)
+	if err := cmp.Or(conf.fill(&spec.On, "on"), conf.fill(&spec.Python, "python")); err != nil {
+		return spec, err
+	}
 	if c.Nodes < 1 {
 		return spec, ssmRefuse("Use 1 or more.", "--ic: %d", c.Nodes)
 	}
@@ -54,8 +56,10 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 		}
 		spec.Tags[t.Name] = t.Value
 	}
-	spec.Share, err = conf.share(spec.On, spec.Queue)
-	return spec, err
+	if spec.Share, err = conf.share(spec.On, spec.Queue); err != nil {
+		return spec, err
+	}
+	return spec, a.mayUse(conf, spec)
 }
 
 // mostMinutes are a hundred years, the longest time limit of a job.
@@ -141,9 +145,9 @@ func ssmProcess(c ssm.Command, spec *job.Spec) error {
 		}
 		return nil
 	case len(c.Interpreter) > 0:
-		return ssmRefuse("Add --code FILE, or write --entrypoint for --command.", "--command stands before --code, and there is none")
+		return ssmRefuse("Add --code FILE, or write --entrypoint for --command.", "--command is for --code, which is missing")
 	case len(c.Entrypoint) == 0:
-		return ssmRefuse("Add --code FILE, or --entrypoint PROGRAM.", "ssm process needs something to run")
+		return ssmRefuse("Add --code FILE, or --entrypoint PROGRAM.", "ssm process needs a program to run")
 	}
 	spec.Program, spec.Args = c.Entrypoint[0], slices.Concat(c.Entrypoint[1:], args)
 	return nil
@@ -243,7 +247,7 @@ func (a *app) ssmMetrics(c ssm.Command) (list []job.Metric) {
 		switch {
 		case !last: // of one name the last one counts
 		case err != nil:
-			a.note("note: --md %s is left out: %q is no regular expression that drover reads", m.Name, m.Value)
+			a.note("note: --md %s is left out: %q is not a regular expression that drover reads", m.Name, m.Value)
 		case re.NumSubexp() == 0:
 			a.note("note: --md %s is left out: %q has no group for the number", m.Name, m.Value)
 		default:

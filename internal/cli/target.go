@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -60,7 +60,7 @@ func (a *app) targetAddCommand() *cobra.Command {
 			}
 		}
 		if t.Workers < 0 || t.GPUs < 0 || t.CPUs < 0 {
-			return fault.New(fault.Invalid, "Leave out what is not limited.", "add target: a limit is below 0")
+			return fault.New(fault.Invalid, "Leave out the options that set no limit.", "add target: a limit is below 0")
 		}
 		return a.targetAdd(args[0], t)
 	}
@@ -71,13 +71,13 @@ func (a *app) targetAdd(name string, t job.Target) error {
 	drivers := a.Drivers()
 	switch {
 	case job.ValidName("target", name) != nil || job.Label(name) != name:
-		return fault.New(fault.Invalid, "Use lower-case letters, digits and -: drover target add gpu-big --on slurm/gpu.", "add target: %q is no name", name)
+		return fault.New(fault.Invalid, "Use lower-case letters, digits and -: drover target add gpu-big --on slurm/gpu.", "add target: %q is not a valid name", name)
 	case drivers[name] != nil:
 		return fault.New(fault.Invalid, "Choose another name.", "add target %s: a target of that name is built in", name)
 	case t.On == "":
 		return fault.New(fault.Invalid, "Say what it means: drover target add "+name+" --on slurm/gpu.", "add target %s: --on is missing", name)
 	case drivers[t.Base()] == nil:
-		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: there is no target %q", name, t.Base())
+		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: unknown target %q", name, t.Base())
 	}
 	there, err := a.targetThere(name, t)
 	if err == nil && !there {
@@ -96,8 +96,8 @@ func (a *app) targetThere(name string, t job.Target) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if hasTarget(c.project, name) {
-		return false, fault.New(fault.Invalid, "Edit that file, or choose another name.", "add target %s: it is in %s", name, c.projectFile)
+	if hasTarget(c.projectKeys, name) {
+		return false, fault.New(fault.Invalid, "Edit that file, or choose another name.", "add target %s: it is set in %s already", name, c.projectPath())
 	}
 	if !hasTarget(c.user, name) {
 		return false, nil
@@ -107,7 +107,7 @@ func (a *app) targetThere(name string, t job.Target) (there bool, err error) {
 		return false, err
 	}
 	if was := all[name]; !slices.Equal(targetLines(was), targetLines(t)) {
-		return false, fault.New(fault.Invalid, "To change it, forget it first: drover target rm "+name+".", "add target %s: it is there, and means %s%s", name, was.On, limitWords(was))
+		return false, fault.New(fault.Invalid, "To change it, forget it first: drover target rm "+name+".", "add target %s: it exists already, for %s%s", name, was.On, limitWords(was))
 	}
 	return true, nil
 }
@@ -127,20 +127,20 @@ func (a *app) targetRemove(name string) error {
 	if err != nil {
 		return err
 	}
-	if hasTarget(c.project, name) {
-		return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.projectFile)
+	if hasTarget(c.projectKeys, name) {
+		return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.projectPath())
 	}
 	if !hasTarget(c.user, name) {
 		hint := "drover target ls shows those there are."
 		if a.Drivers()[name] != nil {
 			hint = "It is built in, and stays."
 		}
-		return fault.New(fault.Missing, hint, "remove target: the config names no %q", name)
+		return fault.New(fault.Missing, hint, "remove target: the config has no target %q", name)
 	}
 	if err := a.changeTarget(name, nil); err != nil {
 		return err
 	}
-	a.note("target %s is gone from %s", name, c.userFile)
+	a.note("target %s is removed from %s", name, c.userFile)
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (a *app) changeTarget(name string, t *job.Target) error {
 			lines.set(key, "")
 			delete(c.user, key)
 		} else if strings.HasPrefix(key, "targets."+name+".queues.") && t != nil {
-			return fault.New(fault.Invalid, "Edit it by hand: "+c.userFile+".", "add target %s: the config says something of its queues", name)
+			return fault.New(fault.Invalid, "Edit it by hand: "+c.userFile+".", "add target %s: the config already has queues of that name", name)
 		}
 	}
 	var body []string
@@ -207,7 +207,7 @@ func (a *app) targetList(ctx context.Context) error {
 	}
 	all := c.Targets(ctx)
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(all)
+		return newJSON(a.out).Encode(all)
 	}
 	t := newTable(a.out, "TARGET", "IS", "USABLE", "WHAT IT HAS, OR WHY NOT")
 	for _, s := range all {
@@ -225,6 +225,13 @@ func (a *app) targetList(ctx context.Context) error {
 
 func (a *app) targetTest(ctx context.Context, name string) error {
 	a.settings.on = name // its own store
+	conf, err := a.config()
+	if err == nil {
+		err = cmp.Or(conf.mayTarget(name), a.mayStart())
+	}
+	if err != nil {
+		return err
+	}
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
@@ -243,7 +250,7 @@ func (a *app) targetTest(ctx context.Context, name string) error {
 		fmt.Fprintf(a.out, "%s\n", strings.TrimRight(fmt.Sprintf("✓ %-9s %6.2fs  %s", s.What, s.Took.Seconds(), s.Text), " "))
 	})
 	if a.settings.json {
-		if jerr := json.NewEncoder(a.out).Encode(steps); err == nil {
+		if jerr := newJSON(a.out).Encode(steps); err == nil {
 			err = jerr
 		}
 		return err
@@ -273,8 +280,11 @@ func (a *app) offersCommand() *cobra.Command {
 			}
 			n.Memory = int64(b)
 		}
-		if n.CPUs < 0 || n.GPUs < 0 || n.Agents < 1 {
-			return fault.New(fault.Invalid, "Use numbers above 0.", "read command line: nobody has less than nothing")
+		if n.Agents < 1 {
+			return fault.New(fault.Invalid, "Leave it out for a job of one node.", "read command line: --nodes is %d, and a job has at least 1", n.Agents)
+		}
+		if n.CPUs < 0 || n.GPUs < 0 {
+			return fault.New(fault.Invalid, "Use numbers above 0.", "read command line: a limit is below 0")
 		}
 		n.Place.Nodes = n.Agents
 		target := ""
@@ -287,6 +297,13 @@ func (a *app) offersCommand() *cobra.Command {
 }
 
 func (a *app) offers(ctx context.Context, target string, n driver.Needs) error {
+	conf, err := a.config()
+	if err == nil {
+		err = conf.mayTarget(target)
+	}
+	if err != nil {
+		return err
+	}
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
@@ -296,7 +313,7 @@ func (a *app) offers(ctx context.Context, target string, n driver.Needs) error {
 		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(list)
+		return newJSON(a.out).Encode(list)
 	}
 	t := newTable(a.out, "TARGET", "FITS", "MACHINE", "FREE", "TIME LIMIT", "PRICE/H", "WHY NOT")
 	for _, o := range list {

@@ -19,7 +19,7 @@ const targetText = "of a named target"
 // targetKeys are those there are, in the order of their names.
 func (c *config) targetKeys() []string {
 	var keys []string
-	for _, layer := range []map[string]string{c.project, c.user} {
+	for _, layer := range []map[string]string{c.projectKeys, c.user} {
 		for key := range layer {
 			if targetKey.MatchString(key) {
 				keys = append(keys, key)
@@ -50,10 +50,27 @@ func (c *config) targets(built func(name string) bool) (map[string]job.Target, e
 			return nil, fault.New(fault.Invalid, "drover config set targets."+name+".on slurm/gpu, or drover target rm "+name+".", "read config: target %s does not say what it is: targets.%s.on", name, name)
 		}
 		if !built(t.Base()) {
-			return nil, fault.New(fault.Invalid, "drover target ls shows those there are.", "read config: target %s is on %q, and there is no such target", name, t.On)
+			return nil, fault.New(fault.Invalid, "drover target ls shows those there are.", "read config: target %s is on %q, which is not a target", name, t.On)
 		}
 	}
 	return all, nil
+}
+
+// mayTarget refuses a target whose options stand in a file that was not confirmed.
+func (c *config) mayTarget(name string) error {
+	_, err := c.use("targets." + name + ".args")
+	return err
+}
+
+// withhold takes from targets what their file was not confirmed for. Commands that name
+// such a target are refused (mayTarget); others go on without.
+func (c *config) withhold(targets map[string]job.Target) {
+	for name, t := range targets {
+		if key := "targets." + name + ".args"; c.refuses(key, c.get(key)) {
+			t.Args = nil
+			targets[name] = t
+		}
+	}
 }
 
 // setTarget takes one key's value in.

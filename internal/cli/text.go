@@ -35,6 +35,27 @@ func plainText(s string) string {
 	return strings.ReplaceAll(string(record.Escape([]byte(s), false)), "\n", " ")
 }
 
+// shown is where text is printed that holds words of programs and is not escaped yet, such
+// as CSV: standard output as it is, or on a terminal with its control sequences escaped.
+func (a *app) shown() io.Writer {
+	if !isTerminal(a.out) {
+		return a.out
+	}
+	return &escapedWriter{to: a.out, escaper: record.Escaper{Colour: true}}
+}
+
+type escapedWriter struct {
+	to      io.Writer
+	escaper record.Escaper
+}
+
+func (w *escapedWriter) Write(b []byte) (int, error) {
+	if _, err := w.to.Write(w.escaper.Next(nil, b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
 // span is a length of time for people: 0.8s, 12s, 4m12s, 3h05m, 2d4h.
 func span(d time.Duration) string {
 	switch {

@@ -88,7 +88,7 @@ type topSource interface {
 	Job(ctx context.Context, id string) (topJob, error)
 	// Log gives what a node printed, line by line, until ctx ends or no more comes.
 	Log(ctx context.Context, id string, node int, line func(string)) error
-	// Cancel stops a job for good; stands is false when it had ended before.
+	// Cancel stops a job for good; stands is false when it had already ended.
 	Cancel(ctx context.Context, id string) (stands bool, err error)
 }
 
@@ -111,12 +111,12 @@ const topRecent = time.Minute
 const topMost = 200
 
 func (t *topStore) Jobs(ctx context.Context) ([]drover.Status, error) {
-	all, err := t.client.Jobs(ctx, t.project)
-	if err != nil {
-		return nil, err
-	}
 	var list []drover.Status
 	var bad drover.Unreadable
+	all, err := t.client.Jobs(ctx, t.project)
+	if err != nil && !bad.Took(err) {
+		return nil, err
+	}
 	for _, j := range slices.Backward(all[max(len(all)-topMost, 0):]) {
 		s, err := t.status(ctx, j)
 		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
@@ -231,7 +231,7 @@ func (t *topStore) Log(ctx context.Context, id string, node int, line func(strin
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			line("(drover: output cannot be read just now: " + err.Error() + ")")
+			line("(drover: output cannot be read at the moment: " + err.Error() + ")")
 		default:
 			line(l.Text)
 		}
@@ -255,7 +255,7 @@ func (t *topStore) itemLog(ctx context.Context, j *drover.Job, line func(string)
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			line("(drover: output cannot be read just now: " + err.Error() + ")")
+			line("(drover: output cannot be read at the moment: " + err.Error() + ")")
 		default:
 			line(fmt.Sprintf("[%d] %s", l.Item, l.Text))
 		}

@@ -132,7 +132,7 @@ func (s topState) agentLines() (lines []string) {
 		lines = append(lines, strings.TrimRight(text, " "))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "  no worker has come yet")
+		lines = append(lines, "  no worker has started yet")
 	}
 	return lines
 }

@@ -308,7 +308,7 @@ func (s topState) cancelled(id string, stands bool, err error) topState {
 	case stands:
 		s.note = id + " is cancelled"
 	default:
-		s.note = id + " had ended before"
+		s.note = id + " had already ended"
 	}
 	return s
 }

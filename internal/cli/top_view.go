@@ -211,7 +211,7 @@ func (s topState) nodes() []string {
 		lines = append(lines, s.marked(n.Rank == s.node, strings.TrimRight(line, " ")))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "  no node has come yet")
+		lines = append(lines, "  no node has started yet")
 	}
 	return lines
 }

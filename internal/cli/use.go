@@ -73,7 +73,7 @@ func (u *useFlags) apply(cmd *cobra.Command, spec *job.Spec, conf *config) error
 	spec.Packages = spec.Packages || u.packages
 	spec.PlainEnv = spec.PlainEnv || u.plainEnv
 	if u.cleanState && u.keepState {
-		return fault.New(fault.Invalid, "Leave one of them out.", "read command line: --clean-state and --keep-state")
+		return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --clean-state and --keep-state")
 	}
 	spec.CleanState = spec.CleanState && !u.keepState || u.cleanState
 	if err := addTags(spec, u.tags); err != nil {
@@ -193,7 +193,7 @@ func (c *config) share(target, queue string) (s job.Share, err error) {
 			continue
 		}
 		if err := one.set(f.value); err != nil || s.CPUs < 0 || s.GPUs < 0 {
-			return s, fault.New(fault.Invalid, "Write a number above 0; memory such as 8G.", "read config %s: %s%s: %q is no size", f.from, key, one.key, f.value)
+			return s, fault.New(fault.Invalid, "Write a number above 0; memory such as 8G.", "read config %s: %s%s: %q is not a size", f.from, key, one.key, f.value)
 		}
 	}
 	return s, nil

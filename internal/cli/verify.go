@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -19,7 +18,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	c.Flags().BoolVar(&o.LogsOnly, "logs-only", false, "do not read what outputs hold")
-	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "the exit status alone, and doubts")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print findings alone")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		j, err := a.find(cmd.Context(), args)
 		if err != nil {
@@ -33,7 +32,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			return err
 		}
 		if a.settings.json {
-			err = json.NewEncoder(a.out).Encode(r)
+			err = newJSON(a.out).Encode(r)
 		} else {
 			a.printVerified(r)
 		}
@@ -62,20 +61,20 @@ func (a *app) printVerified(r drover.Verified) {
 		fmt.Fprintf(a.out, "%s %s %s\n", sign, r.Job, word)
 	}
 	if r.Open() {
-		p("state", "still open: verified as far as it is")
+		p("state", "not ended yet: verified up to now")
 	} else {
 		p("state", "%s", r.State)
 	}
 	if r.Items > 0 {
 		p("items", "%s", r.Tally)
 		p("logs", "%s in %s; %s, %s handed over", entryCount(r.Entries), count(r.Chunks, "chunk"), count(r.Claims, "claim"), comma(r.Handed))
-		p("extra", "%s beyond one for each item: %s, %s, %s by agents that had lost the item", count(r.Extra.Sum(), "recorded run"),
+		p("extra", "%s in addition to one for each item: %s, %s, %s by agents whose chunk had passed to another agent", count(r.Extra.Sum(), "recorded run"),
 			retryCount(r.Extra.Retries), count(r.Extra.Interrupted, "interruption"), comma(r.Extra.Unexplained))
 		stopped := ""
 		if r.Stopped > 0 {
 			stopped = fmt.Sprintf(", and %s that ended when a person stopped agents", count(r.Stopped, "run"))
 		}
-		p("bound", "%s may have run more without a record, for %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
+		p("bound", "%s may have run again without a record, because of %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
 	} else {
 		p("logs", "%s; %s", entryCount(r.Entries), count(r.Attempts, "attempt"))
 	}
@@ -95,7 +94,7 @@ func (a *app) printVerified(r drover.Verified) {
 		fmt.Fprintf(a.out, "  doubt     %s: %s\n", d.Rule, plainText(d.String()))
 	}
 	if more := r.Doubted - len(r.Doubts); more > 0 {
-		fmt.Fprintf(a.out, "  doubt     and %s more\n", comma(more))
+		fmt.Fprintf(a.out, "  finding   and %s more\n", comma(more))
 	}
 }
 

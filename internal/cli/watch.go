@@ -52,7 +52,7 @@ const (
 // statusWatch is drover status --watch: it looks until all that it shows has settled.
 func (a *app) statusWatch(cmd *cobra.Command, args []string, all bool, tags []string) error {
 	if a.settings.json {
-		return fault.New(fault.Invalid, "Use drover events -f --json, or drover status --json again and again.", "read command line: --watch is for people, --json is not")
+		return fault.New(fault.Invalid, "Use drover events -f --json, or drover status --json again and again.", "read command line: --watch does not go with --json")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT)
 	defer stop()
@@ -225,7 +225,7 @@ func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, ta
 		f.live = f.live || !row.State.Settled()
 		f.idle = f.idle && (row.State.Settled() || row.State == job.Interrupted)
 	}
-	f.stuck = fault.New(fault.Interrupted, "Go on with one: drover resume JOB.", "watch jobs: nobody works on those that have not ended")
+	f.stuck = fault.New(fault.Interrupted, "Continue one of them: drover resume JOB.", "watch jobs: no agent works on those that have not ended")
 	slices.Reverse(f.facts) // the newest last, as they are told one after another
 	return f, nil
 }
@@ -242,7 +242,7 @@ func (a *app) watchOne(ctx context.Context, j *drover.Job) (func(context.Context
 		b.out = &text
 		print(&b)
 		f := watchFrame{text: text.String(), facts: []watchFact{factOf(s, m)}, live: !s.State.Settled(), idle: s.State == job.Interrupted}
-		f.stuck = fault.New(fault.Interrupted, "Go on with it: drover resume "+s.ID+".", "watch job %s: it is interrupted, nobody works on it", s.ID)
+		f.stuck = fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "watch job %s: it is interrupted, and no agent works on it", s.ID)
 		if s.Code != nil {
 			f.code = *s.Code
 		}

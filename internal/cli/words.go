@@ -26,7 +26,7 @@ type startFlags struct {
 	launcher, machine            string
 	noMounts, process            bool
 	noEnv, force, detach, plan   bool
-	yes                          bool
+	yes, newCode                 bool
 
 	use useFlags
 	box containerFlags
@@ -59,10 +59,11 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
 	s.use.add(f)
 	s.box.add(f)
-	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws, or account of Google's, that agents open the store as; machine: whoever their machine is (default: the config)")
+	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine (default: the config)")
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
 	f.StringArrayVar(&s.slurmArgs, "slurm-arg", nil, "option of sbatch, for --on slurm: --account=bio, --constraint=a100; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
+	f.BoolVar(&s.newCode, "new-code", false, "run nothing with code as it was: refused while a job with other code is live")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
 	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no plan and no notes; with --detach print the id alone")
@@ -117,9 +118,7 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	}
 	set(&spec.Source, s.source)
 	set(&spec.Python, s.python)
-	set(&spec.Python, spec.Python, conf.get("python").value)
 	set(&spec.On, a.settings.on)
-	set(&spec.On, spec.On, conf.get("on").value)
 	if len(s.slurmArgs) > 0 {
 		if spec.TargetArgs == nil {
 			spec.TargetArgs = map[string][]string{}
@@ -127,10 +126,12 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		spec.TargetArgs["slurm"] = append(spec.TargetArgs["slurm"], s.slurmArgs...)
 	}
 	set(&spec.Output, s.output)
-	set(&spec.Output, spec.Output, conf.get("output").value)
 	set(&spec.Machine, s.machine, spec.Machine)
+	if err := conf.complete(&spec); err != nil {
+		return spec, err
+	}
 	spec.Deps = append(spec.Deps, s.deps...)
-	spec.NoEnv = spec.NoEnv || s.noEnv
+	spec.NoEnv, spec.NewCode = spec.NoEnv || s.noEnv, s.newCode
 	spec.NoMounts = spec.NoMounts || s.noMounts
 	if s.process {
 		spec.Verb = job.Process
@@ -157,6 +158,9 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	if err := s.box.apply(&spec); err != nil {
 		return spec, err
 	}
+	if err := a.mayUse(conf, spec); err != nil {
+		return spec, err
+	}
 	if err := addInputs(&spec, s.inputs); err != nil {
 		return spec, err
 	}
@@ -164,6 +168,30 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		return spec, err
 	}
 	return spec, addEnv(&spec, s.envFile, s.env)
+}
+
+// complete gives a spec what the config says and the command line did not.
+func (c *config) complete(spec *job.Spec) error {
+	for key, field := range map[string]*string{"python": &spec.Python, "on": &spec.On, "output": &spec.Output} {
+		if err := c.fill(field, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayUse refuses a job that would act on a setting that was not confirmed: its target's
+// options, the registry of its framework's image, as whom its agents act.
+func (a *app) mayUse(c *config, spec job.Spec) error {
+	if err := c.mayTarget(spec.On); err != nil {
+		return err
+	}
+	if spec.Framework != "" {
+		if _, err := c.use("image_mirror"); err != nil {
+			return err
+		}
+	}
+	return a.mayStart()
 }
 
 // numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
@@ -201,7 +229,7 @@ func (s *startFlags) processing(spec *job.Spec) error {
 	for _, text := range s.results {
 		name, from, ok := strings.Cut(text, "=")
 		if !ok {
-			return fault.New(fault.Invalid, "Write it as --result NAME="+job.Processing+"/NAME.", "read --result %q: it names no folder", text)
+			return fault.New(fault.Invalid, "Write it as --result NAME="+job.Processing+"/NAME.", "read --result %q: the folder is missing", text)
 		}
 		spec.Results = append(spec.Results, job.Result{Name: name, From: from})
 	}

@@ -76,16 +76,16 @@ func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 	d := newDesk(t)
 	write(t, "train.py", "")
 	for _, row := range []struct{ typed, text, hint string }{
-		{"run --ouptut out train.py", `drover run has no flag "--ouptut"`, "Did you mean --output? Flags of your script come after it."},
-		{"run --detahc=1 train.py", `drover run has no flag "--detahc"`, "Did you mean --detach? Flags of your script come after it."},
-		{"run --epochs 3 train.py", `drover run has no flag "--epochs"`, "Flags of your script come after it: drover run train.py --epochs."},
+		{"run --ouptut out train.py", `drover run has no flag "--ouptut"`, "Did you mean --output? Flags of your script come after the script."},
+		{"run --detahc=1 train.py", `drover run has no flag "--detahc"`, "Did you mean --detach? Flags of your script come after the script."},
+		{"run --epochs 3 train.py", `drover run has no flag "--epochs"`, "Flags of your script come after the script: drover run train.py --epochs."},
 		{"run -e 3 train.py", `drover run has no flag "-e"`, "drover help run lists the flags."},
 		{"run --timeout", "flag needs an argument: --timeout", "drover help run lists the flags."},
 		{"run --retries many train.py", `invalid argument "many" for "--retries" flag`, "drover help run lists the flags."},
 		{"run --timeout soon train.py", `"soon"`, "Write it as 90s, 15m, 2h or 1d."},
 		{"run --grace soon train.py", `"soon"`, "Write it as 90s, 15m, 2h or 1d."},
-		{"run -t a/b train.py", `"a/b" is no name for a task`, "Try a-b."},
-		{"run -p A train.py", `"A" is no name for a project`, "Try a."},
+		{"run -t a/b train.py", `"a/b" is not a valid name for a task`, "Try a-b."},
+		{"run -p A train.py", `"A" is not a valid name for a project`, "Try a."},
 		{"run -i a=x -i a=y train.py", `two inputs are named "a"`, "Give each input its own name."},
 		{"run train.py --on mem", `"local" is unknown`, "Use --on mem."}, // --on is the script's here
 		{"run job.yaml", "read job file: open job.yaml", "Check the path."},
@@ -97,10 +97,10 @@ func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 		{"config get --jsno", `drover config get has no flag "--jsno"`, "drover help config get lists the flags."},
 		{"--versoin", `drover has no flag "--versoin"`, "Did you mean --version?"},
 		{"--nothing-like-it", `drover has no flag "--nothing-like-it"`, "drover help lists the verbs."},
-		{"trian train.py", `"trian" is no verb`, "drover help lists the verbs."},
-		{"stauts", `"stauts" is no verb`, "Did you mean drover status?"},
-		{"train.py", `"train.py" is no verb`, "Try drover run train.py."},
-		{"help stauts", `"stauts" is no verb`, "Did you mean drover status?"},
+		{"trian train.py", `unknown command "trian"`, "drover help lists the verbs."},
+		{"stauts", `unknown command "stauts"`, "Did you mean drover status?"},
+		{"train.py", `unknown command "train.py"`, "Try drover run train.py."},
+		{"help stauts", `unknown command "stauts"`, "Did you mean drover status?"},
 		{"logs a b", "2 jobs named, drover logs takes one", "Name one job: drover logs a."},
 		{"cancel", "no job named", "Name it: drover cancel last."},
 		{"doctor now", "drover doctor takes 0 arguments, not 1", "Write it as drover doctor"},
@@ -117,7 +117,7 @@ func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 		}
 	}
 	if _, _, err := d.typed("logs", "last", "--search", "("); fault.Exit(err) != fault.ExitUsage {
-		t.Errorf("a search that is no expression: %v", err)
+		t.Errorf("a search that is not an expression: %v", err)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 	projectFile := filepath.Join(wd, projectFileName)
 	look := func(what string, want found) {
 		t.Helper()
-		c, err := readConfig(d.app.Dirs.Config)
+		c, err := readConfig(d.app.Dirs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 	write(t, projectFile, "store: kept\nproject: vision\n")
 	look("by the project's file, beside which it is", found{filepath.Join(wd, "kept"), projectFile})
 	write(t, projectFile, "store: s3://bucket/x\n")
-	look("a store that is no folder stays", found{"s3://bucket/x", projectFile})
+	look("a store that is not a folder stays", found{"s3://bucket/x", projectFile})
 	write(t, projectFile, "store: /abs\n")
 	look("nor is an absolute one moved", found{"/abs", projectFile})
 	t.Setenv("DROVER_STORE", "by-env")
@@ -258,7 +258,7 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 
 	for text, hint := range map[string]string{"stroe: x\n": "Did you mean store?", "- a\n": "Write it as lines", "store: [\n": "Write it as lines"} {
 		write(t, projectFile, text)
-		if _, err := readConfig(d.app.Dirs.Config); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(fault.Hint(err), hint) || !strings.Contains(err.Error(), projectFile) {
+		if _, err := readConfig(d.app.Dirs); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(fault.Hint(err), hint) || !strings.Contains(err.Error(), projectFile) {
 			t.Errorf("%q: %v (%s)", text, err, fault.Hint(err))
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,7 +33,7 @@ func (a *app) workerCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.workerDrain(cmd.Context(), args[0], reason) }}
 	a.storeFlags(drain)
 	a.jsonFlag(drain)
-	drain.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	drain.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	drain.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.AddCommand(list, drain)
 	return c
@@ -50,7 +49,7 @@ func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 		if workers == nil {
 			workers = []drover.Worker{}
 		}
-		return cmp.Or(json.NewEncoder(a.out).Encode(workers), bad)
+		return cmp.Or(newJSON(a.out).Encode(workers), bad)
 	}
 	if len(workers) == 0 {
 		a.note("no agents live")
@@ -123,11 +122,11 @@ func (a *app) workerDrain(ctx context.Context, agent, reason string) error {
 		return err
 	}
 	if a.settings.json {
-		return json.NewEncoder(a.out).Encode(w)
+		return newJSON(a.out).Encode(w)
 	}
 	what := "what runs on it ends first"
 	if w.Rank != nil {
-		what = "it saves, and its job goes on elsewhere"
+		what = "it saves, and its job continues elsewhere"
 	}
 	a.note("agent %s of job %s is drained: it begins nothing new; %s   see: drover worker ls %s", w.Agent, w.Job, what, w.Job)
 	return nil

@@ -52,7 +52,7 @@ func variables(t *testing.T, f contract.Facts) map[string]string {
 	for _, v := range f.Environ() {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name <= last || strings.ContainsRune(v, 0) {
-			t.Fatalf("%q behind %q is no sorted environment", v, last)
+			t.Fatalf("%q behind %q is not a sorted environment", v, last)
 		}
 		set[name], last = value, name
 	}

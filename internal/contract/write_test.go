@@ -43,7 +43,7 @@ func written(t *testing.T, f contract.Facts, at string) {
 	t.Helper()
 	for _, folder := range f.Paths().Folders() {
 		if s, err := os.Stat(filepath.Join(at, folder)); err != nil || !s.IsDir() {
-			t.Errorf("%s is no folder: %v", folder, err)
+			t.Errorf("%s is not a folder: %v", folder, err)
 		}
 	}
 	if f.Process {

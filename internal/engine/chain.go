@@ -60,13 +60,13 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 		}
 	}
 	if errors.Is(err, store.ErrNotExist) {
-		err = gone(in, ref, "its list of files is not in the store any more")
+		err = gone(in, ref, "its list of files is no longer in the store")
 	}
 	if err != nil {
 		return bundle.Tree{}, o, err
 	}
 	if len(t.Files)+len(t.Links) == 0 {
-		return t, o, fault.New(fault.Missing, "Look at what there is: "+dataOf(p)+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
+		return t, o, fault.New(fault.Missing, "See what there is: "+dataOf(p)+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
 	}
 	if ref.What == "source" {
 		return t, o, nil // it was read a moment ago

@@ -69,7 +69,7 @@ func agreed(s job.Spec, said *driver.Said) int {
 	switch {
 	case s.Verb == job.Map:
 		if wanted > 1 {
-			said.Left = append(said.Left, fmt.Sprintf("--nodes=%d: An item has one node; --workers says how many there are.", wanted))
+			said.Left = append(said.Left, fmt.Sprintf("--nodes=%d: An item runs on one node; --workers sets how many agents there are.", wanted))
 		}
 	case s.Nodes == 0:
 		said.Nodes = wanted

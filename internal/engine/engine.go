@@ -55,6 +55,15 @@ type Caller struct {
 	By      string // this process's name in logs; never used twice
 	// Stdin is what a map's items may come from.
 	Stdin io.Reader
+	// Streams are what the command prints into, such as os.Stdout: a file that one of
+	// them leads to is no code.
+	Streams []*os.File
+	// State is drover's state folder, where it remembers what commands have printed
+	// into; "": it does not.
+	State string
+	// Again is the command as it was typed, with one flag more, to be pasted. Nil: there
+	// is no such line.
+	Again func(flag string) string
 }
 
 // Engine acts for one command line or one program. Its methods may be called
@@ -130,7 +139,7 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error
 // agents that are wanted just now: from then on those go on without us, unless they
 // live beside the command line.
 func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*ledger.Settled, error) {
-	j, err := e.World.Load(ctx, p)
+	j, err := e.World.LoadAccepted(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +160,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 			return w.Settled, nil
 		}
 		if w.Interrupted {
-			return nil, fault.New(fault.Interrupted, "Go on with it: drover resume "+j.Short+".", "follow job %s: another command has interrupted it", j.Short)
+			return nil, fault.New(fault.Interrupted, "Continue it: drover resume "+j.Short+".", "follow job %s: another command has interrupted it", j.Short)
 		}
 		if w.Start {
 			if err := e.start(ctx, d, j, w.Placed); err != nil {
@@ -302,7 +311,7 @@ func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration)
 }
 
 // Cancel ends a job for good and waits until it has settled; what its agents
-// are given to save is the job's grace. stands is false when it had ended before.
+// are given to save is the job's grace. stands is false when it had already ended.
 func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands bool, err error) {
 	stands, err = e.World.Cancel(ctx, p, e.Caller.By, reason)
 	return e.windUp(ctx, p, stands, err)

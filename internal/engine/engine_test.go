@@ -145,7 +145,7 @@ func TestAgentsThatNeverComeUpFailTheJob(t *testing.T) {
 	p := d.submit(spec())
 	s, err := d.Attend(t.Context(), p)
 	d.check(err)
-	if s.State != job.Failed || s.Code != fault.ExitDrover || !strings.HasPrefix(s.Reason, "3 placements in a row came to nothing: ") || !strings.HasSuffix(s.Reason, ": no room on /var") {
+	if s.State != job.Failed || s.Code != fault.ExitDrover || !strings.HasPrefix(s.Reason, "3 placements in a row failed: ") || !strings.HasSuffix(s.Reason, ": no room on /var") {
 		t.Errorf("%+v", s)
 	}
 	if n := len(d.look(p).Run.Placed); n != ledger.MaxBarren {
@@ -289,7 +289,7 @@ func TestCancelEndsAJobForGood(t *testing.T) {
 	<-began
 	stands, err := d.other("cli-2").Cancel(t.Context(), p, "wrong data")
 	if d.check(err); !stands {
-		t.Error("it had ended before")
+		t.Error("it had already ended")
 	}
 	s, err := wait()
 	if d.check(err); s.State != job.Cancelled || s.Reason != "wrong data" || s.Code != fault.ExitInterrupted {

@@ -2,14 +2,17 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/transfer"
+	"github.com/drover-run/drover/job"
 )
 
 // fetchSample is how many items are looked at for a place where they could be: enough
@@ -39,7 +42,37 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 		return fault.New(fault.Invalid, "Leave out --fetch, or give addresses in a field: https://, http://, s3://, gs:// or file://.", "check items: no field holds an address to fetch")
 	}
 	return fault.New(fault.Invalid, "Leave out --fetch, or give items such as https://host/a.png, s3://bucket/a.png or /data/a.png.",
-		"check items: %.200q is neither an address nor a file here", first)
+		"check items: %.200q is neither an address nor a file on this machine", first)
+}
+
+// checkPasswords refuses items with a user's name or password in an address that is to
+// be fetched: agents ask for none of these, and every item is stored as it is. Items that
+// are only handed to the program are the user's own, and get a note. All items are read
+// if any of them holds an @.
+func (e *Engine) checkPasswords(ctx context.Context, p *Plan) error {
+	l := p.Items.list
+	if !l.MayHoldAt() {
+		return nil
+	}
+	first, many := 0, 0
+	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
+		if err != nil {
+			return err
+		}
+		if p.Spec.Fetch && slices.ContainsFunc(values(it), input.HasUserinfo) {
+			return fault.New(fault.Invalid, "Leave it out of the address; without --fetch the program can get the file itself, with a password from --secret NAME.",
+				"check items: item %d is an address with a user's name or password in it, and items are stored as they are", it.N)
+		}
+		if slices.ContainsFunc(values(it), job.PasswordInAddress) {
+			if many++; many == 1 {
+				first = it.N
+			}
+		}
+	}
+	if many > 0 {
+		p.Items.Notes = append(p.Items.Notes, fmt.Sprintf("%s, item %d first, with a password in an address: items are stored as they are, and --secret NAME keeps a password out of them", plural(many, "item"), first))
+	}
+	return nil
 }
 
 // values are what an item may name a file by.

@@ -118,6 +118,13 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 	if err := names.add(ctx, census, going); err != nil {
 		return g, err
 	}
+	for _, bad := range names.unknown {
+		g.Notes = append(g.Notes, bad.Error())
+	}
+	if blind := names.blind(); blind != "" {
+		g.Kept = append(g.Kept, Leftover{Kind: LeftBlobs, Name: "all", Why: blind})
+		return g.summed(), nil
+	}
 	var err error
 	if g.blobs, err = names.others(ctx, now.Add(-o.MinAge)); err != nil {
 		return g, err
@@ -129,10 +136,14 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 		}
 		g.Items = append(g.Items, item)
 	}
+	return g.summed(), nil
+}
+
+func (g Garbage) summed() Garbage {
 	for _, item := range g.Items {
 		g.Bytes += item.Bytes
 	}
-	return g, nil
+	return g
 }
 
 // leftJobs adds the jobs that go, unfinished submits, and rests.
@@ -143,7 +154,7 @@ func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *ledger.Census
 	}
 	sizes := map[job.Path]ledger.Folder{}
 	for _, t := range census.Tasks() {
-		if !g.options.sees(t.Path) && !c.in(t.Path) {
+		if !g.options.sees(t.Path) && !c.in(t.Path) || t.Bad != nil { // which jobs it has had is not known
 			continue
 		}
 		folders, err := e.World.Folders(ctx, t.Path)
@@ -181,7 +192,7 @@ func (o GCOptions) sees(p job.Path) bool { return o.Project == "" || o.Project =
 
 // unfinished says whether a submit has been going on for longer than any does.
 func (o GCOptions) unfinished(j *ledger.Counted, now time.Time) bool {
-	return o.sees(j.Path) && !j.Submitted && !j.Removed && now.Sub(j.Since) >= o.MinAge
+	return o.sees(j.Path) && !j.Submitted && !j.Removed && j.Bad == nil && now.Sub(j.Since) >= o.MinAge
 }
 
 // leftAgents adds what targets hold of jobs that have ended. A target that cannot
@@ -196,7 +207,7 @@ func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *ledger.Cens
 	for _, target := range slices.Sorted(maps.Keys(e.Drivers)) {
 		held, err := e.Drivers[target].List(ctx)
 		if err != nil {
-			g.Notes = append(g.Notes, fmt.Sprintf("%s was not asked: %v", target, err))
+			g.Notes = append(g.Notes, fmt.Sprintf("%s was not checked: %v", target, err))
 			continue
 		}
 		for _, h := range held {
@@ -223,7 +234,7 @@ func (e *Engine) leftEnvironments(g *Garbage, now time.Time) error {
 		return err
 	}
 	for _, b := range broken {
-		g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it is half built, and nobody builds it"})
+		g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it is half built, and no command is building it"})
 	}
 	whole, err := env.List(e.Caller.Cache)
 	if err != nil {

@@ -41,6 +41,12 @@ func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now tim
 	success := map[job.Path]ledger.Place{} // the task's newest success
 	for i := len(jobs) - 1; i >= 0; i-- {
 		j := jobs[i]
+		if j.Bad != nil {
+			if asked[j.Path] {
+				c.keep(j, j.Bad.Error())
+			}
+			continue
+		}
 		if j.Live() && asked[j.Path] {
 			c.keep(j, "it has not ended")
 		}

@@ -24,7 +24,7 @@ const (
 	// sweepMost bounds a sweep's list: 3.2 MB, read by savers that meet it.
 	sweepMost = 100_000
 	// inUse is why something stays that was to go.
-	inUse = "it has come into use since"
+	inUse = "it has been used since"
 	// endTime is given to the entry that ends a sweep, also after Ctrl-C.
 	endTime = 10 * time.Second
 )
@@ -136,7 +136,7 @@ func (c *collector) job(ctx context.Context, l Leftover, j *ledger.Counted, goin
 // be younger than our clock says.
 func (c *collector) submit(ctx context.Context, l Leftover, j *ledger.Counted) error {
 	if j != nil && !j.Submitted && !j.Removed && !c.g.options.unfinished(j, c.now) {
-		c.stays(l, "it is younger than it seemed")
+		c.stays(l, "it is newer than it was when it was listed")
 		return nil
 	}
 	err := c.e.World.Abandon(ctx, l.job, l.short, c.e.Caller.By)
@@ -194,6 +194,10 @@ func (c *collector) sweep(ctx context.Context) error {
 		return err
 	}
 	before := c.now.Add(-c.g.options.MinAge).Unix()
+	if blind := names.blind(); blind != "" {
+		c.blobsStay(blind)
+		return nil
+	}
 	todo := names.without(c.g.blobs, func(b blob) bool { return b.at < before })
 	for idle := 0; len(todo) > 0; {
 		batch := todo[:min(len(todo), sweepMost)]
@@ -205,6 +209,10 @@ func (c *collector) sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if blind := names.blind(); blind != "" {
+			c.blobsStay(blind)
+			return nil
+		}
 		if idle++; n > 0 {
 			idle = 0
 		}
@@ -214,6 +222,13 @@ func (c *collector) sweep(ctx context.Context) error {
 		todo = todo[n:]
 	}
 	return nil
+}
+
+// blobsStay says of what was to go why it does not.
+func (c *collector) blobsStay(why string) {
+	if n := len(c.g.blobs); n > 0 {
+		c.stays(Leftover{Kind: LeftBlobs, Name: plural(n, "blob"), Count: n}, why)
+	}
 }
 
 // batch is one sweep: it says that these blobs may go, looks once more, and deletes
@@ -240,6 +255,9 @@ func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration,
 	}
 	if err := look(); err != nil {
 		return 0, freed, err
+	}
+	if names.blind() != "" {
+		return 0, freed, nil
 	}
 	timed, stop := context.WithTimeout(ctx, s.Left())
 	defer stop()

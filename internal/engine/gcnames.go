@@ -41,55 +41,94 @@ type names struct {
 	set   map[key]struct{}
 	lists map[store.Digest][]key // lists of files that were read, and the blobs in them
 	items map[string]bool        // lists of items' files that were read, by key
+	// unknown says why not all that is named is known, after the last add; none: it is.
+	unknown []error
 }
 
 func newNames(s *store.Store) *names {
 	return &names{store: s, set: map[key]struct{}{}, lists: map[store.Digest][]key{}, items: map[string]bool{}}
 }
 
-// add takes in what a census has found, but for jobs that go.
+// add takes in what a census has found, but for jobs that go. What cannot be read may
+// name any blob, and is in unknown.
 func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Path]bool) error {
+	n.unknown = census.Unreadable()
 	for _, j := range census.Jobs() {
 		if going[j.Path] || !j.There || j.Removed {
 			continue
 		}
-		if j.Job.Code.Blob != "" {
-			n.blob(store.Digest(j.Job.Code.Blob))
-		}
-		for _, code := range j.Codes {
-			n.blob(code)
-		}
-		for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
-			if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
-				return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)
-			}
-		}
-		for _, m := range append([]job.Manifest{j.Job.Manifest}, j.More...) {
-			if err := n.manifest(ctx, m); err != nil {
-				return fmt.Errorf("read items of job %s: %w", j.Path.Job, err)
-			}
-		}
-		for _, list := range j.Outputs {
-			if _, err := n.list(ctx, list); err != nil {
-				return fmt.Errorf("read outputs of job %s: %w", j.Path.Job, err)
-			}
+		if err := n.job(ctx, j); err != nil && !n.missed(ctx, err) {
+			return err
 		}
 	}
 	for _, t := range census.Tasks() {
-		for _, rank := range slices.Sorted(maps.Keys(t.Generations)) {
-			if err := n.state(ctx, t.Generations[rank]); err != nil {
-				return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
-			}
+		if err := n.task(ctx, t); err != nil && !n.missed(ctx, err) {
+			return err
 		}
-		// What ranks that share a state began with: the newest that is whole, by the
-		// same rule. What they have saved since were named above.
-		var begun []ledger.Saved
-		for _, b := range t.Begun {
-			begun = append(begun, ledger.Saved{State: b.State})
+	}
+	return nil
+}
+
+// missed notes what could not be read, unless we were told to stop.
+func (n *names) missed(ctx context.Context, err error) bool {
+	if context.Cause(ctx) != nil {
+		return false
+	}
+	n.unknown = append(n.unknown, err)
+	return true
+}
+
+// blind is why no blob may go, in one line; "" when all that is named is known.
+func (n *names) blind() string {
+	if len(n.unknown) == 0 {
+		return ""
+	}
+	more := ""
+	if others := len(n.unknown) - 1; others > 0 {
+		more = fmt.Sprintf(", and %d more", others)
+	}
+	return fmt.Sprintf("what cannot be read may name them: %v%s", n.unknown[0], more)
+}
+
+func (n *names) job(ctx context.Context, j *ledger.Counted) error {
+	if j.Job.Code.Blob != "" {
+		n.blob(store.Digest(j.Job.Code.Blob))
+	}
+	for _, code := range j.Codes {
+		n.blob(code)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
+		if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
+			return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)
 		}
-		if err := n.state(ctx, begun); err != nil {
-			return fmt.Errorf("read state of task %s: %w", t.Path.Task, err)
+	}
+	for _, m := range append([]job.Manifest{j.Job.Manifest}, j.More...) {
+		if err := n.manifest(ctx, m); err != nil {
+			return fmt.Errorf("read items of job %s: %w", j.Path.Job, err)
 		}
+	}
+	for _, list := range j.Outputs {
+		if _, err := n.list(ctx, list); err != nil {
+			return fmt.Errorf("read outputs of job %s: %w", j.Path.Job, err)
+		}
+	}
+	return nil
+}
+
+func (n *names) task(ctx context.Context, t *ledger.CountedTask) error {
+	for _, rank := range slices.Sorted(maps.Keys(t.Generations)) {
+		if err := n.state(ctx, t.Generations[rank]); err != nil {
+			return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
+		}
+	}
+	// What ranks that share a state began with: the newest that is whole, by the
+	// same rule. What they have saved since were named above.
+	var begun []ledger.Saved
+	for _, b := range t.Begun {
+		begun = append(begun, ledger.Saved{State: b.State})
+	}
+	if err := n.state(ctx, begun); err != nil {
+		return fmt.Errorf("read state of task %s: %w", t.Path.Task, err)
 	}
 	return nil
 }

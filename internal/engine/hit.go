@@ -48,7 +48,7 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b ledger.Beat, h Hit, pi
 		}
 		return send(programs[pick%uint64(len(programs))], syscall.SIGKILL)
 	}
-	return false, fault.New(fault.Bug, "", "strike agent %s: %q is no hit", b.Agent, h)
+	return false, fault.New(fault.Bug, "", "strike agent %s: %q is not a hit", b.Agent, h)
 }
 
 func (e *Engine) notice(ctx context.Context, j job.Job, b ledger.Beat) (bool, error) {

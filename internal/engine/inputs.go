@@ -67,7 +67,7 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 		f.tree, f.origin = below(t, in.Subdir), &origin
 		if err == nil && in.Subdir != "" && len(f.tree.Files)+len(f.tree.Links) == 0 {
 			task := job.Path{Project: cmp.Or(ref.Project, spec.Project), Task: ref.Task}
-			return f, fault.New(fault.Missing, "Look at what there is: "+dataOf(task)+".", "read input %s: the %s of task %s has nothing in a folder %q", in.Name, ref.What, ref.Task, in.Subdir)
+			return f, fault.New(fault.Missing, "See what there is: "+dataOf(task)+".", "read input %s: the %s of task %s has no folder %q", in.Name, ref.What, ref.Task, in.Subdir)
 		}
 		if err == nil && spec.Rules == job.SSM && in.Subdir == "" {
 			f.archive, err = e.archiveOf(ctx, ref, spec.Project, origin)

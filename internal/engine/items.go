@@ -80,6 +80,9 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	if err := e.checkFetch(ctx, p); err != nil {
 		return err
 	}
+	if err := e.checkPasswords(ctx, p); err != nil {
+		return err
+	}
 	size := ledger.ChunkSize(l.Count(), s.Workers)
 	p.Items.Chunks = (l.Count() + size - 1) / size
 	return nil
@@ -129,12 +132,7 @@ func checkTemplate(s job.Spec, fields []string) error {
 		return err
 	}
 	if s.Stream && t.Uses() {
-		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out --stream.", "check command: a program that stays is started before there is an item to put into its arguments")
-	}
-	for _, out := range s.Out {
-		if !strings.ContainsAny(out, "{") {
-			return fault.New(fault.Invalid, "Put the item into its name: --out '{.stem}"+filepath.Ext(out)+"' or --out 'out/{n}'.", "check outputs: every item would write %q", out)
-		}
+		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out --stream.", "check command: a stream program starts before there is an item to put into its arguments")
 	}
 	return nil
 }
@@ -151,22 +149,28 @@ func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
 		return err
 	}
 	sameCommand := len(changed) == 0 && p.Spec.Same(old.Spec)
+	takes := p.Spec.NewCode && !force && hasCode(changed) && p.Spec.Same(old.Spec)
 	switch {
-	case !settled && rep.Run.Stop == nil && sameCommand && !force && fresh > 0:
-		p.Action = Extend
-		p.Note = fmt.Sprintf("job %s gets %d new %s", old.Short, fresh, itemWord(fresh))
-		return nil
-	case !settled:
+	case !settled && rep.Run.Stop == nil:
+		return p.unfinished(force, changed, fresh)
+	case !settled && (force || !sameCommand && !takes):
 		return p.again(force)
+	case !settled:
+		return p.stopping(changed)
+	case takes:
+		return p.endedWithNewCode(changed, fresh)
 	case force || !sameCommand && rep.State != job.Succeeded:
 		if len(changed) > 0 && rep.State != job.Succeeded {
-			p.Note = fmt.Sprintf("%s changed since job %s; this is a new one", strings.Join(changed, ", "), old.Short)
+			p.Note = fmt.Sprintf("%s changed since job %s%s; this is a new one, with all items", strings.Join(changed, ", "), old.Short, p.changedFiles())
+			if !force && hasCode(changed) && len(besideCode(changed)) == 0 {
+				p.Choices = []string{"only what had no success, with the new code: drover retry --new-code " + old.Short}
+			}
 		}
 		p.Items.New = p.Items.Count
 		return nil
 	case !sameCommand:
 		if p.Spec.Named && len(changed) > 0 {
-			p.Note = "runs again: " + strings.Join(changed, ", ") + " changed since job " + old.Short
+			p.Note = "running again: " + strings.Join(changed, ", ") + " changed since job " + old.Short + p.changedFiles()
 		}
 		p.Items.New = p.Items.Count
 		return nil
@@ -176,13 +180,13 @@ func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
 	switch {
 	case p.Items.Again > 0 && fresh > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s: %d %s without success and %d new run", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh)
+		p.Note = fmt.Sprintf("job %s: running %d %s without success and %d new ones", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh)
 	case p.Items.Again > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s: %d %s without success run again", old.Short, p.Items.Again, itemWord(p.Items.Again))
+		p.Note = fmt.Sprintf("job %s: running %d %s without success again", old.Short, p.Items.Again, itemWord(p.Items.Again))
 	case fresh > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s gets %d new %s", old.Short, fresh, itemWord(fresh))
+		p.Note = fmt.Sprintf("job %s: added %d new %s", old.Short, fresh, itemWord(fresh))
 	case p.Spec.Named:
 		p.Action = Skip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
@@ -264,15 +268,16 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
 	}
 	r := ledger.Round{Again: again, More: more}
-	if more != nil && more.Manifest.Files != nil {
-		if err := e.World.NameRound(ctx, p.Job, e.Caller.By, r); err != nil {
-			return p.Job, fmt.Errorf("name items of job %s: %w", j.Short, err)
+	if p.TakesNewCode {
+		if r.Amend, err = e.storeCode(ctx, p, j.Short, r.Amend); err != nil {
+			return p.Job, err
 		}
-		need := func() ([]store.Digest, error) { return e.blobsOfItems(ctx, more.Manifest) }
-		err := sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-			return e.putAgain(ctx, p, p.Items.fresh, more.Manifest)
-		})
-		if err != nil {
+	}
+	if err := e.nameRound(ctx, p, r, sweeps); err != nil {
+		return p.Job, err
+	}
+	if p.before.Run.Stop != nil && p.before.Run.Settled == nil { // its agents may be gone, and then it does not settle by itself
+		if _, err := e.Attend(ctx, p.Job); err != nil {
 			return p.Job, err
 		}
 	}
@@ -287,6 +292,38 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 		return path, e.lost(ctx, p, path)
 	}
 	return path, nil
+}
+
+// nameRound names the blobs that a round is going to name, and stores those again that
+// gc took meanwhile.
+func (e *Engine) nameRound(ctx context.Context, p *Plan, r ledger.Round, sweeps *ledger.Sweeps) error {
+	files, code := r.More != nil && r.More.Manifest.Files != nil, r.Amend != nil && r.Amend.Code != nil
+	if !files && !code {
+		return nil
+	}
+	if err := e.World.NameRound(ctx, p.Job, e.Caller.By, r); err != nil {
+		return fmt.Errorf("name items and code of job %s: %w", p.before.Job.Short, err)
+	}
+	need := func() (all []store.Digest, err error) {
+		if files {
+			all, err = e.blobsOfItems(ctx, r.More.Manifest)
+		}
+		if code {
+			all = append(all, store.Digest(r.Amend.Code.Blob))
+		}
+		return all, err
+	}
+	return sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+		if code {
+			if err := e.storeCodeAgain(ctx, p, r.Amend.Code.Blob); err != nil {
+				return err
+			}
+		}
+		if !files {
+			return nil
+		}
+		return e.putAgain(ctx, p, p.Items.fresh, r.More.Manifest)
+	})
 }
 
 // shipItems stores a new map's items below its job, which has a name by now.

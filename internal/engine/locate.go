@@ -23,6 +23,7 @@ type shipment struct {
 	script  string // the program's path among them; "" when it is looked up on PATH there
 	nothing bool   // no files go along
 	note    string // why less goes along than somebody may expect
+	judge   *codeJudge
 }
 
 // locate finds out what a spec's program is and what comes with it (DESIGN
@@ -36,7 +37,9 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 		return shipment{}, err
 	}
 	ship := shipment{script: script}
-	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items}
+	judge := e.judgeOf(s, dir)
+	ship.judge = judge
+	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items, Judge: judge.judge}
 	if s.Rules == job.SSM && s.Source == "" {
 		// simple-sagemaker ships what is named and nothing else: a folder beside the
 		// script may hold all the data there is.
@@ -49,15 +52,16 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 	ship.files, err = bundle.Scan(ctx, src)
 	switch {
 	case err == nil:
+		ship.files.Left = judge.together(ship.files.Dir, ship.files.Left)
 		return ship, nil
 	case errors.Is(err, bundle.ErrHome) && script != "":
-		ship.note = "only " + script + " comes along: " + dir + " is your home folder or /"
+		ship.note = "only " + script + " is shipped: " + dir + " is your home folder or /"
 		src.Alone = true
 		ship.files, err = bundle.Scan(ctx, src)
 		return ship, err
 	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
 		ship.files, ship.nothing = bundle.List{}, true
-		ship.note = "no files come along: " + dir + " is your home folder, /, or too big (-s DIR chooses another)"
+		ship.note = "no files are shipped: " + dir + " is your home folder, the root folder, or too big (-s DIR chooses another)"
 		if len(src.Extra) > 0 {
 			src.Alone, ship.nothing = true, false
 			ship.files, err = bundle.Scan(ctx, src)
@@ -173,7 +177,7 @@ func (e *Engine) onPath(name string) error {
 	if looksLikeFile {
 		return fault.New(fault.Invalid, hint, "read script: %q is not there", name)
 	}
-	return fault.New(fault.Invalid, hint, "find program: %q is no file here and not on PATH", name)
+	return fault.New(fault.Invalid, hint, "find program: %q is not a file here and not on PATH", name)
 }
 
 // nearest finds the file beside a mistyped one whose name is closest to it.

@@ -99,11 +99,11 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.nothing, ship.note, diff)
 		}
 	}
-	look("a script in HOME", job.Spec{Program: "train.sh"}, false, "only train.sh comes along: "+d.dir, "train.sh")
+	look("a script in HOME", job.Spec{Program: "train.sh"}, false, "only train.sh is shipped: "+d.dir, "train.sh")
 	look("a script in HOME with more", job.Spec{Program: "train.sh", Deps: []string{"more"}}, false, "only train.sh", "more/x", "train.sh")
-	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files come along: "+d.dir)
-	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files come along")
-	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files come along", "more/x")
+	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir)
+	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files are shipped")
+	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files are shipped", "more/x")
 	if _, err := d.locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("HOME by -s: %v", err)
 	}
@@ -113,7 +113,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	d.check(err)
 	d.check(big.Truncate(101_000_000))
 	d.check(big.Close())
-	look("a shell line in a folder that is too big", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files come along: "+d.dir)
+	look("a shell line in a folder that is too big", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir)
 	for name, s := range map[string]job.Spec{
 		"a script":         {Program: "train.sh"},
 		"a source folder":  {Program: "sh", Source: "."},
@@ -130,13 +130,13 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 	d := newDesk(t)
 	d.write(map[string]string{"train.py": "", "lib/step.py": "", "plain-file": ""})
 	for _, row := range []struct{ name, program, source, text, hint string }{
-		{"a file here that is no script", "plain-file", "", `find program: "plain-file" is not on PATH`, "Write ./plain-file"},
+		{"a file here that is not a script", "plain-file", "", `find program: "plain-file" is not on PATH`, "Write ./plain-file"},
 		{"a slip", "trian.py", "", `read script: "trian.py" is not there`, "train.py"},
 		{"a slip below", "lib/setp.py", "", `read script: "lib/setp.py" is not there`, "lib/step.py"},
 		{"nothing like it", "evaluate.py", "", `read script: "evaluate.py" is not there`, "Check the spelling"},
 		{"a folder that is not there", "src/train.py", "", `read script: "src/train.py" is not there`, "Check the spelling"},
 		{"absolute", "/no/such/prog", "", `read script: "/no/such/prog" is not there`, "Check the spelling"},
-		{"no file and not on PATH", "no-such-program", "", `find program: "no-such-program" is no file here and not on PATH`, "Check the spelling"},
+		{"no file and not on PATH", "no-such-program", "", `find program: "no-such-program" is not a file here and not on PATH`, "Check the spelling"},
 		{"a folder", "lib", "", `read script: "lib" is a folder`, "drover run lib/train.py"},
 		{"a source folder that is not there", "train.py", "scr", `read source folder: "scr" is not there`, "Check the spelling"},
 		{"a source folder that is a file", "train.py", "train.py", `read source folder: "train.py" is a file`, "Name the folder"},

@@ -4,36 +4,37 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
 
 // NewCode is a map's code as it lies here now, found and not yet stored.
 type NewCode struct {
-	Same bool // as what the job's items run with
-	Dir  string
+	Same  bool // as what the job's items run with
+	Dir   string
+	Files int
 
 	plan Plan
 }
 
-// FindCode finds a map's code again: in the folder where its command was typed, or
-// in the current one when that is not here. It changes nothing. The program must be
-// the same one.
+// FindCode finds a map's code in the folder where the caller is now, by the names that
+// the map's command has. It changes nothing. The program must be the same one, and the
+// code must be the caller's folder, or in it, or around it: which folder is shipped is
+// decided by where the command is typed, and not by what the store says of the job, such
+// as the folder where it was started or an absolute path.
 func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewCode, err error) {
-	here := *e
-	if info, err := os.Stat(j.Folder); j.Host == e.Caller.Host && err == nil && info.IsDir() {
-		here.Caller.Folder = j.Folder
+	if file := e.lacks(j); file != "" {
+		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
 	r, err := items.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return c, err
 	}
-	files, err := here.itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
+	files, err := e.itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
 	if err != nil {
 		return c, err
 	}
@@ -45,28 +46,68 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = here.locate(ctx, j.Spec, files, others(c.plan.Offer, j.Spec)); err != nil {
+	if c.plan.ship, err = e.locate(ctx, j.Spec, files, others(c.plan.Offer, j.Spec)); err != nil {
+		if kind := fault.KindOf(err); (kind == fault.Invalid || kind == fault.Missing) && j.Folder != e.Caller.Folder {
+			err = fault.Wrap(err, kind, startedIn(j), "find code of job %s in %s", j.Short, e.Caller.Folder)
+		}
 		return c, err
 	}
 	p := &c.plan
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
-	c.Dir = p.Code.Dir
+	c.Dir, c.Files = p.Code.Dir, len(p.Code.Entries)
+	if !p.ship.nothing && !inside(e.Caller.Folder, c.Dir) && !inside(c.Dir, e.Caller.Folder) {
+		return c, fault.New(fault.Invalid, "If that is what you mean, change to it first: cd "+c.Dir+".", "find code of job %s: its command names %s, and this is %s", j.Short, c.Dir, e.Caller.Folder)
+	}
 	was := m.Code(j).Code
 	if p.Script != was.Script || p.ship.nothing != (was.Blob == "") {
-		return c, fault.New(fault.Invalid, "Change to the folder where it was started, "+j.Folder+"; or run the command anew for another job.",
-			"find code of job %s: %q is not the program in %s that it was", j.Short, j.Spec.Program, here.Caller.Folder)
+		return c, fault.New(fault.Invalid, startedIn(j),
+			"find code of job %s: %q is not the program that it was in %s", j.Short, j.Spec.Program, e.Caller.Folder)
 	}
 	if !p.ship.nothing {
-		if p.Digest, err = p.Code.Digest(ctx); err != nil {
+		if err = p.hashCode(ctx); err != nil {
 			return c, err
 		}
+		e.compareCode(ctx, p, was)
 	}
-	c.Same = p.Digest == was.Digest
+	c.Same = p.sameCode(was)
 	if !p.Offer.Attached || p.Offer.Apart {
 		return c, nil
 	}
 	p.Environment, err = e.environment(ctx, *p)
 	return c, err
+}
+
+// lacks returns a file that a map's command names beside its program, such as the script
+// in "python3 work.py", if the folder where the map was started has it and the caller's
+// has not: the caller's is then another project's. It is "" where that folder is not here.
+func (e *Engine) lacks(j job.Job) string {
+	if j.Host != e.Caller.Host || j.Folder == e.Caller.Folder || j.Spec.Source != "" {
+		return ""
+	}
+	for _, word := range append([]string{j.Spec.Program}, j.Spec.Args...) {
+		if !filepath.IsLocal(word) {
+			continue
+		}
+		was, err := os.Stat(filepath.Join(j.Folder, word))
+		if err != nil || !was.Mode().IsRegular() {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(e.Caller.Folder, word)); err != nil {
+			return word
+		}
+	}
+	return ""
+}
+
+// startedIn is the hint for a command that was typed in another folder than the job's.
+func startedIn(j job.Job) string {
+	return "Change to a folder that has the program, as the one where it was started had: cd " + j.Folder + "; or run the command anew for another job."
+}
+
+// inside says whether a clean path is folder or in it.
+func inside(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // Recode gives a map another round with new code: that is stored, then named, and what
@@ -77,31 +118,43 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Roun
 	if err != nil {
 		return "", false, err
 	}
-	b, err := bundle.Put(ctx, e.World.Store, c.plan.Code)
-	if err != nil {
-		return "", false, fmt.Errorf("store code of job %s: %w", j.Short, err)
+	if r.Amend, err = e.storeCode(ctx, &c.plan, j.Short, r.Amend); err != nil {
+		return "", false, err
 	}
-	code := ledger.Code{Environment: c.plan.Environment.Digest, Interpreter: c.plan.Environment.Active,
-		Code: job.Code{Blob: string(b.Blob), Digest: b.Content, Files: len(c.plan.Code.Entries), Bytes: c.plan.Code.Bytes, Script: c.plan.Script, Note: c.plan.CodeNote}}
-	amend := ledger.Amended{Code: &code}
-	if r.Amend != nil {
-		amend = *r.Amend
-		amend.Code = &code
-	}
-	r.Amend = &amend
-	if err := e.World.NameRound(ctx, j.Path(), e.Caller.By, r); err != nil {
-		return "", false, fmt.Errorf("name code of job %s: %w", j.Short, err)
-	}
-	need := func() ([]store.Digest, error) { return []store.Digest{b.Blob}, nil }
-	err = sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-		again, err := bundle.Put(ctx, e.World.Store, c.plan.Code)
-		if err == nil && again.Blob != b.Blob {
-			err = fault.New(fault.Invalid, "Run it again.", "store code of job %s: it changed meanwhile", j.Short)
-		}
-		return err
-	})
-	if err != nil {
+	c.plan.before.Job, c.plan.Job = j, j.Path()
+	if err := e.nameRound(ctx, &c.plan, r, sweeps); err != nil {
 		return "", false, err
 	}
 	return e.World.Reopen(ctx, j, e.Caller.By, r)
+}
+
+// storeCode stores a plan's code, and gives what binds a job's items from then on: that
+// code, and what else is in amend, which may be nil.
+func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *ledger.Amended) (*ledger.Amended, error) {
+	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: job.Code{Script: p.Script, Note: p.CodeNote}}
+	if !p.ship.nothing {
+		b, err := e.putCode(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("store code of job %s: %w", short, err)
+		}
+		code.Blob, code.Digest, code.Files, code.Bytes, code.LeftOut = string(b.Blob), b.Content, len(p.Code.Entries), p.Code.Bytes, p.leftOut()
+	}
+	all := ledger.Amended{}
+	if amend != nil {
+		all = *amend
+	}
+	all.Code = &code
+	return &all, nil
+}
+
+// storeCodeAgain stores a plan's code once more: it must be the same blob.
+func (e *Engine) storeCodeAgain(ctx context.Context, p *Plan, blob string) error {
+	if p.ship.nothing {
+		return nil
+	}
+	again, err := e.putCode(ctx, p)
+	if err == nil && string(again.Blob) != blob {
+		err = fault.New(fault.Invalid, "Run it again.", "store code of job %s: it changed meanwhile", p.before.Job.Short)
+	}
+	return err
 }

@@ -201,7 +201,7 @@ func (s *cargo) one(ctx context.Context, f *packed) error {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return fault.New(fault.Invalid, "Run it again.", "read item %s: it is no file any more", f.path)
+		return fault.New(fault.Invalid, "Run it again.", "read item %s: it is not a file any more", f.path)
 	}
 	if f.Size <= items.PackedFile {
 		content := make([]byte, 0, f.Size+bytes.MinRead)

@@ -30,6 +30,7 @@ func needs(s job.Spec) driver.Needs {
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1
 		n = together(n, s.Slots)
+		n.Slots = s.Slots
 	}
 	for _, text := range s.Mounts {
 		if m, err := job.ParseMount(text); err == nil { // it was checked before the job was made
@@ -192,11 +193,11 @@ func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
 		}
 		slices.Sort(kept)
 		if i := slices.IndexFunc(kept, func(d string) bool { return d == "/" || d == e.Caller.Home }); i >= 0 {
-			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with --mount.", "show items to the container: they lie in %s itself", kept[i])
+			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with --mount.", "show items to the container: they are in %s itself", kept[i])
 		}
 		if i := slices.IndexFunc(kept, func(d string) bool { return slices.Contains(imagesOwn, d) }); i >= 0 {
 			return nil, fault.New(fault.Invalid, "Show them at another place, and name them there: --mount "+kept[i]+":/items:ro.",
-				"show items to the container: they lie in %s, of which the image has its own", kept[i])
+				"show items to the container: they are in %s, and the image has its own folder of that name", kept[i])
 		}
 		if len(kept) <= mostSeen {
 			return kept, nil
@@ -269,9 +270,9 @@ func (e *Engine) noContainers(p *Plan) error {
 		}
 	}
 	slices.Sort(able)
-	hint := "Leave out what is said of an image."
+	hint := "Leave out the options for an image."
 	if len(able) > 0 {
-		hint = "Add " + strings.Join(able, " or ") + ", or leave out what is said of an image."
+		hint = "Add " + strings.Join(able, " or ") + ", or leave out the options for an image."
 	}
 	return fault.New(fault.Invalid, hint, "place job on %s: it runs programs on the machine as it is, not in an image", p.Spec.On)
 }
@@ -294,7 +295,7 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	p.Image = Image{Ref: made.Reference, Built: made.Digest, Why: made.Line}
 	if made.Recipe != nil {
 		if e.Images.Build == nil {
-			return fault.New(fault.Invalid, "Build it first: drover image build; then name it with --image.", "build image: nothing here can")
+			return fault.New(fault.Invalid, "Build it first with drover image build, then name it with --image.", "build image: this machine has nothing that can build one")
 		}
 		if err := e.pin(ctx, p, made); err != nil {
 			return err

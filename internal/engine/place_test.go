@@ -53,6 +53,23 @@ func (l listening) Start(ctx context.Context, r driver.Request) (driver.Handle, 
 	return l.Driver.Start(ctx, r)
 }
 
+// How many items a map runs at once reaches the place, which may have to ask for as many
+// cores; of a run there are none.
+func TestAPlaceHearsHowManyItemsRunAtOnce(t *testing.T) {
+	of := func(verb job.Verb, cpus float64) driver.Needs {
+		return needs(job.Spec{Verb: verb, On: mem.Target, Nodes: 1, Items: job.Items{Workers: 2, Slots: 8}, Limits: job.Limits{CPUs: cpus}})
+	}
+	if n := of(job.Map, 0); n.Slots != 8 || n.CPUs != 0 {
+		t.Errorf("a map with -j 8 asks for %+v", n)
+	}
+	if n := of(job.Map, 0.5); n.Slots != 8 || n.CPUs != 4 {
+		t.Errorf("a map with -j 8 --cpus 0.5 asks for %+v", n)
+	}
+	if n := of(job.Run, 0); n.Slots != 0 {
+		t.Errorf("a run asks for %+v", n)
+	}
+}
+
 // A target that runs programs as they are refuses an image, but for the seed's
 // users, whose command lines hold what means nothing here.
 func TestAnImageNeedsContainers(t *testing.T) {
@@ -163,7 +180,7 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	d.mem.Contain()
 	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Target, Container: job.Container{Dockerfile: "Dockerfile"}}
-	if _, err := d.Plan(t.Context(), spec, false); err == nil || !strings.Contains(err.Error(), "nothing here can") {
+	if _, err := d.Plan(t.Context(), spec, false); err == nil || !strings.Contains(err.Error(), "nothing that can build one") {
 		t.Errorf("without a builder: %v", err)
 	}
 	built := 0

@@ -27,7 +27,7 @@ type Action string
 const (
 	Start   Action = "start"   // a new job
 	Attach  Action = "attach"  // it is live: follow it
-	Resume  Action = "resume"  // nobody works on it: go on with it
+	Resume  Action = "resume"  // no agent is working on it: go on with it
 	Replace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
 	Skip    Action = "skip"    // a named task that is complete and unchanged
 	Extend  Action = "extend"  // a map that is live gets items that it does not have
@@ -37,34 +37,43 @@ const (
 // Plan is what a command would do. Nothing was changed to find it out, but for
 // remembered verdicts in the cache.
 type Plan struct {
-	Spec        job.Spec
-	Action      Action
-	Note        string   // one sentence for people: why this action
-	Changed     []string // what differs from the task's last success
-	Job         job.Path // for Attach, Resume, Replace and Skip: the job that is there
-	Code        bundle.List
-	Script      string
-	CodeNote    string
-	Digest      string // of the code
-	Environment env.Plan
-	Offer       driver.Offer
-	Image       Image             // where the target has containers
-	Contents    map[string]string // digests of what the inputs hold, by name
-	Items       ItemsPlan         // of a map; Close the plan when it is done with
-	Cost        Cost              // of its facts, in an object store
-	Pass        string            // what agents open the store with, for people; "": nothing to say
-	Said        driver.Said       // what the script says to the target's own scheduler; what was taken is in Spec
+	Spec    job.Spec
+	Action  Action
+	Note    string   // one sentence for people: why this action
+	Changed []string // what differs from the task's last success
+	// ChangedFiles are those of the code that differ from the job that is there, by name.
+	ChangedFiles []string
+	// Choices are what else a person may have meant, each with a command to paste.
+	Choices []string
+	// TakesNewCode says of Reopen that the job's items run with the code of this plan.
+	TakesNewCode bool
+	Job          job.Path // for Attach, Resume, Replace and Skip: the job that is there
+	Code         bundle.List
+	Script       string
+	CodeNote     string
+	Digest       string // of the code
+	Environment  env.Plan
+	Offer        driver.Offer
+	Image        Image             // where the target has containers
+	Contents     map[string]string // digests of what the inputs hold, by name
+	Items        ItemsPlan         // of a map; Close the plan when it is done with
+	Cost         Cost              // of its facts, in an object store
+	Pass         string            // what agents open the store with, for people; "": nothing to say
+	Said         driver.Said       // what the script says to the target's own scheduler; what was taken is in Spec
 
 	// Watch hears how far Submit is with storing files that items name, or, of each
 	// input, what is read of it. It may be nil.
 	Watch func(what Sending, now transfer.Progress)
 
 	ship       shipment
+	tree       bundle.Tree // of the code
+	alike      string      // digest of a job's code that differs from ours in what is left out alone
 	feeds      []feed
 	seen       []string // folders of this machine that its items lie in
 	since      int
 	stateSince int
-	before     ledger.Report // the job that is there, when there is one
+	typed      func(flag string) string // as Caller.Again
+	before     ledger.Report            // the job that is there, when there is one
 }
 
 // Plan finds out what spec would do. force makes a complete task run again.
@@ -86,7 +95,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Spec: spec, Said: said, Contents: map[string]string{}}
+	p := Plan{Spec: spec, Said: said, Contents: map[string]string{}, typed: e.Caller.Again}
 	d, err := e.Driver(spec.On)
 	if err != nil {
 		return p, err
@@ -103,10 +112,11 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Offer, spec)); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
+	notePasswords(&p.ship.files)
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
 	if !p.ship.nothing {
-		if p.Digest, err = p.Code.Digest(ctx); err != nil {
-			return p, err
+		if err = p.hashCode(ctx); err != nil {
+			return p, errors.Join(err, p.Close())
 		}
 	}
 	if p.feeds, err = e.feeds(ctx, spec); err != nil {
@@ -211,6 +221,7 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 		rep.Job = rep.Map.Map.Recoded(rep.Job)
 	}
 	p.before, p.Job = rep, path
+	e.compareCode(ctx, p, rep.Job.Code)
 	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
 	if p.Spec.Verb == job.Map && rep.Map != nil {
 		return e.ofItems(ctx, p, force)
@@ -231,7 +242,7 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 		p.Action = Skip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
 	case p.Spec.Named && len(p.Changed) > 0:
-		p.Note = "runs again: " + strings.Join(p.Changed, ", ") + " changed since job " + rep.Job.Short
+		p.Note = "running again: " + strings.Join(p.Changed, ", ") + " changed since job " + rep.Job.Short + p.changedFiles()
 	}
 	return nil
 }
@@ -269,11 +280,17 @@ func (p *Plan) again(force bool) error {
 	}
 	code := slices.ContainsFunc(changed, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
 	switch {
+	case rep.State != job.Interrupted && p.Spec.NewCode && code:
+		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.command("--new-code")+".",
+			"run job %s with new code: it is live, and runs the code as it was", id)
 	case rep.State != job.Interrupted:
 		p.Action = Attach
-		p.Note = fmt.Sprintf("job %s is live since %s", id, stamp(rep.Job.At))
+		p.Note = fmt.Sprintf("already running since %[2]s as job %[1]s: showing its output", id, stamp(rep.Job.At))
 		if code {
 			p.Note += "; it runs the code as it was then"
+			if files := p.changedFiles(); files != "" {
+				p.Note += ", without changes since" + files
+			}
 		}
 		if rep.State == job.Paused {
 			p.Note += "; it is paused: drover resume " + id + " has it go on"
@@ -283,10 +300,10 @@ func (p *Plan) again(force bool) error {
 		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, and a new job starts with an empty state", id)
 	case code:
 		p.Action = Replace
-		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints", id, strings.Join(changed, ", "))
+		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints%s", id, strings.Join(changed, ", "), p.changedFiles())
 	default:
 		p.Action = Resume
-		p.Note = fmt.Sprintf("job %s was interrupted; it goes on", id)
+		p.Note = fmt.Sprintf("job %s was interrupted; it continues", id)
 	}
 	return nil
 }
@@ -299,7 +316,7 @@ func (p *Plan) differences(old job.Job) []string {
 	if s.Program != o.Program || s.Verb != o.Verb {
 		diff = append(diff, "program")
 	}
-	if p.Digest != old.Code.Digest {
+	if !p.sameCode(old.Code) {
 		diff = append(diff, "code")
 	}
 	if !slices.Equal(s.Args, o.Args) {
@@ -365,7 +382,7 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 		return job.Path{}, err
 	}
 	if p.Action == Replace {
-		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a changed command"); err != nil {
+		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a new job with changed code"); err != nil {
 			return job.Path{}, err
 		}
 		if _, err := e.Attend(ctx, p.Job); err != nil { // it may have been stopping before
@@ -400,7 +417,7 @@ func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) error {
 			"start task %s: job %s was started a moment ago with another command", p.Spec.Task, winner.Short)
 	}
 	p.Action, p.Job = Attach, path
-	p.Note = fmt.Sprintf("job %s was started a moment ago", winner.Short)
+	p.Note = fmt.Sprintf("job %s was started a moment ago: showing its output", winner.Short)
 	return nil
 }
 
@@ -412,11 +429,11 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	p.placeOf(&j)
 	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
 	if !p.ship.nothing {
-		b, err := bundle.Put(ctx, e.World.Store, p.Code)
+		b, err := e.putCode(ctx, p)
 		if err != nil {
 			return j, err
 		}
-		j.Code.Blob, j.Code.Digest = string(b.Blob), b.Content
+		j.Code.Blob, j.Code.Digest, j.Code.LeftOut = string(b.Blob), b.Content, p.leftOut()
 		j.Code.Files, j.Code.Bytes = len(p.Code.Entries), p.Code.Bytes
 		p.Digest = b.Content
 	}

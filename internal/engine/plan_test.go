@@ -90,16 +90,16 @@ func TestASecondCommand(t *testing.T) {
 		refused string // the fault's text, a part of it
 	}{
 		{"no first one", spec(), nil, nil, false, Start, "", 0, nil, ""},
-		{"submitted", spec(), pending, nil, false, Attach, "is live since", 0, nil, ""},
-		{"running", spec(), running, nil, false, Attach, "is live since", 0, nil, ""},
-		{"running, results elsewhere", spec(named), running, elsewhere, false, Attach, "is live since", 0, nil, ""},
+		{"submitted", spec(), pending, nil, false, Attach, "already running since", 0, nil, ""},
+		{"running", spec(), running, nil, false, Attach, "already running since", 0, nil, ""},
+		{"running, results elsewhere", spec(named), running, elsewhere, false, Attach, "already running since", 0, nil, ""},
 		{"running, edited", spec(), running, edit, false, Attach, "it runs the code as it was then", 0, nil, ""},
 		{"running, new data", spec(data), running, newData, false, Attach, "it runs the code as it was then", 0, nil, ""},
 		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command"},
 		{"running, forced", spec(), running, nil, force, "", "", 0, nil, "has not ended (running)"},
 		{"stopping", spec(), stopping, nil, false, Replace, "is stopping (wrong data)", 0, nil, ""},
-		{"interrupted", spec(), interrupted, nil, false, Resume, "it goes on", 0, nil, ""},
-		{"interrupted, a task by name", spec(named), interrupted, nil, false, Resume, "it goes on", 0, nil, ""},
+		{"interrupted", spec(), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
+		{"interrupted, a task by name", spec(named), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
 		{"interrupted, edited", spec(), interrupted, edit, false, Replace, "code changed", 0, nil, ""},
 		{"interrupted, new data", spec(data), interrupted, newData, false, Replace, "input data changed", 0, nil, ""},
 		{"interrupted, another command of that name", spec(named), interrupted, args, false, "", "", 0, nil, "is live with another command"},
@@ -113,7 +113,7 @@ func TestASecondCommand(t *testing.T) {
 		{"succeeded, a task by name", spec(named), succeeded, nil, false, Skip, "complete since ", 1, nil, ""},
 		{"succeeded, by name, results elsewhere", spec(named), succeeded, elsewhere, false, Skip, "--force runs it again", 1, nil, ""},
 		{"succeeded, by name, forced", spec(named), succeeded, nil, force, Start, "", 1, nil, ""},
-		{"succeeded, by name, edited", spec(named), succeeded, edit, false, Start, "runs again: code changed", 1, []string{"code"}, ""},
+		{"succeeded, by name, edited", spec(named), succeeded, edit, false, Start, "running again: code changed", 1, []string{"code"}, ""},
 		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, Start, "input data changed", 1, []string{"input data"}, ""},
 		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, Start, "arguments changed", 1, []string{"arguments"}, ""},
 		{"succeeded, by name, other variables", spec(named), succeeded, env, false, Start, "environment variables changed", 1, []string{"environment variables"}, ""},
@@ -166,7 +166,7 @@ func TestAReplacedJobIsCancelledAndItsCheckpointsGoOn(t *testing.T) {
 	interrupted(d, first) // and the agent it had is known to be gone
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho better\n"})
 	second := d.submit(spec())
-	if rep := d.look(first); second == first || rep.State != job.Cancelled || rep.Run.Settled.Reason != "replaced by a changed command" {
+	if rep := d.look(first); second == first || rep.State != job.Cancelled || rep.Run.Settled.Reason != "replaced by a new job with changed code" {
 		t.Fatalf("the first is %s: %+v; the second is %s", rep.State, rep.Run.Settled, second)
 	}
 	rep := d.look(second)

@@ -46,7 +46,7 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 			}
 		}
 		again, err := e.ship(ctx, p)
-		if err == nil && (again.Code != j.Code || !maps.Equal(again.Inputs, j.Inputs)) {
+		if err == nil && (again.Code.Blob != j.Code.Blob || !maps.Equal(again.Inputs, j.Inputs)) {
 			err = fault.New(fault.Invalid, "Run it again.", "submit job: code or inputs changed while they were stored")
 		}
 		if err != nil || p.Spec.Verb != job.Map {

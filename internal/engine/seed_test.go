@@ -57,15 +57,15 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 		{"failed", spec(seed), failed, nil, false, Start, "failed; this is a new one", 0, ""},
 		{"failed, with --cs", spec(seed), failed, as(cleanState), false, Start, "failed", 1, ""},
 		{"cancelled", spec(seed), cancelled, nil, false, Start, "was cancelled", 0, ""},
-		{"running", spec(seed), running, nil, false, Attach, "is live since", 0, ""},
-		{"running, forced", spec(seed), running, nil, force, Attach, "is live since", 0, ""},
+		{"running", spec(seed), running, nil, false, Attach, "already running since", 0, ""},
+		{"running, forced", spec(seed), running, nil, force, Attach, "already running since", 0, ""},
 		{"running, another command", spec(seed), running, args, false, "", "", 0, "is live with another command"},
 		{"running, as processing", spec(seed), running, as(processing), force, "", "", 0, "is live with another command"},
-		{"interrupted", spec(seed), interrupted, nil, false, Resume, "it goes on", 0, ""},
-		{"interrupted, forced", spec(seed), interrupted, nil, force, Resume, "it goes on", 0, ""},
+		{"interrupted", spec(seed), interrupted, nil, false, Resume, "it continues", 0, ""},
+		{"interrupted, forced", spec(seed), interrupted, nil, force, Resume, "it continues", 0, ""},
 		{"interrupted, edited", spec(seed), interrupted, edit, false, Replace, "code changed", 0, ""},
 		{"interrupted, with --cs", spec(seed), interrupted, as(cleanState), false, Replace, "with an empty state", 1, ""},
-		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, Resume, "it goes on", 1, ""},
+		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, Resume, "it continues", 1, ""},
 		{"by drover's own rules", spec(named), succeeded, as(func(s *job.Spec) { s.Rules, s.Args = job.SSM, []string{"x"} }), false, Skip, "complete since ", 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	_, err := d.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, byHand)
 	d.check(err)
 	if tree, err := read(); err != nil || len(tree.Files) != 1 || tree.Files[0].Path != "h" {
-		t.Errorf("what was put there by hand: %v, %v", tree, err)
+		t.Errorf("what was stored with drover put: %v, %v", tree, err)
 	}
 	p := d.submit(spec(seed, func(s *job.Spec) { s.Nodes = 2 }))
 	d.share(p, map[string]string{"algo-1/a": "1", "algo-2/b": "stale"}, map[string]string{"algo-2/b": "2"})

@@ -237,7 +237,7 @@ func (e *Engine) putAgain(ctx context.Context, p *Plan, l *items.List, m job.Man
 		return err
 	}
 	if again == nil {
-		return fault.New(fault.Invalid, "Run it again.", "submit job: its items' files went while they were stored")
+		return fault.New(fault.Invalid, "Run it again.", "submit job: its items' files vanished while they were stored")
 	}
 	defer again.Close()
 	if again.Digest() != m.Files.Digest {

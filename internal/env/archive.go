@@ -187,7 +187,7 @@ func Import(ctx context.Context, p Plan, r io.Reader) error {
 	if complete(dir) {
 		return nil
 	}
-	if err := os.MkdirAll(envs(p.caller.Cache), 0o755); err != nil {
+	if err := privateFolder(envs(p.caller.Cache)); err != nil {
 		return onDisk(err, "import environment")
 	}
 	l, err := lock(ctx, dir+lockEnd, p.asked.name()+" of "+p.caller.Dir, func(string) {})

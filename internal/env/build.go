@@ -79,7 +79,7 @@ func (p *Plan) ready(prefix string, virtual bool) Ready {
 }
 
 func (p *Plan) buildOnce(ctx context.Context, dir string, log func(string)) error {
-	if err := os.MkdirAll(envs(p.caller.Cache), 0o755); err != nil {
+	if err := privateFolder(envs(p.caller.Cache)); err != nil {
 		return onDisk(err, "build environment")
 	}
 	l, err := lock(ctx, dir+lockEnd, p.asked.name()+" of "+p.caller.Dir, func(holder string) {
@@ -120,11 +120,11 @@ type mark struct {
 	Made   time.Time `json:"made"`
 }
 
-// complete tells whether an environment may be used: it was finished, and the
-// interpreter it stands on is still there.
+// complete tells whether an environment may be used: it was finished, the
+// interpreter it stands on is still there, and no other user can have changed it.
 func complete(dir string) bool {
 	_, err := readMark(dir)
-	return err == nil && runnable(filepath.Join(dir, "bin", "python"))
+	return err == nil && runnable(filepath.Join(dir, "bin", "python")) && sealedEnvironment(dir)
 }
 
 func readMark(dir string) (mark, error) {
@@ -146,7 +146,10 @@ func wipe(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(dir)
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	return setAside(dir)
 }
 
 // finish writes the marker, once all it vouches for is on disk: after a power
@@ -178,7 +181,7 @@ func writeMark(dir string, data []byte) error {
 		return err
 	}
 	temp := filepath.Join(dir, marker+".new")
-	f, err := os.Create(temp)
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) // no others write
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type Request struct {
 	NoEnv   bool     // --no-env: take the interpreter as it is
 	Environ []string // the caller's environment, "NAME=value"
 	Cache   string   // root of drover's cache, absolute
+	Job     string   // a folder above Dir that was made for one job alone: Build looks for no settings above it; "" for none
 }
 
 // What a Plan's Source can be: nothing, the caller's own, or what an environment
@@ -103,9 +104,9 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	}
 	switch {
 	case r.NoEnv:
-		p.Why = fmt.Sprintf("%s, taken as it is", v.Self)
+		p.Why = fmt.Sprintf("%s, used as it is", v.Self)
 	case asked == nil:
-		p.Why = fmt.Sprintf("%s; the code names no packages%s", v.Self, unread(r))
+		p.Why = fmt.Sprintf("%s; no requirements file found%s", v.Self, unread(r))
 	case v.satisfied():
 		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.count())
 	case v.Self.Old && asked.conda == nil:
@@ -133,13 +134,13 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 			if err != nil || other.Self.Old || !asked.python.allows(other.Self.Version) {
 				continue
 			}
-			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it wants Python %s, %s is %s and %s is %s", asked.python.spec,
+			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it needs Python %s, but %s is %s and %s is %s", asked.python.spec,
 				v.Self.Executable, v.Self.Version, other.Self.Executable, other.Self.Version)}
 			return other, nil
 		}
 	}
 	return verdict{}, fault.New(fault.Invalid, "Install one and name it with --python, or take yours as it is with --no-env.",
-		"resolve python: %s: it wants Python %s, and %s is %s", asked.python.at, asked.python.spec, v.Self.Executable, v.Self.Version)
+		"resolve python: %s: it needs Python %s, but %s is %s", asked.python.at, asked.python.spec, v.Self.Executable, v.Self.Version)
 }
 
 // plan turns to an environment of the cache.

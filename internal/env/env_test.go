@@ -163,7 +163,7 @@ func TestCodeWithoutRequirementsRunsInTheActiveInterpreter(t *testing.T) {
 	if p.Source != SourceActive || p.Interpreter != r.Python || p.Build {
 		t.Errorf("plan = %+v", p)
 	}
-	if !strings.HasSuffix(p.Why, "the code names no packages") {
+	if !strings.HasSuffix(p.Why, "no requirements file found") {
 		t.Errorf("why = %q", p.Why)
 	}
 }
@@ -171,7 +171,7 @@ func TestCodeWithoutRequirementsRunsInTheActiveInterpreter(t *testing.T) {
 func TestNoEnvTakesTheInterpreterAsItIs(t *testing.T) {
 	r := request(t, "nosuch-package\n-r nosuch.txt\n")
 	r.NoEnv = true
-	if p := resolve(t, r); p.Source != SourceActive || p.Build || !strings.HasSuffix(p.Why, "taken as it is") {
+	if p := resolve(t, r); p.Source != SourceActive || p.Build || !strings.HasSuffix(p.Why, "used as it is") {
 		t.Errorf("plan = %+v", p)
 	}
 }
@@ -200,7 +200,7 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 	for _, c := range []struct{ name, requirements, why string }{
 		{"names are compared as the index does", "foo-bar\nFOO.BAR>=1,<2\n", "has all 2 requirements of requirements.txt"},
 		{"one requirement", "dep\n", "has the one requirement of requirements.txt"},
-		{"nothing asked for", "# nothing\n", "asks for nothing"},
+		{"nothing asked for", "# nothing\n", "needs no packages"},
 		{"a missing package", "dep\nnosuch-xyz>=1\n", "nosuch-xyz is not in PYTHON"},
 		{"a version too low", "foo-bar>=2\n", "PYTHON has foo-bar 1.5.0, not foo-bar>=2"},
 		{"another line for the same package", "dep\ndep>3\n", "PYTHON has dep 2.1, not dep>3"},
@@ -214,11 +214,11 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 		{"constraints ask for nothing", "dep\n-c bounds.txt\n", "has the one requirement of requirements.txt"},
 		{"constraints bind dependencies", "foo-bar\n--constraint=tight.txt\n", "PYTHON has deeper 2.0, dep needs deeper<2"},
 		{"options of the installer", "--index-url https://example.org/simple\n-f links\n--pre\ndep --hash=sha256:00\n", "has the one requirement of requirements.txt"},
-		{"an editable", "dep\n-e .\n", "requirements.txt line 2 names a place, which only a build can follow"},
-		{"a path", "./pkg\n", "requirements.txt line 1 names a place, which only a build can follow"},
-		{"an address", "dep @ https://example.org/dep-2.1.zip\n", "dep names a place, which only a build can follow"},
+		{"an editable", "dep\n-e .\n", "requirements.txt line 2 names a path or an address, which only a build can use"},
+		{"a path", "./pkg\n", "requirements.txt line 1 names a path or an address, which only a build can use"},
+		{"an address", "dep @ https://example.org/dep-2.1.zip\n", "dep names a path or an address, which only a build can use"},
 		{"an address for elsewhere", "dep @ https://example.org/dep-2.1.zip ; sys_platform == 'plan9'\n", "has the one requirement of requirements.txt"},
-		{"an included address", "-r https://user:secret@example.org/r.txt\n", "requirements.txt line 1 names a place, which only a build can follow"},
+		{"an included address", "-r https://user:secret@example.org/r.txt\n", "requirements.txt line 1 names a path or an address, which only a build can use"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +233,7 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 			if want := strings.ReplaceAll(c.why, "PYTHON", r.Python); !strings.HasSuffix(p.Why, want) {
 				t.Errorf("why = %q, want ... %q", p.Why, want)
 			}
-			if wantActive := strings.HasPrefix(c.why, "has ") || strings.HasPrefix(c.why, "asks"); wantActive != (p.Source == SourceActive) || wantActive == p.Build {
+			if wantActive := strings.HasPrefix(c.why, "has ") || c.why == "needs no packages"; wantActive != (p.Source == SourceActive) || wantActive == p.Build {
 				t.Errorf("source = %s, build = %t", p.Source, p.Build)
 			}
 		})

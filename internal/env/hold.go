@@ -28,7 +28,7 @@ func (p Plan) Hold(ctx context.Context) (release func(), err error) {
 	if dir == "" {
 		return func() {}, nil
 	}
-	if err := os.MkdirAll(envs(p.caller.Cache), 0o755); err != nil {
+	if err := privateFolder(envs(p.caller.Cache)); err != nil {
 		return nil, onDisk(err, "use environment")
 	}
 	path := dir + useEnd

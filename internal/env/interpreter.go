@@ -142,12 +142,13 @@ func shimInputs(r Request) []string {
 	}
 	slices.Sort(out)
 	files := []string{".python-version", ".tool-versions", "mise.toml", ".mise.toml"}
+	job := filepath.Clean(r.Job)
 	for dir := filepath.Clean(r.Dir); ; dir = filepath.Dir(dir) {
 		for _, name := range files {
 			path := filepath.Join(dir, name)
 			out = append(out, path, stamp(path))
 		}
-		if dir == filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) || dir == job {
 			break
 		}
 	}

@@ -57,7 +57,7 @@ func FindMPI(ctx context.Context, environ []string, interpreter string) (MPI, er
 			return m, nil
 		}
 		if unknown == "" {
-			unknown = fmt.Sprintf("%s says %q, which is no MPI that drover knows", path, said)
+			unknown = fmt.Sprintf("%s says %q, which is not an MPI that drover knows", path, said)
 		}
 	}
 	if unknown == "" {

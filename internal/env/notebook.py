@@ -192,7 +192,7 @@ def main():
     try:
         file = File(name)
     except Exception as e:
-        say(sys.stderr, "%s is no notebook: %s\n" % (name, str(e).split("\n")[0][:200]))
+        say(sys.stderr, "%s is not a notebook: %s\n" % (name, str(e).split("\n")[0][:200]))
         return 1
     runtime = tempfile.mkdtemp(prefix="drover-notebook-")
     os.environ["JUPYTER_RUNTIME_DIR"] = runtime  # a home that cannot be written must not matter

@@ -210,9 +210,9 @@ func areKept(t *testing.T, r Request, ready Ready) {
 
 func areTold(t *testing.T, r Request, ready Ready) {
 	for text, want := range map[string]string{
-		"hello":            "n.ipynb is no notebook: Notebook does not appear to be JSON: 'hello'\n",
-		`{"cells": "none`:  "n.ipynb is no notebook: ",
-		`{"some": "json"}`: "n.ipynb is no notebook: ",
+		"hello":            "n.ipynb is not a notebook: Notebook does not appear to be JSON: 'hello'\n",
+		`{"cells": "none`:  "n.ipynb is not a notebook: ",
+		`{"some": "json"}`: "n.ipynb is not a notebook: ",
 	} {
 		dir := t.TempDir()
 		put(t, dir, "n.ipynb", text, 0o644)

@@ -62,7 +62,7 @@ func parsePackages(data []byte) ([]string, error) {
 			continue
 		}
 		if !packageName().MatchString(line) {
-			return nil, fault.New(fault.Invalid, hint, "read packages: %s line %d: %q is no package's name", packagesFile, i+1, line)
+			return nil, fault.New(fault.Invalid, hint, "read packages: %s line %d: %q is not a package's name", packagesFile, i+1, line)
 		}
 		names = append(names, line)
 	}
@@ -296,7 +296,7 @@ var aptSymptoms = []struct {
 	{compiled(`(?i)no space left on device|don't have enough free space`), fault.Full, "Free some space on the disk of /var.", "the disk is full"},
 	{compiled(`(?i)could not get lock|unable to acquire the dpkg`), fault.Full, "Wait until it has ended, then run it again.", "another program installs packages"},
 	{compiled(`(?i)temporary failure resolving|could not resolve|could not connect|cannot initiate the connection|connection timed out`), fault.Lost,
-		"Check the network and the archives in /etc/apt/sources.list.", "the archive does not answer"},
+		"Check the network and the archives in /etc/apt/sources.list.", "the package archive does not answer"},
 	{compiled(`Version '[^']*' for '([^']*)' was not found`), fault.Invalid, "Choose one of those that apt-cache policy names.", "the archive does not have this version of %q"},
 	{compiled(`Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate`), fault.Invalid,
 		"Check the spelling in packages.txt with apt-cache search.", "no package %q in the archive"},

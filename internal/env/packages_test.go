@@ -232,7 +232,7 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 		"no apt-get": {func(d *debianStub) { os.Remove(filepath.Join(d.dir, "bin", "apt-get")) }, fault.Missing,
 			"they are Debian's, and this machine has no apt-get and dpkg-query: libgl1 nosuch"},
 		"no such package": {func(d *debianStub) {}, fault.Invalid, `packages.txt: no package "nosuch" in the archive`},
-		"no network":      {func(d *debianStub) { put(t, d.dir, "offline", "", 0o644) }, fault.Lost, "the archive does not answer"},
+		"no network":      {func(d *debianStub) { put(t, d.dir, "offline", "", 0o644) }, fault.Lost, "the package archive does not answer"},
 		"no such version": {func(d *debianStub) {
 			put(t, d.dir, "complaint", "Reading...\nE: Version '9' for 'libgl1' was not found\n", 0o644)
 		}, fault.Invalid, `packages.txt: the archive does not have this version of "libgl1"`},

@@ -18,7 +18,7 @@ func newBound(spec, at string) (bound, error) {
 	b := bound{strings.TrimSpace(spec), at}
 	for _, one := range b.clauses() {
 		if clauseIs().FindStringSubmatch(one) == nil {
-			return b, fmt.Errorf("%q is no range of Python versions", one)
+			return b, fmt.Errorf("%q is not a range of the Python versions", one)
 		}
 	}
 	return b, nil

@@ -23,7 +23,7 @@ type entry struct {
 	Name       string // normalised name of the package; "" for options and for what has only a place
 	Path       string // absolute, of a local file or folder it asks for; "" for none
 	Option     bool   // an option for the installer (--index-url and the like)
-	Constraint bool   // bounds a version, asks for nothing
+	Constraint bool   // bounds a version, needs no packages
 	Place      bool   // comes from a place, though it has a name: no version can tell whether it is there
 	folder     string // of the file it stands in
 }
@@ -259,7 +259,7 @@ func (m *manifest) wanted() []entry {
 func (m *manifest) count() string {
 	switch n := len(m.wanted()); n {
 	case 0:
-		return "all it needs: " + m.title() + " asks for nothing"
+		return "all it needs: " + m.title() + " needs no packages"
 	case 1:
 		return "the one requirement of " + m.title()
 	default:

@@ -31,7 +31,7 @@ type manifest struct {
 // gives nil for "not here".
 var readers = []func(Request) (*manifest, error){readScript, readUVLock, readRequirements, readProject, readPipfile, readConda}
 
-// want reads what the code asks for, nil when it asks for nothing or must not
+// want reads what the code asks for, nil when it needs no packages or must not
 // be asked.
 func want(r Request) (*manifest, error) {
 	if r.NoEnv {
@@ -92,7 +92,7 @@ func (m *manifest) needs(list node, key, file string, offset int) error {
 	}
 	items, ok := list.value.([]node)
 	if !ok {
-		return badFile(spot(file, list.line+offset), key+" is no list")
+		return badFile(spot(file, list.line+offset), key+" is not a list")
 	}
 	for _, n := range items {
 		text, ok := n.value.(string)

@@ -120,13 +120,13 @@ func TestEachPlanSaysWhichFileAndWhy(t *testing.T) {
 func TestAFileWithoutPackagesAsksForNothing(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
-		"[tool.black]\nline-length = 100\n":               "the code names no packages; its pyproject.toml has no [project] with dependencies of its own",
-		"[project]\nname = 'x'\nversion = '1'\n":          "the code names no packages; its pyproject.toml has no [project] with dependencies of its own",
-		"[project]\ndynamic = ['dependencies']\n":         "the code names no packages; its pyproject.toml has no [project] with dependencies of its own",
-		"[project]\ndependencies = []\n":                  "has all it needs: pyproject.toml asks for nothing",
-		"[project]\nrequires-python = '>=3.8, <4'\n":      "has all it needs: pyproject.toml asks for nothing",
+		"[tool.black]\nline-length = 100\n":               "no requirements file found; its pyproject.toml has no [project] with dependencies of its own",
+		"[project]\nname = 'x'\nversion = '1'\n":          "no requirements file found; its pyproject.toml has no [project] with dependencies of its own",
+		"[project]\ndynamic = ['dependencies']\n":         "no requirements file found; its pyproject.toml has no [project] with dependencies of its own",
+		"[project]\ndependencies = []\n":                  "has all it needs: pyproject.toml needs no packages",
+		"[project]\nrequires-python = '>=3.8, <4'\n":      "has all it needs: pyproject.toml needs no packages",
 		"[project]\ndependencies = ['nosuch-build-me']":   "nosuch-build-me is not in PYTHON",
-		"[project]\ndependencies = ['x @ file:///x.whl']": "x names a place, which only a build can follow",
+		"[project]\ndependencies = ['x @ file:///x.whl']": "x names a path or an address, which only a build can use",
 	} {
 		r := request(t, "")
 		write(t, filepath.Join(r.Dir, "pyproject.toml"), text)
@@ -148,14 +148,14 @@ func TestPoetrysFilesAreSaidToBeUnread(t *testing.T) {
 func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ file, text, want string }{
 		{"train.py", "import x\n# /// script\n# dependencies = [\n#   \"alpha\",\n# ///\n", "train.py line 5: the end where a value should be"},
-		{"train.py", "# /// script\n# dependencies = 'alpha'\n# ///\n", "train.py line 2: dependencies is no list"},
+		{"train.py", "# /// script\n# dependencies = 'alpha'\n# ///\n", "train.py line 2: dependencies is not a list"},
 		{"train.py", "# /// script\n# dependencies = ['a',\n#  1]\n# ///\n", "train.py line 3: dependencies holds something that is not text"},
 		{"train.py", "# /// script\n#\n# dependencies = ['a', '--index-url=x']\n# ///\n", `train.py line 3: "--index-url=x" is not a requirement`},
 		{"train.py", "# /// script\n# dependencies = ['a\\nb', \"a\\nb\"]\n# ///\n", `train.py line 2: "a\\nb" is not a requirement`},
 		{"train.py", "# /// script\n# dependencies = ['https://u:secret@example.org/x.whl']\n# ///\n", `train.py line 2: "https://***@example.org/x.whl" is not a requirement`},
 		{"train.py", "# /// script\n# dependencies = []\nimport x\n# ///\n", `train.py line 3: the block "# /// script" ends without a line "# ///"`},
 		{"train.py", block("dependencies = []") + block("dependencies = []"), `train.py line 7: a second block "# /// script"`},
-		{"train.py", block("requires-python = 'newest'"), `train.py line 3: "newest" is no range of Python versions`},
+		{"train.py", block("requires-python = 'newest'"), `train.py line 3: "newest" is not a range of the Python versions`},
 		{"pyproject.toml", "[project]\ndependencies = ['./here']\n", `pyproject.toml line 2: "./here" is not a requirement`},
 		{"pyproject.toml", "[project]\nrequires-python = 3.9\n", "pyproject.toml line 2: requires-python is not text"},
 		{"pyproject.toml", "[project\n", `pyproject.toml line 1: the end of the line where "]" should be`},
@@ -219,7 +219,7 @@ func TestALockBindsWhatComesWithThePackages(t *testing.T) {
 		{"a group that uv takes by default", "version = \"3\"", "version = \"4\"", "PYTHON has tests 3, not tests==4"},
 		{"a version for elsewhere", "version = \"2.1\"", "version = \"9\"\nresolution-markers = [\n  \"python_version < '3'\", \"sys_platform == 'plan9'\",\n]", "has all 3 requirements of uv.lock"},
 		{"an extra", "{ name = \"alpha\" }", "{ name = \"alpha\", extra = [\"fast\"] }", "absent-thing, which alpha needs, is not in PYTHON"},
-		{"git", "name = \"beta\"\nversion = \"2.1\"\nsource = { registry = \"https://pypi.org/simple\" }", "name = \"beta\"\nversion = \"2.1\"\nsource = { git = \"https://example.org/b?rev=1#1\" }", "beta names a place, which only a build can follow"},
+		{"git", "name = \"beta\"\nversion = \"2.1\"\nsource = { registry = \"https://pypi.org/simple\" }", "name = \"beta\"\nversion = \"2.1\"\nsource = { git = \"https://example.org/b?rev=1#1\" }", "beta names a path or an address, which only a build can use"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -317,14 +317,14 @@ func TestAnotherPythonIsTakenWhereTheFileDoesNotAllowTheFirst(t *testing.T) {
 		}
 		r.Python = old // named: then no other will do
 		_, err := Resolve(t.Context(), r)
-		if fault.KindOf(err) != fault.Invalid || !strings.HasSuffix(err.Error(), "and "+old+" is 3.9.2") || !strings.Contains(fault.Hint(err), "--python") {
+		if fault.KindOf(err) != fault.Invalid || !strings.HasSuffix(err.Error(), "but "+old+" is 3.9.2") || !strings.Contains(fault.Hint(err), "--python") {
 			t.Errorf("%s: err = %v, hint %q", file, err, fault.Hint(err))
 		}
 	}
 	r := request(t, "")
 	write(t, filepath.Join(r.Dir, "pyproject.toml"), "[project]\n\nrequires-python = '>=3.99'\n")
 	_, err := Resolve(t.Context(), r)
-	if err == nil || !strings.HasPrefix(err.Error(), "resolve python: pyproject.toml line 3: it wants Python >=3.99, and "+r.Python) {
+	if err == nil || !strings.HasPrefix(err.Error(), "resolve python: pyproject.toml line 3: it needs Python >=3.99, but "+r.Python) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -353,12 +353,12 @@ func TestThePackagesOfAnActiveCondaEnvironmentAreJudged(t *testing.T) {
 	}
 	r.Environ = append(r.Environ, "PATH="+fakeConda(t, real)+":"+getenv(r.Environ, "PATH"))
 	for deps, why := range map[string]string{
-		"[python=3.11, numpy]":                                         "has all it needs: environment.yml asks for nothing",
-		"['conda-forge::numpy>=1.20,<2', python]":                      "has all it needs: environment.yml asks for nothing",
-		"[numpy=1.26, 'numpy 1.26.4', NumPy==1.26.*, ca-certificates]": "has all it needs: environment.yml asks for nothing",
+		"[python=3.11, numpy]":                                         "has all it needs: environment.yml needs no packages",
+		"['conda-forge::numpy>=1.20,<2', python]":                      "has all it needs: environment.yml needs no packages",
+		"[numpy=1.26, 'numpy 1.26.4', NumPy==1.26.*, ca-certificates]": "has all it needs: environment.yml needs no packages",
 		"[numpy=1.27]":               r.Python + " has numpy 1.26.4, not numpy==1.27.*",
 		"[scipy]":                    "scipy is not in " + r.Python,
-		"['numpy=1.26=mkl']":         r.Python + ` may not do: nobody here can judge "numpy=1.26=mkl"`,
+		"['numpy=1.26=mkl']":         r.Python + ` may not do: "numpy=1.26=mkl" cannot be evaluated here`,
 		"[numpy, {pip: [nosuch-x]}]": "nosuch-x is not in " + r.Python,
 		"[{pip: [pip]}]":             "has the one requirement of environment.yml",
 	} {

@@ -37,7 +37,7 @@ func (p *tomlReader) value(depth int) node {
 		p.i += len(s)
 		return node{line, bare(s)}
 	case s != "":
-		p.fail("%q is no value; text stands in quotes", s)
+		p.fail("%q is not a value; text stands in quotes", s)
 	}
 	p.fail("%s where a value should be", p.found())
 	return node{}
@@ -160,7 +160,7 @@ func (p *tomlReader) escape(b *strings.Builder, many bool) {
 	hex := p.s[p.i+1 : p.i+1+digits]
 	n, err := strconv.ParseUint(hex, 16, 32)
 	if err != nil || n > utf8.MaxRune || !utf8.ValidRune(rune(n)) {
-		p.fail("%q is no character", `\`+string(c)+hex)
+		p.fail("%q is not a character", `\`+string(c)+hex)
 	}
 	b.WriteRune(rune(n))
 	p.i += 1 + digits

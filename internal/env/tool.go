@@ -65,14 +65,17 @@ func (b *builder) uv(ctx context.Context) (string, error) {
 	tools := filepath.Join(b.plan.caller.Cache, "tools")
 	home := filepath.Join(tools, uvFolder)
 	path := filepath.Join(home, "bin", "uv")
-	if b.uvWorks(ctx, path) {
+	ready := func() bool {
+		return sealed(b.plan.caller.Cache, tools) && sealed(b.plan.caller.Cache, home) && sealed(b.plan.caller.Cache, filepath.Dir(path)) && sealed(b.plan.caller.Cache, path) && b.uvWorks(ctx, path)
+	}
+	if ready() {
 		return path, nil
 	}
 	python, _ := b.pip(ctx)
 	if python == "" {
 		return "", errors.New("there is no pip to fetch it with")
 	}
-	if err := os.MkdirAll(tools, 0o755); err != nil {
+	if err := privateFolder(tools); err != nil {
 		return "", err
 	}
 	l, err := lock(ctx, home+lockEnd, "fetching uv", func(holder string) { b.log("waiting for " + holder + ", which fetches uv") })
@@ -80,7 +83,7 @@ func (b *builder) uv(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer l.Close()
-	if b.uvWorks(ctx, path) {
+	if ready() {
 		return path, nil
 	}
 	return path, b.fetchUV(ctx, l, python, home)
@@ -89,8 +92,13 @@ func (b *builder) uv(ctx context.Context) (string, error) {
 // fetchUV puts uv into home, whole or not at all.
 func (b *builder) fetchUV(ctx context.Context, l *os.File, python, home string) error {
 	fresh := home + ".new" // one name is enough under the lock, and sweeps what a killed one left
-	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(home)); err != nil {
-		return err
+	for _, old := range []string{fresh, home} {
+		if os.RemoveAll(old) == nil {
+			continue
+		}
+		if err := setAside(old); err != nil {
+			return err
+		}
 	}
 	b.log("fetching uv, once")
 	// A wheel or nothing: building uv needs a Rust compiler and many minutes.
@@ -104,7 +112,7 @@ func (b *builder) fetchUV(ctx context.Context, l *os.File, python, home string) 
 		return fmt.Errorf("%w%s", err, lastLine(out))
 	}
 	if !b.uvWorks(ctx, filepath.Join(home, "bin", "uv")) {
-		return errors.New("the one that pip brought does not run here")
+		return errors.New("the uv that pip installed does not run here")
 	}
 	return nil
 }
@@ -122,7 +130,16 @@ func (b *builder) uvWorks(ctx context.Context, path string) bool {
 	return false
 }
 
-func (b *builder) withUV(ctx context.Context, uv string) error {
+func (b *builder) withUV(ctx context.Context, uv string) (err error) {
+	remove, err := fence(b.plan.caller.Job)
+	if err != nil {
+		return onDisk(err, "build environment")
+	}
+	defer func() {
+		if left := remove(); err == nil {
+			err = onDisk(left, "build environment")
+		}
+	}()
 	extra, args := b.pipSettings(ctx)
 	environ := append(b.environ(), extra...)
 	environ = append(environ, "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never", "NO_COLOR=1")
@@ -266,6 +283,11 @@ func (b *builder) environ() []string {
 // went wrong. The log gets all of it.
 const maxOutput = 64 << 10
 
+// ownersWrite runs its arguments with a umask by which only the owner may write what
+// they make; what else the umask forbids stays. This process has many threads, and other
+// work that goes by its umask.
+const ownersWrite = `umask g-w,o-w && exec "$@"`
+
 // run runs a tool in the code folder, its output line by line to the log.
 //
 // The tool inherits the lock. When this process is killed, the tool may live
@@ -273,7 +295,7 @@ const maxOutput = 64 << 10
 // same folder.
 func (b *builder) run(ctx context.Context, held *os.File, environ []string, name string, args ...string) (string, error) {
 	w := &lines{each: b.log}
-	cmd := command(ctx, b.plan.caller.Dir, environ, name, args...)
+	cmd := command(ctx, b.plan.caller.Dir, environ, "/bin/sh", slices.Concat([]string{"-c", ownersWrite, "sh", name}, args)...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = w, w, []*os.File{held}
 	err := cmd.Run()
 	w.flush()

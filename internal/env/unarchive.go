@@ -136,7 +136,7 @@ func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 		return refuse("%q: it is in no folder of the archive", h.Name)
 	}
 	u.made[name] = h.Typeflag == tar.TypeDir
-	perm := fs.FileMode(h.Mode) & 0o777
+	perm := fs.FileMode(h.Mode) & 0o755 // no others write
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return u.root.Mkdir(name, perm|0o700)

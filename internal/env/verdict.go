@@ -69,7 +69,7 @@ func (v verdict) why() string {
 	case m.Text != "":
 		return m.Text
 	case m.Direct:
-		return fmt.Sprintf("%s names a place, which only a build can follow", m.Name)
+		return fmt.Sprintf("%s names a path or an address, which only a build can use", m.Name)
 	case m.Have != "" && m.By != "":
 		return fmt.Sprintf("%s has %s %s, %s needs %s", python, m.Name, m.Have, m.By, m.Want)
 	case m.Have != "":
@@ -134,7 +134,7 @@ func recall(ctx context.Context, r Request, python string, asked *manifest) (ver
 
 func remembered(file, key string) (verdict, bool) {
 	var v verdict
-	data, err := os.ReadFile(file)
+	data, err := ownedAnswer(file)
 	if err != nil || json.Unmarshal(data, &v) != nil || v.Key != key || v.Self.Executable == "" {
 		return verdict{}, false
 	}
@@ -147,7 +147,7 @@ func remembered(file, key string) (verdict, bool) {
 }
 
 func remember(file string, data []byte) {
-	if os.MkdirAll(filepath.Dir(file), 0o755) != nil {
+	if privateFolder(filepath.Dir(file)) != nil {
 		return
 	}
 	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
@@ -211,6 +211,9 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	if err != nil {
 		return verdict{}, err
 	}
+	if python, err = behindShim(ctx, r, python); err != nil {
+		return verdict{}, err
+	}
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, python, "-c", probe)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Dir, r.Environ, bytes.NewReader(in), &out, &complaint
@@ -222,7 +225,7 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var v verdict
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil || !filepath.IsAbs(v.Self.Executable) {
-		return verdict{}, fmt.Errorf("%s: did not answer as a python does", python)
+		return verdict{}, fmt.Errorf("%s: is not a Python interpreter", python)
 	}
 	asked.settle(&v)
 	return v, nil
@@ -265,7 +268,7 @@ func (m *manifest) settle(v *verdict) {
 		return
 	}
 	if m.conda != nil && m.conda.unclear != "" && v.Missing == nil && v.Unknown == "" {
-		v.Unknown = fmt.Sprintf("nobody here can judge %q", m.conda.unclear)
+		v.Unknown = fmt.Sprintf("%q cannot be evaluated here", m.conda.unclear)
 	}
 	for _, e := range m.entries {
 		if v.Unknown == "" && !e.Option && !e.Constraint && (e.Name == "" || e.Place) {

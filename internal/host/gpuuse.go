@@ -55,7 +55,7 @@ func parseUse(text string, wanted []string) (all []Use, err error) {
 		}
 		index, err := strconv.Atoi(cells[0])
 		if err != nil {
-			return nil, fmt.Errorf("read use of GPUs: %q is no index", cells[0])
+			return nil, fmt.Errorf("read use of GPUs: %q is not an index", cells[0])
 		}
 		if len(wanted) > 0 && !slices.Contains(wanted, cells[0]) && !slices.Contains(wanted, cells[1]) {
 			continue

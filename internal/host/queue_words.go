@@ -18,7 +18,7 @@ func (p *party) name() string {
 }
 
 // words say what is waited for, "" when nothing is: "waits for 2 cores: job 7fk2
-// holds 1 of 2; 2nd in line, after job ab3d". They change only when that does, so
+// holds 1 of 2; 2nd in the queue, after job ab3d". They change only when that does, so
 // no times are in them.
 func (b balance) words() string {
 	if b.paused {
@@ -83,7 +83,7 @@ func holders(all []*party, amount func(*party) string, of string) (parts []strin
 	return parts
 }
 
-// standing is "2nd in line, after job b", where those before want what is short.
+// standing is "2nd in the queue, after job b", where those before want what is short.
 func standing(before []*party, short []int) []string {
 	before = slices.DeleteFunc(slices.Clone(before), func(p *party) bool {
 		return !slices.ContainsFunc(short, func(k int) bool { return p.need[k] > 0 })
@@ -91,7 +91,7 @@ func standing(before []*party, short []int) []string {
 	if len(before) == 0 {
 		return nil
 	}
-	return []string{ordinal(len(before)+1) + " in line, after " + before[len(before)-1].name()}
+	return []string{ordinal(len(before)+1) + " in the queue, after " + before[len(before)-1].name()}
 }
 
 func ordinal(n int) string {

@@ -235,7 +235,7 @@ func (r Room) fault(ctx context.Context, err error, doing string) error {
 	if f := (*fault.Fault)(nil); errors.As(err, &f) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	local := "Claims are locked files in " + r.Folder + ": it must be a folder on this machine's own disk that you may write to; XDG_STATE_HOME moves it."
+	local := "Reservations are locked files in " + r.Folder + ": it must be a folder on this machine's own disk that you may write to; XDG_STATE_HOME moves it."
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "%s", doing)

@@ -266,7 +266,7 @@ func (s *seat) try(ctx context.Context) (verdict, error) {
 	}
 	i := slices.IndexFunc(l.entries, func(e *entry) bool { return e.number == s.number })
 	if i < 0 {
-		return verdict{}, fault.New(fault.Denied, "Run it again, and leave the files in "+s.Folder+" alone.", "wait in line: somebody removed %s", claimName(s.number))
+		return verdict{}, fault.New(fault.Denied, "Run it again, and leave the files in "+s.Folder+" alone.", "wait in the queue: %s was removed", claimName(s.number))
 	}
 	v := l.judge(l.entries[i])
 	v.seen = g.changes

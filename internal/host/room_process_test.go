@@ -141,7 +141,7 @@ func TestKilledProcessesNeitherHoldNorWait(t *testing.T) {
 		}
 		ended <- err
 	}()
-	if diff := cmp.Diff("waits for 2 cores: the killed holds 2 of 2; 2nd in line, after the killed too", <-waits); diff != "" {
+	if diff := cmp.Diff("waits for 2 cores: the killed holds 2 of 2; 2nd in the queue, after the killed too", <-waits); diff != "" {
 		t.Errorf("what was told differs (-want +got):\n%s", diff)
 	}
 	if err := p.cmd.Process.Kill(); err != nil {

@@ -131,10 +131,10 @@ func TestThreeJobsOnAMachineForOne(t *testing.T) {
 			first = next.held
 		}
 		first.Release()
-		want := []string{"waits for 2 cores: job a holds 2 of 2", "waits for 2 cores: job a holds 2 of 2; 2nd in line, after job u",
+		want := []string{"waits for 2 cores: job a holds 2 of 2", "waits for 2 cores: job a holds 2 of 2; 2nd in the queue, after job u",
 			"waits for 2 cores: job u holds 2 of 2"}
 		told := b.told()
-		if len(told) == 4 && told[2] == "waits for 2 cores: 2nd in line, after job u" {
+		if len(told) == 4 && told[2] == "waits for 2 cores: 2nd in the queue, after job u" {
 			told = append(told[:2:2], told[3]) // it looked when job a had released and job u had not looked yet
 		}
 		if diff := cmp.Diff(want, told); diff != "" {
@@ -362,7 +362,7 @@ func TestWhatNobodyAheadLacksIsGivenAtOnce(t *testing.T) {
 		if big.ended() || !one.ended() || another.ended() {
 			t.Errorf("ended: big %v, one %v, another %v", big.ended(), one.ended(), another.ended())
 		}
-		want := "waits for 1 core: job one holds 1 of 2; 2nd in line, after job big"
+		want := "waits for 1 core: job one holds 1 of 2; 2nd in the queue, after job big"
 		if told := another.told(); told[len(told)-1] != want {
 			t.Errorf("told %q, want %q", told, want)
 		}

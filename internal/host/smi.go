@@ -52,7 +52,7 @@ func parseRow(line string) (c card, err error) {
 	}
 	c.Index, err = strconv.Atoi(strings.TrimSpace(index))
 	if err != nil || c.Index < 0 {
-		return c, fmt.Errorf("%q is no index", strings.TrimSpace(index))
+		return c, fmt.Errorf("%q is not an index", strings.TrimSpace(index))
 	}
 	c.Name = strings.TrimSpace(rest[:comma])
 	uuid, memory := strings.TrimSpace(uuid), strings.TrimSpace(rest[comma+1:])
@@ -66,7 +66,7 @@ func parseRow(line string) (c card, err error) {
 		return c, err
 	}
 	if !untold[uuid] && !uuids.MatchString(uuid) {
-		return c, fmt.Errorf("%q is no UUID", uuid)
+		return c, fmt.Errorf("%q is not a UUID", uuid)
 	}
 	if strings.HasPrefix(uuid, "GPU-") { // a board with a single GPU may have one that CUDA does not take
 		c.UUID = uuid
@@ -92,7 +92,7 @@ func parseMemory(s string) (int64, error) {
 	}
 	mib, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || mib < 0 || mib > math.MaxInt64>>20 {
-		return 0, fmt.Errorf("%q is no number of MiB", s)
+		return 0, fmt.Errorf("%q is not a number of MiB", s)
 	}
 	return mib << 20, nil
 }
@@ -122,7 +122,7 @@ func addDevices(cards []card, list []byte) error {
 			continue
 		}
 		if !uuids.MatchString(m[2]) || seen[m[2]] {
-			return fmt.Errorf("read %q: that is no UUID, or was listed before", strings.TrimSpace(line))
+			return fmt.Errorf("read %q: that is not a UUID, or was listed before", strings.TrimSpace(line))
 		}
 		seen[m[2]] = true
 		d := GPU{Index: of.Index, UUID: m[2], Name: of.Name + " MIG " + m[1]}

@@ -16,7 +16,7 @@ const sound = `
 -- go.mod --
 module example.org/d
 
-go 1.26.0
+go 1.26.5
 
 require example.org/lib v1.0.0
 require github.com/aws/sdk v1.0.0 // indirect
@@ -188,6 +188,10 @@ var broken = map[string][]struct{ files, want string }{
 		{"-- docs/deps.md --\n| `example.org/lib` | reads | MIT | |\n", "line of example.org/lib needs four cells"},
 		{"-- docs/deps.md --\n| `example.org/lib` | reads | MIT | by hand |\n", "no line for example.org/tools"},
 		{"-- docs/deps.md --\n| `example.org/gone` | was used | MIT | by hand |\n", "explains example.org/gone"},
+	},
+	"go has the fixes we rely on": {
+		{"-- go.mod --\nmodule example.org/d\n\ngo 1.26.4\n", "go.mod names go1.26.4: os.Root has known escapes before go1.26.5"},
+		{"-- go.mod --\nmodule example.org/d\n\ngo 1.26\n", "go.mod names go1.26: "},
 	},
 	"files stay short": {
 		{"-- store/long.go --\npackage store\n" + strings.Repeat("//\n", splitLines), "store/long.go has 801 lines"},

@@ -2,6 +2,7 @@ package house_test
 
 import (
 	"fmt"
+	"go/version"
 	"maps"
 	"path"
 	"slices"
@@ -229,6 +230,25 @@ func (h *house) direct() map[string]bool {
 		}
 	}
 	return modules
+}
+
+// leastGo is the first release in which os.Root, through which archives and trees are
+// written, has no escape that is known on Linux and macOS. 1.26.5 mends a link followed
+// by a trailing slash (CVE-2026-39822), 1.26.2 Root.Chmod (GO-2026-4864), 1.26.1 ReadDir
+// (CVE-2026-27139).
+const leastGo = "go1.26.5"
+
+// goHasTheFixesWeRelyOn: go.mod names that release, so that the go command refuses an older
+// one, and the release at hand is not older.
+func goHasTheFixesWeRelyOn(h *house) (found []string) {
+	if version.Compare(h.goLine, leastGo) < 0 {
+		found = append(found, fmt.Sprintf("go.mod names %s: os.Root has known escapes before %s, so say go %s", h.goLine, leastGo, leastGo[len("go"):]))
+	}
+	// A release may have a note behind it: "go1.26.5 X:nodwarf5".
+	if at, _, _ := strings.Cut(h.running, " "); version.IsValid(at) && version.Compare(at, leastGo) < 0 {
+		found = append(found, fmt.Sprintf("this is %s: os.Root has known escapes before %s, so install that or a newer one", at, leastGo))
+	}
+	return found
 }
 
 func everyDependencyIsExplained(h *house) (found []string) {

@@ -28,6 +28,7 @@ var rules = []struct {
 	{"no templates are linked", noTemplatesAreLinked},
 	{"every package introduces itself", everyPackageIntroducesItself},
 	{"packages have plain names", packagesHavePlainNames},
+	{"go has the fixes we rely on", goHasTheFixesWeRelyOn},
 	{"every dependency is explained", everyDependencyIsExplained},
 	{"files stay short", filesStayShort},
 	{"nothing happens at init", nothingHappensAtInit},

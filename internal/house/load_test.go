@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ type house struct {
 	packages map[string]*pkg // by import path: ours, and all they link
 	files    []*file         // our Go files, sorted by path
 	requires []require
+	goLine   string   // of go.mod: the least release that may build us, "go1.26.5"
+	running  string   // the release that builds this test
 	tools    []string // packages named by go.mod's tool lines
 	deps     string   // the text of docs/deps.md
 }
@@ -129,6 +132,7 @@ func parsePicture(doc string) (map[string]int, error) {
 func (h *house) readMod(root string) error {
 	var mod struct {
 		Module  struct{ Path string }
+		Go      string
 		Require []require
 		Tool    []struct{ Path string }
 	}
@@ -140,6 +144,7 @@ func (h *house) readMod(root string) error {
 		return err
 	}
 	h.module, h.requires = mod.Module.Path, mod.Require
+	h.goLine, h.running = "go"+mod.Go, runtime.Version()
 	for _, tool := range mod.Tool {
 		h.tools = append(h.tools, tool.Path)
 	}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -58,8 +59,8 @@ func Scan(dir string) (*Folder, error) {
 			return err
 		}
 		skip, err := ignore.MatchesOrParentMatches(filepath.FromSlash(p))
-		if err != nil {
-			return err
+		if err != nil { // a pattern that is wrong in its ranges is found as it is used
+			return badIgnore(err)
 		}
 		if skip {
 			if d.IsDir() && !reaches(ignore, p) {
@@ -69,6 +70,9 @@ func Scan(dir string) (*Folder, error) {
 		}
 		return f.add(root, p, d)
 	})
+	if known := (*fault.Fault)(nil); errors.As(err, &known) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Name what cannot be read in .dockerignore.", "read folder to build from")
 	}
@@ -92,7 +96,11 @@ func ignored(root *os.Root) (*patternmatcher.PatternMatcher, error) {
 			return m, nil
 		}
 	}
-	return nil, fault.Wrap(err, fault.Invalid, "", "read .dockerignore")
+	return nil, badIgnore(err)
+}
+
+func badIgnore(err error) error {
+	return fault.Wrap(err, fault.Invalid, "", "read .dockerignore")
 }
 
 // reaches says whether a "!" pattern may bring back what lies in an ignored folder.

@@ -67,7 +67,7 @@ func Framework(words string, site Site) (string, error) {
 		if near := job.Nearest(name, names); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
-		return "", fault.New(fault.Invalid, hint, "resolve framework %q: %q is none that has prebuilt images", words, name)
+		return "", fault.New(fault.Invalid, hint, "resolve framework %q: %q has no prebuilt images", words, name)
 	}
 	s, python, err := pick(words, versions, version, python)
 	if err != nil {

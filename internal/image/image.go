@@ -215,7 +215,7 @@ func findSource(word, dir string) (*source, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fault.New(fault.Missing, "Name a folder with a Dockerfile, the file, or give its text, such as $'FROM debian\\nRUN true'.", "read Dockerfile: %q is no file, no folder, and no text of one", word)
+		return nil, fault.New(fault.Missing, "Name a folder with a Dockerfile, the file, or give its text, such as $'FROM debian\\nRUN true'.", "read Dockerfile: %q is neither a file, a folder nor the text of a Dockerfile", word)
 	case info.IsDir():
 		if s.file, err = dockerfileIn(path); err != nil {
 			return nil, err

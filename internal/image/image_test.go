@@ -110,13 +110,13 @@ func TestWhatCannotBeBuiltIsRefusedBeforehand(t *testing.T) {
 		why, hint string
 	}{
 		{job.Container{Image: "a", Framework: "pytorch"}, fault.Invalid, "both", "Leave one"},
-		{job.Container{Dockerfile: "nowhere"}, fault.Missing, `"nowhere" is no file`, "Name a folder"},
+		{job.Container{Dockerfile: "nowhere"}, fault.Missing, `"nowhere" is neither a file`, "Name a folder"},
 		{job.Container{Dockerfile: "empty"}, fault.Missing, "has none", "file named Dockerfile"},
 		{job.Container{Dockerfile: "pipe"}, fault.Invalid, "", "Name a folder"},
 		{job.Container{Dockerfile: "wrong"}, fault.Invalid, "read wrong: line 2", "Did you mean RUN?"},
 		{job.Container{Dockerfile: "own", Image: "b"}, fault.Invalid, "begins from debian", BaseWord},
-		{job.Container{Dockerfile: "RUN true"}, fault.Invalid, "on which image", "FROM"},
-		{job.Container{Dockerfile: "FROM __BASE_IMAGE__\n"}, fault.Invalid, "none was named", "--image"},
+		{job.Container{Dockerfile: "RUN true"}, fault.Invalid, "it has no FROM line", "FROM"},
+		{job.Container{Dockerfile: "FROM __BASE_IMAGE__\n"}, fault.Invalid, "none was given", "--image"},
 	} {
 		_, err := Resolve(c.c, Site{Dir: dir})
 		if fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.why) || !strings.Contains(fault.Hint(err), c.hint) {

@@ -48,12 +48,12 @@ func (s *source) recipe(base string, named bool) (*Recipe, error) {
 	switch from := r.first("FROM"); {
 	case strings.Contains(text, BaseWord):
 		if base == "" {
-			return nil, fault.New(fault.Invalid, "Name it with --image or --framework.", "read %s: %s stands for an image, and none was named", s.from, BaseWord)
+			return nil, fault.New(fault.Invalid, "Name it with --image or --framework.", "read %s: %s stands for an image, and none was given", s.from, BaseWord)
 		}
 		text = strings.ReplaceAll(text, BaseWord, base)
 	case from == nil:
 		if base == "" {
-			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with --image.", "read %s: nothing says on which image it builds", s.from)
+			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with --image.", "read %s: it has no FROM line", s.from)
 		}
 		text = text[:r.head(text)] + "FROM " + base + "\n" + text[r.head(text):]
 		added = true
@@ -110,7 +110,7 @@ func Read(text string) (*Recipe, error) {
 		r.Lines = append(r.Lines, in)
 	}
 	if len(r.Lines) == 0 {
-		return nil, fault.New(fault.Invalid, "Begin it with FROM.", "line 1: it holds no instruction")
+		return nil, fault.New(fault.Invalid, "Begin it with FROM.", "line 1: there is no instruction")
 	}
 	return r, nil
 }
@@ -172,7 +172,7 @@ func parse(at int, line string, heredoc bool) (Instruction, error) {
 		if heredoc {
 			hint = "Texts behind << need BuildKit: docker build -t NAME . builds it, and --image NAME runs it."
 		}
-		return in, fault.New(fault.Invalid, hint, "line %d: %q is no instruction", at, word)
+		return in, fault.New(fault.Invalid, hint, "line %d: %q is not an instruction", at, word)
 	}
 	for strings.HasPrefix(rest, "--") {
 		flag, after := cutSpace(rest)

@@ -38,10 +38,10 @@ func TestADockerfileIsReadAsDockerReadsIt(t *testing.T) {
 
 func TestADockerfileThatIsWrongIsRefusedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ text, why, hint string }{
-		{"", "it holds no instruction", "FROM"},
-		{"# only\n", "it holds no instruction", "FROM"},
-		{"FROM a\n\nCPOY a b", `line 3: "CPOY" is no instruction`, "Did you mean COPY?"},
-		{"FROM a\nRUN cat <<X\nsome text\nX", `line 3: "some" is no instruction`, "BuildKit"},
+		{"", "there is no instruction", "FROM"},
+		{"# only\n", "there is no instruction", "FROM"},
+		{"FROM a\n\nCPOY a b", `line 3: "CPOY" is not an instruction`, "Did you mean COPY?"},
+		{"FROM a\nRUN cat <<X\nsome text\nX", `line 3: "some" is not an instruction`, "BuildKit"},
 		{"FROM a\nCOPY", "line 2: COPY needs words", ""},
 		{"FROM a\nCMD [1]", "line 2: CMD: a list holds strings", "quotes"},
 		{"# escape=x\nFROM a", "line 1", "Use"},

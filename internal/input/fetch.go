@@ -194,7 +194,7 @@ func (f *fetcher) ration(ctx context.Context, body io.Reader, timer *time.Timer)
 	return &rationed{body: body, at: f.shelf.size, ask: ask}, nil
 }
 
-var errSilent = fmt.Errorf("it said nothing for %s", maxSilence)
+var errSilent = fmt.Errorf("it sent nothing for %s", maxSilence)
 
 // silent gives the reason of a request that was ended for its silence.
 func silent(ctx context.Context, err error) error {
@@ -291,7 +291,7 @@ func plain(err error) error {
 	return err
 }
 
-var errRedirect = errors.New("it leads astray")
+var errRedirect = errors.New("it leads outside")
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch last := via[len(via)-1]; {

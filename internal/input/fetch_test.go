@@ -417,7 +417,7 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 	for uri, want := range map[string]string{
 		hops(maxRedirects):   "more than 10 redirects",
 		secure.URL + "/down": "from https to http://",
-		secure.URL + "/file": "leads astray",
+		secure.URL + "/file": "leads outside",
 	} {
 		_, err := trusting().fetch(t.Context(), uri, t.TempDir())
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
@@ -462,7 +462,7 @@ func TestASilentServerIsAskedAgain(t *testing.T) {
 	var told []string
 	f.told = func(line string) { told = append(told, line) }
 	fetched(t, f, s.URL+"/a", t.TempDir(), "slow!")
-	if !strings.Contains(strings.Join(told, "\n"), "said nothing for 2m0s") {
+	if !strings.Contains(strings.Join(told, "\n"), "sent nothing for 2m0s") {
 		t.Errorf("it told %q", told)
 	}
 }

@@ -132,9 +132,9 @@ func TestWhatCannotBeFoundIsRefused(t *testing.T) {
 		{"data/*.png", "", "no file matches", "ls data"},
 		{"none/*", "", "no file matches", "ls none"},
 		{"data/*:train", "", "no file matches", "before the star"},
-		{"data/*", "train", "no subfolder is taken", "before the star"},
-		{"data/[a", "", "a bracket", "ls data"},
-		{"*/../data/*", "", "goes up behind a star", "ls ."},
+		{"data/*", "train", "has no subfolder", "before the star"},
+		{"data/[a", "", "an unmatched bracket", "ls data"},
+		{"*/../data/*", "", "has .. after a star", "ls ."},
 	} {
 		got, err := Find(job.Input{Name: "d", Path: row.path, Subdir: row.subdir}, dir)
 		if err == nil {

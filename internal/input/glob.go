@@ -21,19 +21,19 @@ func glob(in job.Input, folder string) (Source, error) {
 	none := func(why string) error {
 		hint := "See what is there: ls " + fixed + "."
 		if strings.ContainsRune(in.Path, ':') {
-			hint = "Of a glob no subfolder is taken: write it before the star."
+			hint = "A glob has no subfolder: write it before the star."
 		}
 		return fault.New(fault.Invalid, hint, "read input %s: %q: %s", in.Name, in.Path, why)
 	}
 	if in.Subdir != "" {
-		return Source{}, fault.New(fault.Invalid, "Write the folder before the star.", "read input %s: %q is a glob, and of one no subfolder is taken", in.Name, in.Path)
+		return Source{}, fault.New(fault.Invalid, "Write the folder before the star.", "read input %s: %q is a glob, and a glob has no subfolder", in.Name, in.Path)
 	}
 	for _, p := range parts {
 		if _, err := path.Match(p, ""); err != nil {
-			return Source{}, none("it has a bracket or backslash without its partner")
+			return Source{}, none("it has an unmatched bracket or backslash")
 		}
 		if p == ".." {
-			return Source{}, none("it goes up behind a star")
+			return Source{}, none("it has .. after a star")
 		}
 	}
 	real, err := filepath.EvalSymlinks(below(folder, fixed))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -91,7 +92,7 @@ func TestAddressesOfTheMachineItselfAreNotAsked(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	s := web(t, &asked)
-	known := names(t, map[string]string{"meta.test": "169.254.169.254", "six.test": "fd00:ec2::254", "near.test": "fe80::1", "mapped.test": "::ffff:169.254.1.1"})
+	known := names(t, map[string]string{"meta.test": "169.254.169.254", "six.test": "fd00:ec2::254", "near.test": "fe80::1", "mapped.test": "::ffff:169.254.1.1", "compatible.test": "::a9fe:a9fe"})
 	here := s.URL + "/to?u="
 	for uri, at := range map[string]string{
 		"http://169.254.169.254/latest/meta-data/": "169.254.169.254",
@@ -102,6 +103,14 @@ func TestAddressesOfTheMachineItselfAreNotAsked(t *testing.T) {
 		"http://[fd20:ce::254]/x":                  "fd20:ce::254",
 		"http://[::ffff:169.254.169.254]/":         "::ffff:169.254.169.254",
 		"http://[64:ff9b::a9fe:a9fe]/":             "64:ff9b::a9fe:a9fe",
+		"http://[64:ff9b:1::a9fe:a9fe]/":           "64:ff9b:1::a9fe:a9fe",
+		"http://[2002:a9fe:a9fe::1]/":              "2002:a9fe:a9fe::1",
+		"http://[::a9fe:a9fe]/":                    "::a9fe:a9fe",
+		"http://[fd00:ec2::23]/v1/credentials":     "fd00:ec2::23",
+		"http://[2001:db8::5efe:a9fe:a9fe]/":       "2001:db8::5efe:a9fe:a9fe",
+		"http://[2001:0:a9fe:a9fe::]/":             "2001:0:a9fe:a9fe::",
+		"http://[::ffff:0:a9fe:a9fe]/":             "::ffff:0:a9fe:a9fe",
+		"http://compatible.test/x":                 "::a9fe:a9fe",
 		"http://100.100.100.200/":                  "100.100.100.200",
 		"https://meta.test/x":                      "169.254.169.254",
 		"http://meta.test:8080/x":                  "169.254.169.254",
@@ -125,6 +134,59 @@ func TestAddressesOfTheMachineItselfAreNotAsked(t *testing.T) {
 	if n := asked.Load(); n != 4 {
 		t.Errorf("the server that leads there was asked %d times, and 3 addresses begin at it, one of them twice", n)
 	}
+}
+
+// written are the ways to write the IPv4 address v4 as an IPv6 address.
+var written = []func(v4 [4]byte) string{
+	func(v4 [4]byte) string { return fmt.Sprintf("::ffff:%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("::ffff:0:%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("::%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("64:ff9b::%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("64:ff9b:1::%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string {
+		return fmt.Sprintf("64:ff9b:1:aa:%02x:%02x%02x:%02xff:1", v4[0], v4[1], v4[2], v4[3])
+	},
+	func(v4 [4]byte) string {
+		return fmt.Sprintf("64:ff9b:1:aa%02x:%02x:%02x%02x::", v4[0], v4[1], v4[2], v4[3])
+	},
+	func(v4 [4]byte) string { return fmt.Sprintf("64:ff9b:1:%x:%02x:%02x00::", v4[:2], v4[2], v4[3]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("2002:%x:%x::1", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("2001:0:%x:%x:8000::1", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string {
+		return fmt.Sprintf("2001:0:101:101:8000:1:%02x%02x:%02x%02x", ^v4[0], ^v4[1], ^v4[2], ^v4[3])
+	},
+	func(v4 [4]byte) string { return fmt.Sprintf("2001:db8:1:2:0:5efe:%x:%x", v4[:2], v4[2:]) },
+	func(v4 [4]byte) string { return fmt.Sprintf("2001:db8:1:2:200:5efe:%x:%x", v4[:2], v4[2:]) },
+}
+
+// FuzzNoFormOfALinkLocalAddressIsAsked: however an address of 169.254.0.0/16 is written,
+// it is refused; so is all of fd00:ec2::/32, and the same forms of other addresses are not.
+func FuzzNoFormOfALinkLocalAddressIsAsked(f *testing.F) {
+	f.Add(byte(169), byte(254), uint64(0x254))
+	f.Add(byte(170), byte(2), uint64(0x23))
+	f.Add(byte(0), byte(0), uint64(0))
+	f.Fuzz(func(t *testing.T, c, d byte, below uint64) {
+		for i, write := range written {
+			for _, v4 := range [][4]byte{{169, 254, c, d}, {100, 100, 100, 200}} {
+				at, err := netip.ParseAddr(write(v4))
+				if err != nil {
+					t.Fatalf("form %d: %v", i, err)
+				}
+				if barred(at) == nil {
+					t.Errorf("form %d: %s, which is %v, is asked", i, at, v4)
+				}
+			}
+			if at := netip.MustParseAddr(write([4]byte{198, 51, 100, d | 1})); barred(at) != nil {
+				t.Errorf("form %d: %s is refused", i, at)
+			}
+		}
+		b := netip.MustParseAddr("fd00:ec2::").As16()
+		binary.BigEndian.PutUint64(b[8:], below)
+		b[4] = c
+		if barred(netip.AddrFrom16(b)) == nil {
+			t.Errorf("%s is asked", netip.AddrFrom16(b))
+		}
+	})
 }
 
 func TestLoopbackIsAsked(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 func KindOf(text string) (Kind, error) {
 	switch scheme := schemeOf(text); {
 	case text == "":
-		return Local, refuse(text, "Give it a file or folder: -i NAME=PATH.", "it has no path")
+		return Local, refuse(text, "Give a file or folder: -i NAME=PATH.", "it has no path")
 	case strings.ContainsRune(text, 0):
 		return Local, refuse(text, "Check the path.", "it holds a NUL byte")
 	case scheme == "":
@@ -81,10 +81,13 @@ func checkBucket(text string) error {
 	name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz0123456789._-"))]
 	below := strings.TrimPrefix(rest, name)
 	switch {
+	case store.HasUserinfo(text):
+		// It would stand in the job's record, for all readers of the store.
+		return refuse(text, "Leave out what is before the @: keys come from the environment or a profile.", "it holds a user's name or password")
 	case scheme != strings.ToLower(scheme):
 		return refuse(text, "Write "+strings.ToLower(scheme)+"://.", "a bucket's address begins in lower case")
 	case name == "" || below != "" && below[0] != '/' && below[0] != '?':
-		return refuse(text, "Write it as s3://bucket/folder or gs://bucket/folder.", "it names no bucket")
+		return refuse(text, "Write it as s3://bucket/folder or gs://bucket/folder.", "the bucket's name is missing")
 	}
 	return nil
 }
@@ -124,7 +127,7 @@ func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, refuse(text, "Write it as https://HOST/FILE.", "it is no web address")
+		return nil, refuse(text, "Write it as https://HOST/FILE.", "it is not a web address")
 	case u.User != nil:
 		// It would stand in the job's record, for all who may read the store.
 		return nil, refuse(text, "Download it first, and use -i FILE.", "it holds a user's name or password")
@@ -145,7 +148,7 @@ func PathOf(text string) string {
 // fromFileURI is the absolute path that a file:// URI names.
 func fromFileURI(text string) (string, error) {
 	if schemeOf(text) != "file" {
-		return "", refuse(text, "Write it as file:///FOLDER.", "it is no file:// URI")
+		return "", refuse(text, "Write it as file:///FOLDER.", "it is not a file:// URI")
 	}
 	rest := text[len("file://"):]
 	host, below, _ := strings.Cut(rest, "/")
@@ -162,6 +165,10 @@ func fromFileURI(text string) (string, error) {
 	return path.Clean("/" + name), nil
 }
 
+// HasUserinfo reports whether a text is an address with a user's name or password in it:
+// neither its host nor a bucket may be asked that way, and it may not be stored.
+func HasUserinfo(text string) bool { return IsAddress(text) && store.HasUserinfo(text) }
+
 // checkTask refuses what job.Input.TaskRef does, with what was likely meant.
 func checkTask(text string) error {
 	_, _, err := job.Input{Path: text}.TaskRef()
@@ -177,5 +184,5 @@ func checkTask(text string) error {
 	case near != "" && near != what:
 		hint = "Did you mean " + near + "?"
 	}
-	return refuse(text, hint, "it names nothing that a task leaves")
+	return refuse(text, hint, "it is not something that a task leaves")
 }

@@ -42,7 +42,7 @@ func (b Bringer) fromBucket(ctx context.Context, text, into string, room func(co
 	_, query, _ := strings.Cut(bucket, "?")
 	switch {
 	case key == "" || strings.HasSuffix(key, "/"):
-		return "", refuse(text, "Name one object, or the folder with --from.", "it names no single object")
+		return "", refuse(text, "Name one object, or the folder with --from.", "it is not one object")
 	case query != "" && query != unsigned:
 		return "", refuse(text, "Write it once, in --from or in what the machine is set up with (AWS_ENDPOINT_URL, AWS_PROFILE).", "an item chooses no server and no profile")
 	case b.Open == nil:

@@ -197,13 +197,13 @@ func (p *parser) suffix(text string) error {
 		sub = text
 		if i := strings.LastIndexByte(text, ':'); i > 0 {
 			if _, is := distribution(text[i+1:]); is {
-				return refuse(p.text, "Write it as "+p.Path+":"+text[i+1:]+":"+text[:i]+".", "the distribution stands before the folder")
+				return refuse(p.text, "Write it as "+p.Path+":"+text[i+1:]+":"+text[:i]+".", "the distribution comes before the folder")
 			}
 		}
 	}
 	p.Subdir = path.Clean(sub)
 	if p.Subdir == "." || !filepath.IsLocal(p.Subdir) || strings.ContainsRune(sub, 0) {
-		return refuse(p.text, "Name a folder inside it, such as "+p.Path+":train, or end it before the colon.", "%q is no folder inside it", sub)
+		return refuse(p.text, "Name a folder inside it, such as "+p.Path+":train, or end it before the colon.", "%q is not a folder inside it", sub)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func fromBucket(ctx context.Context, s Source, dir string) (*List, error) {
 		if !isGlob(p) {
 			parts[i] = literal(p)
 		} else if parts[i] = spelled(p); !sound(parts[i]) {
-			return nil, s.refuse("Write a bracket that is one as [[].", "it has a bracket or backslash without its partner")
+			return nil, s.refuse("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 	}
 	if !strings.ContainsAny(key, "*[") {

@@ -77,7 +77,7 @@ func TestObjectsOfABucketAreItems(t *testing.T) {
 		`s3://b/e\/*.jpg`:               {`e\/z.jpg`, ""},
 		"s3://b/p/d*":                   {"", "no object matches"},
 		"s3://b/p/none":                 {"", "nothing is there"},
-		"s3://b/p/[":                    {"", "it has a bracket or backslash without its partner"},
+		"s3://b/p/[":                    {"", "it has an unmatched bracket or backslash"},
 	} {
 		l, err := Collect(t.Context(), Source{From: from, Open: theirs(t, objects)}, t.TempDir())
 		if err != nil {

@@ -147,7 +147,7 @@ func (c *collector) collectCSV() error {
 }
 
 // header takes the first record as the fields' names. One without a name, as
-// pandas writes it for the index, is no placeholder.
+// pandas writes it for the index, is not a placeholder.
 func (c *collector) header(line int, fields []string) error {
 	seen := map[string]bool{}
 	size := 0

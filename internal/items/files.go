@@ -132,7 +132,7 @@ func OpenStored(ctx context.Context, s *store.Store, m Manifest, first int) (*Re
 		return r, err
 	}
 	if m.Files.Count != m.Count || m.Files.Files != nil {
-		return nil, fault.New(fault.Lost, "", "open items %s: the list of their files is of other ones", m.Key)
+		return nil, fault.New(fault.Lost, "", "open items %s: the list of their files belongs to other items", m.Key)
 	}
 	r.stored, err = Open(ctx, s, *m.Files, first)
 	return r, err
@@ -188,7 +188,7 @@ func (r *Reader) files(ctx context.Context, from, to int) (next func() ([]File, 
 	return func() ([]File, error) {
 		text, err, more := line()
 		if !more {
-			err = errors.New("nothing is said of its files")
+			err = errors.New("its files are not recorded")
 		}
 		if err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func (t *Template) Fill(it Item, out []string) ([]string, error) {
 			return nil, refuseItem("fill command", it, err)
 		}
 		if strings.IndexByte(text, 0) >= 0 {
-			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "", "a value holds a NUL byte, which no argument can"))
+			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "", "a value holds a NUL byte, and an argument cannot"))
 		}
 		if len(text) > maxArg {
 			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "Give it to the program on its input, with --stdin, or put it into a file.",
@@ -77,7 +77,7 @@ func (p *piece) value(it Item, out []string) (string, error) {
 		text = it.Fields[p.index]
 	case anOutput:
 		if p.index >= len(out) {
-			return "", fault.New(fault.Bug, "", "no place was given for {%s}", p.text)
+			return "", fault.New(fault.Bug, "", "there is no --out for {%s}", p.text)
 		}
 		return out[p.index], nil
 	}

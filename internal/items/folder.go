@@ -48,10 +48,10 @@ func fromGlob(ctx context.Context, s Source, dir string) (*List, error) {
 	fixed, parts := cutGlob(s.From)
 	for _, p := range parts {
 		if _, err := path.Match(p, ""); err != nil {
-			return nil, s.refuse("Write a bracket that is one as [[].", "it has a bracket or backslash without its partner")
+			return nil, s.refuse("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 		if p == ".." {
-			return nil, s.refuse("Write the folder before the star.", "it goes up behind a star")
+			return nil, s.refuse("Write the folder before the star.", "it has .. after a star")
 		}
 	}
 	if len(parts) > maxParts {

@@ -310,7 +310,7 @@ func escape(text string) (r rune, n int, err error) {
 			return pair, 12, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%s is half a character: its other half is missing", text[:6])
+	return 0, 0, fmt.Errorf("%s is half of a surrogate pair", text[:6])
 }
 
 func hexRune(text string) (rune, error) {

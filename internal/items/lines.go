@@ -77,7 +77,7 @@ func (c *collector) nothing() error {
 	why := "it is empty"
 	switch {
 	case c.format == CSV && len(c.packer.fields) > 0:
-		hint, why = "Write one item on each line below the header.", "it holds a header and no items"
+		hint, why = "Write one item on each line below the header.", "it has a header and no items"
 	case c.empty > 0:
 		why = "all its lines are empty"
 	}
@@ -180,7 +180,7 @@ func (c *collector) line() ([]byte, error) {
 		return nil, c.bad(c.lines, "Put long data into files, and let each line name one.", "it is longer than 16 MiB")
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
-		return nil, c.bad(c.lines, "Is it text, in UTF-8? See it with: head -c 100 FILE | od -c.", "it holds a NUL byte, which no argument can")
+		return nil, c.bad(c.lines, "Is it text, in UTF-8? See it with: head -c 100 FILE | od -c.", "it holds a NUL byte, and an argument cannot")
 	}
 	return text, nil
 }

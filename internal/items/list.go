@@ -24,6 +24,7 @@ type List struct {
 	fields []string
 	notes  []string
 	count  int
+	ats    bool
 	digest string
 	span   *span // of a range, which has no file
 	index  index
@@ -48,6 +49,10 @@ func (l *List) Fields() []string { return slices.Clone(l.fields) }
 
 // Notes are sentences for the person: what was left out, skipped or kept.
 func (l *List) Notes() []string { return slices.Clone(l.notes) }
+
+// MayHoldAt reports whether some item may hold an @. No item of a list for which it is
+// false holds an address with a password, and the list need not be read to find one.
+func (l *List) MayHoldAt() bool { return l.ats }
 
 // Close removes the list's files. The list and its Readers are of no use then.
 func (l *List) Close() error {
@@ -90,7 +95,7 @@ func (l *List) build(dir string, fill func(p *packer) error) (err error) {
 	if err := p.seal(); err != nil {
 		return err
 	}
-	l.fields, l.notes, l.count, l.digest, l.index = p.fields, p.notes, p.count, p.index.Digest, p.index
+	l.fields, l.notes, l.count, l.ats, l.digest, l.index = p.fields, p.notes, p.count, p.ats, p.index.Digest, p.index
 	return nil
 }
 

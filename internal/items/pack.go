@@ -1,6 +1,7 @@
 package items
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -110,6 +111,7 @@ type packer struct {
 	fields []string // the names of the items' fields, and
 	notes  []string // what a person should know of them: set by whoever adds the items
 	count  int
+	ats    bool // some item may hold an @
 
 	out    io.Writer
 	zstd   *zstd.Encoder
@@ -133,6 +135,11 @@ func newPacker(out io.Writer, format string) (*packer, error) {
 	}, err
 }
 
+// mayHoldAt reports whether an item's text may hold an @ once it is decoded.
+func mayHoldAt(text []byte) bool {
+	return bytes.IndexByte(text, '@') >= 0 || bytes.Contains(text, []byte("%40")) || bytes.Contains(text, []byte(`\u0040`))
+}
+
 // add appends an item.
 func add[T string | []byte](p *packer, text T) error {
 	if len(p.raw) > 0 && len(p.raw)+len(text)+binary.MaxVarintLen32 > blockSize {
@@ -142,6 +149,7 @@ func add[T string | []byte](p *packer, text T) error {
 	}
 	p.raw = binary.AppendUvarint(p.raw, uint64(len(text)))
 	p.raw = append(p.raw, text...)
+	p.ats = p.ats || mayHoldAt(p.raw[len(p.raw)-len(text):])
 	p.items++
 	p.count++
 	return nil
@@ -236,7 +244,7 @@ func newUnpacker() (*zstd.Decoder, error) {
 // full says what to do where a list finds no room for its files.
 func full(err error, dir string) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("keep items in %s: %w", dir, err)
+		return fmt.Errorf("store the items in %s: %w", dir, err)
 	}
-	return fault.Wrap(err, fault.Full, "Free some space there and run it again.", "keep items in %s", dir)
+	return fault.Wrap(err, fault.Full, "Free some space there and run it again.", "store the items in %s", dir)
 }

@@ -63,7 +63,7 @@ func Open(ctx context.Context, s *store.Store, m Manifest, first int) (*Reader, 
 	if m.Step > 0 && m.Key == "" {
 		r.span = &span{m.From, m.To, m.Step}
 		if m.From < 0 || m.To < m.From || m.To > maxSpan || r.span.count() != m.Count {
-			return nil, fault.New(fault.Invalid, "", "open items: %d-%d:%d is no range of %d items", m.From, m.To, m.Step, m.Count)
+			return nil, fault.New(fault.Invalid, "", "open items: %d-%d:%d is not a range of the %d items", m.From, m.To, m.Step, m.Count)
 		}
 		return r, nil
 	}
@@ -208,7 +208,7 @@ func (r *Reader) fields(text string) ([]string, error) {
 func (r *Reader) texts(ctx context.Context, from, to int) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if from < r.first || to > r.Last() || to < from-1 {
-			yield("", fault.New(fault.Bug, "", "items %d to %d are none of %d to %d", from, to, r.first, r.Last()))
+			yield("", fault.New(fault.Bug, "", "items %d to %d are not among %d to %d", from, to, r.first, r.Last()))
 			return
 		}
 		if r.span != nil {

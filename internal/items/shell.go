@@ -240,7 +240,7 @@ func (l *lexer) quoting(p piece) (quoting, error) {
 	}
 	if why != "" {
 		return 0, fault.New(fault.Invalid, `Write "$DROVER_ITEM", or set a variable first: x={}; echo "$x".`,
-			"read command: {%s} stands in or behind %s, where no quotes would hold it", p.text, why)
+			"read command: {%s} is inside or after %s, where it cannot be quoted safely", p.text, why)
 	}
 	switch l.top() {
 	case single:
@@ -330,7 +330,7 @@ func noShellText(args []string, pieces [][]piece) error {
 		}
 		name := path.Base(arg)
 		return fault.New(fault.Invalid, "Use drover map --shell "+quoteWord(args[at])+", or hand it over: "+name+` -c '... "$1" ...' `+name+" {}.",
-			"read command: {%s} stands in the text of %s -c, where an item could run commands", pieces[at][bad].text, name)
+			"read command: {%s} is in the text of %s -c, where an item could run commands", pieces[at][bad].text, name)
 	}
 	return nil
 }

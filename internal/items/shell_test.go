@@ -157,7 +157,7 @@ func TestWhereNoQuotesHoldAnItemIsRefused(t *testing.T) {
 		"a field too":             "echo $(({f}))",
 	} {
 		_, err := Parse([]string{text}, TemplateOptions{Shell: true, Fields: []string{"f"}, Out: []string{"{n}"}})
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "$DROVER_ITEM") || !strings.Contains(err.Error(), "where no quotes would hold it") {
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "$DROVER_ITEM") || !strings.Contains(err.Error(), "where it cannot be quoted safely") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -188,7 +188,7 @@ func (c *compiler) compile(text string, shell bool) ([]piece, error) {
 	return pieces, nil
 }
 
-// dollar is how much of a text that begins with $ is no placeholder: ${ begins a
+// dollar is how much of a text that begins with $ is not a placeholder: ${ begins a
 // variable of a shell.
 func dollar(text string) int {
 	if len(text) > 2 && text[1] == '{' && text[2] != '}' {
@@ -252,9 +252,9 @@ func (c *compiler) find(inside string) (p piece, found bool, err error) {
 	if q, is := c.reserved(inside); is {
 		switch {
 		case q.what == anOutput && c.inOut:
-			return p, false, c.refuse(inside, "Name it after the item: --out {n}.txt, or --out {.stem}.png.", "is the place of an output, and cannot name it")
+			return p, false, c.refuse(inside, "Name it after the item: --out {n}.txt, or --out {.stem}.png.", "stands for an output, and cannot be part of its name")
 		case q.what == anOutput && q.index >= c.outs && (c.outs > 0 || inside == "out"):
-			return p, false, c.refuse(inside, "Declare it: --out {n}.txt, or write {"+"{"+inside+"}} for the braces themselves.", "is the place of an output, and %s declared", was(c.outs))
+			return p, false, c.refuse(inside, "Declare it: --out {n}.txt, or write {"+"{"+inside+"}} for the braces themselves.", "stands for an output, and %s declared", was(c.outs))
 		case q.what == anOutput && q.index >= c.outs:
 			return p, false, nil
 		}
@@ -267,7 +267,7 @@ func (c *compiler) find(inside string) (p piece, found bool, err error) {
 		return piece{what: aField, part: part, text: inside, index: i}, true, nil
 	}
 	if like, ok := c.near(inside, before, after, dotted); ok {
-		return p, false, c.refuse(inside, "Did you mean {"+like+"}? {"+"{"+inside+"}} writes the braces themselves.", "is no placeholder")
+		return p, false, c.refuse(inside, "Did you mean {"+like+"}? {"+"{"+inside+"}} writes the braces themselves.", "is not a placeholder")
 	}
 	return p, false, nil
 }
@@ -394,7 +394,7 @@ func (c *compiler) note(inside string) {
 	if len(c.fields) == 0 || !isName(inside) {
 		return
 	}
-	text := fmt.Sprintf("{%s} is no field of the items, and was left as it is", inside)
+	text := fmt.Sprintf("{%s} is not a field of the items, and was left as it is", inside)
 	if !slices.Contains(c.notes, text) {
 		c.notes = append(c.notes, text)
 	}

@@ -115,7 +115,7 @@ func TestBracesThatWereLeftAreNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"{print} is no field of the items, and was left as it is", "{colour} is no field of the items, and was left as it is"}
+	want := []string{"{print} is not a field of the items, and was left as it is", "{colour} is not a field of the items, and was left as it is"}
 	if diff := cmp.Diff(want, tmpl.Notes()); diff != "" || tmpl.Uses() {
 		t.Error(diff)
 	}
@@ -173,7 +173,7 @@ func TestWhatNoArgumentCanHoldIsRefusedByItsItem(t *testing.T) {
 		"no fields":       {"{size.stem}", "item 7: it has no field for {size.stem}", Item{N: 7}},
 		"128 KiB":         {"{}", "item 7: an argument would be 128 KiB", Item{N: 7, Text: strings.Repeat("x", 128<<10)}},
 		"128 KiB in all":  {"--x={}", "item 7: an argument would be 128 KiB", Item{N: 7, Text: strings.Repeat("x", maxArg)}},
-		"no staging path": {"{out}", "no place was given", Item{N: 7}},
+		"no staging path": {"{out}", "there is no --out", Item{N: 7}},
 	} {
 		for _, shell := range []bool{false, true} {
 			tmpl, err := Parse([]string{c.arg}, TemplateOptions{Fields: fruit, Shell: shell, Out: []string{"{n}"}})

@@ -8,7 +8,7 @@ import (
 
 // The bounds of what is handed to the YAML parser. It recurses into nesting, and
 // takes time in the square of nesting and of the number of keys: a megabyte of
-// "[" takes it minutes. A job file nests three deep.
+// "[" takes it minutes. A job file has at most three levels.
 const (
 	maxDepth = 16
 	maxKeys  = 4096 // above what a job may have: 512 variables, and some fields for each input
@@ -29,7 +29,7 @@ func (p page) inspect(tokens token.Tokens) error {
 	var flow, dashes, keys int
 	for i, t := range tokens {
 		if what, ok := beyond[t.Type]; ok {
-			return p.refuse(t, quoteHint(tokens, i), "%s, which a job file needs not", what)
+			return p.refuse(t, quoteHint(tokens, i), "%s, which job files do not support", what)
 		}
 		switch t.Type {
 		case token.InvalidType:
@@ -48,7 +48,7 @@ func (p page) inspect(tokens token.Tokens) error {
 		}
 		switch {
 		case flow > maxDepth || dashes > maxDepth:
-			return p.refuse(t, "A job file nests three deep.", "nested more than %d deep", maxDepth)
+			return p.refuse(t, "A job file has at most three levels.", "nested more than %d deep", maxDepth)
 		case keys > maxKeys:
 			return p.refuse(t, "Keep what the job reads in files of its own.", "more than %d fields", maxKeys)
 		}

@@ -92,7 +92,7 @@ func (p page) tree() (ast.Node, error) {
 		}
 	}
 	if body == nil {
-		return nil, p.refuse(nil, "Begin with program: train.py.", "holds no job")
+		return nil, p.refuse(nil, "Begin with program: train.py.", "describes no job")
 	}
 	return body, nil
 }

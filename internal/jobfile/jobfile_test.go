@@ -259,8 +259,8 @@ func TestARefusalShowsThePlace(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, row := range []struct{ name, text, want, hint string }{
-		{"nothing", "", "x.yaml: holds no job", "Begin with program: train.py."},
-		{"a comment", "# soon\n", "x.yaml: holds no job", "Begin with program: train.py."},
+		{"nothing", "", "x.yaml: describes no job", "Begin with program: train.py."},
+		{"a comment", "# soon\n", "x.yaml: describes no job", "Begin with program: train.py."},
 		{"no program", "task: a\n", `x.yaml:1:1: the job has no "program"`, "Add the line program: and what it is."},
 		{"an open program", "task: a\nprogram:\n", `x.yaml:1:1: the job has no "program"`, "Add the line program: and what it is."},
 		{"no fields", "{}", `x.yaml:1:1: the job has no "program"`, "Add the line program: and what it is."},
@@ -301,12 +301,12 @@ func TestParseRefuses(t *testing.T) {
 		{"nothing for a variable", "program: a\nenv:\n  A:\n", `"env" holds nothing here`, `For empty text write "".`},
 		{"fields for a variable", "program: a\nenv: {A: {b: c}}\n", `"env" wants text, got fields`, ""},
 
-		{"a glob", "program: a\nargs: [*.csv]\n", "x.yaml:2:8: an alias, which a job file needs not", `If it is text, put quotes around it: "*.csv".`},
-		{"an anchor", "program: &a b\n", "x.yaml:1:10: an anchor, which a job file needs not", `If it is text, put quotes around it: "&a".`},
-		{"a tag", "program: !!str 3\n", "x.yaml:1:10: a tag, which a job file needs not", `If it is text, put quotes around it: "!!str".`},
-		{"a merge", "<<: {program: a}\n", "x.yaml:1:1: a merge, which a job file needs not", `"<<"`},
-		{"a directive", "%YAML 1.2\n---\nprogram: a\n", "x.yaml:1:1: a directive, which a job file needs not", ""},
-		{"a marked key", "? program\n: a\n", `x.yaml:1:1: a key marked by "?", which a job file needs not`, ""},
+		{"a glob", "program: a\nargs: [*.csv]\n", "x.yaml:2:8: an alias, which job files do not support", `If it is text, put quotes around it: "*.csv".`},
+		{"an anchor", "program: &a b\n", "x.yaml:1:10: an anchor, which job files do not support", `If it is text, put quotes around it: "&a".`},
+		{"a tag", "program: !!str 3\n", "x.yaml:1:10: a tag, which job files do not support", `If it is text, put quotes around it: "!!str".`},
+		{"a merge", "<<: {program: a}\n", "x.yaml:1:1: a merge, which job files do not support", `"<<"`},
+		{"a directive", "%YAML 1.2\n---\nprogram: a\n", "x.yaml:1:1: a directive, which job files do not support", ""},
+		{"a marked key", "? program\n: a\n", `x.yaml:1:1: a key marked by "?", which job files do not support`, ""},
 
 		{"a tab", "program: a\nargs:\n\t- b\n", "x.yaml:3:1: not YAML: a tab where only blanks may indent", "Indent with blanks."},
 		{"a reserved sign", "program: a\nargs: [@x]\n", "x.yaml:2:8: not YAML: '@' is a reserved character", "Put quotes around the text."},
@@ -360,10 +360,10 @@ func TestBombsAreRefusedBeforeTheyBurst(t *testing.T) {
 		{"braces", strings.Repeat("{", size), "nested more than 16 deep"},
 		{"braces with keys", strings.Repeat("{a: ", size/4), "nested more than 16 deep"},
 		{"dashes", strings.Repeat("- ", size/2), "nested more than 16 deep"},
-		{"question marks", strings.Repeat("? ", size/2), "which a job file needs not"},
+		{"question marks", strings.Repeat("? ", size/2), "which job files do not support"},
 		{"fields", strings.Repeat("a: 1\n", size/5), "more than 4096 fields"},
-		{"aliases", aliases, "which a job file needs not"},
-		{"tags", "program: " + strings.Repeat("!a ", size/4), "which a job file needs not"},
+		{"aliases", aliases, "which job files do not support"},
+		{"tags", "program: " + strings.Repeat("!a ", size/4), "which job files do not support"},
 	} {
 		text, _ := refused(t, "x.yaml", []byte(row.text))
 		if !strings.Contains(text, row.want) {

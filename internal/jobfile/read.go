@@ -40,7 +40,7 @@ func (p page) value(node ast.Node, v reflect.Value, field string) error {
 	case reflect.Map:
 		return p.table(node, v, field)
 	}
-	return fault.New(fault.Bug, "", "read job file: %s: field %q is of a kind nobody reads: %s", p.name, field, v.Type())
+	return fault.New(fault.Bug, "", "read job file: %s: field %q has an unsupported kind: %s", p.name, field, v.Type())
 }
 
 // fields reads a table whose keys are the fields of a struct. field is "" for

@@ -18,6 +18,7 @@ type Catalog struct {
 	w       World
 	project string // "": all
 	known   map[string]*known
+	bad     []error
 }
 
 // known is a short id.
@@ -36,9 +37,14 @@ func (w World) NewCatalog(project string) *Catalog {
 	return &Catalog{w: w, project: project, known: map[string]*known{}}
 }
 
+// Unreadable says what of the last listing cannot be read: short ids, and job.json's that
+// are no objects of drover's. Jobs left them out, and has all others.
+func (c *Catalog) Unreadable() []error { return c.bad }
+
 // Jobs lists them, oldest first by the times of the listing, as All has it. One that is
-// removed later on stays in it.
+// removed later on stays in it. What cannot be read is left out: see Unreadable.
 func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
+	c.bad = nil
 	type dated struct {
 		at time.Time
 		p  job.Path
@@ -50,7 +56,11 @@ func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
 		}
 		k := c.known[o.Key]
 		if k == nil {
-			p, ok, err := c.read(ctx, o.Key)
+			p, ok, err := c.w.readID(ctx, o.Key)
+			if errors.Is(err, ErrUnreadable) {
+				c.bad = append(c.bad, err)
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -66,10 +76,11 @@ func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
 		if !k.there && k.patient > 0 {
 			k.patient--
 			err := c.w.exists(ctx, k.p) // removed jobs keep their short id
-			if err != nil && !errors.Is(err, ErrRemoved) {
+			damaged := errors.Is(err, ErrUnreadable)
+			if err != nil && !errors.Is(err, ErrRemoved) && !damaged {
 				return nil, err
 			}
-			k.there = err == nil
+			k.there = err == nil || damaged // its reader says what is wrong with it
 		}
 		if k.there {
 			found = append(found, dated{o.Time, k.p})
@@ -83,9 +94,10 @@ func (c *Catalog) Jobs(ctx context.Context) ([]job.Path, error) {
 	return paths, nil
 }
 
-// read reads a short id; ok is false for one that was withdrawn.
-func (c *Catalog) read(ctx context.Context, key string) (p job.Path, ok bool, err error) {
-	b, err := c.w.Store.Get(ctx, key)
+// readID reads a short id; ok is false for one that was withdrawn. What it names becomes
+// parts of keys.
+func (w World) readID(ctx context.Context, key string) (p job.Path, ok bool, err error) {
+	b, err := w.get(ctx, key, maxRecord)
 	if errors.Is(err, store.ErrNotExist) {
 		return p, false, nil
 	}

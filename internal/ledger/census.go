@@ -73,6 +73,7 @@ type Census struct {
 	ids   map[string]job.Path // by short id
 	jobs  map[job.Path]*Counted
 	tasks map[job.Path]*CountedTask // by a path without a job
+	names []error                   // short ids and names of tasks that cannot be read
 }
 
 // Counted is one job as a census finds it.
@@ -94,6 +95,10 @@ type Counted struct {
 	// Outputs are the lists of files that its current attempt left, or is about to.
 	Outputs []store.Digest
 
+	// Bad says why it cannot be read, or its task; nil: it can. What it names is then
+	// not known, and what is known of it may be old.
+	Bad error
+
 	log    *Log
 	rounds *Log         // nil: of a run, which has none
 	names  map[int]*Log // of outputs, by rank
@@ -113,6 +118,8 @@ type CountedTask struct {
 	Generations map[int][]Saved
 	// Begun are the states that attempts began with whose ranks share one, newest first.
 	Begun []Begun
+	// Bad says why its logs cannot be read; nil: they can.
+	Bad error
 
 	log   *Log
 	ranks map[int]*Log
@@ -123,28 +130,58 @@ func (w World) NewCensus() *Census {
 	return &Census{w: w, ids: map[string]job.Path{}, jobs: map[job.Path]*Counted{}, tasks: map[job.Path]*CountedTask{}}
 }
 
-// Look reads everything that was written before it began. A name it cannot read is
-// an error: what it does not know it must not let go.
+// Look reads everything that was written before it began. What cannot be read hides
+// nothing else: it is Bad, and Unreadable has it. What it names is not known then.
 func (c *Census) Look(ctx context.Context) error {
 	if err := c.find(ctx); err != nil {
-		return fmt.Errorf("look what is named: %w", err)
+		return fmt.Errorf("list what is referenced: %w", err)
 	}
 	for _, t := range c.Tasks() {
-		if err := c.task(ctx, t); err != nil {
+		t.Bad = nil
+		err := c.task(ctx, t)
+		if errors.Is(err, ErrUnreadable) {
+			t.Bad = damagedTask(err, t.Path)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("look at task %s/%s: %w", t.Path.Project, t.Path.Task, err)
 		}
 	}
 	for _, j := range c.Jobs() {
+		if j.Bad = c.tasks[job.Path{Project: j.Path.Project, Task: j.Path.Task}].Bad; j.Bad != nil {
+			continue
+		}
 		err := c.job(ctx, j)
 		if errors.Is(err, ErrUnreadable) {
-			return fault.Wrap(err, fault.KindOf(err), "Nothing is removed while one cannot be read: drover verify "+j.Path.Job+" says what is wrong with it; put that back from a copy of the store.",
-				"look at job %s", j.Path.Job)
+			j.Bad = fault.Wrap(err, fault.KindOf(err), "drover verify "+j.Path.Job+" says what is wrong with it; put that back from a copy of the store.", "look at job %s", j.Path.Job)
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("look at job %s: %w", j.Path.Job, err)
 		}
 	}
 	return nil
+}
+
+func damagedTask(err error, p job.Path) error {
+	return fault.Wrap(err, fault.KindOf(err), "Put it back from a copy of the store.", "look at task %s/%s", p.Project, p.Task)
+}
+
+// Unreadable are the reasons why something was not read in the last Look, in an order
+// that stays. While there are any, a blob that nothing names may be named all the same.
+func (c *Census) Unreadable() []error {
+	all := slices.Clone(c.names)
+	for _, t := range c.Tasks() {
+		if t.Bad != nil {
+			all = append(all, t.Bad)
+		}
+	}
+	for _, j := range c.Jobs() {
+		if task := c.tasks[job.Path{Project: j.Path.Project, Task: j.Path.Task}]; j.Bad != nil && task.Bad == nil {
+			all = append(all, j.Bad)
+		}
+	}
+	return all
 }
 
 // Jobs are all jobs that were found, in the order of their tasks and places.
@@ -179,6 +216,7 @@ func (c *Census) Tasks() []*CountedTask {
 
 // find reads the short ids, and the tasks that are known without a job.
 func (c *Census) find(ctx context.Context) error {
+	c.names = nil
 	for _, prefix := range []string{"ids/", knownDir} {
 		for o, err := range c.w.Store.List(ctx, prefix) {
 			if err != nil {
@@ -187,17 +225,16 @@ func (c *Census) find(ctx context.Context) error {
 			if _, known := c.ids[o.Key]; known {
 				continue
 			}
-			b, err := c.w.Store.Get(ctx, o.Key)
-			if errors.Is(err, store.ErrNotExist) {
-				continue // withdrawn between the listing and now
+			p, there, err := c.w.readID(ctx, o.Key)
+			if errors.Is(err, ErrUnreadable) {
+				c.names = append(c.names, err)
+				continue
 			}
 			if err != nil {
 				return err
 			}
-			var p job.Path
-			v := 0
-			if err := decode(b, &p, &v, o.Key); err != nil {
-				return err
+			if !there {
+				continue // withdrawn between the listing and now
 			}
 			c.ids[o.Key] = p
 			c.met(p)
@@ -416,7 +453,7 @@ func (w World) Tidy(ctx context.Context, before time.Time) error {
 				err = w.Store.Delete(ctx, o.Key)
 			}
 			if err != nil {
-				return fmt.Errorf("tidy up after gc: %w", err)
+				return fmt.Errorf("clean up after gc: %w", err)
 			}
 		}
 	}

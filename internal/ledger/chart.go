@@ -121,7 +121,7 @@ func (t *chart) read(ctx context.Context, c *Chunk, visit func(Entry, []Result))
 	for {
 		sent = t.now()
 		key := t.entryKey(c, c.N)
-		b, err := t.w.Store.Get(ctx, key)
+		b, err := t.w.get(ctx, key, maxEntry)
 		if errors.Is(err, store.ErrNotExist) {
 			return sent, nil
 		}
@@ -425,11 +425,15 @@ func (b brief) name(id string) string {
 func parseBrief(name string) (b brief, ok bool) {
 	b.text = name
 	_, rest, _ := strings.Cut(name, "_")
-	for _, into := range []*int{&b.n, &b.mark, &b.children, &b.tally.Items, &b.tally.Succeeded, &b.tally.Failed, &b.tally.Quarantined, &b.tally.Cancelled} {
+	for i, into := range []*int{&b.n, &b.mark, &b.children, &b.tally.Items, &b.tally.Succeeded, &b.tally.Failed, &b.tally.Quarantined, &b.tally.Cancelled} {
 		var field string
 		field, rest, _ = strings.Cut(rest, "_")
 		n, err := strconv.Atoi(field)
-		if err != nil || n < 0 {
+		most := job.MaxNumber // of entries, and of what is counted by them
+		if i > 2 {
+			most = job.MaxItems
+		}
+		if err != nil || n < 0 || n > most {
 			return b, false
 		}
 		*into = n

@@ -10,10 +10,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// The bounds of M13. Twice lost in silence, a chunk's items run one at a time;
-// whose third such loss finds the same item starting has found the culprit.
+// The bounds of M13. An item that may have been running at two silent losses is a
+// suspect, and runs alone; the third silent loss that finds it running alone
+// quarantines it. So a poison item costs five agents at most.
 const (
-	carefulAfter    = 2
+	isolateAfter    = 2
 	quarantineAfter = 3
 	// MaxItemInterruptions is how often an item may be interrupted for free.
 	MaxItemInterruptions = 20
@@ -45,6 +46,8 @@ type Chunk struct {
 	state    []itemState // by place in Items; nil: all are open
 	carry    map[int]Carry
 	starting []int // items that the owner named before they began
+	isolated bool  // the owner claimed nothing but suspects: see Careful
+	retried  []int // open items with a failure that the owner has recorded
 }
 
 // Child is a chunk that was handed over.
@@ -171,7 +174,9 @@ func (c *Chunk) claimed(e Claimed) bool {
 	}
 	switch e.Why {
 	case Silence:
-		c.Silent++
+		for _, item := range c.mayHaveBegun() {
+			c.suspect(item)
+		}
 		for _, item := range c.starting {
 			c.blame(item)
 		}
@@ -184,9 +189,72 @@ func (c *Chunk) claimed(e Claimed) bool {
 		c.Losses++
 		c.Risked += c.Risk
 	}
-	c.starting = nil
+	c.starting, c.retried = nil, nil
 	c.Claim, c.Owner, c.Host, c.Risk = e.N, e.Agent, e.Host, e.Risk
+	c.isolated = c.onlySuspects()
 	return true
+}
+
+// mayHaveBegun lists the open items, in order, that may have been running or had
+// just ended when the owner died. An owner begins the items of a claim in the order
+// of their numbers, and lets no more than Risk begin that have no result in the log.
+// So the first Risk open items are all that can have begun, and beside them those
+// that failed in this claim, which are tried again at any time. Nothing else can have
+// killed the owner. In an isolated claim that is the item that `starting` names, and
+// it is blamed.
+func (c *Chunk) mayHaveBegun() (items []int) {
+	if c.isolated {
+		return nil
+	}
+	left := c.Risk
+	if left == 0 { // the claim of an older drover, which kept to some bound and did not name it
+		left = c.Tally.Items
+	}
+	for item := range c.Items.All {
+		switch {
+		case c.stateOf(item) != itemOpen || c.suspected(item): // suspects never begin beside others
+		case slices.Contains(c.retried, item):
+			items = append(items, item)
+		case left > 0:
+			items = append(items, item)
+			left--
+		}
+	}
+	return items
+}
+
+// suspect counts a silent loss against an item that may have caused it.
+func (c *Chunk) suspect(item int) {
+	had := c.carry[item]
+	had.Suspicions++
+	c.carry[item] = had
+}
+
+// suspected says whether an item is a suspect.
+func (c *Chunk) suspected(item int) bool { return c.carry[item].Suspicions >= isolateAfter }
+
+// onlySuspects says whether items are open and every one of them is a suspect.
+func (c *Chunk) onlySuspects() bool {
+	open := c.Tally.Open()
+	if open == 0 || len(c.carry) < open {
+		return false
+	}
+	for item := range c.carry {
+		if c.suspected(item) && c.stateOf(item) == itemOpen {
+			open--
+		}
+	}
+	return open == 0
+}
+
+// mayKill says whether an open item may have caused a silent loss.
+func (c *Chunk) mayKill() bool {
+	for item, had := range c.carry {
+		if had.Suspicions > 0 && c.stateOf(item) == itemOpen {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Chunk) result(r *Result) bool {
@@ -208,6 +276,8 @@ func (c *Chunk) result(r *Result) bool {
 	c.carry[r.Item] = had
 	if r.Final {
 		c.set(r.Item, itemFailed)
+	} else if !slices.Contains(c.retried, r.Item) {
+		c.retried = append(c.retried, r.Item)
 	}
 	return true
 }
@@ -294,7 +364,7 @@ func (c *Chunk) again(a Again) bool {
 			delete(c.carry, item)
 		}
 	}
-	c.Closed, c.By, c.Mark, c.Silent = false, 0, a.By, 0
+	c.Closed, c.By, c.Mark = false, 0, a.By
 	c.Old = c.Tally.Failed + c.Tally.Quarantined
 	return true
 }
@@ -366,9 +436,17 @@ func (c *Chunk) Open() (items []int) {
 	return items
 }
 
-// Careful says that the chunk was lost so often that its items run one at a time,
-// each after an entry that names it, on an agent that runs nothing else (M13).
-func (c *Chunk) Careful() bool { return c.Silent >= carefulAfter }
+// Careful says that the chunk is in isolated mode (M13): all of its items that were
+// open when its owner claimed it are suspects; of a chunk without an owner, all that
+// are open now. They run one at a time, each after an entry that names it, on an agent
+// that runs nothing else. Of a chunk with other items, too, the owner begins only
+// these, and hands the suspects over.
+func (c *Chunk) Careful() bool {
+	if c.Owner != "" {
+		return c.isolated
+	}
+	return c.onlySuspects()
+}
 
 // Free says whether the chunk may be claimed, and why (M1).
 func (c *Chunk) Free(death func(agent string) Death) (why Grounds, ok bool) {
@@ -405,5 +483,5 @@ func (c *Chunk) carried(items Spans) (had map[int]Carry) {
 // childSeed is that of items which their owner hands over.
 func (c *Chunk) childSeed(items []int, wait time.Duration) Seed {
 	s := spansOf(items)
-	return Seed{Items: s, Carry: c.carried(s), Silent: c.Silent, Mark: c.Mark, Wait: wait}
+	return Seed{Items: s, Carry: c.carried(s), Mark: c.Mark, Wait: wait}
 }

@@ -42,6 +42,7 @@ type Hold struct {
 	claim int // number of our claim: the chunk may have another owner by now
 
 	queue  []int                 // items that have not begun, in order
+	apart  []int                 // suspects beside them, which another chunk is to be made of (M13)
 	later  map[int]time.Duration // items in back-off, and when they may begin
 	flight map[int]bool
 	begun  int // tries of this claim, for names
@@ -106,7 +107,16 @@ func farPace(agents int) pace {
 func backOff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
 
 func (m *MapMember) newHold(c *Chunk, sent time.Duration) *Hold {
-	return &Hold{m: m, c: c, claim: c.Claim, queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, ooms: map[int]int{}, fresh: sent}
+	h := &Hold{m: m, c: c, claim: c.Claim, queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, ooms: map[int]int{}, fresh: sent}
+	if !c.Careful() {
+		for _, item := range h.queue {
+			if c.suspected(item) {
+				h.apart = append(h.apart, item)
+			}
+		}
+		h.queue = slices.DeleteFunc(h.queue, c.suspected)
+	}
+	return h
 }
 
 // ID names the chunk.
@@ -272,7 +282,7 @@ func (h *Hold) DueAt(now time.Duration) time.Duration {
 		return max(0, h.oldest+p.flush-now)
 	case h.m.t.m.Stop != nil:
 		return p.licence // the rest is for Wind
-	case h.passes(), h.m.TooMany() && len(h.buffer) > 0:
+	case len(h.apart) > 0, h.passes(), h.m.TooMany() && len(h.buffer) > 0:
 		return 0
 	case h.naming > 0, idle, len(h.flight)+len(h.buffer) >= h.m.risk && len(h.buffer) > 0:
 		return 0
@@ -310,7 +320,9 @@ func (h *Hold) Flush(ctx context.Context) (Fate, error) {
 			if err != nil {
 				return h.fate, err
 			}
-			h.fresh = sent
+			if err := h.renew(ctx, sent); err != nil {
+				return h.fate, err
+			}
 			break
 		}
 		if e == nil {
@@ -357,9 +369,28 @@ func (h *Hold) append(ctx context.Context, e Entry) (mine bool, err error) {
 		return false, err
 	}
 	if mine { // else there may be more to read
-		h.fresh = sent
+		if err := h.renew(ctx, sent); err != nil {
+			return false, err
+		}
 	}
 	return mine && !again, h.m.telling(ctx)
+}
+
+// renew moves the start deadline on, after a request that left at sent found the end of
+// the chunk's log. That request proves nothing once gc has removed the job: the entries by
+// which another agent took the chunk are deleted then, and job.json before them. So
+// job.json is looked for after it, if it was not seen a moment ago (E6).
+func (h *Hold) renew(ctx context.Context, sent time.Duration) error {
+	err := h.m.t.w.exists(ctx, h.m.t.p)
+	switch {
+	case errors.Is(err, ErrRemoved): // Poll says so, too; until then nothing begins
+		h.over, h.fate = true, Fenced
+	case err != nil:
+		return err
+	default:
+		h.fresh = sent
+	}
+	return nil
 }
 
 // saw takes in an entry that the chunk's log is found to hold, whoever read it and
@@ -418,6 +449,7 @@ func (h *Hold) recorded(e Entry) {
 			delete(h.later, item)
 		}
 		h.queue = slices.DeleteFunc(h.queue, e.Handed.Items.Has)
+		h.apart = slices.DeleteFunc(h.apart, e.Handed.Items.Has)
 		h.m.own(h.c.Children[i])
 	}
 }
@@ -436,8 +468,8 @@ func (h *Hold) keep(r Result) {
 	h.results = appendResult(h.results, &r)
 }
 
-// due is the entry to append now, nil for none: results, the item to be named, a
-// part for an idle agent or for a back-off, and the end, in one (L4).
+// due is the entry to append now, nil for none: results, the item to be named, the
+// suspects, a part for an idle agent or for a back-off, and the end, in one (L4).
 func (h *Hold) due(ctx context.Context) (*Entry, error) {
 	now := h.m.t.now()
 	h.ripen(now)
@@ -445,7 +477,11 @@ func (h *Hold) due(ctx context.Context) (*Entry, error) {
 	if h.naming > 0 {
 		e.Starting = []int{h.naming}
 	}
-	if h.m.t.m.Stop == nil && !h.c.Careful() {
+	switch {
+	case h.m.t.m.Stop != nil || h.c.Careful():
+	case len(h.apart) > 0: // for an agent that runs nothing else: this one, when it is done
+		e.Handed = &Handed{Seed: h.seed(h.apart, 0)}
+	default:
 		handed, err := h.hand(ctx, now)
 		if err != nil {
 			return nil, err
@@ -463,7 +499,7 @@ func (h *Hold) due(ctx context.Context) (*Entry, error) {
 
 // last says whether nothing of the chunk is open once e is recorded.
 func (h *Hold) last(e Entry) bool {
-	left := len(h.queue) + len(h.later) + len(h.flight)
+	left := len(h.queue) + len(h.apart) + len(h.later) + len(h.flight)
 	if e.Handed != nil {
 		left -= e.Handed.Items.Len()
 	}
@@ -533,8 +569,9 @@ func (h *Hold) handAll(idle []string) *Handed {
 func (h *Hold) pass(ctx context.Context, to string) error {
 	for !h.over {
 		e := Entry{Ended: &Ended{}}
-		if len(h.queue) > 0 {
-			e.Handed = &Handed{Seed: h.seed(slices.Sorted(slices.Values(h.queue)), 0), To: to}
+		if rest := slices.Concat(h.queue, h.apart); len(rest) > 0 {
+			slices.Sort(rest)
+			e.Handed = &Handed{Seed: h.seed(rest, 0), To: to}
 		}
 		if _, err := h.append(ctx, e); err != nil {
 			return err
@@ -589,7 +626,7 @@ func (h *Hold) Release(ctx context.Context, asked bool) error {
 			gone = Released{Stopped: len(gone.Flight)}
 		}
 		e := Entry{Results: h.buffer, Released: &gone}
-		if left := len(h.queue) + len(h.later) + len(h.flight); left == 0 {
+		if left := len(h.queue) + len(h.apart) + len(h.later) + len(h.flight); left == 0 {
 			e.Released, e.Ended = nil, &Ended{}
 		}
 		if _, err := h.append(ctx, e); err != nil {

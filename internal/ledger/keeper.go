@@ -207,7 +207,7 @@ func (k *crew) hopeless(n int, machines []Machine) *Stop {
 	if k.barren < MaxBarren {
 		return nil
 	}
-	return &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row came to nothing: %s", MaxBarren, lastWords(machines))}
+	return &Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row failed: %s", MaxBarren, lastWords(machines))}
 }
 
 // countBarren counts a placement of ours that is wholly dead, if nobody joined from

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestAJobRemovedBeforeTheFirstLookIsNotFollowed(t *testing.T) {
 			}
 			d.pass(time.Second)
 		}
-		if fault.KindOf(last) != fault.Missing || fault.Hint(last) == "" || placements > 1 {
+		if fault.KindOf(last) != fault.Missing || !strings.HasPrefix(last.Error(), "follow job "+j.ID+": ") || fault.Hint(last) != "Run it again." || placements > 1 {
 			t.Errorf("%+v: %d placements, then %v", row, placements, last)
 		}
 		d.check(other.Remove(t.Context(), j.Path(), 0, Place{}, "gc-2"))

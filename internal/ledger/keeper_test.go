@@ -36,7 +36,7 @@ func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
 				rows = append(rows, Machine{Placement: w.Placed.Placement, Index: i, Alive: true})
 			}
 		case k.Run().Stop != nil:
-			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "came to nothing") || len(r.Placed) > MaxBarren+2 {
+			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "placements in a row failed") || len(r.Placed) > MaxBarren+2 {
 				t.Errorf("after %d placements: %+v", len(r.Placed), r.Stop)
 			}
 			return

@@ -130,20 +130,25 @@ func OutputPrefix(p job.Path) string { return jobDir(p) + "/output" }
 // Load reads job.json, which never changes, or remembers it: see sure. A job that was removed, or never was, is store.ErrNotExist;
 // of the two a removed one is ErrRemoved as well.
 func (w World) Load(ctx context.Context, p job.Path) (job.Job, error) {
-	var j job.Job
-	b, err := w.Store.Fixed(ctx, jobKey(p), sure)
+	j, _, err := w.load(ctx, p)
+	return j, err
+}
+
+// load is Load with the bytes that were read.
+func (w World) load(ctx context.Context, p job.Path) (j job.Job, body []byte, err error) {
+	b, err := w.fixed(ctx, jobKey(p), sure, maxRecord)
 	if errors.Is(err, store.ErrNotExist) {
 		if t, terr := w.Task(ctx, p); terr == nil && t.removed(p.Job) {
-			return j, fmt.Errorf("read job %s: %w: %w", p.Job, ErrRemoved, err)
+			return j, nil, fmt.Errorf("read job %s: %w: %w", p.Job, ErrRemoved, err)
 		}
 	}
 	if err != nil {
-		return j, fmt.Errorf("read job %s: %w", p.Job, err)
+		return j, nil, fmt.Errorf("read job %s: %w", p.Job, err)
 	}
 	if err := decode(b, &j, &j.V, jobKey(p)); err != nil {
-		return j, err
+		return j, nil, err
 	}
-	return j, of(j, p)
+	return j, b, of(j, p)
 }
 
 // of refuses a record that is not of the job that it lies under: its ids become names
@@ -169,14 +174,42 @@ type unreadable struct{ error }
 func (u unreadable) Is(target error) bool { return target == ErrUnreadable }
 func (u unreadable) Unwrap() error        { return u.error }
 
+// decode reads a record of this format, and holds it against its bounds: see check.go.
 func decode(b []byte, into any, v *int, key string) error {
+	damaged := func(err error) error {
+		return fault.Wrap(unreadable{shortened{err}}, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
+	}
+	if most := maxSize(into); len(b) > most {
+		return damaged(fmt.Errorf("it has %d bytes, at most %d", len(b), most))
+	}
+	if len(b) > fewBytes && structs(b) > maxStructs {
+		return damaged(fmt.Errorf("it holds more than %d records", maxStructs))
+	}
 	if err := json.Unmarshal(b, into); err != nil {
-		return fault.Wrap(unreadable{err}, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
+		return damaged(err)
 	}
 	if *v > format {
 		return fault.Wrap(unreadable{fmt.Errorf("format %d, this drover knows %d", *v, format)}, fault.Invalid, "Use the newer drover that wrote it.", "read %s", key)
 	}
+	if r, ok := into.(checked); ok {
+		if err := r.Check(); err != nil {
+			return damaged(err)
+		}
+	}
 	return nil
+}
+
+// get reads an object of the ledger's own, and fixed one that is never rewritten: see
+// store.Store. What is no object of drover's, or has more than most bytes, is ErrUnreadable;
+// many are read at once, so none comes into memory beyond its bound.
+func (w World) get(ctx context.Context, key string, most int) ([]byte, error) {
+	b, err := w.Store.GetAtMost(ctx, key, most)
+	return b, misread(err)
+}
+
+func (w World) fixed(ctx context.Context, key string, age time.Duration, most int) ([]byte, error) {
+	b, err := w.Store.Fixed(ctx, key, age, most)
+	return b, misread(err)
 }
 
 func encode(v any) []byte {
@@ -189,7 +222,7 @@ func encode(v any) []byte {
 
 // getRecord reads and decodes a write-once record; ok is false when it is absent.
 func getRecord[T any](ctx context.Context, w World, key string, v func(*T) *int) (rec T, ok bool, err error) {
-	b, err := w.Store.Fixed(ctx, key, store.Forever)
+	b, err := w.fixed(ctx, key, store.Forever, maxSize(&rec))
 	if errors.Is(err, store.ErrNotExist) {
 		return rec, false, nil
 	}

@@ -69,6 +69,8 @@ type Entry struct {
 // Submitted says that a job exists and is the task's live one (T1).
 type Submitted struct {
 	Job string `json:"job"`
+	// Record is the digest of job.json's bytes (T1). "": of an older drover.
+	Record store.Digest `json:"record,omitempty"`
 }
 
 // Closed says that the task's live job has settled (T1: "settled(J)").
@@ -154,7 +156,7 @@ func (l *Log) Read(ctx context.Context) error { return l.readUntil(ctx, func() b
 func (l *Log) readUntil(ctx context.Context, enough func() bool) error {
 	for !enough() {
 		key := l.key(len(l.Entries))
-		b, err := l.w.Store.Fixed(ctx, key, store.Forever)
+		b, err := l.w.fixed(ctx, key, store.Forever, maxEntry)
 		if errors.Is(err, store.ErrNotExist) {
 			return nil
 		}

@@ -304,7 +304,7 @@ func because(a Attempt) string {
 	case Lost:
 		return ": lost node " + list
 	case Notice:
-		return ": node " + list + " had notice to leave"
+		return ": node " + list + " was interrupted"
 	case Asked:
 		return ": it was interrupted by hand"
 	case Failure:

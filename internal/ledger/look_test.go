@@ -103,7 +103,7 @@ func TestEventsTellEverythingInOrder(t *testing.T) {
 		"2s joined: node 1 joined on a machine",
 		"3s exit: node 0: interrupted, spot",
 		"3s exit: node 1: halted",
-		"4s attempt: attempt 2 opened: node 0 had notice to leave",
+		"4s attempt: attempt 2 opened: node 0 was interrupted",
 		"5s placed: asked local for 1 agent",
 		"5s attempt: attempt 3 opened: lost node 0, 1",
 		"5s attempt: attempt 4 opened: it was interrupted by hand",

@@ -170,7 +170,10 @@ func (m *Map) Index(id string) (i int, ok bool) {
 }
 
 // chunksIn is how many chunks of a size items make.
-func chunksIn(items, size int) int { return (items + size - 1) / max(1, size) }
+func chunksIn(items, size int) int {
+	size = max(1, size) // of a record without chunks
+	return (items + size - 1) / size
+}
 
 // Fold takes the next entry of the job's log in (L3, E1, E4, T2).
 func (m *Map) Fold(e Entry) {

@@ -76,18 +76,21 @@ type Handed struct {
 type Seed struct {
 	Items Spans `json:"items"`
 	// Carry holds what items have behind them; those with nothing are left out.
-	Carry  map[int]Carry `json:"carry,omitempty"`
-	Silent int           `json:"silent,omitempty"` // silent losses of the chunk
-	Mark   int           `json:"mark,omitempty"`   // number of the job's `reopened` or `extended` it stands at
+	Carry map[int]Carry `json:"carry,omitempty"`
+	Mark  int           `json:"mark,omitempty"` // number of the job's `reopened` or `extended` it stands at
 	// Wait is how long nobody claims it, counted from when he first saw it: a back-off.
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
-// Carry is what an item has behind it: the three budgets of M13.
+// Carry is what an item has behind it: the three budgets of M13, and how often it
+// is suspected.
 type Carry struct {
 	Failures      int `json:"f,omitempty"`
 	Interruptions int `json:"i,omitempty"`
 	Blames        int `json:"b,omitempty"` // silent losses that found it starting
+	// Suspicions counts the silent losses that may have found it begun. With
+	// isolateAfter of them it is a suspect, which runs alone.
+	Suspicions int `json:"s,omitempty"`
 	// OOMs are those of its failures for which it had too little memory.
 	OOMs int `json:"o,omitempty"`
 }

@@ -207,7 +207,7 @@ func (m *MapMember) rung(ctx context.Context) (bool, error) {
 	if m.bell || m.o.Near {
 		return true, nil
 	}
-	_, err := m.t.w.Store.Get(ctx, m.bellKey())
+	_, err := m.t.w.get(ctx, m.bellKey(), maxRecord)
 	m.bell = err == nil
 	return m.bell, ignoreAbsent(err)
 }
@@ -289,7 +289,7 @@ func (m *MapMember) mail(ctx context.Context) (*Hold, error) {
 	if !m.marked {
 		return nil, nil
 	}
-	b, err := m.t.w.Store.Get(ctx, m.idleKey(m.ID))
+	b, err := m.t.w.get(ctx, m.idleKey(m.ID), maxRecord)
 	if err != nil || len(b) == 0 {
 		return nil, ignoreAbsent(err)
 	}

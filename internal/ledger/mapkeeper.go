@@ -270,7 +270,7 @@ func (k *MapKeeper) survey(ctx context.Context, machines []Machine) (v surveyed,
 		}
 	})
 	if err != nil {
-		return v, fmt.Errorf("survey job: %w", err)
+		return v, fmt.Errorf("read job: %w", err)
 	}
 	for id := range k.t.all(share{}) {
 		if _, done := k.t.done(id); !done {

@@ -67,9 +67,9 @@ type MapMember struct {
 	ready     bool
 	claims    int // chunks claimed so far
 	began     time.Duration
-	mine      []Child  // handed over by us, not known to be claimed
-	tell      []Child  // of these, those an idle agent is to be told of
-	unsure    []*Chunk // claims of them may have landed, or may yet
+	mine      []Child // handed over by us, not known to be claimed
+	tell      []Child // of these, those an idle agent is to be told of
+	unsure    []unsureClaim
 	cursor    finder
 	asked     int           // how often for idle agents
 	marked    bool          // our name stands among the idle
@@ -235,7 +235,7 @@ func (m *MapMember) order() MapOrder {
 	case f.Settled != nil:
 		o.Do, o.Why = Cease, "the job has ended"
 	case f.Stop != nil && f.Stop.Drain:
-		o.Do, o.Why = Drain, "the job was cancelled: what runs may end"
+		o.Do, o.Why = Drain, "the job was cancelled: running items may finish"
 	case f.Stop != nil:
 		o.Do, o.Why = Cease, "the job was stopped"
 	case m.drained():
@@ -337,7 +337,7 @@ func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 		e := Entry{Claimed: &Claimed{Agent: m.ID, Host: m.self, N: c.Claim + 1, Why: why, Risk: m.risk}}
 		mine, sent, err := m.t.write(ctx, c, m.ID, e)
 		if errors.Is(err, store.ErrUnclear) {
-			m.unsure = append(m.unsure, c)
+			m.addUnsure(unsureClaim{c, c.N})
 		}
 		if err != nil {
 			return nil, err
@@ -347,8 +347,11 @@ func (m *MapMember) claim(ctx context.Context, c *Chunk) (*Hold, error) {
 		}
 		m.claims++
 		m.resting = 0
-		h := m.newHold(c, sent)
+		h := m.newHold(c, 0)
 		m.holds = append(m.holds, h)
+		if err := h.renew(ctx, sent); err != nil {
+			return h, err
+		}
 		return h, m.lowerHand(ctx)
 	}
 }
@@ -361,23 +364,39 @@ func (m *MapMember) adopt(c *Chunk) *Hold {
 	}
 	h := m.newHold(c, 0) // its first Flush gives the licence
 	m.holds = append(m.holds, h)
+	m.resting = 0
 	return h
 }
 
-// resolve looks after claims whose outcome stayed unknown: they may land whenever
-// their number is still free, and then nobody else works on that chunk (L1).
+// unsureClaim is a claim whose outcome is unknown: it may have landed under its number
+// of the chunk's log, or may land there as long as the number is free.
+type unsureClaim struct {
+	c *Chunk
+	n int
+}
+
+func (m *MapMember) addUnsure(u unsureClaim) {
+	if !slices.Contains(m.unsure, u) {
+		m.unsure = append(m.unsure, u)
+	}
+}
+
+// resolve looks after the claims whose outcome stayed unknown, each until its number
+// holds an entry: if that is the claim, nobody else works on the chunk (L1). It returns
+// the first chunk that is ours. A claim whose number is still free is sent again if the
+// chunk may be claimed now, and is left for later if not; others are not kept waiting.
 func (m *MapMember) resolve(ctx context.Context) (*Hold, error) {
-	for len(m.unsure) > 0 {
-		c := m.unsure[0]
-		n := c.N
-		if _, err := m.t.read(ctx, c, nil); err != nil {
+	for _, u := range slices.Clone(m.unsure) {
+		if _, err := m.t.read(ctx, u.c, nil); err != nil {
 			return nil, err
 		}
-		h, err := m.claim(ctx, c)
-		if err != nil || c.N == n {
-			return nil, err // the number is still free: later
+		h, err := m.claim(ctx, u.c)
+		if err != nil {
+			return nil, err
 		}
-		m.unsure = m.unsure[1:]
+		if u.c.N > u.n {
+			m.unsure = slices.DeleteFunc(m.unsure, func(o unsureClaim) bool { return o == u })
+		}
 		if h != nil {
 			return h, nil
 		}

@@ -206,3 +206,42 @@ func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {
 
 // turnTime is how long a turn of an agent's loop takes in these tests.
 const turnTime = 20 * time.Millisecond
+
+// gc deletes the entries by which a sleeping agent's chunk was taken away, so an absent
+// number says no longer that the chunk is still its own: the agent that wakes up begins
+// nothing, whether it reads the log, appends to it, or claims another chunk (E6, M5).
+func TestNothingBeginsOnceItsJobWasRemoved(t *testing.T) {
+	t.Parallel()
+	for _, wakes := range []string{"reads", "appends", "claims"} {
+		d := newDesk(t)
+		ctx := t.Context()
+		j := d.mapJob(20, 10, nil)
+		zombie := d.hand(j, "1-0-a", fine)
+		_, err := zombie.Poll(ctx)
+		d.check(err)
+		h, err := zombie.Seek(ctx)
+		d.check(err)
+		if wakes == "appends" {
+			try, _ := h.Next()
+			h.Done(fine(try))
+		}
+		d.write(j, Entry{Cancelled: &Stop{}})
+		d.write(j, Entry{Settled: &Settled{State: job.Cancelled, Tally: &job.Tally{Items: 20, Cancelled: 20}}})
+		d.pass(time.Hour)
+		d.check(d.Remove(ctx, j.Path(), 0, Place{}, "gc"))
+		if wakes == "claims" {
+			_, err = zombie.Seek(ctx)
+		} else {
+			_, err = h.Flush(ctx)
+		}
+		d.check(err)
+		for _, h := range append(zombie.Holds(), h) {
+			if try, ok := h.Next(); ok {
+				t.Errorf("an agent that %s after the removal begins item %d", wakes, try.Item)
+			}
+		}
+		if o, err := zombie.Poll(ctx); err != nil || o.Do != Depart {
+			t.Errorf("its next order is %v, %v", o, err)
+		}
+	}
+}

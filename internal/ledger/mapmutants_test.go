@@ -13,6 +13,7 @@ const (
 	mapkeeperFile = "internal/ledger/mapkeeper.go"
 	mapviewFile   = "internal/ledger/mapview.go"
 	reopenFile    = "internal/ledger/reopen.go"
+	removeFile    = "internal/ledger/remove.go"
 )
 
 // The rules of PROTOCOL.md that apply to maps, in its order. Those that say "as it
@@ -69,15 +70,13 @@ var mapMutants = []mutant{
 	{"M2*", "items that run are handed over", holdFile,
 		"part := slices.Clone(h.queue[len(h.queue)-share:])", "part := append(sortedItems(h.flight), h.queue[len(h.queue)-share:]...)"},
 	{"M3*", "a handed chunk forgets what its items have behind them", chunkFile,
-		"Carry: c.carried(s), Silent", "Silent"},
+		"Carry: c.carried(s), Mark", "Mark"},
 	{"M3*", "a handed chunk forgets the failures of the same entry", holdFile,
 		"had.Failures = h.failures(r.Item)", "had.Failures += 0"},
-	{"M3*", "a handed chunk forgets its losses", chunkFile,
-		"Silent: c.Silent, Mark", "Mark"},
 	{"M3*", "a handed chunk forgets its mark", chunkFile,
 		"Mark: c.Mark, Wait", "Wait"},
 	{"M4*", "a chunk's mark stays when it is opened", chunkFile,
-		"c.Closed, c.By, c.Mark, c.Silent = false, 0, a.By, 0", "c.Closed, c.By, c.Silent = false, 0, 0"},
+		"c.Closed, c.By, c.Mark = false, 0, a.By", "c.Closed, c.By = false, 0"},
 	{"M4*", "a reopen chooses successes", mapentryFile,
 		"default:\n\t\treturn false", "case job.ItemPending:\n\t\treturn false"},
 	{"M4*", "a reopen that is still to be applied is not waited for", mapFile,
@@ -91,7 +90,7 @@ var mapMutants = []mutant{
 	{"M5*", "the licence never ends", holdFile,
 		"return h.fresh + h.m.pace.licence", "return h.fresh + 1000*h.m.pace.licence"},
 	{"M5*", "the licence counts from the answer", holdFile,
-		"if mine { // else there may be more to read\n\t\th.fresh = sent", "if mine {\n\t\th.fresh = h.m.t.now() + sent - sent"},
+		"default:\n\t\th.fresh = sent", "default:\n\t\th.fresh = h.m.t.now() + sent - sent"},
 	{"M5*", "the licence is twice as long", holdFile,
 		"return h.fresh + h.m.pace.licence", "return h.fresh + 2*h.m.pace.licence"},
 	{"M6*", "tries of two claims have one name", holdFile,
@@ -118,8 +117,24 @@ var mapMutants = []mutant{
 		"m.roll.seen != nil && now-m.roll.at <= rollEvery+readGap", "m.roll.seen != nil"},
 	{"M12*", "who has left is a spare", maprollFile,
 		"return !ok || b.Phase == Left, err", "return !ok || b.Phase == \"gone\", err"},
-	{"M13", "a chunk that was lost twice is run as ever", chunkFile,
-		"return c.Silent >= carefulAfter", "return c.Silent < 0"},
+	{"M13", "what may have caused two silent losses is run as ever", chunkFile,
+		"c.isolated = c.onlySuspects()", "c.isolated = false"},
+	{"M13", "all of a chunk runs alone once one of its items must: as it was", chunkFile,
+		"c.isolated = c.onlySuspects()", "c.isolated = slices.ContainsFunc(c.Open(), c.suspected)"},
+	{"M13", "all of a chunk that was lost twice are suspects: as it was", chunkFile,
+		"left := c.Risk\n", "left := c.Tally.Items\n"},
+	{"M13", "one item fewer is suspected than may have begun", chunkFile,
+		"left := c.Risk\n", "left := max(1, c.Risk-1)\n"},
+	{"M13", "what failed and is tried again is not suspected", chunkFile,
+		"case slices.Contains(c.retried, item):", "case slices.Contains(c.retried, item) && left < 0:"},
+	{"M13", "suspects begin beside others", holdFile,
+		"h.queue = slices.DeleteFunc(h.queue, c.suspected)", "h.apart = nil"},
+	{"M13", "what never began is begun last", holdFile,
+		"h.queue = slices.Insert(h.queue, 0, item)", "h.queue = append(h.queue, item)"},
+	{"M13", "an owner begins with the last of its items", holdFile,
+		"h.queue = slices.DeleteFunc(h.queue, c.suspected)", "h.queue = slices.DeleteFunc(h.queue, c.suspected)\n\t\tslices.Reverse(h.queue)"},
+	{"M13", "a chunk that is opened again keeps what its items are suspected of", chunkFile,
+		"delete(c.carry, item)", "c.carry[item] = Carry{Suspicions: c.carry[item].Suspicions}"},
 	{"M13", "careful items begin before they are named", holdFile,
 		"case h.named == h.queue[0]:", "case h.named >= 0:"},
 	{"M13", "careful items run beside others", holdFile,
@@ -225,7 +240,7 @@ var mapMutants = []mutant{
 	{"E2", "a share is taken for the whole", chartFile,
 		"for i := 0; whole && mine.of > 1 &&", "for i := 0; whole && mine.of > 8 &&"},
 	{"M13", "what may kill agents is claimed to be passed on: as it was", maptendFile,
-		"c.Claim == 0 || c.Silent > 0)", "c.Claim == 0)"},
+		"c.Claim == 0 || c.mayKill())", "c.Claim == 0)"},
 	{"V1", "a snapshot is believed whatever came after", chartFile,
 		"len(t.parts[id]) != b.children || t.asked(b) || t.mixed(b) {", "len(t.parts[id]) != b.children {"},
 	{"V1", "a snapshot is left of a chunk that is open", holdFile,
@@ -242,6 +257,98 @@ var mapMutants = []mutant{
 		"if err == nil && h.passes() {", "if false {"},
 	{"K1", "a job fails although agents work: as it was", mapkeeperFile,
 		"if working > 0 { //", "if false { //"},
+	{"M5*", "the deadline of a claim that was given up counts from the answer", mapmemberFile,
+		"h := m.newHold(c, 0) // its first Flush gives the licence", "h := m.newHold(c, m.t.now())"},
+	{"M12*", "an idle agent leaves at once", maprollFile,
+		"now-m.since < leaveAfter {", "now-m.since < 0 {"},
+	{"M12*", "a chunk that waits for its back-off is not waited for", maprollFile,
+		"free && c.Wait > 0 {", "free && c.Wait < 0 {"},
+	{"D1*", "all that the engine calls gone is an interruption, by the fold", mapFile,
+		"m.Told[agent] = Dead\n", "m.Told[agent] = Taken\n"},
+	{"D1*", "all that the engine calls gone is an interruption, by who writes it", mapkeeperFile,
+		"v.told[c.Owner] = machines[i].Taken", "v.told[c.Owner] = true"},
+	{"M13", "how many tries a person has ended is not said", holdFile,
+		"gone = Released{Stopped: len(gone.Flight)}", "gone = Released{}"},
+	{"M13", "one of the interrupted items is not named", holdFile,
+		"gone := Released{Flight: sortedItems(h.flight)}\n", "gone := Released{Flight: sortedItems(h.flight)}\n\t\tif len(gone.Flight) > 0 {\n\t\t\tgone.Flight = gone.Flight[1:]\n\t\t}\n"},
+	{"V1", "a snapshot without the results of earlier claims calls itself whole", holdFile,
+		"cut := h.cut || h.c.Claim > 1", "cut := h.cut"},
+	{"D1*", "a lease counts from the answer", watchFile,
+		"s.looked = sent\n", "s.looked = o.w.clock().Boot()\n"},
+	{"D1*", "a lease is ten seconds short", watchFile,
+		"s.looked-s.moved >= Lease {", "s.looked-s.moved >= Lease-10*time.Second {"},
+	{"D2*", "a pause of a minute is no pause", watchFile,
+		"now-o.read > readGap {", "now-o.read > 3*readGap {"},
+	{"M8", "a chunk waits for the shortest of its items' back-offs", holdFile,
+		"wait = max(wait, at-now)", "wait = min(max(wait, 1), at-now)"},
+	{"E6", "a removed job is an error", mapmemberFile,
+		"if errors.Is(err, ErrRemoved) {\n\t\t\t\tm.holds = nil", "if errors.Is(err, ErrRemoved) && m == nil {\n\t\t\t\tm.holds = nil"},
+	{"E6", "a removed job is not noticed", mapmemberFile,
+		"if err := m.t.w.exists(ctx, m.t.p); err != nil {", "if err := error(nil); err != nil {"},
+	{"M12*", "who adopts a claim has found nothing: as it was", mapmemberFile,
+		"m.holds = append(m.holds, h)\n\tm.resting = 0\n", "m.holds = append(m.holds, h)\n"},
+	{"L1*", "a claim is held though another agent's stands", mapmemberFile,
+		"if !mine {\n\t\t\tcontinue // somebody wrote first", "if !mine && m == nil {\n\t\t\tcontinue // somebody wrote first"},
+	{"L1*", "what a number holds is taken for what was sent", chartFile,
+		"if mine && e != nil && bytes.Equal(held, body) {", "if e != nil && len(held)+len(body) > 0 {"},
+	{"L3", "an extension counts wherever it begins", mapFile,
+		"|| x.First != m.Items()+1 ||", "||"},
+	{"L5*", "an owner that winds up names no stop", holdFile,
+		"Ended: &Ended{By: h.m.t.m.StopAt}}", "Ended: &Ended{}}"},
+	{"L6", "a keeper without agents looks at no untouched chunk", mapkeeperFile,
+		"probes = k.t.m.Chunks()", "probes = 0"},
+	{"T2", "a job that was settled for its new place is reopened for it", reopenFile,
+		"case m.Settled != nil && (!second || m.Settled.Place >= place):", "case m.Settled != nil && !second:"},
+	{"T2", "a place that was declined is not", mapFile,
+		"again.Place = s.Place\n", ""},
+	{"J1", "agents are asked for while others are still to be started", mapkeeperFile,
+		"k.t.m.Paused || pending(len(k.t.m.Placed), machines):", "k.t.m.Paused:"},
+	{"J2", "the number of retries stays what it was", mapFile,
+		"if m.Amended.Retries != nil {", "if m.Amended.Retries != nil && m.N < 0 {"},
+	{"J3", "a pause never ends", mapFile,
+		"m.Paused = false", "m.Paused = m.Paused"},
+	{"J3", "a paused job's chunks are claimed", mapmemberFile,
+		"if !free || !m.live() ||", "if !free || m.t.m.Stop != nil ||"},
+	{"V1", "a snapshot is named by the entry before", chartFile,
+		"n, id := c.N-1, c.ID", "n, id := c.N-2, c.ID"},
+	{"V1", "a heartbeat counts what is not recorded yet", mapmemberFile,
+		"b.Flight += len(h.flight)", "b.Flight += len(h.flight)\n\t\tb.Recorded += len(h.buffer)"},
+	{"M1", "a released chunk is nobody's to claim", chunkFile,
+		"return FreeAgain, true", "return FreeAgain, false"},
+	{"M1", "an agent that releases a chunk stays its owner", chunkFile,
+		"c.Owner, c.starting = \"\", nil\n\t}\n\tif e.Ended", "c.starting = nil\n\t}\n\tif e.Ended"},
+	{"M2*", "parts of parts are not counted", chartFile,
+		"sum, ok := t.whole(part.ID)\n\t\tif !ok {\n\t\t\treturn job.Tally{}, false\n\t\t}\n\t\ttally = tally.Add(sum)", "if _, ok := t.whole(part.ID); !ok {\n\t\t\treturn job.Tally{}, false\n\t\t}"},
+	{"M3*", "a handed chunk inherits failures alone", chunkFile,
+		"if h := c.carry[item]; h != (Carry{}) {", "if h := c.carry[item]; h.Failures > 0 {"},
+	{"M4*", "a round for new items runs the failed ones, too", mapentryFile,
+		"return !r.None && (len", "return (len"},
+	{"M4*", "an extension's chunks stand at no mark", mapFile,
+		"first+items) - 1}}, Mark: ext}", "first+items) - 1}}}"},
+	{"M5*", "items begin while it is not known whether an entry landed", holdFile,
+		"case h.over || h.unsure != nil || !h.m.live()", "case h.over || !h.m.live()"},
+	{"M8", "a back-off never grows", holdFile,
+		"return min(time.Second<<min(n-1, 6), time.Minute)", "return time.Second << min(n-n, 6)"},
+	{"M9", "what has ended is thrown away at notice", holdFile,
+		"e := Entry{Results: h.buffer, Released: &gone}", "e := Entry{Released: &gone}"},
+	{"M10", "an owner names a risk that it does not keep to", mapmemberFile,
+		"Why: why, Risk: m.risk}", "Why: why, Risk: 1}"},
+	{"M12*", "an agent leaves while it holds a chunk", maprollFile,
+		"|| m.roll.spare >= 0 || len(m.holds) > 0 ||", "|| m.roll.spare >= 0 ||"},
+	{"M12*", "an old roll is as good as a new one", maprollFile,
+		"|| now-m.roll.at > rollEvery {", "|| now-m.roll.at > 100*rollEvery {"},
+	{"E1", "a job fails when as many items failed as may", mapFile,
+		"limited && bad > limit &&", "limited && bad >= limit &&"},
+	{"E2*", "a drain ends what runs", mapmemberFile,
+		"o.Do, o.Why = Drain,", "o.Do, o.Why = Cease,"},
+	{"E3", "one failed item is a success", mapFile,
+		"case bad > 0:", "case bad > 1:"},
+	{"E5", "after a stop nobody looks at untouched chunks", maptendFile,
+		"if m.searched() || m.t.m.Stop != nil ||", "if m.searched() ||"},
+	{"E6", "job.json is not deleted first", removeFile,
+		"if err := w.Store.Delete(ctx, jobKey(p)); err != nil {", "if err := error(nil); err != nil {"},
+	{"E6", "a job's log is not deleted last", removeFile,
+		"if err == nil && !strings.HasPrefix(o.Key, log) {", "if err == nil && !strings.HasPrefix(o.Key, \"-\"+log) {"},
 }
 
 // rareMapMutants need what happens in one world of thousands: they are played with
@@ -255,3 +362,27 @@ var rareMapMutants = map[string]int{
 	"an agent does not heed a stop that it has read":                          60_000,
 	"who was fenced claims what is left of it beside what it runs: as it was": 60_000,
 }
+
+// These faults change nothing that can be told from outside, and so are in no table:
+//
+//   - An entry of another agent renews the start deadline (Hold.append without its "if mine").
+//     Every caller goes on until an entry of its own is in the log or the end of the log was
+//     read, and before that asks for no item. A request that fails in between either leaves
+//     its entry unsure, with which nothing begins, or has found the next number absent.
+//   - What was handed over for an agent is claimed without a look at its log (MapMember.mail).
+//     A claim is written at the number after what was read; where entries are there, it
+//     loses that number, folds them one by one, and decides again.
+//   - A hold keeps an entry of unknown outcome though its number was taken by another agent
+//     (Hold.saw). Either that entry fences the hold, or it does not count (L3): then nothing
+//     has happened to the chunk since, and the same bytes are as true at the next number.
+//   - Results of an entry are matched with the buffer by item, without the try
+//     (Hold.recorded). The buffer grows at its end and is cut at its front by recorded
+//     alone, so the results of an entry of this claim always are its first.
+//   - An agent may call itself dead (MapMember.death). It asks only for owners of chunks that
+//     it does not hold, and takes up a chunk of its own before it asks (adopt).
+//   - An agent that was never looked at counts as silent for a lease (watch.sight). What makes
+//     a sight is an entry, a join or a heartbeat of that agent, each of which sets the time
+//     when it was last heard of.
+//   - A name of an older snapshot takes the place of a newer one's (chart.list). A chunk has
+//     a newer name only where a reopen or a stop came after the older one; asked() and
+//     mixed() then send the reader to the log.

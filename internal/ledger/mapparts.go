@@ -48,7 +48,7 @@ func (v *MapView) seal(ctx context.Context, id string) (string, error) {
 		return "", nil
 	}
 	if v.t.asked(b) { // what was asked for may stand in the log already
-		_, err := v.t.w.Store.Get(ctx, v.t.entryKey(&Chunk{ID: id}, b.n+1))
+		_, err := v.t.w.get(ctx, v.t.entryKey(&Chunk{ID: id}, b.n+1), maxEntry)
 		if err == nil {
 			return "", nil
 		}

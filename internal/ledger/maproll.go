@@ -78,7 +78,7 @@ func (m *MapMember) callRoll(ctx context.Context) error {
 	before, me, listed, ahead := m.roll.seen, placeOf(m.ID), 0, 0
 	for o, err := range m.t.w.Store.ListBy(ctx, jobDir(m.t.p)+"/agents/", onePage) {
 		if err != nil {
-			return fmt.Errorf("call the roll: %w", err)
+			return fmt.Errorf("list agents: %w", err)
 		}
 		id := path.Base(o.Key)
 		here = append(here, seen{id, o.Time})

@@ -107,6 +107,45 @@ func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 	}
 }
 
+// Two owners that may begin two items at a time die in silence. Item 2 may have been
+// running at the first death, item 3 and the failed item 4 at both, item 5 at the
+// second and item 6 at none. So 3 and 4 run alone, and the others as ever.
+func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
+	t.Parallel()
+	owner := func(agent string, n int, why Grounds) Entry {
+		e := claimedBy(agent, n, why)
+		e.Claimed.Risk = 2
+		return e
+	}
+	c := folded(owner("a", 1, Untouched), wrote("a", 1, Result{Item: 1}, Result{Item: 4, Failed: true}),
+		owner("b", 2, Silence), wrote("b", 2, Result{Item: 2}, Result{Item: 4, Failed: true}), owner("c", 3, Silence))
+	suspicions := map[int]int{}
+	for item := range c.Items.All {
+		_, had, _ := c.Item(item)
+		suspicions[item] = had.Suspicions
+	}
+	if diff := cmp.Diff(map[int]int{1: 0, 2: 1, 3: 2, 4: 2, 5: 1, 6: 0}, suspicions); diff != "" {
+		t.Errorf("suspicions (-want +got):\n%s", diff)
+	}
+	if c.Careful() {
+		t.Error("items 5 and 6 run alone, and cannot have killed both owners")
+	}
+	c.Fold(wrote("c", 3, Result{Item: 5}, Result{Item: 6}))
+	c.Fold(Entry{By: "c", Claim: 3, Released: &Released{}})
+	c.Fold(owner("d", 4, FreeAgain))
+	if !c.Careful() {
+		t.Error("items 3 and 4 are all that is open, and do not run alone")
+	}
+	c.Fold(Entry{By: "d", Claim: 4, Starting: []int{3}})
+	c.Fold(owner("e", 5, Silence))
+	if _, three, _ := c.Item(3); three != (Carry{Suspicions: 2, Blames: 1}) {
+		t.Errorf("item 3 has %+v behind it", three)
+	}
+	if _, four, _ := c.Item(4); four != (Carry{Failures: 2, Suspicions: 2}) {
+		t.Errorf("item 4, which had not begun, has %+v behind it", four)
+	}
+}
+
 // What an engine calls an interruption blames nobody, and is free twenty times.
 func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 	t.Parallel()
@@ -118,7 +157,7 @@ func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 		}
 		c.Fold(claimedBy("b", n, TakenAway))
 	}
-	if s, had, _ := c.Item(4); s != job.ItemFailed || had.Interruptions != 21 || c.Silent != 0 {
+	if s, had, _ := c.Item(4); s != job.ItemFailed || had.Interruptions != 21 || had.Suspicions != 0 {
 		t.Errorf("item 4 is %s with %+v", s, had)
 	}
 }

@@ -67,6 +67,9 @@ func simulateMap(seed uint64, trace bool) *yard {
 	s.calm = true
 	for i := range 180 { // minutes: a job that is not done by then never will be (M12)
 		if s.rested() {
+			if s.removals {
+				s.removeAll()
+			}
 			s.run(s.lastWake() + time.Minute) // a zombie that wakes after the end must do no harm
 			if s.rested() {
 				break
@@ -139,10 +142,13 @@ func (s *yard) setScene() {
 	s.slots = 1 + s.rng.IntN(3)
 	s.window = s.rng.IntN(3)
 	s.risk = s.slots + s.window + s.rng.IntN(8)
+	if s.seed%8 == 3 { // a chunk is more than an owner may have begun of it
+		s.risk, s.size = 1+int(s.seed/8%4), s.size+4
+	}
 	s.few, s.scouts = []int{0, fewAgents}[s.rng.IntN(2)], s.rng.IntN(2) == 0
 	s.crowd = !s.near && s.seed%8 == 5
 	s.items = 1 + s.rng.IntN(40)
-	s.size = 1 + s.rng.IntN(8)
+	s.size += 1 + s.rng.IntN(8)
 	if s.seed > normalMapSeeds && s.seed%16 != 0 { // most of a long run is small, and so are most bugs
 		s.agents, s.items, s.size = min(s.agents, 1+s.rng.IntN(3)), 1+s.rng.IntN(8), 1+s.rng.IntN(4)
 	}
@@ -173,6 +179,9 @@ func (s *yard) setScene() {
 	s.at(s.between(20*time.Second, time.Minute), s.makeRoom)
 	s.setCodes()
 	s.setDrains()
+	s.setReads()
+	s.setSleep()
+	s.setRemovals()
 	switch n := s.rng.IntN(100); {
 	case n < 12 && !s.near:
 		s.setZombies()
@@ -359,6 +368,7 @@ func (s *yard) count() {
 // wantedOfMaps is what must have happened at least once in a normal test run.
 func wantedOfMaps() []string {
 	all := []string{"second job", "second round", "wrong entry", "looks", "extra run", "began alone", "killed by an item", "quarantined", "blamed",
+		"suspected", "not suspected", "handed suspects over", "began at once, and others are suspects",
 		"licence ran out", "a zombie began an item", "waited for room", "given up", "given up, and landed", "left an unsettled job", "declined", "died before it began", "keeper interrupted",
 		"evidence: told", "evidence: gone", "evidence: silent", "evidence: silent, and it lives", "ended for a slow owner", "a reopen was dismissed",
 		"new code", "new code with a round", "code as it once was", "began with new code", "left for new code", "drained an agent", "left as it was drained", "let an item end with old code",
@@ -389,6 +399,7 @@ func wantedOfMaps() []string {
 	for _, t := range mapTroubles {
 		all = append(all, "fault "+t.name)
 	}
+	all = append(all, "all slept", "removed", "outlived its job", "left as its job was removed", "snapshot", "snare "+readHeartbeat, "snare "+readChunk, "snare "+readSilent, "snare "+readLost)
 	for _, m := range mapMoments {
 		all = append(all, "snare "+m)
 	}

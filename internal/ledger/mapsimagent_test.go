@@ -47,6 +47,8 @@ type mapAgent struct {
 	beats           []time.Duration // when its counter moved, in the store
 	joined          time.Duration
 	left            bool
+	found           time.Duration // when it last found a chunk
+	unheld          int           // looks for work in a row that left a chunk of its own aside
 	leftAt          time.Duration // when its last heartbeat was written
 	wasFull         []span        // when it waited for room
 	holds           map[*Hold]int // number of the claim that each is of
@@ -159,6 +161,10 @@ func (a *mapAgent) turn(p *process) bool {
 		a.depart()
 		return false
 	case Cease:
+		// an order that was given before the drain may be of an earlier round's stop
+		if t := s.tales[a.job]; t.stop != nil && t.stop.Drain && t.settled == nil && a.heard > t.stopAt {
+			s.violate("E2: %s ends what runs, and %s is drained", a.agent, a.job)
+		}
 		a.killAll(nil)
 		a.wind()
 	case Drain:
@@ -370,6 +376,7 @@ func (a *mapAgent) reap() {
 				r.Kind = job.FailMemory
 			}
 		}
+		try.retries = a.s.tales[a.job].retriesSince(a.heard)
 		try.hold.Done(r)
 	}
 }
@@ -408,9 +415,13 @@ func (a *mapAgent) seek() {
 	if a.stale || a.order.Do == Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
 		return
 	}
+	from := s.now
 	h, err := a.member.Seek(ctx)
 	if a.stuck(err) {
 		return
+	}
+	if a.checkUnheld(from); h != nil {
+		a.found = s.now
 	}
 	if h == nil {
 		a.seekAt = s.now + max(a.member.Again(), s.lazy())
@@ -447,6 +458,9 @@ func (a *mapAgent) leave() {
 // depart is the way out of one that may go.
 func (a *mapAgent) depart() {
 	s, t := a.s, a.s.tales[a.job]
+	if a.hushed() {
+		return
+	}
 	if len(a.running) > 0 {
 		s.violate("M12: %s may go and runs item %d", a.agent, a.running[0].item)
 	}

@@ -122,7 +122,7 @@ func (c *chunkTale) claimed(e Entry) bool {
 	}
 	switch k.Why {
 	case Silence:
-		c.silent++
+		c.accuse()
 		for i := range c.starting {
 			c.blame(i, c.owner)
 		}
@@ -134,8 +134,49 @@ func (c *chunkTale) claimed(e Entry) bool {
 	c.over("foreign")
 	c.starting = map[int]bool{}
 	c.owner = k.Agent
-	c.claims = append(c.claims, claimTale{agent: k.Agent, risk: k.Risk, silent: c.silent, from: s.now, starting: map[int]time.Duration{}})
+	claim := claimTale{agent: k.Agent, risk: k.Risk, suspects: map[int]bool{}, failed: map[int]bool{}, from: s.now, starting: map[int]time.Duration{}}
+	open := c.open()
+	for _, i := range open {
+		if c.had[i].Suspicions >= leastSuspicions {
+			claim.suspects[i] = true
+		}
+	}
+	claim.isolated = len(open) > 0 && len(claim.suspects) == len(open)
+	c.claims = append(c.claims, claim)
 	return true
+}
+
+// accuse counts a silent loss against what may have caused it, and sees that what
+// really ran is among that: items that the owner had begun and not recorded. By M13
+// these are the first of those that are open, as many as its risk, and those that
+// have failed in this claim; of an isolated claim, the one that is named.
+func (c *chunkTale) accuse() {
+	s, claim := c.t.s, &c.claims[len(c.claims)-1]
+	accused, fresh := map[int]bool{}, 0
+	for _, i := range c.open() {
+		switch {
+		case claim.isolated:
+			accused[i] = c.starting[i]
+			continue
+		case claim.suspects[i]:
+			continue
+		case !claim.failed[i]:
+			if fresh++; fresh > claim.risk {
+				s.seen["not suspected"]++
+				continue
+			}
+		}
+		accused[i] = true
+		had := c.had[i]
+		had.Suspicions++
+		c.had[i] = had
+		s.seen["suspected"]++
+	}
+	for _, try := range s.tries {
+		if try.job == c.t.id && try.chunk == c.id && try.claim == len(c.claims) && c.state[try.item] == job.ItemPending && !try.recorded && !accused[try.item] {
+			s.violate("M13: item %d had begun when %s fell silent, and is not suspected", try.item, c.owner)
+		}
+	}
 }
 
 func (c *chunkTale) blame(i int, owner string) {
@@ -174,10 +215,12 @@ func (c *chunkTale) result(e Entry, r Result) bool {
 	s.seen["entry results"]++
 	delete(c.starting, r.Item)
 	s.checkResult(c, e, r)
+	s.recorded[e.By]++
 	if !r.Failed {
-		c.state[r.Item], c.t.won[r.Item] = job.ItemSucceeded, r.Try
+		c.state[r.Item], c.t.won[r.Item], c.ended[r.Item] = job.ItemSucceeded, r.Try, true
 		return true
 	}
+	c.claims[len(c.claims)-1].failed[r.Item] = true
 	had := c.had[r.Item]
 	had.Failures++
 	if r.Kind == job.FailMemory {
@@ -189,18 +232,23 @@ func (c *chunkTale) result(e Entry, r Result) bool {
 		if !r.Final {
 			s.violate("M13: item %d failed as %q and is to be tried again, which is for %v alone", r.Item, r.Kind, s.retryOn)
 		}
-		c.state[r.Item], c.failed[r.Item] = job.ItemFailed, s.now
+		c.state[r.Item], c.failed[r.Item], c.ended[r.Item] = job.ItemFailed, s.now, true
 		return true
 	}
 	if r.Final {
+		c.ended[r.Item] = true
 		c.state[r.Item], c.failed[r.Item] = job.ItemFailed, s.now
 	}
-	switch least, most := c.t.retries[0]+1, c.t.retries[1]+1; {
-	case had.Failures > most:
+	known := c.t.retries
+	if try := s.names[c.t.id+"/"+r.Try]; try != nil { // what its agent had read binds (J2)
+		known = try.retries
+	}
+	switch least, most := known[0]+1, known[1]+1; {
+	case had.Failures > c.t.retries[1]+1:
 		s.violate("M13: item %d has failed %d times and may %d times", r.Item, had.Failures, most)
 	case r.Final && had.Failures < least:
 		s.violate("M13: item %d was failed after %d failures of %d", r.Item, had.Failures, least)
-	case !r.Final && had.Failures == most:
+	case !r.Final && had.Failures >= most:
 		s.violate("M13: item %d is to be tried after %d failures of %d", r.Item, had.Failures, most)
 	}
 	return true
@@ -239,11 +287,13 @@ func (c *chunkTale) handed(e Entry) bool {
 		}
 		items = append(items, i)
 	}
-	if h.Silent != c.silent || h.Mark != c.mark {
-		s.violate("M3: chunk %s was handed over with %d losses and mark %d, and has %d and %d", c.id, h.Silent, h.Mark, c.silent, c.mark)
+	if h.Mark != c.mark {
+		s.violate("M3: chunk %s was handed over with mark %d, and has %d", c.id, h.Mark, c.mark)
 	}
-	if c.silent >= 2 {
-		s.violate("M13: chunk %s was lost %d times in silence and is handed over", c.id, c.silent)
+	if claim := c.claims[len(c.claims)-1]; claim.isolated {
+		s.violate("M13: items of chunk %s run alone, and it hands %v over", c.id, h.Items)
+	} else if len(claim.suspects) > 0 && claim.suspects[items[0]] {
+		s.seen["handed suspects over"]++
 	}
 	for _, i := range items {
 		c.state[i] = itemHanded
@@ -259,6 +309,7 @@ func (c *chunkTale) handed(e Entry) bool {
 func (c *chunkTale) released(e Entry) {
 	s := c.t.s
 	a := s.agentNamed(e.By)
+	c.checkFreed(a, e.Released)
 	for _, i := range e.Released.Flight {
 		if try := s.lastTry(c.t.id, i, e.By); try == nil || try.recorded {
 			s.violate("M13: %s interrupted item %d, which did not run there", e.By, i)
@@ -292,7 +343,7 @@ func (c *chunkTale) stopped(e Entry) bool {
 	stop := c.t.stops[by]
 	switch {
 	case stop == nil || c.t.stop == nil || c.t.stopN != by:
-		s.violate("L5: %s ended chunk %s because of entry %d, which is no stop that stands", e.By, c.id, by)
+		s.violate("L5: %s ended chunk %s because of entry %d, which is not a stop in force", e.By, c.id, by)
 	case c.owner == "" || c.owner == e.By:
 	case stop.Drain:
 		s.checkDead(c, e, "drain")
@@ -330,7 +381,7 @@ func (c *chunkTale) again(e Entry) bool {
 		s.violate("M4: %s opened chunk %s by entry %d for %v, which selects %v", e.By, c.id, a.By, got, want)
 	}
 	if _, ok := c.t.reopens[a.By]; !ok {
-		s.violate("L5: %s opened chunk %s by entry %d, which is no reopen", e.By, c.id, a.By)
+		s.violate("L5: %s opened chunk %s by entry %d, which is not a reopen", e.By, c.id, a.By)
 	}
 	if since := c.t.stopSince(); since > 0 && s.now-since > s.prompt() {
 		s.checkAwake(e.By, since, "E2: %s opened chunk %s, and the job was stopped %s ago", e.By, c.id, s.now-since)
@@ -340,19 +391,20 @@ func (c *chunkTale) again(e Entry) bool {
 	}
 	for i := range a.Items.All {
 		c.state[i] = job.ItemPending
+		delete(c.ended, i)
 		delete(c.had, i)
 	}
 	s.seen["entry again"]++
-	c.closed, c.mark, c.silent = false, a.By, 0
+	c.closed, c.mark = false, a.By
 	return true
 }
 
 // compare sees that the real fold says the same.
 func (c *chunkTale) compare(e Entry) {
 	s, r := c.t.s, c.real
-	if r.Closed != c.closed || r.Owner != c.owner || r.Mark != c.mark || r.Silent != c.silent || r.Claim != len(c.claims) || r.Tally != c.tally() {
-		s.violate("L3: after %s chunk %s is %v %q mark %d silent %d claim %d tally %+v by the fold, and %v %q mark %d silent %d claim %d tally %+v",
-			encode(e), c.id, r.Closed, r.Owner, r.Mark, r.Silent, r.Claim, r.Tally, c.closed, c.owner, c.mark, c.silent, len(c.claims), c.tally())
+	if r.Closed != c.closed || r.Owner != c.owner || r.Mark != c.mark || r.Claim != len(c.claims) || r.Tally != c.tally() {
+		s.violate("L3: after %s chunk %s is %v %q mark %d claim %d tally %+v by the fold, and %v %q mark %d claim %d tally %+v",
+			encode(e), c.id, r.Closed, r.Owner, r.Mark, r.Claim, r.Tally, c.closed, c.owner, c.mark, len(c.claims), c.tally())
 	}
 	for _, i := range c.items {
 		st, had, here := r.Item(i)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -64,6 +65,7 @@ func (t *mapTale) amended(e Entry) {
 	}
 	if r := e.Amended.Retries; r != nil {
 		t.retries = [2]int{min(t.retries[0], *r), max(t.retries[1], *r)}
+		t.allowed = append(t.allowed, retriesTale{*r, t.s.now})
 	}
 	if c := e.Amended.Code; c != nil {
 		if slices.ContainsFunc(t.codes, func(o codeTale) bool { return o.digest == c.Digest }) {
@@ -74,6 +76,23 @@ func (t *mapTale) amended(e Entry) {
 			t.s.seen["new code with a round"]++
 		}
 	}
+}
+
+// retriesTale is how often an item may be tried again, since some time.
+type retriesTale struct {
+	n  int
+	at time.Duration
+}
+
+// retriesSince is the least and the most that was allowed at some moment after one.
+func (t *mapTale) retriesSince(at time.Duration) [2]int {
+	least, most := math.MaxInt, 0
+	for i, r := range t.allowed {
+		if i+1 == len(t.allowed) || t.allowed[i+1].at > at {
+			least, most = min(least, r.n), max(most, r.n)
+		}
+	}
+	return [2]int{least, most}
 }
 
 // code is what items run with now.

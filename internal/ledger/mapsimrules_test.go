@@ -14,6 +14,7 @@ import (
 // code is to be noticed here.
 const (
 	leaseTime    = 60 * time.Second
+	readGapTime  = 30 * time.Second
 	nearLicence  = time.Second
 	farLicence   = 15 * time.Second
 	nearFlush    = 50 * time.Millisecond
@@ -23,6 +24,8 @@ const (
 	mostAttacks  = 5 // agents that one item may kill in one round (M13)
 	leastBlames  = 3
 	mostInterred = 20
+
+	leastSuspicions = 2
 )
 
 func (s *yard) licence() time.Duration {
@@ -70,6 +73,10 @@ func (s *yard) checkAwake(agent string, since time.Duration, format string, args
 func (s *yard) checkBegin(try *mapTry) {
 	t, a := s.tales[try.job], try.agent
 	c := t.chunks[try.chunk]
+	if t.removed > 0 { // nothing of it is left to compare with
+		s.checkStray(t, a.agent, fmt.Sprintf("begins item %d", try.item))
+		return
+	}
 	if old := s.names[try.job+"/"+try.name]; old != nil {
 		s.violate("M6: a try of item %d is called %s, as one of item %d was", try.item, try.name, old.item)
 	}
@@ -80,15 +87,13 @@ func (s *yard) checkBegin(try *mapTry) {
 	}
 	claim := &c.claims[try.claim-1]
 	s.checkOwned(try, c, claim)
-	s.checkCode(try)
-	if claim.silent >= 2 {
-		named, ok := claim.starting[try.item]
-		if !ok || !try.alone || len(a.running) > 0 {
-			s.violate("M13: item %d begins in chunk %s, lost %d times in silence: named %v (at %s), alone %v, beside %d others",
-				try.item, c.id, claim.silent, ok, named, try.alone, len(a.running))
+	for n := try.hold.c.N; n < c.n; n++ {
+		if old := s.now - c.landed[n]; old > s.licence() {
+			s.violate("M5: %s begins item %d, and has not read entry %d of chunk %s, which is there for %s", a.agent, try.item, n, c.id, old)
 		}
-		s.seen["began alone"]++
 	}
+	s.checkCode(try)
+	s.checkIsolated(try, c, claim)
 	if try.ooms != c.had[try.item].OOMs+s.unrecorded(try) && claim.to == 0 {
 		s.violate("M13: item %d begins, and had too little memory %d times: it is told %d", try.item, c.had[try.item].OOMs+s.unrecorded(try), try.ooms)
 	}
@@ -114,9 +119,28 @@ func (s *yard) checkBegin(try *mapTry) {
 	s.checkUndrained(t, a.agent, fmt.Sprintf("begins item %d", try.item))
 	if had := c.had[try.item].Failures; had > 0 && claim.to == 0 {
 		last := s.lastFailed(try)
-		if wait := min(time.Second<<min(had-1, 6), time.Minute); last != nil && last.hold == try.hold && s.now-last.ended < wait {
+		waited := last != nil && (last.hold == try.hold || c.seed.Wait > 0 && try.claim == 1)
+		if wait := min(time.Second<<min(had-1, 6), time.Minute); waited && s.now-last.ended < wait {
 			s.violate("M8: item %d begins %s after its failure number %d", try.item, s.now-last.ended, had)
 		}
+	}
+}
+
+// checkIsolated is M13: an item that may have been running at two silent losses runs
+// alone, and no other item does.
+func (s *yard) checkIsolated(try *mapTry, c *chunkTale, claim *claimTale) {
+	a := try.agent
+	named, ok := claim.starting[try.item]
+	switch {
+	case claim.suspects[try.item] && (!claim.isolated || !ok || !try.alone || len(a.running) > 0):
+		s.violate("M13: item %d begins in chunk %s and may have caused two silent losses: isolated %v, named %v (at %s), alone %v, beside %d others",
+			try.item, c.id, claim.isolated, ok, named, try.alone, len(a.running))
+	case claim.suspects[try.item]:
+		s.seen["began alone"]++
+	case try.alone:
+		s.violate("M13: item %d begins alone in chunk %s, and did not cause two silent losses", try.item, c.id)
+	case len(claim.suspects) > 0:
+		s.seen["began at once, and others are suspects"]++
 	}
 }
 
@@ -216,7 +240,7 @@ func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
 func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 	by, woke := e.By, s.woke(e)
 	a := s.agentNamed(c.owner)
-	told := c.t.told[c.owner]
+	taken, told := c.t.told[c.owner]
 	// Who reads a heartbeat late believes it to be as old as his question, and one
 	// that came after his last look is not known to him.
 	slack, looked := time.Second, 25*time.Second
@@ -228,7 +252,7 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 		silent = max(silent, min(decided-c.wrote[c.owner], a.silence(decided-looked, decided)))
 	}
 	switch {
-	case why == TakenAway && !told:
+	case why == TakenAway && !taken:
 		s.violate("D1: %s says that %s was taken, and the engine does not", by, c.owner)
 	case told:
 		s.seen["evidence: told"]++
@@ -238,6 +262,8 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 		s.violate("D2: %s took chunk %s (%s) from %s, and had woken up %s before", by, c.id, why, c.owner, woke)
 	case silent < leaseTime-slack:
 		s.violate("D1: %s took chunk %s (%s) from %s, which was heard of %s ago", by, c.id, why, c.owner, silent)
+	case !a.p.dead && !s.checkLooks(e, a): // an agent that has ended is wronged by nothing
+		s.violate("D1: %s took chunk %s (%s) from %s, and had not asked for its heartbeat when it had stood still for a lease", by, c.id, why, c.owner)
 	case !a.p.dead:
 		s.seen["evidence: silent, and it lives"]++
 	default:
@@ -309,6 +335,9 @@ func (s *yard) checkBlame(c *chunkTale, item int, owner string) {
 func (s *yard) checkDeed(try *mapTry) {
 	t, a := s.tales[try.job], try.agent
 	c := t.chunks[try.chunk]
+	if try.claim == 0 {
+		return
+	}
 	claim := c.claims[try.claim-1]
 	if claim.to > 0 || a.told != "" || a.disowned || t.told[a.agent] || !a.awake(try.begun, s.now) {
 		return // its death says nothing
@@ -396,6 +425,9 @@ func (t *mapTale) checkNature(i int, st job.ItemState) {
 // checkTold: what an agent or a person is told of the end is so.
 func (s *yard) checkTold(who, id string, told Settled) {
 	t := s.tales[id]
+	if t.removed > 0 {
+		return // gc has taken the logs away that it is told from
+	}
 	if !slices.ContainsFunc(t.said, func(o Settled) bool { return o.State == told.State && *o.Tally == *told.Tally }) {
 		s.violate("I1: %s was told that %s is %v, and its rounds were %v", who, id, told, t.said)
 	}
@@ -412,17 +444,21 @@ func (s *yard) checkPlaced(id string, p Placed) {
 func (s *yard) checkLeft(a *mapAgent) {
 	// Its death need not be known yet: a roll is compared with the one before.
 	const recently = 125 * time.Second
+	if s.tales[a.job].removed > 0 {
+		return // it has settled, though this agent had not read that
+	}
 	s.seen["left an unsettled job"]++
 	spares := 0
 	asked := a.member.roll.asked - a.p.offset
 	for _, o := range s.built {
-		if o.leftAt > 0 && o.leftAt < asked && len(o.beats) > 0 && s.saidGoodbye(o) {
+		if o.job == a.job && o.leftAt > 0 && o.leftAt < asked && len(o.beats) > 0 && s.saidGoodbye(o) {
 			continue // that could be read
 		}
 		if o != a && o.job == a.job && o.agent != "" && len(o.beats) > 0 && (!o.p.dead || s.now-max(o.died, o.beats[len(o.beats)-1]) < recently) {
 			spares++
 		}
 	}
+	s.checkIdle(a)
 	if t := s.tales[a.job]; t.settled == nil && spares < 2 {
 		s.violate("M12: %s leaves %s, which has not settled, to %d spares", a.agent, a.job, spares)
 	}

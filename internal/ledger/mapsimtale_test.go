@@ -41,9 +41,12 @@ type mapTale struct {
 	roundAt   time.Duration
 	settled   *Settled
 	settledAt time.Duration
+	removed   time.Duration   // when gc said so; 0: not
+	hidden    int             // lists that had hidden objects by then
 	said      []Settled       // how its rounds have ended
 	retries   [2]int          // least and most that were ever allowed
-	told      map[string]bool // agents that the engine called gone
+	allowed   []retriesTale   // how often items may be tried again, and since when
+	told      map[string]bool // agents that the engine called gone, and whether it had taken them
 	codes     []codeTale      // what items ran with, its own code first
 
 	order  []string // chunks, parents first
@@ -61,7 +64,6 @@ type chunkTale struct {
 	n        int
 	items    []int
 	mark     int
-	silent   int
 	closed   bool
 	owner    string
 	claims   []claimTale // number k is claims[k-1]
@@ -71,6 +73,9 @@ type chunkTale struct {
 	starting map[int]bool
 	children []*chunkTale
 	wrote    map[string]time.Duration // who wrote last when
+	landed   []time.Duration          // when each entry came to be
+	ended    map[int]bool             // items that have a result for good
+	sums     map[int]closing          // by entry that left it closed
 	born     time.Duration
 }
 
@@ -78,7 +83,9 @@ type chunkTale struct {
 type claimTale struct {
 	agent    string
 	risk     int
-	silent   int // losses of the chunk before it
+	suspects map[int]bool // open items that two silent losses before it may have found begun
+	isolated bool         // all that were open were suspects
+	failed   map[int]bool // items with a failure of this claim
 	from, to time.Duration
 	by       string // what ended it: own, foreign, stop, lost
 	starting map[int]time.Duration
@@ -88,7 +95,7 @@ const itemHanded job.ItemState = "HANDED" // it is in a child now
 
 func (s *yard) newTale(j job.Job) *mapTale {
 	t := &mapTale{s: s, id: j.ID, j: j, real: NewMap(j), stops: map[int]*Stop{}, reopens: map[int]Reopened{}, exts: map[int]Extended{},
-		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, told: map[string]bool{}, codes: []codeTale{{j.Code.Digest, 0}},
+		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, allowed: []retriesTale{{j.Spec.Retries, 0}}, told: map[string]bool{}, codes: []codeTale{{j.Code.Digest, 0}},
 		chunks: map[string]*chunkTale{}, home: map[int]*chunkTale{}, won: map[int]string{}}
 	t.add(0, j.Manifest.Count, j.ChunkSize)
 	return t
@@ -111,8 +118,8 @@ func (t *mapTale) add(ext, count, size int) {
 }
 
 func (t *mapTale) newChunk(id string, items []int, seed Seed) *chunkTale {
-	c := &chunkTale{t: t, id: id, seed: seed, real: NewChunk(id, seed), items: items, mark: seed.Mark, silent: seed.Silent,
-		state: map[int]job.ItemState{}, had: map[int]Carry{}, failed: map[int]time.Duration{}, starting: map[int]bool{}, wrote: map[string]time.Duration{}, born: t.s.now}
+	c := &chunkTale{t: t, id: id, seed: seed, real: NewChunk(id, seed), items: items, mark: seed.Mark,
+		state: map[int]job.ItemState{}, had: map[int]Carry{}, failed: map[int]time.Duration{}, starting: map[int]bool{}, ended: map[int]bool{}, wrote: map[string]time.Duration{}, born: t.s.now}
 	for _, i := range items {
 		c.state[i] = job.ItemPending
 		t.home[i] = c
@@ -139,6 +146,8 @@ func (s *yard) peek(key string, into any) { must(json.Unmarshal(s.text(key), int
 func (s *yard) onLanded(key string) {
 	part := strings.Split(key, "/") // p, t, job, kind, ...
 	switch {
+	case len(part) > 4 && s.tales[part[2]] != nil && s.tales[part[2]].removed > 0:
+		s.onStray(s.tales[part[2]], key, part[3])
 	case len(part) == 4 && part[2] == "log":
 		s.onTask(key)
 	case len(part) < 5 || s.tales[part[2]] == nil:
@@ -147,6 +156,9 @@ func (s *yard) onLanded(key string) {
 		s.peek(key, &b)
 		if a := s.agentNamed(b.Agent); a != nil && b.Counter != a.counter {
 			a.counter, a.beats = b.Counter, append(a.beats, s.now)
+			if b.Recorded > s.recorded[b.Agent] {
+				s.violate("V1: the heartbeat of %s says that %d results are recorded; there are %d", b.Agent, b.Recorded, s.recorded[b.Agent])
+			}
 		}
 	case part[3] == "log":
 		t := s.tales[part[2]]
@@ -170,7 +182,11 @@ func (s *yard) onLanded(key string) {
 			s.violate("L1: entry %d of chunk %s came to be after %d others", n, c.id, c.n)
 		}
 		c.n++
+		c.landed = append(c.landed, s.now)
 		c.fold(e)
+		c.noteClosing()
+	case part[3] == "results":
+		s.tales[part[2]].checkSnapshot(key)
 	}
 }
 
@@ -203,6 +219,10 @@ func (s *yard) onTask(key string) {
 		}
 		s.live = ""
 		s.seen["entry closed"]++
+		return
+	}
+	if e.Removed != nil {
+		s.onRemoved(e)
 		return
 	}
 	s.void(e, "in the task's log")
@@ -253,6 +273,11 @@ func (t *mapTale) compare(e Entry) {
 			encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
 			t.stop, t.stopN, t.settled, t.paused, t.total, t.round, t.placed, len(t.reopens))
 	}
+	for agent, taken := range t.told {
+		if (r.Told[agent] == Taken) != taken || r.Told[agent] == Alive {
+			t.s.violate("D1: after %s the fold of %s says that %s is gone: %v; it was taken: %v", encode(e), t.id, agent, r.Told[agent], taken)
+		}
+	}
 	if c := r.Code(t.j).Digest; c != t.code() {
 		t.s.violate("L3: after %s the fold of %s says that items run with %s; it is %s", encode(e), t.id, c, t.code())
 	}
@@ -296,9 +321,8 @@ func (t *mapTale) counts(n int, e Entry) bool {
 	case e.Drained != nil:
 		t.drain(e.Drained.Agent)
 	case e.Told != nil:
-		for agent := range e.Told {
-			t.told[agent] = true
-		}
+		t.checkTelling(e)
+		maps.Copy(t.told, e.Told)
 	case e.Cancelled != nil, e.Failing != nil:
 		return open && t.stopped(n, e) || t.hardened(e)
 	case e.Settled != nil:

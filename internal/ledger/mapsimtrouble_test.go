@@ -229,11 +229,14 @@ func (s *yard) giveUp(p *process, r request) error {
 		return fault.New(fault.Full, "", "write: no space left on device")
 	case s.calm || s.quiet || s.agentOf(p) == nil || !strings.Contains(r.key, "/chunks/"):
 		return nil
-	case r.kind == "handed" && s.chance(25), s.chance(2):
+	case r.kind == "claimed" && s.losing && s.chance(20), r.kind == "handed" && s.chance(25), s.chance(2):
 	default:
 		return nil
 	}
 	s.hasty[key] = true
+	if r.kind == "claimed" {
+		s.lost[p.name+" "+strings.Split(r.key, "/")[5]] = true
+	}
 	s.seen["given up"]++
 	s.at(s.now+s.between(0, 4*time.Second), func() {
 		if err := s.under.Create(ctx, r.key, bytes.NewReader(r.text)); err == nil {
@@ -257,6 +260,9 @@ func (s *yard) reader(p *process) {
 		t := s.tales[id]
 		v := w.NewMapView(t.j)
 		must(v.Each(ctx, func(r ItemReport) error {
+			if t.removed > 0 { // while it was read
+				return nil
+			}
 			key := fmt.Sprintf("%s/%d", id, r.N)
 			won := ""
 			if r.State == job.ItemSucceeded {
@@ -281,6 +287,7 @@ func (s *yard) look(v *MapView, t *mapTale) {
 	r, err := v.Refresh(ctx)
 	must(err)
 	switch sum := t.tally(); {
+	case t.removed > 0:
 	case r.Tally.Succeeded > sum.Succeeded:
 		s.violate("V1: %d items are shown as succeeded, and %d have", r.Tally.Succeeded, sum.Succeeded)
 	case r.Map.Settled != nil && len(t.said) == 0:
@@ -337,7 +344,7 @@ func (s *yard) wrongInMap(m *Map) []Entry {
 		return []Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &Stop{Drain: true}}, {Failing: &Stop{}},
 			{Reopened: &Reopened{Place: m.Settled.Place}}, {Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	case m.Stop != nil:
-		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{Drain: true}}, {Reopened: &Reopened{Place: 1 << 20}},
+		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{Drain: true}}, {Failing: &Stop{}}, {Reopened: &Reopened{Place: 1 << 20}},
 			{Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	}
 	return []Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}

@@ -21,6 +21,7 @@ type yard struct {
 	built     []*mapAgent          // the same, in order
 	tries     []*mapTry
 	names     map[string]*mapTry
+	recorded  map[string]int      // results in the logs, by agent
 	tales     map[string]*mapTale // by job
 	live      string              // job of the task, by its log
 	places    map[string][]int    // of each job
@@ -28,12 +29,18 @@ type yard struct {
 	stands    []*stand            // what people were told
 	seers     int                 // looks of readers
 	snares    []snare[*yard]
+	reads     []snare[*yard]                 // that wait for a request which reads
+	asked     map[*process]time.Duration     // when a process last asked for a heartbeat
+	looks     map[*process]map[string][]look // answered, by the agent that was asked about
 	scheduler *process
 	started   func() // what happens once a job is submitted
 	attending []*process
 	calm      bool
 	hasty     map[string]bool // appends that are given up, by who and where
 	quiet     bool            // the store does what it should
+	lost      map[string]bool // claims that were given up, by who and which chunk
+	losing    bool            // they often are
+	removals  bool            // gc is to remove what has settled
 	troubled  bool            // somebody may die or stand still who is not killed by an item
 	vandals   *coro
 	seen      coverage
@@ -100,6 +107,7 @@ type mapTry struct {
 	ooms     int
 	begun    time.Duration
 	ended    time.Duration
+	retries  [2]int // least and most that its agent knew to be allowed when it ended
 	how      string // "" while it runs; ok, failed, timed out, killed
 	recorded bool
 	at       time.Duration // when it was recorded
@@ -122,7 +130,9 @@ func newYard(seed uint64) *yard {
 	y.nature = map[string][]itemNature{}
 	p.Rand, p.Clock = nil, nil
 	y.most, y.quiet = 1_000_000, reflect.ValueOf(p).IsZero()
-	y.watch, y.landed = y.onCreate, y.onLanded
+	y.watch, y.read, y.landed, y.deleted, y.excused = y.onCreate, y.onRead, y.onLanded, y.onDeleted, y.excusedOf
+	y.lost, y.recorded = map[string]bool{}, map[string]int{}
+	y.asked, y.looks = map[*process]time.Duration{}, map[*process]map[string][]look{}
 	return y
 }
 
@@ -192,6 +202,7 @@ func (s *yard) submit(p *process, w World) (id string) {
 	if mine != (live == j.ID) || len(s.places[live]) == 0 {
 		s.violate("T1: submit of %s said %s is live, mine %v; places %v", j.ID, live, mine, s.places)
 	}
+	s.checkWithdrawn(j, mine)
 	return live
 }
 

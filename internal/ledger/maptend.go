@@ -115,7 +115,7 @@ const (
 const passFor = 5 * time.Second
 
 // errEnough ends a survey.
-var errEnough = errors.New("there is enough to do")
+var errEnough = errors.New("there is enough work")
 
 // tend surveys its share of the job: it claims what is free, does what anyone owes a
 // chunk, and settles when all are done.
@@ -146,7 +146,7 @@ func (m *MapMember) tend(ctx context.Context) (*Hold, error) {
 		}
 		// More than we need: the untouched may be on its way to somebody, and of what
 		// kills agents one is enough (M13).
-		if got != nil && (c.Claim == 0 || c.Silent > 0) {
+		if got != nil && (c.Claim == 0 || c.mayKill()) {
 			return m.mind(ctx, c)
 		}
 		h, err := m.look(ctx, c)

@@ -133,7 +133,7 @@ func (v *MapView) readAhead(ctx context.Context, held []*Chunk) error {
 	found := make([][][]byte, len(held))
 	err := v.w.each(ctx, len(held), func(ctx context.Context, i int) error {
 		for c := held[i]; ; {
-			b, err := v.w.Store.Get(ctx, v.t.entryKey(c, c.N+len(found[i])))
+			b, err := v.w.get(ctx, v.t.entryKey(c, c.N+len(found[i])), maxEntry)
 			if errors.Is(err, store.ErrNotExist) {
 				return nil
 			}

@@ -17,7 +17,7 @@ type Do int
 const (
 	Wait   Do = iota // nothing yet: poll again
 	Launch           // every rank is there: start the program, then call Started
-	Halt             // end the process tree now, then call Ended
+	Halt             // end the process tree now, if there is one, then call Ended
 	Finish           // the job has settled: make output/, then call Leave
 	Yield            // this agent was drained: save, call Ended as interrupted, and go; another takes its rank
 	Leave            // go, with status 0
@@ -31,6 +31,9 @@ type Order struct {
 	Rank    int
 	Joins   []Join // for Launch: all ranks, in order
 	Settled *Settled
+	// Over, of Halt: the job was stopped or has settled, so it waits for nothing but
+	// this rank's exit, and not for long (R8).
+	Over bool
 }
 
 // Member is one agent's part in a run: it opens attempts, joins, says when to
@@ -92,9 +95,9 @@ func (m *Member) Poll(ctx context.Context) (Order, error) {
 		if m.run.Settled != nil {
 			return m.settled(), nil
 		}
-		if m.running {
+		if m.running || m.stoppedBefore() {
 			if why := m.run.HaltFor(m.attempt, m.rank); why != "" {
-				return Order{Do: Halt, Why: why, Attempt: m.attempt, Rank: m.rank}, nil
+				return Order{Do: Halt, Why: why, Attempt: m.attempt, Rank: m.rank, Over: m.run.Stop != nil}, nil
 			}
 		}
 		acted, err := m.act(ctx)
@@ -111,10 +114,18 @@ func (m *Member) Poll(ctx context.Context) (Order, error) {
 	}
 }
 
+// stoppedBefore says that this agent has joined the current attempt of a run that was
+// stopped since, and has not started its program. It never will, so it has to record
+// that its part is over: the stopped run is settled when each rank that has joined has
+// an exit (R8).
+func (m *Member) stoppedBefore() bool {
+	return m.run.Stop != nil && m.attempt > 0 && m.attempt == m.run.Attempt() && !m.ended
+}
+
 // settled ends our part: first our process, then the outputs.
 func (m *Member) settled() Order {
 	if m.running {
-		return Order{Do: Halt, Why: "the job has ended", Attempt: m.attempt, Rank: m.rank, Settled: m.run.Settled}
+		return Order{Do: Halt, Why: "the job has ended", Attempt: m.attempt, Rank: m.rank, Settled: m.run.Settled, Over: true}
 	}
 	return Order{Do: Finish, Attempt: m.attempt, Rank: m.rank, Settled: m.run.Settled}
 }

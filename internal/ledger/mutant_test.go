@@ -88,6 +88,12 @@ const mutantVariable = "DROVER_MUTANT"
 // for it.
 func build(t *testing.T, overlay map[string]string) string {
 	t.Helper()
+	return buildTests(t, ".", overlay)
+}
+
+// buildTests compiles those of a package.
+func buildTests(t *testing.T, pkg string, overlay map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
 	text, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
@@ -97,7 +103,7 @@ func build(t *testing.T, overlay map[string]string) string {
 	if err := os.WriteFile(plan, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", plan, "-o", bin, ".")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", plan, "-o", bin, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
 	}

@@ -86,8 +86,14 @@ func (r Run) again(lost, told []int, ev Evidence) Step {
 		}
 	}
 	if a.Cause != Asked && r.Interruptions() >= MaxInterruptions {
-		return Step{Fail: &Stop{Code: fault.ExitDrover,
-			Reason: fmt.Sprintf("interrupted %d times", r.Interruptions()+1)}}
+		reason := fmt.Sprintf("interrupted %d times", r.Interruptions()+1)
+		for _, rank := range told {
+			if last := r.Exits[rank].Reason; last != "" {
+				reason = fmt.Sprintf("%s, the last time because %s", reason, last)
+				break
+			}
+		}
+		return Step{Fail: &Stop{Code: fault.ExitDrover, Reason: reason}}
 	}
 	for rank, join := range r.Joins {
 		if !slices.Contains(lost, rank) && !slices.Contains(told, rank) && ev.Death(join.Agent) == Alive {

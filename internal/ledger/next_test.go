@@ -66,6 +66,7 @@ func TestWhatComesNext(t *testing.T) {
 		return s
 	}
 	tooOften := Step{Fail: &Stop{Code: fault.ExitDrover, Reason: "interrupted 21 times"}}
+	tooOftenTold := Step{Fail: &Stop{Code: fault.ExitDrover, Reason: "interrupted 21 times, the last time because it interrupted"}}
 	wait := Step{}
 	done := Step{Settle: &Settled{State: job.Succeeded, Attempt: 1}}
 	gone := Step{Settle: &Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "enough"}}
@@ -114,7 +115,7 @@ func TestWhatComesNext(t *testing.T) {
 
 		{"the twentieth interruption", stood(1, repeat(Lost, MaxInterruptions-1)...).joined(1), "a0", 0, again(21, Lost, []int{0}, map[int]string{})},
 		{"one too many", stood(1, repeat(Lost, MaxInterruptions)...).joined(1), "a0", 0, tooOften},
-		{"one too many, by notice", stood(1, repeat(Notice, MaxInterruptions)...).joined(1).exited(Interrupted), "", 0, tooOften},
+		{"one too many, by notice", stood(1, repeat(Notice, MaxInterruptions)...).joined(1).exited(Interrupted), "", 0, tooOftenTold},
 		{"both kinds count", stood(1, append(repeat(Lost, 10), repeat(Notice, 10)...)...).joined(1), "a0", 0, tooOften},
 		{"a person may ask for ever", stood(1, repeat(Asked, 30)...).joined(1).exited(AskedToStop), "", 0, again(32, Asked, []int{0}, map[int]string{})},
 		{"asked after twenty interruptions", stood(1, repeat(Lost, MaxInterruptions)...).joined(1).exited(AskedToStop), "", 0, again(22, Asked, []int{0}, map[int]string{})},

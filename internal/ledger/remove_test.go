@@ -107,7 +107,7 @@ func TestAnAbandonedSubmitNeverFinishes(t *testing.T) {
 	d.check(d.Propose(t.Context(), j))
 	d.check(d.Abandon(t.Context(), j.Path(), j.Short, "gc"))
 	_, mine, err := d.Submit(t.Context(), j, "cli")
-	if mine || fault.KindOf(err) != fault.Lost || fault.Hint(err) == "" {
+	if mine || err == nil || err.Error() != "submit job "+j.Short+": it took so long that gc has removed it" || fault.KindOf(err) != fault.Lost || fault.Hint(err) != "Run it again." {
 		t.Errorf("mine %t: %v", mine, err)
 	}
 	d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}}) // as an old drover may

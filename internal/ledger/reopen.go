@@ -26,6 +26,9 @@ func (w World) Reopen(ctx context.Context, j job.Job, by string, r Round) (live 
 		if err := w.exists(ctx, p); err != nil {
 			return "", false, err
 		}
+		if _, err := w.LoadAccepted(ctx, p); err != nil {
+			return "", false, err
+		}
 		if err := task.Read(ctx); err != nil {
 			return "", false, err
 		}
@@ -58,7 +61,7 @@ func (w World) Reopen(ctx context.Context, j job.Job, by string, r Round) (live 
 			}
 			continue
 		}
-		if _, err := task.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}}); err != nil {
+		if _, err := task.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID, Record: recordOf(task.Entries, j.ID)}}); err != nil {
 			return "", false, err
 		}
 	}

@@ -22,7 +22,7 @@ type Begun struct {
 	Attempt int    `json:"attempt"`
 	Agent   string `json:"agent"`
 	// Own are the folders in the state that belong to one rank each, by rank. None
-	// of a state that was put there by hand: nobody writes it.
+	// of a state that was stored with drover put: nobody writes it.
 	Own []string `json:"own,omitempty"`
 	// State is the digest of a list of files; empty: an empty folder.
 	State store.Digest `json:"state,omitempty"`
@@ -102,7 +102,7 @@ func (w World) stateLogs(ctx context.Context, p job.Path, by string) (map[int]*L
 	prefix := taskDir(p) + "/state/"
 	for o, err := range w.Store.List(ctx, prefix) {
 		if err != nil {
-			return nil, fmt.Errorf("look for state: %w", err)
+			return nil, fmt.Errorf("find state: %w", err)
 		}
 		if rank, err := strconv.Atoi(firstPart(o.Key[len(prefix):])); err == nil && logs[rank] == nil {
 			logs[rank] = w.openLog(stateDir(p, rank), by)

@@ -132,6 +132,8 @@ func (s *scene) setScene() {
 		}
 	}
 	s.setDrains()
+	s.setDeaf()
+	s.setTamperer()
 	s.setPeople()
 	if s.chance(3) {
 		s.setStorm()

@@ -19,7 +19,7 @@ func (s *scene) agent(p *process, m *machine) {
 		p.end()
 	}
 	path := pathOf(m.job)
-	j, err := w.Load(ctx, path)
+	j, err := s.loadAccepted(w, m.job)
 	if errors.Is(err, store.ErrNotExist) {
 		p.end()
 	}
@@ -119,6 +119,11 @@ func (r *program) once(p *process) bool {
 			}
 			return true
 		case Halt:
+			if r.run == nil {
+				s.seen["halted before it began"]++
+				must(r.m.member.Ended(ctx, Exit{Verdict: Halted, Reason: o.Why}))
+				continue
+			}
 			r.end(p)
 			r.record(p, Exit{Verdict: Halted, Code: 143, Reason: o.Why})
 			continue

@@ -132,7 +132,7 @@ func wanted() []string {
 		"began anew after work that was done", "went on from an earlier job", "went on from a checkpoint",
 		"cancel lost to the end", "cancel before the end it raced with", "cancel beside a new attempt", "cancel beside a resume",
 		"cancelled behind settled", "settled behind cancelled", "attempt behind attempt", "submitted behind submitted", "wrong entry",
-		"yielded", "drained in time",
+		"yielded", "drained in time", "deaf beside a cancel", "halted before it began", "job.json changed", "a changed job.json was refused",
 	}
 	for _, v := range []Verdict{Done, Broke, TimedOut, Setup, Halted, Interrupted, AskedToStop} {
 		all = append(all, "exit "+string(v))

@@ -378,7 +378,7 @@ func (s *scene) checkFailing(id string, st story) {
 		if n := st.count(Lost, Notice); n != MaxInterruptions || !again {
 			s.violate("R5: %s was given up after %d interruptions, and then another: %v", id, n, again)
 		}
-	case strings.Contains(reason, "came to nothing"):
+	case strings.Contains(reason, "placements in a row failed"):
 		s.seen["failing: nothing came to live"]++
 		if n := s.barren(id, st); n < MaxBarren {
 			s.violate("K2: %s was given up after %d placements had come to nothing", id, n)
@@ -415,6 +415,7 @@ func (s *scene) checkStop(id string, st story) {
 		return
 	}
 	s.checkHalted(id, 0, -1, st.stopAt, "R7: the job was stopped")
+	s.checkUnstarted(id, st)
 	took := st.settledAt - st.stopAt
 	const bound = stopGrace + 10*time.Second
 	if st.settled.Attempt != len(st.attempts) {
@@ -427,8 +428,25 @@ func (s *scene) checkStop(id string, st story) {
 		}
 	}
 	for _, k := range s.keepers {
-		if k.job == id && k.born < st.stopAt && !k.p.dead && !k.interrupted && k.p.awake(st.stopAt, st.settledAt) && took > bound+45*time.Second {
+		if k.job == id && k.born < st.stopAt && (!k.p.dead || k.p.died >= st.settledAt) && !k.interrupted && k.p.awake(st.stopAt, st.settledAt) && took > bound+45*time.Second {
 			s.violate("R8: %s was settled %s after its stop, and %s saw it all", id, took, k.p.name)
+		}
+	}
+}
+
+// checkUnstarted: R8, an agent that has joined and not started its program when the run
+// is stopped says soon that it will not, and nothing waits for it any longer.
+func (s *scene) checkUnstarted(id string, st story) {
+	k := len(st.attempts)
+	for rank := range s.nodes {
+		j, joined := s.joinAt(id, k, rank, st.stopAt)
+		m := s.agentNamed(j.Agent)
+		started := slices.ContainsFunc(s.starts, func(r *start) bool { return r.job == id && r.attempt == k && r.rank == rank })
+		if !joined || m == nil || started || st.settledAt <= st.stopAt+soon {
+			continue
+		}
+		if _, ended := s.exitAt(id, k, rank, st.stopAt+soon); !ended && m.p.awake(st.stopAt, st.stopAt+soon) && (!m.p.dead || m.died > st.stopAt+soon) {
+			s.violate("R8: rank %d of attempt %d of %s had not started when the run was stopped, and has not said so %s later", rank, k, id, soon)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type scene struct {
 	keepers   []*keeperOf
 	left      []departure
 	vandals   *coro
+	tampered  map[string]bool // jobs whose job.json is, or was, another one than was submitted
 	calm      bool
 	logs      map[string]*raw
 	snares    []snare[*scene]
@@ -128,7 +129,7 @@ func pathOf(id string) job.Path { return job.Path{Project: "p", Task: "t", Job: 
 
 func newScene(seed uint64) *scene {
 	s := &scene{world: newWorld(seed, plan(seed)), machines: map[string]*machine{}, tokens: map[string]string{},
-		jobs: map[string]bool{}, since: map[string]int{}, torn: map[store.Digest]bool{}, logs: map[string]*raw{}, seen: coverage{}}
+		jobs: map[string]bool{}, since: map[string]int{}, torn: map[store.Digest]bool{}, tampered: map[string]bool{}, logs: map[string]*raw{}, seen: coverage{}}
 	s.failAt = map[int]int{}
 	s.watch, s.landed = s.onCreate, s.onLanded
 	return s
@@ -225,6 +226,7 @@ func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool
 	if mine && live != j.ID {
 		s.violate("T1: submit said mine of another's job")
 	}
+	s.checkWithdrawn(j, mine)
 	return live, mine, true
 }
 
@@ -254,7 +256,7 @@ func (s *scene) canceller(p *process) {
 
 // attend is package engine's loop: ask the driver, let the keeper decide, start.
 func (s *scene) attend(p *process, w World, id string) {
-	j, err := w.Load(ctx, pathOf(id))
+	j, err := s.loadAccepted(w, id)
 	if errors.Is(err, store.ErrNotExist) {
 		return
 	}
@@ -338,6 +340,20 @@ func (s *scene) tell(m *machine, why Verdict, within time.Duration) bool {
 		m.p.kill()
 	})
 	return true
+}
+
+// loadAccepted is how agents and engines read the job that they go on with: T1a, it is the
+// one that was submitted. A process that meets another one ends, as a real one does.
+func (s *scene) loadAccepted(w World, id string) (job.Job, error) {
+	j, err := w.LoadAccepted(ctx, pathOf(id))
+	if s.tampered[id] && errors.Is(err, ErrUnreadable) {
+		s.seen["a changed job.json was refused"]++
+		panic(errDied)
+	}
+	if err == nil && j.Spec.Program == tamperedProgram {
+		s.violate("T1a: a process goes on with a job.json of %s that was changed after its submit", id)
+	}
+	return j, err
 }
 
 // driverStart is idempotent by job and placement, as the contract says.

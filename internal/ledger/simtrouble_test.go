@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +107,72 @@ func (s *scene) spare(p *process) bool {
 		}
 	}
 	return false
+}
+
+// setDeaf has a run cancelled, in some worlds, while an agent that has joined is deaf:
+// it reads nothing and does nothing, and its heartbeat goes on. So a stopped run waits
+// for an exit that does not come, until R8's time is over.
+func (s *scene) setDeaf() {
+	rng := rand.New(rand.NewPCG(s.seed, 31))
+	if rng.IntN(6) == 0 {
+		s.at(time.Duration(rng.Int64N(int64(2*time.Minute))), s.deafen)
+	}
+}
+
+// deafen waits for an agent that can be made deaf, and cancels its run.
+func (s *scene) deafen() {
+	i := slices.IndexFunc(s.built, func(m *machine) bool {
+		return m.holds() && !m.p.dead && s.storyOf(m.job).open() && m.p.hold(s.between(3*time.Minute, 5*time.Minute), mainLoop)
+	})
+	switch {
+	case i >= 0:
+		s.logf("%s is deaf", s.built[i].p.name)
+		s.seen["deaf beside a cancel"]++
+		s.somebody("canceller", s.canceller)
+	case s.now < 3*time.Minute:
+		s.at(s.now+s.between(time.Second, 5*time.Second), s.deafen)
+	}
+}
+
+// tamperedProgram is what a changed job.json would have run.
+const tamperedProgram = "tampered"
+
+// setTamperer has job.json changed in some worlds by a process that may write to the
+// store and is none of drover's, while the job lives, and has it put back later.
+func (s *scene) setTamperer() {
+	rng := rand.New(rand.NewPCG(s.seed, 37))
+	if rng.IntN(6) > 0 {
+		return
+	}
+	for at := time.Duration(0); at < troubledFor/2; {
+		at += time.Duration(rng.Int64N(int64(time.Minute)))
+		lasts := time.Second + time.Duration(rng.Int64N(int64(2*time.Minute)))
+		s.at(at, func() { s.tamper(lasts) })
+	}
+}
+
+// tamper changes the newest job's job.json for a while.
+func (s *scene) tamper(lasts time.Duration) {
+	_, id := s.order()
+	key := jobKey(pathOf(id))
+	if _, there := s.made[key]; id == "" || !there {
+		return
+	}
+	var j job.Job
+	s.peek(key, &j)
+	if j.Spec.Program == tamperedProgram {
+		return // it is changed already
+	}
+	sound := s.text(key)
+	j.Spec.Program = tamperedProgram
+	s.tampered[id] = true
+	s.seen["job.json changed"]++
+	s.logf("job.json of %s is changed for %s", id, lasts)
+	must(s.under.Put(ctx, key, bytes.NewReader(encode(j))))
+	s.at(s.now+lasts, func() {
+		s.logf("job.json of %s is put back", id)
+		must(s.under.Put(ctx, key, bytes.NewReader(sound)))
+	})
 }
 
 // tear loses the blob of the newest generation: it is torn, and the one before
@@ -330,7 +398,10 @@ func wrongInJob(r Run) []Entry {
 	attempt := func(k int) Entry { return Entry{Attempt: &Attempt{K: k, Cause: Lost, Ranks: []int{0}}} }
 	wrong := []Entry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
 	if r.Stop == nil && r.Settled == nil {
-		return append(wrong, settled(k, job.Cancelled), settled(k-1, job.Succeeded))
+		if k > 0 { // there is no attempt -1: such an entry is damage, and stops its readers
+			wrong = append(wrong, settled(k-1, job.Succeeded))
+		}
+		return append(wrong, settled(k, job.Cancelled))
 	}
 	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), Entry{Failing: &Stop{Reason: "vandal"}}, Entry{Cancelled: &Stop{Reason: "vandal"}})
 	if r.Settled != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
 	"github.com/drover-run/drover/store/mem"
@@ -31,6 +32,7 @@ type world struct {
 	steps int
 	most  int           // steps that it may take
 	trip  time.Duration // a request takes at most so long each way
+	late  bool          // a request may land long after its answer
 
 	bucket  *flaky.Bucket
 	under   store.Bucket             // the same, past the faults
@@ -43,10 +45,17 @@ type world struct {
 	// watch is told of each create: before it leaves, when it has arrived, and
 	// when its answer is back. It may do anything to anyone.
 	watch func(*process, request)
+	// read is told of each request for an agent's heartbeat or an entry of a chunk's log:
+	// before it leaves, and when its answer is back.
+	read func(*process, request)
 	// refuse may answer a create in the store's place; nil: it does not.
 	refuse func(p *process, r request) error
 	// landed is told of each object that came to be, whatever its writer heard.
 	landed func(key string)
+	// deleted is told of each object that is there no more.
+	deleted func(key string)
+	// excused says whether a process may end of this error.
+	excused func(p *process, why any) bool
 }
 
 // request is a create under way.
@@ -128,8 +137,9 @@ var errCrashed = errors.New("crashed")
 var errDied = errors.New("died of an error")
 
 func newWorld(seed uint64, plan flaky.Plan) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{}, most: endless, trip: 60 * time.Millisecond,
-		watch: func(*process, request) {}, refuse: func(*process, request) error { return nil }, landed: func(string) {}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), made: map[string]time.Duration{}, most: endless, trip: 60 * time.Millisecond, late: plan.Late > 0,
+		watch: func(*process, request) {}, read: func(*process, request) {}, refuse: func(*process, request) error { return nil }, landed: func(string) {},
+		deleted: func(string) {}, excused: func(*process, any) bool { return false }}
 	plan.Rand = w.rng.IntN
 	plan.Clock = worldClock{w}
 	w.under = spy{mem.At(worldClock{w}), w}
@@ -164,6 +174,19 @@ func (w *world) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)))
 }
 
+// checkWithdrawn is T1: of a job whose submit came too late nothing is left, unless an old
+// request may still land.
+func (w *world) checkWithdrawn(j job.Job, mine bool) {
+	if mine || w.late {
+		return
+	}
+	for _, key := range []string{jobKey(j.Path()), idKey(j.Short)} {
+		if _, there := w.made[key]; there {
+			w.violate("T1: the submit of %s came too late, and %s is there", j.ID, key)
+		}
+	}
+}
+
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
 func (w *world) at(t time.Duration, call func()) {
@@ -190,6 +213,10 @@ func (p *process) spawn(body func(p *process)) *coro {
 				p.broke = true
 				p.die(c)
 			default:
+				if p.w.excused(p, r) {
+					p.die(c)
+					return
+				}
 				p.w.violate("ERROR: %s ended by %v", p.name, r)
 				p.w.logf("%s", debug.Stack())
 				p.die(c)
@@ -371,6 +398,15 @@ func (s spy) Put(ctx context.Context, key string, body io.ReadSeeker) error {
 	return err
 }
 
+func (s spy) Delete(ctx context.Context, key string) error {
+	err := s.Bucket.Delete(ctx, key)
+	if _, there := s.w.made[key]; there && err == nil {
+		delete(s.w.made, key)
+		s.w.deleted(key)
+	}
+	return err
+}
+
 // simBucket is a process's way to the store: each request takes time on the
 // way there and on the way back, and the process may die in between.
 type simBucket struct {
@@ -421,6 +457,22 @@ func kindOf(key string, body io.ReadSeeker) (string, []byte) {
 	return "", nil
 }
 
+// The kinds of reads that a world is told of.
+const (
+	readHeartbeat = "heartbeat is read"
+	readChunk     = "chunk is read"
+)
+
+func readOf(key string) string {
+	switch {
+	case strings.Contains(key, "/agents/"):
+		return readHeartbeat
+	case strings.Contains(key, "/chunks/"):
+		return readChunk
+	}
+	return ""
+}
+
 func factOf(text []byte) string {
 	for _, f := range facts {
 		if i := bytes.Index(text, []byte(`"`+f+`":`)); i >= 0 && bytes.IndexByte([]byte("{["), text[i+len(f)+3]) >= 0 {
@@ -438,9 +490,16 @@ func (s simBucket) Put(ctx context.Context, key string, body io.ReadSeeker) erro
 }
 
 func (s simBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	asked := request{key: key, kind: readOf(key), stage: leaving}
+	if asked.kind != "" {
+		s.p.w.read(s.p, asked)
+	}
 	s.trip()
 	r, err := s.b.Get(ctx, key, off, n)
 	s.trip()
+	if asked.stage = back; asked.kind != "" {
+		s.p.w.read(s.p, asked)
+	}
 	return r, err
 }
 

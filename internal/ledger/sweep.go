@@ -75,7 +75,7 @@ func (w World) sweeps(ctx context.Context, by string) (*Log, error) {
 	last := 0
 	for o, err := range w.Store.List(ctx, l.dir+"/") {
 		if err != nil {
-			return nil, fmt.Errorf("look for gc: %w", err)
+			return nil, fmt.Errorf("check for gc: %w", err)
 		}
 		if n, err := strconv.Atoi(path.Base(o.Key)); err == nil {
 			last = max(last, n)
@@ -276,9 +276,9 @@ func (s *Sweeps) wait(ctx context.Context, now int, digests []store.Digest) (sin
 	if !open || s.judge.over(s.log, n) {
 		return now, nil
 	}
-	list, err := s.w.Store.Get(ctx, sweep.List)
+	list, err := s.w.get(ctx, sweep.List, store.MaxWhole)
 	if err != nil && !errors.Is(err, store.ErrNotExist) { // without its list it may delete anything, or has just ended
-		return 0, fmt.Errorf("look for gc: %w", err)
+		return 0, fmt.Errorf("check for gc: %w", err)
 	}
 	if err == nil && !slices.ContainsFunc(digests, func(d store.Digest) bool { return listed(list, d) }) {
 		return n, nil // it takes others: these are there, or were taken by older ones
@@ -308,7 +308,7 @@ func packDigests(digests []store.Digest) ([]byte, error) {
 	for _, d := range digests {
 		b, err := hex.DecodeString(string(d))
 		if err != nil || len(b) != 32 {
-			return nil, fault.New(fault.Bug, "", "list blobs: %.80q is no digest", d)
+			return nil, fault.New(fault.Bug, "", "list blobs: %.80q is not a digest", d)
 		}
 		text = append(text, b...)
 	}

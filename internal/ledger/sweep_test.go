@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -323,5 +324,21 @@ func TestTheStoresClockLeavesNothing(t *testing.T) {
 	d.check(d.Tidy(t.Context(), d.clock.Now().Add(-24*time.Hour)))
 	if keys := d.keys(sweepDir + "/lists/"); len(keys) > 0 {
 		t.Errorf("an old list stays: %s", keys)
+	}
+}
+
+// A map that has settled may be reopened, for what its next round names before that.
+func TestACensusLooksAtASettledMapAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 2, nil)
+	d.write(j, Entry{Settled: &Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+	c := d.NewCensus()
+	d.check(c.Look(ctx))
+	d.check(d.NameRound(ctx, j.Path(), "cli", Round{Amend: &Amended{Code: &Code{Code: job.Code{Digest: "new", Blob: "b2"}}}}))
+	d.check(c.Look(ctx))
+	if codes := c.Jobs()[0].Codes; !slices.Contains(codes, "b2") {
+		t.Errorf("code that is named: %q", codes)
 	}
 }

@@ -2,10 +2,13 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -154,7 +157,7 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			}
 			return t.Live, false, w.withdraw(ctx, j)
 		}
-		mine, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID}})
+		mine, err := l.Append(ctx, Entry{Submitted: &Submitted{Job: j.ID, Record: w.record(j)}})
 		if mine {
 			return j.ID, true, nil
 		}
@@ -168,6 +171,54 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			return "", false, err
 		}
 	}
+}
+
+// record is the digest of the job.json that Propose has written.
+func (w World) record(j job.Job) store.Digest {
+	body, known := w.Store.Recall(jobKey(j.Path()), store.Forever)
+	if !known {
+		body = encode(j)
+	}
+	return digestOf(body)
+}
+
+func digestOf(body []byte) store.Digest {
+	sum := sha256.Sum256(body)
+	return store.Digest(hex.EncodeToString(sum[:]))
+}
+
+// recordOf is the digest of a job's record by the first `submitted` of it; "": there is
+// none, or it names none.
+func recordOf(entries []Entry, id string) store.Digest {
+	for _, e := range entries {
+		if e.Submitted != nil && e.Submitted.Job == id {
+			return e.Submitted.Record
+		}
+	}
+	return ""
+}
+
+// LoadAccepted is Load for whatever runs a job, or has it go on: job.json must have the
+// bytes that it had when the job was submitted (T1). One that was changed since is
+// ErrUnreadable, and nothing of it is returned. Behind the job's first `submitted` nothing
+// is read.
+func (w World) LoadAccepted(ctx context.Context, p job.Path) (job.Job, error) {
+	j, body, err := w.load(ctx, p)
+	if err != nil {
+		return j, err
+	}
+	l := w.openLog(taskDir(p)+"/log", "")
+	said := func() bool {
+		return slices.ContainsFunc(l.Entries, func(e Entry) bool { return e.Submitted != nil && e.Submitted.Job == p.Job })
+	}
+	if err := l.readUntil(ctx, said); err != nil {
+		return job.Job{}, err
+	}
+	if want := recordOf(l.Entries, p.Job); want != "" && want != digestOf(body) {
+		return job.Job{}, fault.Wrap(unreadable{errors.New("it was changed after the job was submitted: its task's log names another digest")}, fault.Bug,
+			"Put job.json back from a copy of the store, or run the command again with --force.", "read %s", jobKey(p))
+	}
+	return j, nil
 }
 
 // submitted says whether a job exists: its task's log names it (T1). What a submit
@@ -287,55 +338,44 @@ func (w World) closeRun(ctx context.Context, p job.Path, by string, first bool) 
 // Find resolves a short id, or the unambiguous beginning of one or of a full
 // id. store.ErrNotExist when nothing matches.
 func (w World) Find(ctx context.Context, id string) (job.Path, error) {
-	var p job.Path
-	short := id
-	if len(short) > job.MinShort {
+	if len(id) > job.MinShort {
 		// A full id, or more of it than the short id needs.
 		for n := len(id); n >= job.MinShort; n-- {
-			b, err := w.Store.Get(ctx, idKey(id[:n]))
-			if errors.Is(err, store.ErrNotExist) {
-				continue
-			}
+			p, ok, err := w.readID(ctx, idKey(id[:n]))
 			if err != nil {
 				return p, err
 			}
-			v := 0
-			if err := decode(b, &p, &v, idKey(id[:n])); err != nil {
-				return p, err
-			}
-			if len(p.Job) >= len(id) && p.Job[:len(id)] == id {
+			if ok && len(p.Job) >= len(id) && p.Job[:len(id)] == id {
 				return p, nil
 			}
 		}
 	}
 	var found []job.Path
+	var bad error
 	for o, err := range w.Store.List(ctx, idKey(id)) {
 		if err != nil {
+			return job.Path{}, err
+		}
+		p, ok, err := w.readID(ctx, o.Key)
+		switch {
+		case errors.Is(err, ErrUnreadable) && o.Key != idKey(id):
+			bad = err // it may be another's
+		case err != nil || ok && o.Key == idKey(id):
 			return p, err
-		}
-		b, err := w.Store.Get(ctx, o.Key)
-		if errors.Is(err, store.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return p, err
-		}
-		v := 0
-		if err := decode(b, &p, &v, o.Key); err != nil {
-			return p, err
-		}
-		if o.Key == idKey(id) {
-			return p, nil
-		}
-		if found = append(found, p); len(found) > 1 {
-			return p, ErrAmbiguous
+		case ok:
+			if found = append(found, p); len(found) > 1 {
+				return p, ErrAmbiguous
+			}
 		}
 	}
+	if len(found) == 0 && bad != nil {
+		return job.Path{}, bad
+	}
 	if len(found) == 0 {
-		return p, store.ErrNotExist
+		return job.Path{}, store.ErrNotExist
 	}
 	return found[0], nil
 }
 
 // ErrAmbiguous is Find's answer when several jobs begin with what was given.
-var ErrAmbiguous = errors.New("several jobs begin so")
+var ErrAmbiguous = errors.New("several jobs begin with it")

@@ -214,3 +214,50 @@ func TestAJobThatWasNeverSubmittedIsNone(t *testing.T) {
 		t.Errorf("its log holds %s", log)
 	}
 }
+
+// The task's log names the digest of job.json (T1): what was changed since is not run, and
+// a map that was changed gets no other round.
+func TestAJobThatWasChangedSinceItWasSubmittedIsNotLoaded(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(func(j *job.Job) {
+		j.Spec.Verb, j.ChunkSize, j.Manifest = job.Map, 1, job.Manifest{Count: 2, From: 1, To: 2, Step: 1}
+	})
+	other := d.World
+	fresh := func() { other.Store = store.New(d.bucket, store.Options{Clock: d.clock}) } // a process that remembers nothing
+	fresh()
+	if got, err := other.LoadAccepted(t.Context(), j.Path()); err != nil || got.ID != j.ID {
+		t.Fatalf("as it was submitted: %v, %v", got.ID, err)
+	}
+	changed := bytes.Replace(encode(j), []byte("train.py"), []byte("other.py"), 1)
+	d.check(d.bucket.Put(t.Context(), jobKey(j.Path()), bytes.NewReader(changed)))
+	fresh()
+	if _, err := other.Load(t.Context(), j.Path()); err != nil {
+		t.Errorf("it cannot be looked at: %v", err)
+	}
+	got, err := other.LoadAccepted(t.Context(), j.Path())
+	if !errors.Is(err, ErrUnreadable) || got.ID != "" || fault.Hint(err) == "" {
+		t.Errorf("changed: %v, %v", got.Spec.Program, err)
+	}
+	if _, ok, err := other.Reopen(t.Context(), j, "cli-2", Round{Again: &Reopened{}}); ok || !errors.Is(err, ErrUnreadable) {
+		t.Errorf("reopened: %v, %v", ok, err)
+	}
+}
+
+// A map that is submitted again names the record it was first submitted with, and a job of
+// a drover that named none is loaded.
+func TestARecordIsNamedOnce(t *testing.T) {
+	d := newDesk(t)
+	entries := []Entry{{Submitted: &Submitted{Job: "a", Record: "first"}}, {Submitted: &Submitted{Job: "b"}}, {Submitted: &Submitted{Job: "a", Record: "second"}}}
+	for id, want := range map[string]store.Digest{"a": "first", "b": "", "c": ""} {
+		if got := recordOf(entries, id); got != want {
+			t.Errorf("job %s has record %q, want %q", id, got, want)
+		}
+	}
+	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "old", Nodes: 1}}
+	d.check(d.NameJob(t.Context(), &j))
+	d.create(jobKey(j.Path()), j)
+	d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}})
+	if _, err := d.LoadAccepted(t.Context(), j.Path()); err != nil {
+		t.Error(err)
+	}
+}

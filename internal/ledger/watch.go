@@ -51,7 +51,7 @@ func (w World) Beat(ctx context.Context, p job.Path, b Beat) error {
 
 func (w World) readBeat(ctx context.Context, p job.Path, agent string) (Beat, bool, error) {
 	var beat Beat
-	b, err := w.Store.Get(ctx, agentKey(p, agent)) // it is rewritten: never remembered
+	b, err := w.get(ctx, agentKey(p, agent), maxRecord) // it is rewritten: never remembered
 	if errors.Is(err, store.ErrNotExist) {
 		return beat, false, nil
 	}
@@ -230,7 +230,7 @@ func (w World) exists(ctx context.Context, p job.Path) error { return w.seen(ctx
 
 // seen looks for job.json, unless it was seen so long ago at most.
 func (w World) seen(ctx context.Context, p job.Path, ago time.Duration) error {
-	_, err := w.Store.Fixed(ctx, jobKey(p), ago)
+	_, err := w.fixed(ctx, jobKey(p), ago, maxRecord)
 	if errors.Is(err, store.ErrNotExist) {
 		return ErrRemoved
 	}

@@ -13,9 +13,9 @@ import (
 // here, and all else, and what is wrong with it, is for package json to tell.
 func decodeResults(b []byte, into any, results *[]Result, v *int, key string) error {
 	// quotes stand in no text without a backslash before them: this is a field
-	if at := bytes.Index(b, []byte(resultsField)); at > 0 && b[at-1] > ' ' && b[at-1] != '{' {
+	if at := bytes.Index(b, []byte(resultsField)); at > 0 && b[at-1] > ' ' && b[at-1] != '{' && len(b) <= maxEntry {
 		s := scanner{text: string(b[at+len(resultsField):])}
-		if read, ok := s.results(); ok && decode(append(b[:at:at], '}'), into, v, key) == nil {
+		if read, ok := s.results(); ok && resultsCheck(read) == nil && decode(append(b[:at:at], '}'), into, v, key) == nil {
 			*results = read
 			return nil
 		}
@@ -33,8 +33,8 @@ type scanner struct {
 
 // results reads on to the end of the object.
 func (s *scanner) results() (all []Result, ok bool) {
-	all = make([]Result, 0, strings.Count(s.text, `{"i":`))
-	for {
+	all = make([]Result, 0, min(strings.Count(s.text, `{"i":`), maxResults))
+	for len(all) < maxResults {
 		all = append(all, Result{})
 		if !s.result(&all[len(all)-1]) {
 			return nil, false
@@ -46,6 +46,7 @@ func (s *scanner) results() (all []Result, ok bool) {
 			return nil, false
 		}
 	}
+	return nil, false
 }
 
 func (s *scanner) result(r *Result) bool {

@@ -49,7 +49,7 @@ func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 	}
 	ours, theirs, err := socketpair(o.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: connect its minder: %w", c.Path, err)
+		return nil, fmt.Errorf("start %s: connect its supervisor: %w", c.Path, err)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Process) launch(o order, files []*os.File) error {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		return noRoom(p.name, err)
 	}
-	return fmt.Errorf("start %s: start its minder: %w", p.name, err)
+	return fmt.Errorf("start %s: start its supervisor: %w", p.name, err)
 }
 
 // refusal says whether an error of clone means that there are no namespaces for
@@ -139,7 +139,7 @@ func (p *Process) first(o order, conn *ear) error {
 	}
 	switch {
 	case err != nil:
-		return fault.Wrap(err, fault.Lost, "", "start %s: its minder ended", p.name)
+		return fault.Wrap(err, fault.Lost, "", "start %s: its supervisor ended", p.name)
 	case r.Refused != "":
 		return refused(r.Refused)
 	case r.Step != "":

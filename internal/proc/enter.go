@@ -16,7 +16,7 @@ import (
 
 // Entry is a command beside a program that runs.
 type Entry struct {
-	PID  int      // whose view of the machine it gets; 0: the machine as it is
+	View Identity // the process whose view of the machine the command gets; zero: the machine as it is
 	Dir  string   // where it begins, as the program sees it
 	Env  []string // all of its environment
 	Args []string // Args[0] is looked for as a shell does, by the PATH of Env
@@ -30,8 +30,8 @@ func Enter(e Entry) (status int, err error) {
 	keys := make(chan os.Signal, 1)
 	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored: that the command would inherit
 	defer signal.Stop(keys)
-	if e.PID > 0 {
-		err = stepIn(e.PID, c)
+	if e.View.PID > 0 {
+		err = stepIn(e.View, c)
 	} else if err = find(c); err == nil {
 		err = c.Start()
 	}

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,20 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stepIn takes c to where process pid sees the machine from, and starts it there.
+// errNotThere says that the number of a process is another's by now.
+var errNotThere = errors.New("the program has ended")
+
+// stepIn takes c to where process id sees the machine from, and starts it there. What
+// is opened of the process is used only if id lives afterwards: open, it stays that
+// process's, whatever its number names by then.
 //
 // Root joins its namespaces, one after another, with this thread alone: a thread that
 // stays locked ends with its goroutine, and no other ever sees what this one does. A
 // plain user's program lives in a user namespace, which only a process with one
 // thread may join, and Go has more: he makes another one of his own, and takes the
 // program's root for his. He sees the same files then, and the machine's hostname.
-func stepIn(pid int, c *exec.Cmd) error {
+func stepIn(id Identity, c *exec.Cmd) error {
 	if os.Geteuid() != 0 {
-		root, err := os.OpenFile("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
+		root, err := os.OpenFile("/proc/"+strconv.Itoa(id.PID)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return err
 		}
 		defer root.Close()
+		if !id.Lives() {
+			return errNotThere
+		}
 		if err := findThere(root, c); err != nil {
 			return err
 		}
@@ -36,15 +45,15 @@ func stepIn(pid int, c *exec.Cmd) error {
 	failed := make(chan error, 1)
 	go func() { // waited for by the channel; its thread ends with it
 		runtime.LockOSThread()
-		failed <- joinAndStart(pid, c)
+		failed <- joinAndStart(id, c)
 	}()
 	return <-failed
 }
 
 // joinAndStart is for a locked thread that nobody needs afterwards.
-func joinAndStart(pid int, c *exec.Cmd) error {
+func joinAndStart(id Identity, c *exec.Cmd) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("part with the other threads' folder: %w", err)
+		return fmt.Errorf("separate the working folder from that of other threads: %w", err)
 	}
 	spaces := []struct {
 		name string
@@ -52,12 +61,15 @@ func joinAndStart(pid int, c *exec.Cmd) error {
 	}{{"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
 	var open []*os.File // before the last of them hides /proc
 	for _, s := range spaces {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, s.name))
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", id.PID, s.name))
 		if err != nil {
 			return err
 		}
 		defer f.Close()
 		open = append(open, f)
+	}
+	if !id.Lives() {
+		return errNotThere
 	}
 	for i, s := range spaces {
 		if err := unix.Setns(int(open[i].Fd()), s.flag); err != nil {

@@ -5,7 +5,7 @@ package proc
 import "os/exec"
 
 // stepIn: there are no views here.
-func stepIn(_ int, c *exec.Cmd) error {
+func stepIn(_ Identity, c *exec.Cmd) error {
 	if err := find(c); err != nil {
 		return err
 	}

@@ -35,7 +35,11 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 		p.Kill()
 		p.Wait()
 	}()
-	status, err := Enter(Entry{PID: p.Pid(), Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
+	id, err := Of(p.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := Enter(Entry{View: id, Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
 	if err != nil || status != 9 {
 		t.Fatalf("it ended with %d, %v", status, err)
 	}
@@ -45,5 +49,16 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	}
 	if _, err := os.Lstat("/drover-enter-test"); err == nil {
 		t.Error("the machine sees it too")
+	}
+	for name, wrong := range map[string]func(*Identity){
+		"boot":      func(id *Identity) { id.Boot = "another" },
+		"namespace": func(id *Identity) { id.Namespace = "pid:[1]" },
+		"start":     func(id *Identity) { id.Start++ },
+	} {
+		other := id
+		wrong(&other)
+		if status, err := Enter(Entry{View: other, Dir: "/", Args: []string{"/bin/sh", "-c", "exit 9"}}); err == nil {
+			t.Errorf("a process of another %s is entered: status %d", name, status)
+		}
 	}
 }

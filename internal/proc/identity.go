@@ -36,6 +36,13 @@ func Of(pid int) (Identity, error) {
 	return Identity{Boot: boot(), Namespace: namespace(), PID: pid, Start: p.start}, nil
 }
 
+// Lives says that the process of that number is the one that is meant, and has not
+// ended. It is false where this process cannot tell.
+func (id Identity) Lives() bool {
+	gone, known := id.Gone()
+	return known && !gone
+}
+
 // Gone says whether that process has ended. known is false where this process
 // cannot tell: after another boot, in another PID namespace, or when the
 // system hides that process. Whoever asks then has to wait for other signs.

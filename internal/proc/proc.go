@@ -123,7 +123,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 		return nil, err
 	}
 	if c.View != nil && !haveViews {
-		return nil, errNoView("this system has no such thing")
+		return nil, errNoView("this system does not have it")
 	}
 	h := c.Limits.raise(o.Token)
 	o.Fence = h.fence()

@@ -112,7 +112,7 @@ type Spawned struct {
 
 // ErrSpawnerLost: the spawner was killed, or killed itself. All its trees are
 // gone; of the errands whose end was not reported it is not known what they did.
-var ErrSpawnerLost = errors.New("run errands: their spawner is gone")
+var ErrSpawnerLost = errors.New("run commands: their spawner is gone")
 
 // crew is what runs the errands. No method waits for an errand.
 type crew interface {

@@ -84,7 +84,7 @@ func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
 		}
 		if err == nil {
 			if err = p.wire.bare(ours); err != nil {
-				err = fmt.Errorf("start a spawner: hear from it: %w", err)
+				err = fmt.Errorf("start a spawner: read from it: %w", err)
 			}
 		}
 		m.minder = p.minder

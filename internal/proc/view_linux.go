@@ -24,7 +24,7 @@ func arrange(s *scene, fresh bool) error {
 	// Slave, not private: what is mounted outside later (an automounter's
 	// folders) appears inside, nothing of the inside appears outside.
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("part the mounts: %w", err)
+		return fmt.Errorf("separate the mounts: %w", err)
 	}
 	if s == nil {
 		return mountProc(fresh)

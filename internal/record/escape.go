@@ -27,6 +27,7 @@ func Escape(b []byte, colour bool) []byte {
 // goroutines at once.
 type Escaper struct {
 	Colour bool
+	Return bool   // \r stays too: a progress bar that is followed is one line
 	held   []byte // a beginning that the next piece may complete
 }
 
@@ -78,6 +79,8 @@ func (e *Escaper) first(b []byte) (n int, keep, whole bool) {
 			n++
 		}
 		return n, true, true
+	case c == '\r' && e.Return:
+		return 1, true, true
 	case c == 0x1b && e.Colour:
 		return colour(b)
 	case !utf8.FullRune(b):

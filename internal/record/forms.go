@@ -2,15 +2,18 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"html"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -27,9 +30,82 @@ const (
 	leastLine = 16
 )
 
+// form is a secret as some program may write it.
+type form struct {
+	text string
+	// loose has, for each byte of text, the bit that tells a capital from a small letter
+	// where both are found, as in hexadecimal, and 0 elsewhere. text has small letters
+	// there. It is "" where every byte is found as it is.
+	loose string
+}
+
+// matches reports whether b, which is not longer than the form, is its beginning.
+func (f form) matches(b []byte) bool {
+	if f.loose == "" {
+		return f.text[:len(b)] == string(b)
+	}
+	for i, c := range b {
+		if c|f.loose[i] != f.text[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// begins returns the first n bytes of the form in all their spellings.
+func (f form) begins(n int) []string {
+	all := []string{f.text[:n]}
+	for i := 0; f.loose != "" && i < n; i++ {
+		for _, s := range all[:len(all):len(all)] {
+			if f.loose[i] != 0 {
+				all = append(all, s[:i]+string(s[i]&^f.loose[i])+s[i+1:])
+			}
+		}
+	}
+	return all
+}
+
+const caseBit = 'a' - 'A'
+
+// hexDigits are what stands for a byte or a character by its number, behind a mark.
+var hexDigits = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`%(?:25)*[0-9a-fA-F]{2}|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|=[0-9A-F]{2}`)
+})
+
+// loosened is a form that is found with letters of either case in the digits behind %, \x,
+// \u and =.
+func loosened(text string) form {
+	spans := hexDigits().FindAllStringIndex(text, -1)
+	if spans == nil {
+		return form{text: text}
+	}
+	small, loose := []byte(text), make([]byte, len(text))
+	for _, at := range spans {
+		for i := at[0] + 1; i < at[1]; i++ {
+			loosen(small, loose, i)
+		}
+	}
+	return form{string(small), string(loose)}
+}
+
+// caseless is a form that is found in letters of either case.
+func caseless(text string) form {
+	small, loose := []byte(text), make([]byte, len(text))
+	for i := range small {
+		loosen(small, loose, i)
+	}
+	return form{string(small), string(loose)}
+}
+
+func loosen(small, loose []byte, i int) {
+	if c := small[i] | caseBit; c >= 'a' && c <= 'z' && c != 'u' {
+		small[i], loose[i] = c, caseBit
+	}
+}
+
 // patterns gives all that is looked for of one secret: its pieces and its lines,
 // each in all forms. Space around it is no part of it, as programs strip that.
-func patterns(secret string) []string {
+func patterns(secret string) []form {
 	parts := pieces(secret)
 	for _, line := range strings.Split(strings.ReplaceAll(secret, `\n`, "\n"), "\n") { // \n: a key inside JSON
 		line = strings.TrimSpace(line)
@@ -37,11 +113,11 @@ func patterns(secret string) []string {
 			parts = append(parts, pieces(line)...)
 		}
 	}
-	var all []string
+	var all []form
 	for _, part := range parts {
 		all = append(all, forms(part)...)
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b form) int { return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.loose, b.loose)) })
 	return slices.Compact(all)
 }
 
@@ -56,9 +132,35 @@ func pieces(text string) []string {
 
 // forms gives text as programs commonly write it. Many are the same; all are at
 // least as long as text, but for base64 at least as long as 7 of 6 bytes.
-func forms(text string) []string {
-	hexed := hex.EncodeToString([]byte(text))
-	all := []string{text, reversed(text), hexed, strings.ToUpper(hexed)}
+func forms(text string) []form {
+	all := []form{{text: text}, {text: reversed(text)}, caseless(hex.EncodeToString([]byte(text)))}
+	for _, between := range []string{":", " ", "-", ",", ", ", ", 0x", ",0x", " 0x", "\\x", "%"} {
+		begin := strings.TrimLeft(between, ", ")
+		if len(begin) == 1 && begin != "%" { // 0x, \x and % stand before each byte, others only between two
+			begin = ""
+		}
+		all = append(all, caseless(begin+bytewise(text, between)))
+	}
+	for _, encoded := range encodings(text) {
+		all = append(all, loosened(encoded))
+	}
+	return all
+}
+
+// bytewise is text in hexadecimal, with its bytes apart.
+func bytewise(text, between string) string {
+	var b strings.Builder
+	for i, c := range []byte(text) {
+		if i > 0 {
+			b.WriteString(between)
+		}
+		fmt.Fprintf(&b, "%02x", c)
+	}
+	return b.String()
+}
+
+// encodings gives text as programs commonly write it, but for hexadecimal.
+func encodings(text string) (all []string) {
 	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		padded := e.EncodeToString([]byte(text))
 		all = append(all, padded, strings.TrimRight(padded, "="))
@@ -100,7 +202,7 @@ func percents(text string) []string {
 	all := []string{url.PathEscape(text), url.QueryEscape(text), url.QueryEscape(url.QueryEscape(text))}
 	const unreserved = "-_.~"
 	for _, kept := range []string{unreserved, unreserved + "/", unreserved + "!'()*"} { // RFC 3986, Python, JavaScript
-		all = append(all, escaped(text, kept, "%%%02X"), escaped(text, kept, "%%%02x"))
+		all = append(all, escaped(text, kept, "%%%02X"))
 	}
 	return append(all, escaped(text, " !\"#$%&'()*+,-./:;<>?@[\\]^_`{|}~", "=%02X")) // quoted-printable
 }
@@ -126,7 +228,7 @@ func quotes(text string) []string {
 // and of JSON inside JSON.
 func jsons(text string) []string {
 	web, plain := quoted(text, true), quoted(text, false)
-	var ascii strings.Builder
+	var ascii, each strings.Builder
 	for _, r := range plain {
 		if r < utf8.RuneSelf {
 			ascii.WriteRune(r)
@@ -136,7 +238,10 @@ func jsons(text string) []string {
 			fmt.Fprintf(&ascii, `\u%04x`, u)
 		}
 	}
-	return []string{web, plain, ascii.String(), strings.ReplaceAll(plain, "/", `\/`), quoted(web, false), quoted(plain, false), quoted(plain, true), quoted(ascii.String(), false)}
+	for _, u := range utf16.Encode([]rune(text)) {
+		fmt.Fprintf(&each, `\u%04x`, u)
+	}
+	return []string{each.String(), web, plain, ascii.String(), strings.ReplaceAll(plain, "/", `\/`), quoted(web, false), quoted(plain, false), quoted(plain, true), quoted(ascii.String(), false)}
 }
 
 func quoted(text string, forWeb bool) string {

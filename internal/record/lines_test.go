@@ -225,7 +225,7 @@ func FuzzEscape(f *testing.F) {
 			bare = regexp.MustCompile("\x1b\\[[0-9;:]*m").ReplaceAll(once, nil)
 		}
 		if !utf8.Valid(once) {
-			t.Fatalf("%q is no UTF-8", once)
+			t.Fatalf("%q is not UTF-8", once)
 		}
 		for _, r := range string(bare) {
 			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {

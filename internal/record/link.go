@@ -93,7 +93,7 @@ func readGreeting(r byteReader) (p place, err error) {
 		return p, err
 	}
 	if string(head) != greeting {
-		return p, broken("the socket speaks something else, or another version")
+		return p, broken("the socket speaks another protocol, or another version")
 	}
 	var v [3]uint64 // attempt, rank, the id's length: below 128, so one byte either way
 	for i := range v {

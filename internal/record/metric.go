@@ -259,7 +259,7 @@ type ruleGroup struct {
 func newRule(m job.Metric) (r rule, err error) {
 	r.re, err = regexp.Compile(m.Regex)
 	if err != nil {
-		return r, fault.Wrap(err, fault.Invalid, "", "find metric %q: %q is no regular expression", m.Name, m.Regex)
+		return r, fault.Wrap(err, fault.Invalid, "", "find metric %q: %q is not a regular expression", m.Name, m.Regex)
 	}
 	for i, group := range r.re.SubexpNames() {
 		switch {

@@ -307,7 +307,7 @@ func FuzzNumber(f *testing.F) {
 			t.Fatalf("%q: %v became %v", b, v, again)
 		}
 		if whole && strings.ContainsAny(string(b[:n]), ".eE") {
-			t.Fatalf("%q is no integer", b[:n])
+			t.Fatalf("%q is not an integer", b[:n])
 		}
 	})
 }

@@ -265,7 +265,7 @@ func Points(f Frame) ([]Point, error) {
 		line, rest, whole := bytes.Cut(text, newline)
 		p, ok := d.point(line)
 		if !whole || !ok {
-			return points, broken("a frame of metrics has a line that is no point")
+			return points, broken("a frame of metrics has a line that is not a metric point")
 		}
 		points, text = append(points, p), rest
 	}

@@ -218,13 +218,13 @@ func (o *object) parse(indexAt, indexLen int64) error {
 		b.maxItem = b.minItem + p.uint(1<<64-1)
 		b.streams = byte(p.uint(uint64(streams)))
 		if p.bad || b.first == 0 || b.last >= maxSeq || b.first < next || b.maxItem < b.minItem {
-			return broken("its index makes no sense")
+			return broken("its index is not valid")
 		}
 		off, next = off+b.packed, b.last+1
 		o.blocks = append(o.blocks, b)
 	}
 	if p.bad || len(p.b) != 0 || off != indexAt || o.at.check() != nil {
-		return broken("its index makes no sense")
+		return broken("its index is not valid")
 	}
 	return nil
 }

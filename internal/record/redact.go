@@ -20,9 +20,11 @@ const leastSecret = 6
 //   - as it is, and reversed
 //   - in base64, standard and for URLs, padded or not, alone or anywhere in a
 //     longer text (all three alignments), wrapped into lines of 64 or 76
-//   - in hexadecimal, lower and upper case
-//   - percent-encoded for paths, queries and by RFC 3986, also twice; in
+//   - in hexadecimal, in lower, upper or mixed case, also with its bytes apart: aa:bb,
+//     aa bb, aa-bb, aa,bb, 0xaa, 0xbb
+//   - percent-encoded for paths, queries and by RFC 3986, also twice or each byte; in
 //     quoted-printable
+//   - each byte as \xNN, each UTF-16 unit as \uNNNN
 //   - as a string of JSON, of JSON inside JSON, of Go and of Python
 //   - in HTML and XML
 //   - quoted for a shell: ' " and \
@@ -43,7 +45,7 @@ type Redactor struct {
 }
 
 type pattern struct {
-	text string
+	form
 	mask string
 }
 
@@ -62,8 +64,8 @@ func NewRedactor(secrets map[string]string) *Redactor {
 			r.short = append(r.short, name)
 			continue
 		}
-		for _, text := range patterns(secret) {
-			r.add(pattern{text, "[redacted " + name + "]"})
+		for _, f := range patterns(secret) {
+			r.add(pattern{f, "[redacted " + name + "]"})
 		}
 	}
 	for _, all := range r.by {
@@ -74,11 +76,13 @@ func NewRedactor(secrets map[string]string) *Redactor {
 }
 
 func (r *Redactor) add(p pattern) {
-	four := binary.LittleEndian.Uint32([]byte(p.text[:4]))
-	r.by[four] = append(r.by[four], p)
-	r.sieve[slot(four)>>6] |= 1 << (slot(four) & 63)
-	for n := 1; n < 4; n++ {
-		r.begin[p.text[:n]] = true
+	for _, begin := range p.begins(4) {
+		four := binary.LittleEndian.Uint32([]byte(begin))
+		r.by[four] = append(r.by[four], p)
+		r.sieve[slot(four)>>6] |= 1 << (slot(four) & 63)
+		for n := 1; n < 4; n++ {
+			r.begin[begin[:n]] = true
+		}
 	}
 }
 
@@ -131,11 +135,10 @@ func (r *Redactor) at(b []byte) (whole *pattern, more bool) {
 	}
 	all := r.by[binary.LittleEndian.Uint32(b)]
 	for i := range all {
-		text := all[i].text
-		switch {
-		case len(text) > len(b):
-			more = more || text[:len(b)] == string(b)
-		case text == string(b[:len(text)]):
+		switch n := len(all[i].text); {
+		case n > len(b):
+			more = more || all[i].matches(b)
+		case all[i].matches(b[:n]):
 			return &all[i], more
 		}
 	}

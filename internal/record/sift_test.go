@@ -293,7 +293,7 @@ func FuzzNeedles(f *testing.F) {
 			from += n + 1
 		}
 		if len(hits) > 0 {
-			t.Fatalf("%q: found what is no line: %v in %q", text, hits, block)
+			t.Fatalf("%q: found what is not a line: %v in %q", text, hits, block)
 		}
 	})
 }

@@ -77,7 +77,7 @@ func Samples(frames iter.Seq2[Frame, error]) iter.Seq2[NodeSample, error] {
 			u := NodeSample{Attempt: f.Attempt, Rank: f.Rank, Writer: f.Writer}
 			if err == nil {
 				if err = json.Unmarshal(f.Data, &u.Sample); err != nil || len(u.GPU) > maxGPUs {
-					err = fmt.Errorf("read usage of %s: %w", place{f.Attempt, f.Rank, f.Writer}, broken("a sample of %d bytes makes no sense", len(f.Data)))
+					err = fmt.Errorf("read usage of %s: %w", place{f.Attempt, f.Rank, f.Writer}, broken("a sample of %d bytes is not valid", len(f.Data)))
 				}
 			}
 			if u.Time = f.Time; err != nil {

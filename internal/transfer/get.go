@@ -134,13 +134,13 @@ func badName(name string) string {
 	for element := range strings.SplitSeq(name, "/") {
 		switch {
 		case element == "" || element == "." || element == "..":
-			return "it is no path below a folder"
+			return "it is not a path below a folder"
 		case len(element) > 255:
 			return "a part of its name is longer than 255 bytes"
 		case strings.IndexByte(element, 0) >= 0:
 			return "its name holds a zero byte"
 		case strings.HasPrefix(element, ours):
-			return "its name is one of drover's own"
+			return "its name is reserved for drover"
 		}
 	}
 	return ""
@@ -257,7 +257,7 @@ func (d *down) place(name string, b bringing) error {
 // gone says of an object that was listed and is absent what to do.
 func gone(err error, key string) error {
 	if errors.Is(err, store.ErrNotExist) {
-		return fault.Wrap(err, fault.Missing, "Somebody takes objects away there: run it again.", "bring %q", key)
+		return fault.Wrap(err, fault.Missing, "Another program removes objects there: run it again.", "bring %q", key)
 	}
 	return err
 }

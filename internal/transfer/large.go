@@ -29,7 +29,7 @@ const (
 )
 
 // errWhole says that an object has to come in one stream.
-var errWhole = errors.New("it comes in no pieces")
+var errWhole = errors.New("it cannot be fetched in parts")
 
 // large brings an object in pieces, side by side, and goes on with what an earlier
 // run has left of it.

@@ -89,7 +89,7 @@ func (u *up) judge(f file, key string, there store.Object, held bool, give func(
 	u.found.Add(1)
 	u.foundBytes.Add(f.size)
 	if err := store.CheckName(key); err != nil {
-		u.refuse(f.name, "no object can be called so")
+		u.refuse(f.name, "an object cannot have such a name")
 		return nil
 	}
 	s := sending{path: f.path, key: key, size: f.size}
@@ -133,7 +133,7 @@ func (u *up) send(ctx context.Context, s sending) error {
 	there, err := u.store(ctx, s, counted)
 	if fault.KindOf(err) == fault.Invalid && store.CheckKey(s.key) != nil {
 		counted.undo()
-		u.refuse(s.key, "this bucket takes no such name")
+		u.refuse(s.key, "this bucket does not accept such a name")
 		return nil
 	}
 	if err != nil {

@@ -156,16 +156,16 @@ func Split(url string) (bucket, key string, err error) {
 	if scheme == "file" {
 		slash := strings.LastIndexByte(strings.TrimRight(rest, "/"), '/')
 		if slash < 0 || asked || rest == "/" {
-			return "", "", fault.New(fault.Invalid, "Write it as file:///folder/name.", "read %q: a file:// URL has an absolute path and no query", url)
+			return "", "", fault.New(fault.Invalid, "Write it as file:///folder/name.", "read %q: a file:// URL has an absolute path and no query", store.Shown(url))
 		}
 		return "file://" + rest[:slash+1], rest[slash+1:], nil
 	}
 	name, key, _ := strings.Cut(rest, "/")
-	if strings.ContainsAny(name, ":@") && strings.Contains(rest, "@") { // a key may hold slashes
+	if strings.ContainsAny(name, ":@") && strings.Contains(rest, "@") || store.HasUserinfo(url) { // a key may hold slashes
 		return "", "", fault.New(fault.Invalid, "Write it as s3://bucket/folder or gs://bucket/folder.", "read %q: a URL holds no keys: they come from the environment or a profile", store.Shown(url))
 	}
 	if !ok || name == "" || !IsURL(url) {
-		return "", "", fault.New(fault.Invalid, "Write it as s3://bucket/folder or gs://bucket/folder.", "read %q: no bucket is named", url)
+		return "", "", fault.New(fault.Invalid, "Write it as s3://bucket/folder or gs://bucket/folder.", "read %q: no bucket is named", store.Shown(url))
 	}
 	return scheme + "://" + name + query, strings.TrimLeft(key, "/"), nil
 }

@@ -482,7 +482,8 @@ func TestManyMoreThanAPage(t *testing.T) {
 }
 
 func TestSplitDoesNotRepeatAKey(t *testing.T) {
-	for _, url := range []string{"s3://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket/x", "s3://hush@bucket"} {
+	for _, url := range []string{"s3://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket/x", "s3://hush@bucket",
+		"s3://bucket/p&endpoint=http://u:hush@h", "gs://bucket/x/https://u:hush@h", "s3://bucket/x?endpoint=http://u:hush@h"} {
 		if _, _, err := Split(url); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "holds no keys") || strings.Contains(err.Error()+fault.Hint(err), "hu") {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -25,7 +27,7 @@ var broken = []struct {
 	{"a hole in the job's log", plain, func(t *testing.T, s *story) { s.drop(t, at(log, 0)) }, []string{"hole job 0"}},
 	{"a hole in the task's log", declined, func(t *testing.T, s *story) { s.drop(t, at(taskLog, 1)) }, []string{"hole task 1"}},
 	{"the beginning of a chunk's log is gone", plain, func(t *testing.T, s *story) { s.drop(t, at(first, 0)) }, []string{"hole 000000 0"}},
-	{"an entry that is no JSON", plain, func(t *testing.T, s *story) { s.objects[at(first, 1)] = "{" }, []string{"entry 000000 1"}},
+	{"an entry that is not JSON", plain, func(t *testing.T, s *story) { s.objects[at(first, 1)] = "{" }, []string{"entry 000000 1"}},
 	{"an entry of half a megabyte of nothing", plain, func(t *testing.T, s *story) { s.objects[at(first, 1)] = strings.Repeat("\x00", 512<<10) }, []string{"entry 000000 1"}},
 	{"an entry with something behind it", plain, func(t *testing.T, s *story) { s.objects[at(first, 2)] += "{}" }, []string{"entry 000000 2"}},
 	{"an entry of a newer drover", plain, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"v":1`, `"v":2`) }, []string{"entry 000000 2"}},
@@ -42,7 +44,7 @@ var broken = []struct {
 	{"results beside a claim", live, func(t *testing.T, s *story) {
 		s.chunk("000001", "a", `"claimed":{"agent":"a","n":1,"why":"untouched"}`, results("4"))
 	}, []string{"entry 000001 0"}},
-	{"an object that is no entry", plain, func(_ *testing.T, s *story) { s.objects[first+"/notes.txt"] = "" }, []string{"stray chunks"}},
+	{"an object that is not an entry", plain, func(_ *testing.T, s *story) { s.objects[first+"/notes.txt"] = "" }, []string{"stray chunks"}},
 	{"a chunk in another's folder", plain, func(_ *testing.T, s *story) { s.objects[jobDir+"/chunks/01/000000/00000000"] = "" }, []string{"stray chunks"}},
 	{"a chunk that nobody named", plain, func(_ *testing.T, s *story) { s.claim("000000.2", "b", 1, "untouched") }, []string{"stray 000000.2 0"}},
 	{"a chunk beyond the manifest", plain, func(_ *testing.T, s *story) {
@@ -53,6 +55,12 @@ var broken = []struct {
 	{"no job.json", plain, func(t *testing.T, s *story) { s.drop(t, jobDir+"/job.json") }, []string{"job job.json"}},
 	{"a job.json that is none", plain, func(_ *testing.T, s *story) { s.objects[jobDir+"/job.json"] = "[]" }, []string{"job job.json"}},
 	{"another job's job.json", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"id":"abcd`, `"id":"zbcd`) }, []string{"job job.json"}},
+	{"a job.json that was changed", plain, func(t *testing.T, s *story) {
+		sum := sha256.Sum256([]byte(s.objects[jobDir+"/job.json"]))
+		s.edit(t, at(taskLog, 0), `"submitted":{`, `"submitted":{"record":"`+hex.EncodeToString(sum[:])+`",`)
+		s.edit(t, jobDir+"/job.json", `"v":1`, `"v":1 `)
+	}, []string{"job job.json"}},
+	{"nodes that no job has", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"v":1`, `"v":1,"since":-7`) }, []string{"job job.json"}},
 	{"no chunk size", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"chunk_size":3,`, "") }, []string{"job job.json"}},
 	{"a short id that leads elsewhere", plain, func(t *testing.T, s *story) { s.edit(t, "ids/abcd", "squares", "cubes") }, []string{"job job.json"}},
 	{"no short id", plain, func(t *testing.T, s *story) { s.drop(t, "ids/abcd") }, []string{"job job.json"}},
@@ -134,8 +142,20 @@ var broken = []struct {
 	{"a start of an item that has ended", lost, func(t *testing.T, s *story) { s.edit(t, at(first, 10), `[3]`, `[1,3]`) }, []string{"careful 000000 10 item 1"}},
 	{"a start of another chunk's item", lost, func(t *testing.T, s *story) { s.edit(t, at(first, 10), `[3]`, `[9,3]`) }, []string{"careful 000000 10 item 9"}},
 	{"handed over after two silent losses", careful, func(t *testing.T, s *story) {
-		s.own("000000", "c", 3, `"handed":{"items":[[3,3]],"silent":2}`)
+		s.own("000000", "c", 3, `"handed":{"items":[[3,3]],"carry":{"3":{"s":2}}}`)
 	}, []string{"careful 000000 3"}},
+	{"a suspect beside others", suspected, func(t *testing.T, s *story) {
+		s.edit(t, at(first, 5), `"handed":{"items":[[3,4]],"carry":{"3":{"s":2},"4":{"f":1,"s":2}}}`, `"handed":{"items":[[4,4]],"carry":{"4":{"f":1,"s":2}}}`)
+		s.edit(t, at(first, 6), results("5", "6"), results("3", "5", "6"))
+		s.edit(t, at(dirOf("000000.5"), 1), `"starting":[3]`, `"starting":[4]`)
+		s.edit(t, at(dirOf("000000.5"), 2), results("3")+`,"starting":[4]`, `"starting":[4]`)
+	}, []string{"careful 000000 6 item 3"}},
+	{"a suspicion forgotten of an item that is tried again", suspected, func(t *testing.T, s *story) {
+		s.edit(t, at(first, 5), `"4":{"f":1,"s":2}`, `"4":{"f":1,"s":1}`)
+	}, []string{"handed 000000 5 item 4"}},
+	{"a suspect that was not named", suspected, func(t *testing.T, s *story) {
+		s.edit(t, at(dirOf("000000.5"), 2), `,"starting":[4]`, "")
+	}, []string{"careful 000000.5 3 item 4"}},
 	{"quarantined after two", lost, func(t *testing.T, s *story) {
 		s.edit(t, at(first, 8), `"starting":[2]`, `"starting":[3]`)
 	}, []string{"settled 000000"}},
@@ -153,7 +173,7 @@ var broken = []struct {
 	{"blames that nobody had", handed, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `{"f":1}`, `{"f":1,"b":3}`) }, []string{"handed 000000 2 item 5"}},
 	{"something behind an item that stays", handed, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"5":{"f":1}`, `"5":{"f":1},"2":{"i":1}`) }, []string{"handed 000000 2 item 2"}},
 	{"another mark", reopened, func(t *testing.T, s *story) { s.edit(t, at(first, 4), `"mark":2`, `"mark":1`) }, []string{"handed 000000 4"}},
-	{"silent losses that were none", handed, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"to":"b"`, `"silent":1`) }, []string{"handed 000000 2"}},
+	{"a suspicion that nothing is the ground of", handed, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `{"f":1}`, `{"f":1,"s":1}`) }, []string{"handed 000000 2 item 5"}},
 	{"an item handed over twice", handed, func(t *testing.T, s *story) {
 		s.edit(t, at(first, 3), results("2", "3"), results("2", "3")+`,"handed":{"items":[[6,6]]}`)
 	}, []string{"handed 000000 3 item 6"}},
@@ -161,14 +181,14 @@ var broken = []struct {
 		s.edit(t, at(first, 3), results("2", "3"), results("2", "3")+`,"handed":{"items":[[2,2]]}`)
 	}, []string{"handed 000000 3 item 2"}},
 	{"an item handed over that runs", lost, func(t *testing.T, s *story) {
-		s.edit(t, at(first, 10), `"starting":[3]`, `"starting":[3],"handed":{"items":[[3,3]],"silent":5}`)
+		s.edit(t, at(first, 10), `"starting":[3]`, `"starting":[3],"handed":{"items":[[3,3]]}`)
 	}, []string{"handed 000000 10 item 3"}},
 	{"items handed over that are another's", live, func(_ *testing.T, s *story) { s.own("000000", "a", 1, `"handed":{"items":[[3,4]]}`) }, []string{"handed 000000 2"}},
 	{"items handed over from the end to the beginning", live, func(_ *testing.T, s *story) { s.own("000000", "a", 1, `"handed":{"items":[[3,2]]}`) }, []string{"handed 000000 2"}},
 	{"a billion items handed over", live, func(_ *testing.T, s *story) { s.own("000000", "a", 1, `"handed":{"items":[[1,999999999]]}`) }, []string{"handed 000000 2"}},
 
 	// The end, and after it.
-	{"ended by what is no stop", live, func(_ *testing.T, s *story) { s.chunk("000001", "b", `"ended":{"by":2}`) }, []string{"ended 000001 0"}},
+	{"ended by what is not a stop", live, func(_ *testing.T, s *story) { s.chunk("000001", "b", `"ended":{"by":2}`) }, []string{"ended 000001 0"}},
 	{"ended by an entry that is not there", live, func(_ *testing.T, s *story) { s.own("000000", "a", 1, `"ended":{"by":9}`) }, []string{"ended 000000 2"}},
 	{"a success reopened", reopened, func(t *testing.T, s *story) { s.edit(t, at(first, 2), "[[2,3]]", "[[1,3]]") }, []string{"reopened 000000 2 item 1"}},
 	{"less reopened than was selected", reopened, func(t *testing.T, s *story) {
@@ -181,7 +201,7 @@ var broken = []struct {
 	{"items of another reopened", reopened, func(t *testing.T, s *story) {
 		s.edit(t, at(log, 2), `"states":["FAILED"]`, `"states":["FAILED"],"items":[[2,2]]`)
 	}, []string{"reopened 000000 2"}},
-	{"reopened by what is no reopen", plain, func(_ *testing.T, s *story) {
+	{"reopened by what is not a reopen", plain, func(_ *testing.T, s *story) {
 		s.chunk("000000", "b", `"again":{"by":1,"items":[]}`)
 		s.claim("000000", "b", 2, "released")
 		s.own("000000", "b", 2, ended)

@@ -11,7 +11,7 @@ import (
 
 // The bounds of M13.
 const (
-	carefulFrom      = 2  // silent losses of a chunk, after which its items run one at a time
+	suspectFrom      = 2  // silent losses that may have found an item begun, after which it runs alone
 	blamesAllowed    = 2  // silent losses that found an item starting; the next one quarantines it
 	interruptionsCap = 20 // of an item; more have failed it
 )
@@ -40,9 +40,10 @@ type chunk struct {
 	owner    string
 	risk     int
 	closed   bool
-	mark     int // number in the job's log that the chunk stands at
-	silent   int
-	stands   []standing // by place
+	mark     int          // number in the job's log that the chunk stands at
+	isolated bool         // its owner claimed suspects alone
+	retried  map[int]bool // open items with a failure of this claim
+	stands   []standing   // by place
 	tally    job.Tally
 	behind   map[int]ledger.Carry
 	starting []int
@@ -79,7 +80,7 @@ type ending struct {
 }
 
 func newChunk(w *walk, id string, s ledger.Seed, g ground) *chunk {
-	c := &chunk{w: w, id: id, seed: s, g: g, mark: s.Mark, silent: s.Silent, stands: make([]standing, g.n),
+	c := &chunk{w: w, id: id, seed: s, g: g, mark: s.Mark, retried: map[int]bool{}, stands: make([]standing, g.n),
 		tally: job.Tally{Items: g.n}, behind: maps.Clone(s.Carry), late: map[int]late{}}
 	if c.behind == nil {
 		c.behind = map[int]ledger.Carry{}
@@ -107,7 +108,7 @@ func (c *chunk) take(n int, e ledger.Entry) {
 	own := count(len(e.Results) > 0, len(e.Starting) > 0, e.Handed != nil, e.Released != nil, e.Ended != nil)
 	switch {
 	case !bare(rest):
-		c.doubt(RuleEntry, n, e, 0, "it says what the log of a chunk does not hold")
+		c.doubt(RuleEntry, n, e, 0, "it holds a fact that does not belong into the log of a chunk")
 	case e.Again != nil && own == 0 && e.Claimed == nil && e.Claim == 0:
 		c.again(n, e)
 	case e.Claimed != nil && own == 0 && e.Again == nil && e.Claim == 0:
@@ -117,7 +118,7 @@ func (c *chunk) take(n int, e ledger.Entry) {
 	case own > 0 && e.Claimed == nil && e.Again == nil && e.Claim > 0 && (e.Released == nil || e.Ended == nil):
 		c.own(n, e)
 	default:
-		c.doubt(RuleEntry, n, e, 0, "it says nothing, or what cannot stand in one entry")
+		c.doubt(RuleEntry, n, e, 0, "it is empty, or holds facts that cannot be in one entry")
 	}
 	if c.closed {
 		c.ends = append(c.ends, ending{n, c.mark, len(c.children), c.tally})
@@ -144,7 +145,36 @@ func (c *chunk) claim(n int, e ledger.Entry) {
 		c.lose(x.Why == ledger.Silence)
 	}
 	c.claims, c.owner, c.risk, c.starting = x.N, x.Agent, x.Risk, nil
+	clear(c.retried)
+	items := c.openItems()
+	c.isolated = len(items) > 0 && !slices.ContainsFunc(items, func(item int) bool { return !c.suspect(item) })
 	c.w.v.r.Claims++
+}
+
+// suspect says whether an item may run alone only (M13).
+func (c *chunk) suspect(item int) bool { return c.behind[item].Suspicions >= suspectFrom }
+
+// accuse counts a silent loss against the items that may have caused it: those that
+// the owner may have begun, which it does in the order of their numbers, and no more
+// than its risk before their results are in the log; and those that it tries again.
+func (c *chunk) accuse() {
+	if c.isolated {
+		return // what is named is blamed
+	}
+	fresh := 0
+	for _, item := range c.openItems() {
+		if c.suspect(item) {
+			continue
+		}
+		if !c.retried[item] {
+			if fresh++; c.risk > 0 && fresh > c.risk {
+				continue
+			}
+		}
+		had := c.behind[item]
+		had.Suspicions++
+		c.behind[item] = had
+	}
 }
 
 // lose counts what the owner's death means for the items it was starting (M13).
@@ -153,7 +183,7 @@ func (c *chunk) lose(silent bool) {
 	c.w.v.r.Bound += c.risk
 	c.w.risk += c.risk
 	if silent {
-		c.silent++
+		c.accuse()
 	}
 	for _, item := range c.starting {
 		place, ok := c.g.at(item)
@@ -229,7 +259,7 @@ func (c *chunk) stop(n int, e ledger.Entry) {
 		c.note(n, e, "it ends the chunk by entry %d of the job's log, and the chunk stands at %d", by, c.mark)
 		return
 	case !c.w.stops[by]:
-		c.doubt(RuleEnded, n, e, 0, "it ends the chunk by entry %d of the job's log, which is no stop that stands", by)
+		c.doubt(RuleEnded, n, e, 0, "it ends the chunk by entry %d of the job's log, which is not a stop in force", by)
 	}
 	if !c.closed {
 		for _, item := range c.openItems() {
@@ -249,7 +279,7 @@ func (c *chunk) again(n int, e ledger.Entry) {
 		return
 	}
 	if !c.w.reopened(x.By) {
-		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, which is no reopen that counts", x.By)
+		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, which is not a reopen in force", x.By)
 	} else {
 		c.count(x.By)
 	}
@@ -279,7 +309,7 @@ func (c *chunk) again(n int, e ledger.Entry) {
 		c.set(place, open)
 		delete(c.behind, item)
 	}
-	c.closed, c.mark, c.silent = false, x.By, 0
+	c.closed, c.mark = false, x.By
 }
 
 // String is what a doubt says of an item.

@@ -32,11 +32,14 @@ func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take
 			v.doubt(RuleHole, Note{Log: name, Entry: n, Why: fmt.Sprintf("it is missing, and entry %d is there", last)})
 			return false, nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrMalformed) {
 			return false, fmt.Errorf("read log %s: %w", name, err)
 		}
 		v.r.Entries++
-		e, err := decode(b)
+		var e ledger.Entry
+		if err == nil {
+			e, err = decode(b)
+		}
 		if err != nil {
 			v.doubt(RuleEntry, Note{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
 			return false, nil
@@ -55,13 +58,13 @@ func decode(b []byte) (e ledger.Entry, err error) {
 		return e, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return e, errors.New("something stands behind it")
+		return e, errors.New("there is data after its end")
 	}
 	switch {
 	case e.V != format:
 		return e, fmt.Errorf("its format is %d, this drover knows %d", e.V, format)
 	case e.Nonce == "" || e.By == "":
-		return e, errors.New("it does not say whose it is")
+		return e, errors.New("it does not name its owner")
 	}
 	return e, nil
 }
@@ -91,7 +94,7 @@ func (v *verifier) lastOf(ctx context.Context, name, dir string) (last int, err 
 	err = v.listed(ctx, dir+"/", func(rest string) {
 		n, ok := number(rest)
 		if !ok {
-			v.doubt(RuleStray, Note{Log: name, Entry: -1, Why: fmt.Sprintf("%s is no entry of it", rest)})
+			v.doubt(RuleStray, Note{Log: name, Entry: -1, Why: fmt.Sprintf("%s is not an entry of it", rest)})
 			return
 		}
 		last = max(last, n)

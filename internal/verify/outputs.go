@@ -65,7 +65,7 @@ func (v *verifier) output(ctx context.Context, r ledger.Result, i int, o ledger.
 	case size != o.Size:
 		return fmt.Sprintf("has %d bytes, and %d were recorded", size, o.Size), nil
 	case sum != o.SHA256:
-		return "has other bytes than were recorded", nil
+		return "has content that differs from what was recorded", nil
 	}
 	return "", nil
 }
@@ -99,13 +99,17 @@ func (v *verifier) checkManifest(ctx context.Context, l list) error {
 	m := l.m
 	if m.Key == "" {
 		if m.Step < 1 || m.To < m.From || (m.To-m.From)/m.Step+1 != int64(m.Count) {
-			doubt("the range %d-%d:%d has not %d items", m.From, m.To, m.Step, m.Count)
+			doubt("the range %d-%d:%d does not have %d items", m.From, m.To, m.Step, m.Count)
 		}
 		return nil
 	}
 	b, err := v.s.Get(ctx, m.Key)
 	if errors.Is(err, store.ErrNotExist) || store.CheckKey(m.Key) != nil {
 		doubt("the items' index %q is not there", m.Key)
+		return nil
+	}
+	if errors.Is(err, store.ErrMalformed) {
+		doubt("the items' index %q is damaged", m.Key)
 		return nil
 	}
 	if err != nil {

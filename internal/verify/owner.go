@@ -70,8 +70,11 @@ func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
 	}
 	c.well(n, e, r)
 	named := slices.Contains(c.starting, r.Item)
-	if c.silent >= carefulFrom && !named {
-		c.doubt(RuleCareful, n, e, r.Item, "it ran without being named before, after %d silent losses", c.silent)
+	switch {
+	case c.suspect(r.Item) && !c.isolated:
+		c.doubt(RuleCareful, n, e, r.Item, "it ran beside others, after %d silent losses that it may have caused", suspectFrom)
+	case c.isolated && !named:
+		c.doubt(RuleCareful, n, e, r.Item, "it ran without being named before, after %d silent losses that it may have caused", suspectFrom)
 	}
 	c.starting = slices.DeleteFunc(c.starting, func(item int) bool { return item == r.Item })
 	c.runs++
@@ -98,7 +101,7 @@ func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
 	case had.Failures > c.w.most+1:
 		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times, with %d retries", had.Failures, c.w.most)
 	}
-	if r.Final {
+	if c.retried[r.Item] = true; r.Final {
 		c.set(place, failed)
 	}
 }
@@ -133,8 +136,8 @@ func (c *chunk) start(n int, e ledger.Entry) {
 			c.starting = append(c.starting, item)
 		}
 	}
-	if c.silent >= carefulFrom && len(c.starting) > 1 && len(e.Starting) > 0 {
-		c.doubt(RuleCareful, n, e, c.starting[1], "it starts beside item %d, after %d silent losses", c.starting[0], c.silent)
+	if c.isolated && len(c.starting) > 1 && len(e.Starting) > 0 {
+		c.doubt(RuleCareful, n, e, c.starting[1], "it starts beside item %d, in a chunk whose items run alone", c.starting[0])
 	}
 }
 
@@ -161,14 +164,14 @@ func (c *chunk) hand(n int, e ledger.Entry) {
 	case bad > 0:
 		c.doubt(RuleHanded, n, e, bad, "it hands an item over that has ended, runs or was handed over before")
 		return
-	case c.silent >= carefulFrom:
-		c.doubt(RuleCareful, n, e, 0, "it hands items over, after %d silent losses", c.silent)
+	case c.isolated:
+		c.doubt(RuleCareful, n, e, 0, "it hands items over of a chunk whose items run alone")
 	}
 	if item := differs(s.Carry, want); item > 0 {
 		c.doubt(RuleHanded, n, e, item, "it takes %+v along, and has %+v behind it", s.Carry[item], want[item])
 	}
-	if s.Silent != c.silent || s.Mark != c.mark || s.Wait < 0 {
-		c.doubt(RuleHanded, n, e, 0, "it takes %d silent losses and mark %d along; the chunk has %d and stands at %d", s.Silent, s.Mark, c.silent, c.mark)
+	if s.Mark != c.mark || s.Wait < 0 {
+		c.doubt(RuleHanded, n, e, 0, "it takes mark %d along, and the chunk stands at %d", s.Mark, c.mark)
 	}
 	g.each(func(item, _ int) {
 		place, _ := c.g.at(item)
@@ -176,7 +179,7 @@ func (c *chunk) hand(n int, e ledger.Entry) {
 		delete(c.behind, item)
 	})
 	// What follows is told by what the items have, whatever the entry says.
-	s.Carry, s.Silent, s.Mark = want, c.silent, c.mark
+	s.Carry, s.Mark = want, c.mark
 	c.children = append(c.children, child{childOf(c.id, n), s})
 	c.w.v.r.Handed++
 }

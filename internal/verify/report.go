@@ -110,7 +110,7 @@ const (
 	RuleTwice    Rule = "twice"    // M1: an item has one result
 	RuleForeign  Rule = "foreign"  // L3: nobody counts a result that does not count
 	RuleRetries  Rule = "retries"  // M13: an item fails as often as it may
-	RuleCareful  Rule = "careful"  // M13: after two silent losses items run one at a time
+	RuleCareful  Rule = "careful"  // M13: what may have caused two silent losses runs one at a time
 	RuleHanded   Rule = "handed"   // M2, M3: what is handed over takes along what it has behind it
 	RuleReleased Rule = "released" // M13: what was in flight was the owner's
 	RuleEnded    Rule = "ended"    // E2: nothing comes after the end, and a stop stands that says so

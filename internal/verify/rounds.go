@@ -89,11 +89,11 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if !bare(rest) || one != 1 {
-		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it says what the log of a map does not hold, or nothing"})
+		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong into the log of a map"})
 		return
 	}
 	if n == 0 && (e.Cancelled != nil || e.Failing != nil || e.Extended != nil || e.Reopened != nil) {
-		r.doubt(RuleEntry, n, e, "it begins the log, and chunks must name what follows from it: 0 is no number to name")
+		r.doubt(RuleEntry, n, e, "it begins the log, and chunks must name what follows from it: 0 is not a number to name")
 	}
 	if e.Reopened != nil && !r.reopen(n, e) {
 		return
@@ -108,9 +108,9 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	case e.Extended != nil:
 		r.extend(n, e)
 	case e.Drained != nil && e.Drained.Agent == "":
-		r.note(n, e, "it drains an agent, and names none")
+		r.note(n, e, "it drains an agent without naming one")
 	case e.Placed != nil && r.over:
-		r.note(n, e, "it asks for agents, and the job had settled")
+		r.note(n, e, "it requests agents after the job had ended")
 	case e.Cancelled != nil || e.Failing != nil:
 		r.halt(n, e)
 	case e.Settled != nil:
@@ -211,7 +211,7 @@ func (r *rounds) settle(n int, e ledger.Entry) {
 		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: s.Place})
 		last := r.settled[len(r.settled)-1].said
 		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
-			r.doubt(RuleSettled, n, e, "it says again how the job has settled, and says something else")
+			r.doubt(RuleSettled, n, e, "it settles the job again with another outcome")
 		}
 		return
 	case s.Place != r.place:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
@@ -64,16 +65,16 @@ func (a *attempts) take(n int, e ledger.Entry) {
 	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
 	note := Note{Log: "job", Entry: n, By: e.By}
 	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
-		note.Why = "it says what the log of a run does not hold, or nothing"
+		note.Why = "it is empty, or holds a fact that does not belong into the log of a run"
 		a.v.doubt(RuleEntry, note)
 		return
 	}
 	ended := a.stop != nil || a.settled != nil
 	switch {
 	case e.Placed != nil && a.settled != nil:
-		note.Why = "it asks for agents, and the job had settled"
+		note.Why = "it requests agents after the job had ended"
 	case e.Drained != nil && e.Drained.Agent == "":
-		note.Why = "it drains an agent, and names none"
+		note.Why = "it drains an agent without naming one"
 	case e.Attempt != nil && ended:
 		note.Why = fmt.Sprintf("it opens attempt %d of a job that was stopped or had settled", e.Attempt.K)
 	case e.Attempt != nil && e.Attempt.K <= a.k:
@@ -95,7 +96,7 @@ func (a *attempts) take(n int, e ledger.Entry) {
 	case e.Settled != nil && a.stop == nil && e.Settled.Attempt != a.k:
 		note.Why = fmt.Sprintf("it settles the job by attempt %d, and attempt %d was open", e.Settled.Attempt, a.k)
 	case e.Settled != nil && a.stop == nil && e.Settled.State != job.Succeeded && e.Settled.State != job.Failed:
-		note.Why = fmt.Sprintf("it says %s, and nobody stopped the job", e.Settled.State)
+		note.Why = fmt.Sprintf("it says %s, and no entry stopped the job", e.Settled.State)
 		a.v.doubt(RuleSettled, note)
 		return
 	case e.Settled != nil:
@@ -128,7 +129,7 @@ func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
 		note.Why = fmt.Sprintf("it ended %s with exit status %d, and the job has succeeded", exit.Verdict, exit.Code)
 		v.doubt(RuleExit, note)
 	case ended && (!joined || join.Agent != exit.Agent):
-		note.Why = fmt.Sprintf("agent %s ended it, who had not joined as it", exit.Agent)
+		note.Why = fmt.Sprintf("agent agent %s ended it without having joined", exit.Agent)
 		v.doubt(RuleExit, note)
 	}
 	if !v.outputs {
@@ -148,11 +149,14 @@ func (v *verifier) record(ctx context.Context, key string, into any, note Note) 
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrMalformed) {
 		return false, fmt.Errorf("verify job: %w", err)
 	}
 	v.r.Entries++
-	if err := json.Unmarshal(b, into); err != nil {
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
 		note.Why = fmt.Sprintf("%s cannot be read: %v", key, err)
 		v.doubt(RuleEntry, note)
 		return false, nil
@@ -198,6 +202,20 @@ func (v *verifier) tree(ctx context.Context, name string, d store.Digest, note N
 	return nil
 }
 
+// maxList bounds a list of files, as those that store them do: one of two million files,
+// which is the most, has 300 bytes for each.
+const maxList = 2 << 30
+
+// list reads a list of files whole, which may be larger than other objects that are.
+func (v *verifier) list(ctx context.Context, key string) ([]byte, error) {
+	r, err := v.s.Open(ctx, key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxList))
+}
+
 // blob reads a blob, into keep where that is not nil, and says what is wrong with it.
 func (v *verifier) blob(ctx context.Context, d store.Digest, keep *[]byte) (why string, size int64, err error) {
 	if _, err := store.ParseDigest(string(d)); err != nil {
@@ -207,7 +225,7 @@ func (v *verifier) blob(ctx context.Context, d store.Digest, keep *[]byte) (why 
 	var sum string
 	size, sum, err = v.digest(ctx, key)
 	if err == nil && sum == string(d) && keep != nil {
-		*keep, err = v.s.Get(ctx, key)
+		*keep, err = v.list(ctx, key)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -215,7 +233,7 @@ func (v *verifier) blob(ctx context.Context, d store.Digest, keep *[]byte) (why 
 	case err != nil:
 		return "", 0, fmt.Errorf("read output: %w", err)
 	case sum != string(d):
-		return "has other bytes than were recorded", size, nil
+		return "has content that differs from what was recorded", size, nil
 	}
 	return "", size, nil
 }

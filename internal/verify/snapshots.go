@@ -49,19 +49,19 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 	for _, name := range w.shots[c.id] {
 		s, ok := parseSnapshot(name)
 		if !ok {
-			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its name says nothing"})
+			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its name is not valid"})
 			continue
 		}
 		b, err := w.v.s.Get(ctx, w.v.dir+"/results/"+name)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // an index may go
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrMalformed) {
 			return fmt.Errorf("read snapshot: %w", err)
 		}
 		var held ledger.Snapshot
-		if err := json.Unmarshal(b, &held); err != nil || held.V != format || held.ID != c.id || held.N != s.n {
-			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "it holds something else than its name says"})
+		if err != nil || json.Unmarshal(b, &held) != nil || held.V != format || held.ID != c.id || held.N != s.n {
+			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
 			continue
 		}
 		s.results, s.cut = held.Results, held.Cut
@@ -101,7 +101,7 @@ func (c *chunk) checkSnapshots() {
 		switch {
 		case s.wrong || c.cut:
 		case at == nil:
-			note.Why = fmt.Sprintf("after entry %d the chunk had not ended", s.n)
+			note.Why = fmt.Sprintf("after entry %d the chunk was still open", s.n)
 			c.w.v.doubt(RuleSnapshot, note)
 		case *at != s.ending:
 			note.Why = fmt.Sprintf("it counts %s; the log says %s", words(s.ending), words(*at))

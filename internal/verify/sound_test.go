@@ -14,7 +14,7 @@ import (
 // sound are histories in which all agrees: of every kind of entry and every way in
 // which an item may end.
 var sound = map[string]func() *story{
-	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "interrupted": interrupted, "asked": asked, "drained": drained, "stopped": stopped,
+	"plain": plain, "retried": retried, "handed": handed, "lost": lost, "suspected": suspected, "interrupted": interrupted, "asked": asked, "drained": drained, "stopped": stopped,
 	"failing": failing, "reopened": reopened, "extended": extended, "dismissed": dismissed, "fenced": fenced,
 	"declined": declined, "outputs": outputs, "added": added, "snapshots": snapshots, "live": live, "ignored": ignored, "worn": worn,
 }
@@ -88,6 +88,26 @@ func lost() *story {
 	s.own("000000", "f", 6, `"starting":[3]`)
 	s.own("000000", "f", 6, results("3"), ended)
 	s.settle("FAILED", 0, 3, 2, 0, 1, 0)
+	s.close()
+	return s
+}
+
+// suspected: a and b die in silence, and item 3 alone may have been running at both.
+// c hands it over and runs the others as ever, then item 3 alone.
+func suspected() *story {
+	s := begin(6, 6, 1)
+	s.claimAt(2, "000000", "a", 1, "untouched")
+	s.own("000000", "a", 1, results("1", "4f"))
+	s.claimAt(2, "000000", "b", 2, "silence") // 4, that is tried again, and 2 and 3
+	s.own("000000", "b", 2, results("2"))
+	s.claimAt(2, "000000", "c", 3, "silence") // 3 and 4
+	s.own("000000", "c", 3, `"handed":{"items":[[3,4]],"carry":{"3":{"s":2},"4":{"f":1,"s":2}}}`)
+	s.own("000000", "c", 3, results("5", "6"), ended)
+	s.claimAt(2, "000000.5", "c", 1, "untouched")
+	s.own("000000.5", "c", 1, `"starting":[3]`)
+	s.own("000000.5", "c", 1, results("3"), `"starting":[4]`)
+	s.own("000000.5", "c", 1, results("4"), ended)
+	s.settle("SUCCEEDED", 0, 6, 6, 0, 0, 0)
 	s.close()
 	return s
 }
@@ -328,7 +348,7 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 		"interrupted": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 3, Losses: 1, Bound: 8, Extra: ExtraRuns{Interrupted: 2}},
 		"asked":       {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Stopped: 2, Bound: 2},
 		"drained": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 2,
-			Told: 1, Ignored: []Note{{Log: "job", Entry: 2, By: "cli", Why: "it drains an agent, and names none"}}},
+			Told: 1, Ignored: []Note{{Log: "job", Entry: 2, By: "cli", Why: "it drains an agent without naming one"}}},
 		"worn":      {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: ExtraRuns{Interrupted: 20}},
 		"stopped":   {State: job.Cancelled, Items: 6, Tally: tally(6, 2, 0, 0, 4), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
 		"failing":   {State: job.Failed, Items: 3, Tally: tally(3, 0, 1, 0, 2), Rounds: 1, Chunks: 1, Entries: 7, Claims: 1},

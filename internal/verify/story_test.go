@@ -59,7 +59,7 @@ func (s *story) chunk(id, by string, facts ...string) {
 // dirs are where the chunks of the stories lie: by hand, so that the layout has an
 // oracle. The hash is FNV-1a's.
 var dirs = map[string]string{"000000": "00", "000001": "01", "000002": "02", "000003": "03",
-	"000000.2": "e1", "000000.4": "07", "000000.2.1": "84",
+	"000000.2": "e1", "000000.4": "07", "000000.5": "74", "000000.2.1": "84",
 	"x1-000000": "15", "x1-000001": "82", "x2-000000": "76"}
 
 func dirOf(id string) string { return jobDir + "/chunks/" + dirs[id] + "/" + id }
@@ -69,8 +69,11 @@ func (s *story) own(id, by string, claim int, facts ...string) {
 	s.chunk(id, by, append([]string{fmt.Sprintf(`"claim":%d`, claim)}, facts...)...)
 }
 
-func (s *story) claim(id, by string, n int, why string) {
-	s.chunk(id, by, fmt.Sprintf(`"claimed":{"agent":%q,"n":%d,"why":%q,"risk":8}`, by, n, why))
+func (s *story) claim(id, by string, n int, why string) { s.claimAt(8, id, by, n, why) }
+
+// claimAt is a claim whose owner may begin so many items without their results.
+func (s *story) claimAt(risk int, id, by string, n int, why string) {
+	s.chunk(id, by, fmt.Sprintf(`"claimed":{"agent":%q,"n":%d,"why":%q,"risk":%d}`, by, n, why, risk))
 }
 
 // results are of successes ("3") and failures ("3f"; "3F": for good).

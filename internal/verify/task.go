@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/store"
 )
 
 // task is what the task's log says of this job.
 type task struct {
-	places  []int // numbers of the `submitted` that count: the job's first place, and later ones (T2)
-	closed  []int // by place: number of the `closed` that ended it; -1: none yet
+	places  []int        // numbers of the `submitted` that count: the job's first place, and later ones (T2)
+	closed  []int        // by place: number of the `closed` that ended it; -1: none yet
+	record  store.Digest // of job.json, by the first of them; "": it names none
 	removed bool
 	broken  bool // the log could not be read to its end
 }
@@ -36,7 +38,7 @@ func (v *verifier) readTask(ctx context.Context) error {
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
 		if !bare(rest) || facts != 1 || nameless {
-			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it says what a task's log does not hold"})
+			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong into a task's log"})
 			return nil
 		}
 		v.takeTask(n, e, &live, gone)
@@ -58,6 +60,9 @@ func (v *verifier) takeTask(n int, e ledger.Entry, live *string, gone map[string
 		note("it submits job %s, which was removed", e.Submitted.Job)
 	case e.Submitted != nil:
 		*live = e.Submitted.Job
+		if *live == id && len(t.places) == 0 {
+			t.record = e.Submitted.Record
+		}
 		if *live == id {
 			t.places, t.closed = append(t.places, n), append(t.closed, -1)
 		}

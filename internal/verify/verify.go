@@ -14,6 +14,8 @@ package verify
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,8 +101,14 @@ func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
 	case absent:
 		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it is not there, and the task's log says that the job was submitted"})
 		return false, nil
+	case errors.Is(err, store.ErrMalformed):
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
+		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("verify job: %w", err)
+	}
+	if sum := sha256.Sum256(b); v.task.record != "" && hex.EncodeToString(sum[:]) != string(v.task.record) {
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it was changed after the job was submitted: the task's log names another digest"})
 	}
 	if err := json.Unmarshal(b, &v.j); err != nil {
 		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
@@ -108,6 +116,10 @@ func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
 	}
 	if v.j.V != format {
 		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
+		return false, nil
+	}
+	if err := v.j.Check(); err != nil {
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is out of bounds: %v", err)})
 		return false, nil
 	}
 	isMap := v.j.Spec.Verb == job.Map
@@ -119,7 +131,7 @@ func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
 		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of job %s", v.j.Path())})
 	}
 	if len(v.task.places) == 0 && !v.task.broken {
-		v.doubt(RuleTask, Note{Log: "task", Entry: -1, Why: "it never says that the job was submitted"})
+		v.doubt(RuleTask, Note{Log: "task", Entry: -1, Why: "it has no entry that submits the job"})
 	}
 	return true, v.checkShort(ctx)
 }
@@ -129,11 +141,11 @@ var verbs = []job.Verb{job.Run, job.Shell, job.Process, job.Map}
 // checkShort sees that the short id leads to the job.
 func (v *verifier) checkShort(ctx context.Context) error {
 	if v.j.Short == "" || store.CheckKey(v.j.Short) != nil {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is no short id", v.j.Short)})
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is not a short id", v.j.Short)})
 		return nil
 	}
 	b, err := v.s.Get(ctx, "ids/"+v.j.Short)
-	if err != nil && !errors.Is(err, store.ErrNotExist) {
+	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrMalformed) {
 		return fmt.Errorf("verify job: %w", err)
 	}
 	var to job.Path

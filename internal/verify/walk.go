@@ -77,7 +77,7 @@ func (w *walk) look(ctx context.Context) error {
 			n, ok = number(parts[2])
 		}
 		if !ok {
-			w.v.doubt(RuleStray, Note{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is no entry of a chunk", rest)})
+			w.v.doubt(RuleStray, Note{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is not an entry of a chunk", rest)})
 			return
 		}
 		if before, there := w.listed[parts[1]]; !there || n > before {
@@ -203,7 +203,7 @@ func (w *walk) checkPlaced() {
 	}
 	for item := 1; item <= w.items; item++ {
 		if !w.placed.has(item) {
-			w.v.doubt(RuleItems, Note{Log: "job", Entry: -1, Item: item, Why: "it is in no chunk"})
+			w.v.doubt(RuleItems, Note{Log: "job", Entry: -1, Item: item, Why: "it is not in any chunk"})
 		}
 	}
 }
@@ -229,11 +229,11 @@ func (w *walk) keepUp(ctx context.Context, e ledger.Entry) error {
 		if errors.Is(err, store.ErrNotExist) {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrMalformed) {
 			return fmt.Errorf("read log job: %w", err)
 		}
-		e, err := decode(b)
-		if err != nil {
+		e, broken := decode(b)
+		if err != nil || broken != nil {
 			return nil
 		}
 		w.take(w.rounds.n, e)

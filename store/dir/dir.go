@@ -67,6 +67,10 @@ func Open(path string, fsys FS) (*Bucket, error) {
 	if b.network, err = fsys.Network(root); err != nil {
 		return nil, b.refused("open store "+root, err)
 	}
+	if own, ok := fsys.(osFS); ok {
+		own.root = root
+		b.fs = own
+	}
 	b.sweep()
 	return b, nil
 }
@@ -109,8 +113,14 @@ func (b *Bucket) mkdirDurable(dir string) error {
 // String is the folder's absolute path.
 func (b *Bucket) String() string { return b.root }
 
-func (b *Bucket) stat(name string) (Info, error) {
-	f, err := b.fs.Open(name, os.O_RDONLY)
+// stat is of the root or a folder above it, which may be reached by a symbolic link.
+func (b *Bucket) stat(name string) (Info, error) { return b.statWith(name, openFolder) }
+
+// statObject is of what a key or a temporary name names.
+func (b *Bucket) statObject(name string) (Info, error) { return b.statWith(name, openObject) }
+
+func (b *Bucket) statWith(name string, flag int) (Info, error) {
+	f, err := b.fs.Open(name, flag)
 	if err != nil {
 		return Info{}, err
 	}
@@ -118,7 +128,15 @@ func (b *Bucket) stat(name string) (Info, error) {
 	return f.Stat()
 }
 
-// Get implements store.Bucket.
+// openFolder opens a folder, and does not wait where a pipe has its name.
+const openFolder = os.O_RDONLY | syscall.O_NONBLOCK
+
+// openObject opens what a key names. Others may write in the folder too: a symbolic link
+// could lead to any file or device of this machine, and opening a pipe could wait for ever.
+const openObject = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// Get implements store.Bucket. A key that names a link, a pipe, a socket or a device is
+// store.ErrMalformed.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	if err := store.CheckKey(key); err != nil {
 		return nil, err
@@ -128,11 +146,11 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	}
 	doing := "get " + key + " from " + b.root
 	final := b.path(key)
-	f, err := b.fs.Open(final, os.O_RDONLY)
+	f, err := b.fs.Open(final, openObject)
 	if b.network && errors.Is(err, fs.ErrNotExist) {
 		switch e := b.lookUp(filepath.Dir(final)); {
 		case e == nil:
-			f, err = b.fs.Open(final, os.O_RDONLY)
+			f, err = b.fs.Open(final, openObject)
 		case errors.Is(e, fs.ErrPermission) || errors.Is(e, syscall.EROFS):
 			// Who may not write here appends nothing that "absent" could mislead.
 		default:
@@ -143,8 +161,11 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 		return nil, b.refused(doing, err)
 	}
 	info, err := f.Stat()
-	if err == nil && info.Dir {
+	switch {
+	case err == nil && info.Dir:
 		err = fs.ErrNotExist
+	case err == nil && !info.File:
+		err = errNotFile
 	}
 	if err == nil && info.Links > 1 {
 		err = b.settle(filepath.Dir(final))
@@ -192,7 +213,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 		return nil // below an object there is nothing
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		if info, e := b.stat(final); e == nil && info.Dir {
+		if info, e := b.statObject(final); e == nil && info.Dir {
 			return nil // a folder of objects is no object
 		}
 		return b.refused("delete "+key+" in "+b.root, err)

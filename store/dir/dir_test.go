@@ -3,6 +3,7 @@ package dir_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,6 +229,44 @@ func BenchmarkCreate(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
+		})
+	}
+}
+
+// One small object of a job, read and replaced again and again.
+func BenchmarkGetAndPut(b *testing.B) {
+	bucket, err := dir.Open(b.TempDir(), dir.OS)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const key = "p/t/0123456789abcdef/agents/1-0-0123456789abcdef"
+	body := strings.Repeat("x", 200)
+	put := func() error { return bucket.Put(b.Context(), key, strings.NewReader(body)) }
+	for name, f := range map[string]func() error{
+		"put": put,
+		"get": func() error {
+			r, err := bucket.Get(b.Context(), key, 0, -1)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			_, err = io.Copy(io.Discard, r)
+			return err
+		},
+		"list": func() error {
+			_, _, err := bucket.List(b.Context(), "p/t/0123456789abcdef/agents/", "", 10)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			if err := put(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

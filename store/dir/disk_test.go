@@ -293,7 +293,7 @@ func (h *handle) Sync() error {
 func (h *handle) Stat() (dir.Info, error) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
-	info := dir.Info{Inode: h.n.inode, Links: uint64(h.n.links), Time: h.n.time, Dir: h.n.folder}
+	info := dir.Info{Inode: h.n.inode, Links: uint64(h.n.links), Time: h.n.time, Dir: h.n.folder, File: !h.n.folder}
 	if h.d.oneLink {
 		info.Links = 1
 	}

@@ -16,6 +16,7 @@ var (
 	// errVanished: the folder, or the temporary file, was gone when it was needed.
 	errVanished  = errors.New("folder vanished")
 	errNotFolder = errors.New("not a folder")
+	errNotFile   = errors.New("neither a file nor a folder")
 	errIsFolder  = errors.New("a folder of other objects has this name")
 )
 
@@ -33,6 +34,8 @@ func (b *Bucket) refused(doing string, err error) error {
 	}
 	var known *fault.Fault
 	switch {
+	case errors.Is(err, errNotFile), is(syscall.ELOOP, syscall.ENXIO): // ENXIO: a socket, or a device that is not there
+		return fault.Wrap(store.ErrMalformed, fault.Bug, "Find out how it came there, and remove it: ls -l "+b.root, "%s: a link, pipe, socket or device", doing)
 	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case absent(err):
@@ -45,7 +48,7 @@ func (b *Bucket) refused(doing string, err error) error {
 			"Run ls -ld "+b.root+" and get write permission, or name another folder with --store.", "%s", doing)
 	case errors.Is(err, errNotFolder):
 		return fault.Wrap(err, fault.Invalid, "Name a folder, or a new path, with --store.", "%s", doing)
-	case errors.Is(err, errIsFolder), is(syscall.ENAMETOOLONG, syscall.ELOOP):
+	case errors.Is(err, errIsFolder), is(syscall.ENAMETOOLONG):
 		return fault.Wrap(err, fault.Invalid, "", "%s", doing)
 	case is(syscall.ESTALE, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EINTR, syscall.ETIMEDOUT):
 		return fmt.Errorf("%s: %w: %w", doing, err, store.ErrBusy)
@@ -77,7 +80,7 @@ func (b *Bucket) notNamed(doing string, err error) error {
 				"Name a folder on a file system with hard links with --store.", "%s: its file system cannot link files", doing)
 		}
 	}
-	for _, e := range []error{fs.ErrNotExist, errIsFolder, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT,
+	for _, e := range []error{fs.ErrNotExist, errIsFolder, errNotFile, syscall.ENXIO, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT,
 		syscall.EROFS, syscall.EACCES, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(err, e) {
 			return b.notWritten(doing, err)

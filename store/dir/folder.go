@@ -53,7 +53,7 @@ func (b *Bucket) settle(dir string) error {
 // take finds the held folder that dir names now. One not known is first made
 // durable in its parent, and that in its own, up to the root.
 func (b *Bucket) take(dir string) (*folder, error) {
-	f, err := b.fs.Open(dir, os.O_RDONLY)
+	f, err := b.fs.Open(dir, openFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (b *Bucket) take(dir string) (*folder, error) {
 // syncNames syncs a folder above the root. One we may not read was not made by
 // drover, and its names are not ours to care for.
 func (b *Bucket) syncNames(dir string) error {
-	f, err := b.fs.Open(dir, os.O_RDONLY)
+	f, err := b.fs.Open(dir, openFolder)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
@@ -257,7 +257,7 @@ func (b *Bucket) scratch(dir string) error {
 // here is met again by a writer, who can say it better.
 func (b *Bucket) sweep() {
 	folder := filepath.Join(b.root, ".tmp")
-	f, err := b.fs.Open(folder, os.O_RDONLY)
+	f, err := b.fs.Open(folder, openFolder)
 	if err != nil {
 		return
 	}

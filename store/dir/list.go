@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/drover-run/drover/store"
 )
@@ -100,8 +101,8 @@ func (w *walk) add(ctx context.Context, key string, e entry) error {
 // smallest reads the up to keep smallest entries of dir that are greater than
 // from, and, for the first time, the folder that from is in.
 func (w *walk) smallest(dir, from string, first bool) ([]entry, error) {
-	f, err := w.b.fs.Open(w.b.path(strings.TrimSuffix(dir, "/")), os.O_RDONLY)
-	if absent(err) {
+	f, err := w.b.fs.Open(w.b.path(strings.TrimSuffix(dir, "/")), openFolder)
+	if absent(err) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
 		return nil, nil
 	}
 	if err != nil {

@@ -6,13 +6,17 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // FS is the file system under a Bucket: the seam for power cuts, full disks and
 // the manners of NFS. Names are absolute. Errors are those of package os.
 type FS interface {
 	// Open opens a file or a folder. flag is os.O_RDONLY, or os.O_WRONLY with
-	// os.O_CREATE and os.O_EXCL: then the file is new, for its owner only.
+	// os.O_CREATE and os.O_EXCL: then the file is new, for its owner only. With
+	// syscall.O_NOFOLLOW a symbolic link is refused as syscall.ELOOP, and with
+	// syscall.O_NONBLOCK a pipe without a writer is opened at once.
 	Open(name string, flag int) (File, error)
 	Mkdir(name string) error // for its owner only
 	Link(old, new string) error
@@ -43,41 +47,55 @@ type Info struct {
 	Links uint64 // names of this file
 	Time  time.Time
 	Dir   bool
+	File  bool // a regular file: no pipe, socket or device
 }
 
-// OS is the machine's own file system.
+// OS is the machine's own file system. A Bucket on it follows no symbolic link below its
+// root, in whatever part of a name it stands: see below.go.
 var OS FS = osFS{}
 
-type osFS struct{}
+// osFS is the file system whose names below root follow no link; "": all names follow them.
+type osFS struct{ root string }
 
-func (osFS) Open(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, 0o600)
+func (s osFS) Open(name string, flag int) (File, error) {
+	rel, below := s.relative(name)
+	if !below {
+		f, err := os.OpenFile(name, flag, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		return osFile{f}, nil
+	}
+	fd := -1
+	err := s.fromRoot(func(root int) (err error) {
+		fd, err = openBelow(root, rel, flag|unix.O_CLOEXEC|largeFile)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return osFile{f}, nil
+	return osFile{os.NewFile(uintptr(fd), name)}, nil
 }
 
-func (osFS) Mkdir(name string) error           { return os.Mkdir(name, 0o700) }
-func (osFS) Link(old, new string) error        { return os.Link(old, new) }
-func (osFS) Rename(old, new string) error      { return os.Rename(old, new) }
-func (osFS) Network(name string) (bool, error) { return network(name) }
+func (s osFS) Mkdir(name string) error {
+	return s.change("mkdir", name, func(folder int, base string) error { return unix.Mkdirat(folder, base, 0o700) })
+}
 
-func (osFS) Remove(name string, folder bool) error {
-	call, remove := "unlink", syscall.Unlink
+func (s osFS) Remove(name string, folder bool) error {
+	call, flag := "unlink", 0
 	if folder {
-		call, remove = "rmdir", syscall.Rmdir
+		call, flag = "rmdir", unix.AT_REMOVEDIR
 	}
-	for {
-		err := remove(name)
-		if err == nil {
-			return nil
-		}
-		if err != syscall.EINTR {
-			return &os.PathError{Op: call, Path: name, Err: err}
-		}
-	}
+	return s.change(call, name, func(folder int, base string) error { return unix.Unlinkat(folder, base, flag) })
 }
+
+func (s osFS) Link(old, new string) error {
+	return s.changeTwo("link", old, new, func(from int, a string, to int, b string) error { return unix.Linkat(from, a, to, b, 0) })
+}
+
+func (s osFS) Rename(old, new string) error { return s.changeTwo("rename", old, new, unix.Renameat) }
+
+func (osFS) Network(name string) (bool, error) { return network(name) }
 
 type osFile struct{ *os.File }
 
@@ -86,7 +104,7 @@ func (f osFile) Stat() (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Time: fi.ModTime(), Dir: fi.IsDir()}
+	info := Info{Time: fi.ModTime(), Dir: fi.IsDir(), File: fi.Mode().IsRegular()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		info.Inode, info.Links = st.Ino, uint64(st.Nlink)
 	}

@@ -76,23 +76,28 @@ func (b *Bucket) publish(doing, temp, final string) error {
 
 // same says whether two names are one file.
 func (b *Bucket) same(temp, final string) (bool, error) {
-	t, err := b.stat(temp)
+	t, err := b.statObject(temp)
 	if err != nil {
 		return false, err
 	}
-	f, err := b.stat(final)
+	f, err := b.statObject(final)
 	switch {
 	case err != nil:
 		return false, err
 	case f.Dir:
 		return false, errIsFolder
+	case !f.File:
+		return false, errNotFile
 	}
 	return t.Inode == f.Inode || t.Links > 1, nil
 }
 
 // existing answers ErrExists once the object that exists is durable.
 func (b *Bucket) existing(doing, final string) error {
-	f, err := b.stat(final)
+	f, err := b.statObject(final)
+	if err == nil && !f.File {
+		err = errNotFile
+	}
 	if err == nil && f.Links > 1 {
 		err = b.settle(filepath.Dir(final))
 	}
@@ -116,7 +121,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 			return nil
 		}
 		b.fs.Remove(temp, false)
-		if info, e := b.stat(final); e == nil && info.Dir {
+		if info, e := b.statObject(final); e == nil && info.Dir {
 			err = errIsFolder
 		}
 		return b.notNamed(doing, err)

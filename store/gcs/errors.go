@@ -18,7 +18,7 @@ var (
 	// errStale marks a refusal of credentials that fresh ones may not meet.
 	errStale = errors.New("the credentials were not accepted")
 	// errNoSession: the server knows nothing of an upload that was begun.
-	errNoSession = errors.New("the upload is not known any more")
+	errNoSession = errors.New("the upload is no longer known")
 	// errPastEnd: the object is there, and ends before the range that was asked for.
 	errPastEnd = errors.New("past the end")
 	// errDamaged: the server counted another checksum, and kept nothing.

@@ -116,7 +116,8 @@ func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
 			t.Errorf("%q is called %v, %v", place, b, err)
 		}
 	}
-	for _, text := range []string{"gs://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket", "gs://bucket?endpoint=http://me:hush@h"} {
+	for _, text := range []string{"gs://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket", "gs://bucket?endpoint=http://me:hush@h",
+		"gs://bucket/x/https://u:hush@h", "gs://bucket/p&endpoint=http://u:hush@h", "gs://bucket?http://u:hush@h", "gs://bucket?endpoint=u:hush@h:1/x"} {
 		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") {
 			t.Errorf("%s: %v", text, err) // who types a key where none belongs has typed a real one
 		}

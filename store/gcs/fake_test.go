@@ -93,7 +93,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// query checks that a request asks for nothing unknown.
+// query checks that a request needs no packages unknown.
 func (f *fake) query(w http.ResponseWriter, r *http.Request, known ...string) (url.Values, bool) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	for k := range q {

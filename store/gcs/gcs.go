@@ -91,7 +91,7 @@ func Open(ctx context.Context, text string, o Options) (*Bucket, error) {
 	case o.PassFile != "":
 		pass := passed{path: o.PassFile, clock: b.clock}
 		if _, err := pass.read(); err != nil {
-			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the pass", b)
+			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the credential", b)
 		}
 		b.keys = newKeys(b.clock, pass.find)
 	default:

@@ -27,7 +27,7 @@ const (
 	// passWait is how long the servers of passes may take.
 	passWait = 15 * time.Second
 
-	machineHint = "let agents be whoever their machine is: drover config set agent_profile machine."
+	machineHint = "let agents use the identity of their machine: drover config set agent_profile machine."
 	renewHint   = "Go on with the job: drover resume makes it anew."
 )
 
@@ -44,10 +44,10 @@ type passFile struct {
 // use ourselves is never the pass. Places that ask for no credentials need none: its
 // File is nil.
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (store.Pass, error) {
-	doing := "make a pass to " + b.String()
+	doing := "make a credential for " + b.String()
 	if account != "" && !IsAccount(account) {
 		return store.Pass{}, fault.New(fault.Invalid, "Name a service account: drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com.",
-			"%s: %q is no account of Google's to be taken", doing, account)
+			"%s: %q is not a Google account that can be used", doing, account)
 	}
 	if b.keys == nil {
 		return store.Pass{}, nil
@@ -203,10 +203,10 @@ type passed struct {
 func (p passed) find(context.Context) (credential, error) {
 	f, err := p.read()
 	if err != nil {
-		return credential{}, fault.Wrap(err, fault.Denied, renewHint, "read the pass")
+		return credential{}, fault.Wrap(err, fault.Denied, renewHint, "read the credential")
 	}
 	if !p.clock.Now().Before(f.Until) {
-		return credential{}, fmt.Errorf("read the pass: it has ended at %s: %w", f.Until.UTC().Format(time.RFC3339), store.ErrBusy)
+		return credential{}, fmt.Errorf("read the credential: it expired at %s: %w", f.Until.UTC().Format(time.RFC3339), store.ErrBusy)
 	}
 	return credential{token: f.Token, expires: f.Until}, nil
 }
@@ -217,7 +217,7 @@ func (p passed) read() (f passFile, err error) {
 		return f, err
 	}
 	if json.Unmarshal(text, &f) != nil || f.Token == "" || f.Until.IsZero() { // an error of JSON would quote it
-		return f, fmt.Errorf("read %s: it holds no pass", p.path)
+		return f, fmt.Errorf("read %s: it holds no credential", p.path)
 	}
 	return f, nil
 }

@@ -42,7 +42,8 @@ func parse(text string, o Options) (place, error) {
 	p := place{name: name, given: o}
 	if prefix = strings.TrimSuffix(prefix, "/"); prefix != "" {
 		if err := store.CheckKey(prefix); err != nil {
-			return place{}, fault.Wrap(err, fault.Invalid, placeHint, "open store %q", text)
+			// Not the error itself: it quotes the prefix, which may hold a second URL.
+			return refuse("the prefix may be %d bytes of A-Z a-z 0-9 . _ - between single slashes, and no part of it begins with a dot", maxPrefix-1)
 		}
 		if len(prefix) >= maxPrefix {
 			return refuse("its prefix is longer than %d bytes", maxPrefix-1)
@@ -51,7 +52,7 @@ func parse(text string, o Options) (place, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return refuse("its query is none: %v", err)
+		return refuse("its query is not valid: %v", err)
 	}
 	for name, all := range values {
 		switch value := all[len(all)-1]; name {
@@ -64,7 +65,7 @@ func parse(text string, o Options) (place, error) {
 		case "project":
 			p.given.Project = value
 		default:
-			return refuse("it knows no %q; there are account, anonymous, endpoint and project", name)
+			return refuse("there is no option %q; there are account, anonymous, endpoint and project", store.Shown(name))
 		}
 	}
 	return p, p.settle()
@@ -73,7 +74,7 @@ func parse(text string, o Options) (place, error) {
 // settle finds out the rest here, and refuses what cannot be meant.
 func (p *place) settle() (err error) {
 	if a := p.given.Account; a != "" && (p.given.Anonymous || !IsAccount(a)) {
-		return fault.New(fault.Invalid, "Write it as ?account=NAME@PROJECT.iam.gserviceaccount.com, without anonymous.", "open store %s%s: %q is no account to open it as", scheme, p.name, a)
+		return fault.New(fault.Invalid, "Write it as ?account=NAME@PROJECT.iam.gserviceaccount.com, without anonymous.", "open store %s%s: %q is not a Google account", scheme, p.name, a)
 	}
 	if p.given.Endpoint == "" {
 		p.given.Endpoint = os.Getenv("STORAGE_EMULATOR_HOST")
@@ -119,7 +120,7 @@ func parseEndpoint(s string) (string, error) {
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "http" && u.Scheme != "https" {
 		return "", fault.New(fault.Invalid, "Write it as http://HOST:PORT: export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443.",
-			"open store: %q is no endpoint", store.Shown(s))
+			"open store: %q is not an endpoint", store.Shown(s))
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

@@ -79,10 +79,16 @@ func read(ctx context.Context, doing, key string, body io.ReadSeeker) ([]byte, e
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	_, err := body.Seek(0, io.SeekStart)
+	size, err := body.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = body.Seek(0, io.SeekStart)
+	}
 	var content []byte
 	if err == nil {
 		content, err = io.ReadAll(body)
+	}
+	if err == nil && int64(len(content)) < size { // servers are told the size first
+		err = fmt.Errorf("the body is %d bytes shorter than it was", size-int64(len(content)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s in mem:: %w", doing, key, err)

@@ -80,7 +80,7 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if why := (Options{Endpoint: at}).wrong(); why != "" {
 		at, _, _ = strings.Cut(store.Shown(at), "?")
 		return nil, fault.New(fault.Invalid, "Write it as http://host:9000 or https://host: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
-			"open store s3://%s: %q is no address of a server: %s", b.bucket, at, why)
+			"open store s3://%s: %q is not the address of a server: %s", b.bucket, at, why)
 	}
 	return client, nil
 }
@@ -91,7 +91,7 @@ func (b *Bucket) connectPassed() (*s3.Client, error) {
 	pass := passed{b.passFile}
 	f, err := pass.read()
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store s3://%s: read the pass", b.bucket)
+		return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store s3://%s: read the credential", b.bucket)
 	}
 	client := transport()
 	if file := os.Getenv("AWS_CA_BUNDLE"); file != "" {

@@ -50,7 +50,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	}
 	own, err := b.creds.Retrieve(ctx)
 	if err != nil {
-		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a pass to %s: find credentials", b.text)
+		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a credential for %s: find credentials", b.text)
 	}
 	if b.amazons() && role == "" && own.SessionToken != "" {
 		return b.pass(own, store.Pass{Wide: true, Why: "a session gives no narrower one", Fix: "drover config set agent_role " + roleOf(own)})
@@ -74,7 +74,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	if role != "" {
 		// Who named a role does not mean his own keys.
 		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
-			"make a pass to %s: take the role %s", b.text, role)
+			"make a credential for %s: take the role %s", b.text, role)
 	}
 	wide := store.Pass{Wide: true, Why: hear(err).short()}
 	if b.amazons() {
@@ -100,12 +100,12 @@ func roleOf(c aws.Credentials) string {
 
 // unheard: a server that is busy or away is no reason to hand over one's own key.
 func (b *Bucket) unheard(a answer) error {
-	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
+	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
 
 // tooLong: a session that allows more is not what was meant.
 func (b *Bucket) tooLong(err error) error {
-	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a pass to %s", b.text)
+	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
 
 // patiently asks until the answer is clear, for passWait.
@@ -210,7 +210,7 @@ func (p passed) Retrieve(context.Context) (aws.Credentials, error) {
 	if err != nil {
 		return aws.Credentials{}, err
 	}
-	return aws.Credentials{AccessKeyID: f.Key, SecretAccessKey: f.Secret, SessionToken: f.Token, Source: "drover's pass",
+	return aws.Credentials{AccessKeyID: f.Key, SecretAccessKey: f.Secret, SessionToken: f.Token, Source: "drover's credential",
 		CanExpire: !f.Until.IsZero(), Expires: f.Until}, nil
 }
 
@@ -220,7 +220,7 @@ func (p passed) read() (f passFile, err error) {
 		return f, err
 	}
 	if json.Unmarshal(text, &f) != nil || f.Key == "" || f.Secret == "" { // an error of JSON would quote it
-		return f, fmt.Errorf("read %s: it holds no pass", p.path)
+		return f, fmt.Errorf("read %s: it holds no credential", p.path)
 	}
 	return f, nil
 }

@@ -245,6 +245,6 @@ func TestAPassWhoseFileHasGoneIsWaitedFor(t *testing.T) {
 	}
 	err := b.Put(t.Context(), "k", strings.NewReader("x"))
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "drover resume") {
-		t.Errorf("with a file that is no pass: %v: %s", err, fault.Hint(err))
+		t.Errorf("with a file that is not a pass: %v: %s", err, fault.Hint(err))
 	}
 }

@@ -36,9 +36,9 @@ func parse(text string, o Options) (place, error) {
 	case u.Fragment != "" || u.Port() != "":
 		return refuse("a bucket has neither port nor fragment; a server is named by endpoint")
 	case !isBucket(u.Host):
-		return refuse("%q is no bucket's name", u.Host)
+		return refuse("%q is not a bucket's name", u.Host)
 	case strings.HasSuffix(u.Host, "--x-s3"):
-		return refuse("a directory bucket lists in no order, and drover reads logs in order: use a general purpose bucket")
+		return refuse("the listing of a directory bucket is not sorted, and drover reads logs in order: use a general purpose bucket")
 	}
 	p := place{bucket: u.Host, given: o}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
@@ -49,7 +49,7 @@ func parse(text string, o Options) (place, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return refuse("its query is none: %v", err)
+		return refuse("its query is not valid: %v", err)
 	}
 	for name, values := range query {
 		value := values[len(values)-1]
@@ -65,7 +65,7 @@ func parse(text string, o Options) (place, error) {
 		case "anonymous":
 			p.given.Anonymous = value != "false"
 		default:
-			return refuse("it knows no %q; there are endpoint, region, profile, owner and anonymous", name)
+			return refuse("there is no option %q; there are endpoint, region, profile, owner and anonymous", store.Shown(name))
 		}
 	}
 	if why := p.given.wrong(); why != "" {
@@ -80,7 +80,7 @@ func (o Options) wrong() string {
 		u, err := url.Parse(o.Endpoint)
 		switch {
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return "the endpoint is no http:// or https:// URL"
+			return "the endpoint is not an http:// or https:// URL"
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			return "the endpoint may hold a scheme, a host and a port, and no keys"
 		}

@@ -26,8 +26,8 @@ func TestURLsArePlacesOrRefused(t *testing.T) {
 	for text, why := range map[string]string{
 		"gs://bucket":                        "not an s3:// URL",
 		"s3:bucket":                          "bucket",
-		"s3://":                              "no bucket's name",
-		"s3://ab":                            "no bucket's name",
+		"s3://":                              "not a bucket's name",
+		"s3://ab":                            "not a bucket's name",
 		"s3://key:secret@bucket":             "holds no keys",
 		"s3://bucket:9000/x":                 "server is named by endpoint",
 		"s3://bucket--use1-az1--x-s3":        "directory bucket",
@@ -85,6 +85,15 @@ func TestAPlaceInTheOrderOfKeysCanBeSent(t *testing.T) {
 func TestNoRefusalRepeatsAKey(t *testing.T) {
 	for _, text := range []string{"s3://AKIA:hush@bucket/x", "s3://AKIA:hu/sh+hush@bucket", "s3://b?endpoint=http://me:hush@h", "s3://bucket?region=r&endpoint=https://me:hush@h/x"} {
 		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") || !strings.Contains(err.Error(), "keys") && strings.Contains(text, "bucket") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A slip may put a second URL anywhere.
+func TestNoRefusalRepeatsAPasswordOfAMisplacedURL(t *testing.T) {
+	for _, text := range []string{"s3://bucket/p&endpoint=http://u:hush@h", "s3://bucket?http://u:hush@h", "s3://bucket/p?endpoint=u:hush@h:1", "s3://bucket/x/https://u:hush@h", "s3:/u:hush@bucket", "s3://bucket?region=http://u:hush@h&x=y"} {
+		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -200,7 +200,7 @@ func (c *client) getOne(ctx context.Context, name, part, tag string) (*opened, e
 }
 
 var (
-	errNoRanges = errors.New("the server has sent everything instead of a range: it knows no ranges")
+	errNoRanges = errors.New("the server sent the whole object instead of a range: it does not support ranges")
 	errNoLength = errors.New("the server does not say how long the object is")
 )
 
@@ -359,7 +359,7 @@ func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, pref
 			continue
 		}
 		if last := len(objects) - 1; last >= 0 && objects[last].Key >= key {
-			return nil, fmt.Errorf("%s comes after %s: the server lists in no order", key, objects[last].Key)
+			return nil, fmt.Errorf("%s comes after %s: the server's listing is not sorted", key, objects[last].Key)
 		}
 		objects = append(objects, store.Object{Key: key, Size: aws.ToInt64(c.Size), Time: aws.ToTime(c.LastModified), Tag: strongTag(c.ETag)})
 	}

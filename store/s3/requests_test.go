@@ -122,6 +122,45 @@ func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
 	}
 }
 
+// Whatever does not say that a write was refused leaves it open whether it was done: only
+// what the key holds settles that (L1).
+func TestAnAnswerThatSettlesNothingIsUnclear(t *testing.T) {
+	refuse := func(status int, code string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { s3test.Refuse(w, status, code, "The reason.") }
+	}
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"none": func(w http.ResponseWriter) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c.Close()
+		},
+		"another write is under way": refuse(409, "ConditionalRequestConflict"),
+		"an operation was aborted":   refuse(409, "OperationAborted"),
+		"an error of the server":     refuse(500, "InternalError"),
+		"a gateway gave up":          refuse(504, "GatewayTimeout"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPut {
+					answer(w)
+				}
+				return r.Method == http.MethodPut
+			}}
+			b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil)})
+			for doing, err := range map[string]error{
+				"create": b.Create(t.Context(), "k", strings.NewReader("x")), "put": b.Put(t.Context(), "k", strings.NewReader("x")),
+			} {
+				if !errors.Is(err, store.ErrUnclear) || errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrExists) {
+					t.Errorf("%s: %v", doing, err)
+				}
+			}
+		})
+	}
+}
+
 // A server of one's own that has let us write and denies it is asked again, twice.
 func TestADenialAfterAWriteIsAskedAgain(t *testing.T) {
 	denials := 0

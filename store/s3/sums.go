@@ -52,7 +52,7 @@ type compared struct {
 	sum  string
 }
 
-var errOtherSum = errors.New("its checksum is another than the server says")
+var errOtherSum = errors.New("its checksum is not the one that the server reports")
 
 func (c *compared) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)

@@ -143,7 +143,7 @@ func (u *upload) part(ctx context.Context, number int32, body []byte) error {
 
 // complete makes the parts an object, if there is none. It is sent again after
 // an unclear answer, and what then comes back may speak of our own first one:
-// store.ErrExists, or store.ErrUnclear if the upload is not known any more.
+// store.ErrExists, or store.ErrUnclear if the upload is no longer known.
 func (u *upload) complete(ctx context.Context) error {
 	return u.b.again(ctx, endTries, func() error {
 		return u.b.name(ctx, u.doing, func(ctx context.Context, c *client) error {

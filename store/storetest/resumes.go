@@ -107,7 +107,7 @@ func resumes(least int64) []promise {
 					t.Fatalf("%d bytes of it were there", there)
 				}
 			}
-			if there := on(t, first, body, at); there != 0 { // it is over, and its name says nothing
+			if there := on(t, first, body, at); there != 0 { // it is over, and its name is not valid
 				t.Errorf("after it has ended well %d bytes were there", there)
 			}
 		}},

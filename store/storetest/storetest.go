@@ -133,7 +133,7 @@ var objects = []promise{
 		remove(t, first, "a/b/c")
 		holds(t, first, "a/b", "x")
 	}},
-	{"a folder of objects is no object", func(t *testing.T, first, second store.Bucket) {
+	{"a folder of objects is not an object", func(t *testing.T, first, second store.Bucket) {
 		create(t, first, "a/b/c", "x")
 		for _, key := range []string{"a", "a/b"} {
 			absent(t, first, key)

@@ -81,6 +81,8 @@ type Config struct {
 	// OpenPlace opens a bucket of anybody's by its URL, for items that are objects. Nil:
 	// such fail.
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
+	// MaxStored is the most bytes that one try may leave as outputs; 0 is no limit.
+	MaxStored int64
 	// Patience is how long results wait for room in a full store.
 	Patience time.Duration
 
@@ -153,7 +155,8 @@ type crew struct {
 	reports chan report
 	pages   chan page
 	stored  chan carried
-	cargo   chan *try     // to the porters
+	stores  stores
+	cargo   *cargoQueue   // to the porters
 	leaving atomic.Bool   // who must go waits for no room
 	hurry   chan struct{} // closed with it
 	notice  Notice        // valid when hurry is closed
@@ -180,9 +183,10 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 		c.open = func(ctx context.Context, s proc.SpawnerConfig) (starter, error) { return proc.OpenSpawner(ctx, s) }
 	}
 	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
-		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), chores: make(chan func(context.Context) error, maxChores), cargo: make(chan *try, cargoRoom(c.Slots))}
+		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), chores: make(chan func(context.Context) error, maxChores), cargo: newCargoQueue()}
 	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.later})
 	w.life, w.end = context.WithCancel(ctx)
+	w.stores.open(w.life)
 	w.hands.Go(w.listen)
 	w.index.Go(w.putAway)
 	for range porters(c.Slots) {
@@ -376,6 +380,7 @@ func (c *crew) shut(err error) {
 		g.close()
 	}
 	c.hands.Wait()
+	c.stores.close()
 	if c.larder != nil {
 		c.larder.Close()
 	}

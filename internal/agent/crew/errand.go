@@ -3,7 +3,6 @@ package crew
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/proc"
@@ -186,7 +186,7 @@ func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
 			err = os.Mkdir(t.staging, 0o700)
 		}
 		if errors.Is(err, fs.ErrExist) { // it began once, and its runner was lost
-			if err = removeAll(t.staging); err == nil {
+			if err = bundle.RemoveAll(t.staging); err == nil {
 				err = os.Mkdir(t.staging, 0o700)
 			}
 		}
@@ -211,27 +211,7 @@ func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
 
 // unstage removes what is left of staged outputs.
 func (c *crew) unstage() {
-	if err := removeAll(filepath.Join(c.Root, stagingName)); err != nil {
+	if err := bundle.RemoveAll(filepath.Join(c.Root, stagingName)); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}
-}
-
-// removeAll removes a folder, also one that a plain user's program has locked him
-// out of.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	// Walked from the top: each folder is told of before it is read.
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove folder: %w", err)
-	}
-	return nil
 }

@@ -143,7 +143,7 @@ func TestAnItemThatKillsItsSpawnerFailsAlone(t *testing.T) {
 	s.wants(job.Failed, job.Tally{Items: 60, Succeeded: 57, Failed: 3})
 	for i, r := range s.results() {
 		switch {
-		case lines[i] == "deadly" && (r.Result.Why != "it killed the process that watched over it" || r.Result.Code != killed):
+		case lines[i] == "deadly" && (r.Result.Why != "it killed its supervisor" || r.Result.Code != killed):
 			t.Errorf("item %d: %+v", r.N, r.Result)
 		case lines[i] != "deadly" && r.Result.Head != lines[i]+"\n":
 			t.Errorf("item %d: %+v", r.N, r.Result)

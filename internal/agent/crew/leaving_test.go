@@ -202,7 +202,7 @@ func TestADrainedJobLetsItsItemsEnd(t *testing.T) {
 	if s.check(err); !stands {
 		t.Fatal("it had ended")
 	}
-	a.wait(func() bool { return a.noted("what runs may end") })
+	a.wait(func() bool { return a.noted("running items may finish") })
 	ran, err := os.ReadFile(filepath.Join(a.code, "ran"))
 	s.check(err)
 	first, second, _ := strings.Cut(strings.TrimSpace(string(ran)), "\n")
@@ -224,7 +224,7 @@ func TestACancelEndsWhatADrainLetRun(t *testing.T) {
 	a.begun("hangs")
 	_, err := s.Drain(t.Context(), s.job.Path(), "cli-1", "slowly")
 	s.check(err)
-	a.wait(func() bool { return a.noted("what runs may end") })
+	a.wait(func() bool { return a.noted("running items may finish") })
 	stands, err := s.Cancel(t.Context(), s.job.Path(), "cli-2", "at once")
 	if s.check(err); !stands {
 		t.Fatal("it had ended")

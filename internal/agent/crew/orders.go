@@ -38,6 +38,7 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	}
 	switch c.order.Do {
 	case ledger.Work:
+		c.stores.open(c.life)
 		c.unwarn()
 		c.unstick()
 	case ledger.Rest, ledger.Quit:
@@ -48,6 +49,7 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 	case ledger.Cease:
 		c.warn(c.order.Why, c.grace())
 		c.recall()
+		c.stores.endAfter(c.grace())
 		c.kill(func(*try) bool { return true })
 	case ledger.Depart:
 		return true, c.depart(ctx)

@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
@@ -28,24 +30,66 @@ type carried struct {
 // porters is how many there are: a far store takes long and bears many at once.
 func porters(slots int) int { return min(max(4, slots), 32) }
 
-// cargoRoom is more than all tries that can be on their way to the porters, so that
-// the loop never waits for them: those in runners, and those that are stored before
-// no more begin.
-func cargoRoom(slots int) int {
-	return runtime.GOMAXPROCS(0)*fastWindow + 8*slots + 2*leastStoring
+// cargoQueue holds the tries whose outputs wait to be stored. It has no bound of its own:
+// the loop, which adds to it, must never wait for the porters, as they wait for the loop
+// to take what they have stored. A program that stays may answer thousands of items
+// while the store is away.
+type cargoQueue struct {
+	mu    sync.Mutex
+	tries []*try
+	more  chan struct{} // holds a token while there may be tries that no porter has taken
+}
+
+func newCargoQueue() *cargoQueue { return &cargoQueue{more: make(chan struct{}, 1)} }
+
+func (q *cargoQueue) add(t *try) {
+	q.mu.Lock()
+	q.tries = append(q.tries, t)
+	q.mu.Unlock()
+	q.wake()
+}
+
+func (q *cargoQueue) wake() {
+	select {
+	case q.more <- struct{}{}:
+	default: // a porter is about to look
+	}
+}
+
+// next waits for a try, in the order in which they were added; nil once done is closed.
+func (q *cargoQueue) next(done <-chan struct{}) *try {
+	for {
+		select {
+		case <-q.more:
+		case <-done:
+			return nil
+		}
+		q.mu.Lock()
+		var t *try
+		if len(q.tries) > 0 {
+			t, q.tries = q.tries[0], q.tries[1:]
+		}
+		left := len(q.tries)
+		q.mu.Unlock()
+		if left > 0 {
+			q.wake() // for another porter
+		}
+		if t != nil {
+			return t
+		}
+	}
 }
 
 // carry is a porter's life.
 func (c *crew) carry() {
 	for {
+		t := c.cargo.next(c.life.Done())
+		if t == nil {
+			return
+		}
+		err := c.deliver(t)
 		select {
-		case t := <-c.cargo:
-			err := c.deliver(t)
-			select {
-			case c.stored <- carried{t, err}:
-			case <-c.life.Done():
-				return
-			}
+		case c.stored <- carried{t, err}:
 		case <-c.life.Done():
 			return
 		}
@@ -56,6 +100,11 @@ func (c *crew) carry() {
 func (c *crew) recorded(s carried) error {
 	c.storing--
 	c.cargoes -= s.try.cargo
+	if errors.Is(s.err, errStoppedStoring) {
+		c.Note(fmt.Sprintf("item %d: %v", s.try.Item, s.err))
+		s.try.void = true // as if it had been ended: its chunk says so
+		s.err = nil
+	}
 	if s.err != nil {
 		return s.err
 	}
@@ -97,26 +146,54 @@ func weigh(t *try) (bytes int64) {
 }
 
 // deliver stores the outputs of a try that succeeded, and takes its folder away. A
-// success that has not left what it should is a failure.
+// success that has not left what it should, or more than it may, is a failure.
 func (c *crew) deliver(t *try) error {
+	var err error
 	if !t.void && !t.result.Failed {
-		var why string
-		err := c.patient(c.life, func() (err error) {
-			t.result.Outputs, why, err = c.outputs(c.life, t)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("store outputs of item %d: %w", t.Item, err)
+		ctx, why := c.stores.context(), c.tooMuch(t)
+		if why == "" {
+			err = c.patient(ctx, func() (err error) {
+				t.result.Outputs, why, err = c.outputs(ctx, t)
+				return err
+			})
+		}
+		if err != nil && errors.Is(context.Cause(ctx), errStoppedStoring) {
+			err = errStoppedStoring
 		}
 		if t.result.Try = t.Name; why != "" {
 			t.result.Failed, t.result.Code, t.result.Why = true, 1, c.Redact.String(oneLine(why))
 			t.result.Outputs, t.result.Try = nil, ""
 		}
 	}
-	if err := removeAll(t.staging); err != nil {
+	if err := bundle.RemoveAll(t.staging); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}
-	return nil
+	if err != nil && !errors.Is(err, errStoppedStoring) {
+		err = fmt.Errorf("store outputs of item %d: %w", t.Item, err)
+	}
+	return err
+}
+
+// maxOutputs is how many files one try may leave in all, and maxNames how many bytes
+// their names may have together. Each is named in its result, with 100 bytes more, in
+// one entry of the chunk's log: some such results, though each byte of their names is
+// escaped as six, must stay under store.MaxWhole, or nobody could read them. And weigh,
+// which the loop waits for, looks at no more files.
+const (
+	maxOutputs = 10_000
+	maxNames   = 1 << 20
+)
+
+// tooMuch says that a try has left more bytes than may be stored, holes and all.
+func (c *crew) tooMuch(t *try) (why string) {
+	if c.MaxStored <= 0 || t.cargo <= c.MaxStored {
+		return ""
+	}
+	limit := "the size of this file system; --disk allows more"
+	if c.Job.Spec.Disk > 0 {
+		limit = "--disk"
+	}
+	return fmt.Sprintf("its outputs are %s, above %s: %s", job.Bytes(t.cargo).Words(), job.Bytes(c.MaxStored).Words(), limit)
 }
 
 // outputs stores what a try has left. why says what is missing.
@@ -140,13 +217,25 @@ func (c *crew) outputs(ctx context.Context, t *try) (all []ledger.Output, why st
 		}
 		all = append(all, more...)
 	}
+	names := 0
+	for _, o := range all {
+		names += len(o.Name)
+	}
+	if len(all) > maxOutputs || names > maxNames {
+		return nil, manyFiles, nil
+	}
 	return all, "", nil
 }
 
-// folder stores all files in one.
+var manyFiles = fmt.Sprintf("its outputs are more than %d files, or their names more than 1 MB: have it put them into an archive", maxOutputs)
+
+// folder stores all files in one. Their number is known before one is stored.
 func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (all []ledger.Output, why string, err error) {
 	if info, err := root.Lstat(name); err != nil || !info.IsDir() {
 		return nil, fmt.Sprintf("no output folder %s", name), nil
+	}
+	if why := c.countFiles(ctx, root, name); why != "" {
+		return nil, why, context.Cause(ctx)
 	}
 	walk := func(file string, d fs.DirEntry, werr error) error {
 		switch {
@@ -173,6 +262,32 @@ func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (
 	return all, why, err
 }
 
+// countFiles says that a folder of outputs holds too many files, or one whose path is
+// too long to be brought home. What cannot be read is for folder to tell.
+func (c *crew) countFiles(ctx context.Context, root *os.Root, name string) (why string) {
+	files, names := 0, 0
+	_ = fs.WalkDir(root.FS(), name, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil {
+			return fs.SkipAll
+		}
+		files++
+		if !d.IsDir() {
+			names += len(file)
+		}
+		if files > 2*maxOutputs || names > maxNames { // folders count as files here
+			why = manyFiles
+		}
+		if err := bundle.CheckPath(file); err != nil {
+			why = "output " + err.Error()
+		}
+		if why != "" {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return why
+}
+
 // file stores one, which must be regular and within the try's folder, wherever
 // links lead.
 func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, mayBeEmpty bool) (o ledger.Output, why string, err error) {
@@ -183,7 +298,7 @@ func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, may
 	case err != nil:
 		return o, fmt.Sprintf("output %s cannot be read, or leads elsewhere", name), nil
 	case !info.Mode().IsRegular():
-		return o, fmt.Sprintf("output %s is no regular file", name), nil
+		return o, fmt.Sprintf("output %s is not a regular file", name), nil
 	case info.Size() == 0 && !mayBeEmpty:
 		return o, fmt.Sprintf("output %s is empty", name), nil
 	}
@@ -198,10 +313,19 @@ func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, may
 	}
 	key := ledger.OutKey(c.Job.Path(), t.Item, t.Name, name)
 	var n int64
-	if o.SHA256, n, err = c.store(ctx, key, f); err == nil && n != o.Size {
-		why = fmt.Sprintf("output %s changed while it was stored", name)
+	// Only what it had: one that grows as fast as it is read has no end.
+	o.SHA256, n, err = c.store(ctx, key, io.NewSectionReader(f, 0, o.Size))
+	if ctx.Err() == nil && sizeChanged(f, o.Size) || err == nil && n != o.Size {
+		return o, fmt.Sprintf("output %s changed while it was stored", name), nil
 	}
-	return o, why, err
+	return o, "", err
+}
+
+// sizeChanged reports whether an open file is not as large as it was. A bucket may
+// refuse one that became shorter, which is the item's fault and not the store's.
+func sizeChanged(f *os.File, size int64) bool {
+	info, err := f.Stat()
+	return err == nil && info.Size() != size
 }
 
 // open opens a file also where a plain user's program has locked him out of it.
@@ -215,8 +339,8 @@ func open(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 }
 
 // store stores a file, and gives the digest and the size of what is stored.
-func (c *crew) store(ctx context.Context, key string, f *os.File) (digest string, n int64, err error) {
-	body := &summed{File: f, hash: sha256.New()}
+func (c *crew) store(ctx context.Context, key string, f io.ReadSeeker) (digest string, n int64, err error) {
+	body := &summed{from: f, hash: sha256.New()}
 	if err := c.World.Store.CreateFile(ctx, key, body); err != nil {
 		return "", 0, err
 	}
@@ -238,7 +362,7 @@ func (c *crew) store(ctx context.Context, key string, f *os.File) (digest string
 
 // summed is a file that is hashed while it is read, from its beginning to its end.
 type summed struct {
-	*os.File
+	from  io.ReadSeeker
 	hash  hash.Hash
 	n     int64
 	mid   bool // it was read from its middle, which says nothing of the whole
@@ -248,7 +372,7 @@ type summed struct {
 var _ io.ReadSeeker = (*summed)(nil)
 
 func (s *summed) Read(b []byte) (int, error) {
-	n, err := s.File.Read(b)
+	n, err := s.from.Read(b)
 	s.hash.Write(b[:n])
 	s.n += int64(n)
 	s.ended = err == io.EOF && !s.mid
@@ -256,13 +380,63 @@ func (s *summed) Read(b []byte) (int, error) {
 }
 
 func (s *summed) Seek(offset int64, whence int) (int64, error) {
-	at, err := s.File.Seek(offset, whence)
+	at, err := s.from.Seek(offset, whence)
 	s.hash.Reset()
 	s.n, s.mid, s.ended = 0, at != 0, false
 	return at, err
 }
 
-// WriteTo would take the file past the hash.
-func (s *summed) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{s})
+// errStoppedStoring is why outputs are not stored to their end: the job was stopped,
+// and the grace that its items have is over.
+var errStoppedStoring = errors.New("its outputs are not stored: the job was stopped")
+
+// stores is the context in which outputs are stored: it ends some time after the
+// job was stopped, and there is another one if the job comes back to life.
+type stores struct {
+	mu    sync.Mutex
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	timer *time.Timer // nil: the job is not stopped
+}
+
+// open begins it anew, unless it goes on.
+func (s *stores) open(life context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx != nil && s.timer == nil {
+		return
+	}
+	if s.timer != nil && s.timer.Stop() {
+		s.timer = nil
+		return
+	}
+	s.timer = nil
+	s.ctx, s.end = context.WithCancelCause(life)
+}
+
+// endAfter has it end after the grace that is left to what is stored.
+func (s *stores) endAfter(grace time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		end := s.end
+		s.timer = time.AfterFunc(grace, func() { end(errStoppedStoring) })
+	}
+}
+
+// close ends it for good; it is after the last porter.
+func (s *stores) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.end(nil)
+}
+
+// context is what outputs are to be stored in.
+func (s *stores) context() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ctx
 }

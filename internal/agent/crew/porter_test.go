@@ -75,8 +75,8 @@ func TestASuccessWithoutItsOutputsIsAFailure(t *testing.T) {
 	for _, row := range []struct{ out, line, why string }{
 		{"a/{n}.png", "exit 0", "no output a/1.png"},
 		{"a/{n}.png", `: >"$1"`, "output a/1.png is empty"},
-		{"a/{n}.png", `mkdir "$1"`, "output a/1.png is no regular file"},
-		{"a/{n}.png", `mkfifo "$1"`, "output a/1.png is no regular file"},
+		{"a/{n}.png", `mkdir "$1"`, "output a/1.png is not a regular file"},
+		{"a/{n}.png", `mkfifo "$1"`, "output a/1.png is not a regular file"},
 		{"a/{n}.png", `ln -s ` + secret + ` "$1"`, "output a/1.png cannot be read, or leads elsewhere"},
 		{"a/{n}.png", `ln -s ../../../../../../../etc/passwd "$1"`, "output a/1.png cannot be read, or leads elsewhere"},
 		{"a/{n}.png", `rm -r "$(dirname "$(dirname "$1")")"`, "its folder for outputs is gone"},

@@ -48,13 +48,13 @@ func storedName(f items.File, text string) string {
 func (c *crew) restore(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, err error) {
 	parts := strings.SplitN(strings.TrimPrefix(name, storedMark), ":", 6)
 	if len(parts) != 6 {
-		return "", fault.New(fault.Bug, "", "bring file: %q is no name of one", name)
+		return "", fault.New(fault.Bug, "", "fetch file: %q is not the name of one", name)
 	}
 	size, err := strconv.ParseInt(parts[1], 10, 64)
 	off, wrong := strconv.ParseInt(parts[4], 10, 64)
 	base := parts[5]
 	if err != nil || wrong != nil || base == "." || base == ".." || base == "/" {
-		return "", fault.New(fault.Invalid, "", "bring file: %q is no name of one", base)
+		return "", fault.New(fault.Invalid, "", "fetch file: %q is not the name of one", base)
 	}
 	if err := room(ctx, size); err != nil {
 		return "", err
@@ -67,7 +67,7 @@ func (c *crew) restore(ctx context.Context, name, into string, room func(context
 	err = c.copyStored(ctx, items.File{Blob: store.Digest(parts[0]), Size: size, Pack: store.Digest(parts[3]), Off: off}, file, mode)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return "", fault.Wrap(err, fault.Missing, "Run the map again with --force: it stores its files again.", "bring %s: what was stored of it is gone", base)
+		return "", fault.Wrap(err, fault.Missing, "Run the map again with --force: it stores its files again.", "fetch %s: its stored content is gone", base)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return "", fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "bring %s", base)
 	case err != nil:

@@ -124,7 +124,7 @@ func TestFilesOfAPackStandInForTheirNames(t *testing.T) {
 			t.Errorf("item %d printed %q, want %q", i+1, got, want)
 		}
 	}
-	if why := all[40].Result.Why; !strings.Contains(why, "bring gone: what was stored of it is gone") {
+	if why := all[40].Result.Why; !strings.Contains(why, "fetch gone: its stored content is gone") {
 		t.Errorf("of a pack that is gone: %q", why)
 	}
 	if n := reads.Load(); n > 3 { // the pack, and the one that is gone
@@ -198,7 +198,7 @@ func TestAStoredFileThatIsGoneFailsItsItemAlone(t *testing.T) {
 	s.check(s.Store.Delete(t.Context(), "blobs/"+string(d)))
 	s.run(1)
 	s.wants(job.Failed, job.Tally{Items: 2, Succeeded: 1, Failed: 1})
-	if r := s.results()[1].Result; r == nil || !r.Failed || !strings.Contains(r.Why, "bring b: what was stored of it is gone") {
+	if r := s.results()[1].Result; r == nil || !r.Failed || !strings.Contains(r.Why, "fetch b: its stored content is gone") {
 		t.Errorf("the item whose file is gone: %+v", r)
 	}
 }

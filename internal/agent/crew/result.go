@@ -37,7 +37,7 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
 	case x.OOM:
 		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", c.memory(t).Words())
 		if most := job.Bytes(c.kit.Memory); c.order.Step > 1 && most > 0 && c.memory(t) >= most {
-			r.Why += ", all that is set apart here"
+			r.Why += ", which is all that is reserved here"
 		}
 	case x.Crowd:
 		r.Signal, r.Why = "", fmt.Sprintf("too many processes: limit of %d", c.needs.limits.Processes)

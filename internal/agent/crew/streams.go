@@ -202,7 +202,7 @@ func message(t *try, it items.Item, s *source, places []string, files []provisio
 		b, err = appendJSON(append(b, `,"file":`...), s.told(files))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tell of item %d: %w", it.N, err)
+		return nil, fmt.Errorf("report item %d: %w", it.N, err)
 	}
 	return append(b, '}'), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
@@ -67,7 +68,7 @@ func (c *crew) openLarder() {
 			return file, ours, err
 		},
 		Remove: func(dir string) {
-			if err := removeAll(dir); err != nil {
+			if err := bundle.RemoveAll(dir); err != nil {
 				c.Log.Warn("folder stays", "err", err)
 			}
 		}})

@@ -280,7 +280,7 @@ func (c *crew) settle(t *try, e *proc.Spawned, said *said) {
 			t.result = &r
 		}
 		c.load(t)
-		c.cargo <- t // has room for all that can be on their way
+		c.cargo.add(t)
 	case t.void:
 		delete(c.tries, t.id)
 	default:
@@ -339,7 +339,7 @@ func (c *crew) lost(ctx context.Context, g *gang) error {
 	}
 	slices.SortFunc(suspects, func(a, b *try) int { return cmp.Compare(a.id, b.id) })
 	if trial == nil && len(suspects) > 0 {
-		c.Note(fmt.Sprintf("the process that watched over %d items was killed: they run again, one at a time", len(suspects)))
+		c.Note(fmt.Sprintf("the supervisor of %d items was killed: they run again, one at a time", len(suspects)))
 	}
 	g.abandon()
 	g.close()
@@ -349,7 +349,7 @@ func (c *crew) lost(ctx context.Context, g *gang) error {
 		case t.void:
 			c.finish(t)
 		case t == trial:
-			t.result = &ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed the process that watched over it", Ended: c.clock.Now().UnixMicro()}
+			t.result = &ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: c.clock.Now().UnixMicro()}
 			c.finish(t)
 		default:
 			c.name(t) // an end of it that is on its way means nothing any more

@@ -40,7 +40,7 @@ func (s seat) Call(ctx context.Context, host, line string) (int, error) {
 	case host == s.host:
 		return 0, ErrHere
 	case !strings.HasPrefix(host, "algo-"):
-		return 0, fmt.Errorf("call %s: it is no node", host)
+		return 0, fmt.Errorf("call %s: it is not a node", host)
 	}
 	for {
 		s.mu.Lock()

@@ -83,7 +83,7 @@ func Listen(path string, d Desk) (l *Open, addr string, err error) {
 	_ = os.Remove(path) // of an attempt before
 	l = &Open{desk: d, ranks: map[net.Conn]bool{}}
 	if l.socket, addr, l.remove, err = proc.ListenSocket(path); err != nil {
-		return nil, "", fault.Wrap(err, fault.Full, "", "open desk %s", path)
+		return nil, "", fault.Wrap(err, fault.Full, "", "open folder of calls %s", path)
 	}
 	ctx, quit := context.WithCancel(context.Background())
 	l.quit = quit

@@ -33,7 +33,7 @@ import (
 func Main(args []string) int {
 	modes := map[string]func(context.Context, []string) (int, error){"ranks": ranks, "mpi": mpi, "rank": rank, "serve": serve}
 	if len(args) == 0 || modes[args[0]] == nil {
-		return say(fault.New(fault.Invalid, "Use drover run --launcher.", "launch: this is drover's own, nobody types it"))
+		return say(fault.New(fault.Invalid, "Use drover run --launcher.", "launch: this command is for drover itself"))
 	}
 	status, err := modes[args[0]](context.Background(), args[1:])
 	if err != nil {
@@ -66,7 +66,7 @@ func options(args []string) (pairs map[string]string, rest []string, err error) 
 		args = args[2:]
 	}
 	if len(args) > 0 {
-		return nil, nil, fault.New(fault.Bug, "", "launch: %q is no option", args[0])
+		return nil, nil, fault.New(fault.Bug, "", "launch: %q is not an option", args[0])
 	}
 	return pairs, nil, nil
 }
@@ -74,7 +74,7 @@ func options(args []string) (pairs map[string]string, rest []string, err error) 
 func number(pairs map[string]string, name string) (int, error) {
 	n, err := strconv.Atoi(pairs[name])
 	if err != nil || n < 0 {
-		return 0, fault.New(fault.Bug, "", "launch: --%s %q is no number", name, pairs[name])
+		return 0, fault.New(fault.Bug, "", "launch: --%s %q is not a number", name, pairs[name])
 	}
 	return n, nil
 }

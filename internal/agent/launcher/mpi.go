@@ -267,7 +267,7 @@ func (h *hydra) start(line string) {
 	h.asked++
 	h.started.Go(func() {
 		if n >= len(h.hosts) {
-			h.fail(fmt.Errorf("start on node %d: there is none", n))
+			h.fail(fmt.Errorf("start on node %d: there is no such node", n))
 			return
 		}
 		status, err := 0, error(nil)

@@ -203,7 +203,7 @@ var better = map[string]struct {
 	without string // is in theirs, and must not be in ours
 }{
 	"a hyperparameter that begins a field's name": {worker{script: "config.py", args: []string{"--model", "gpt2"}},
-		"what is typed as --model is no folder", `"model_dir": "gpt2"`, `"model_dir": "/opt/ml/model"`, "gpt2\","},
+		"what is typed as --model is not a folder", `"model_dir": "gpt2"`, `"model_dir": "/opt/ml/model"`, "gpt2\","},
 	"one that begins several": {worker{script: "config.py", args: []string{"--input", "x"}},
 		"a program must not end for a name of its own", "ambiguous option: --input could match", `"input_dir": "/opt/ml/input"`, "ambiguous"},
 	"help is the script's own": {worker{script: "config.py", args: []string{"--help", "me"}},

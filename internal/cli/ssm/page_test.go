@@ -64,7 +64,7 @@ func TestHintsInItsWords(t *testing.T) {
 		"Add --secret NAME.":                                                      "",
 		"Add -y to go on without a question.":                                     "",
 		"Try drover run train.py.":                                                "",
-		"Look at what there is: drover data a --json.":                            "Look at what there is: drover data a --json.",
+		"See what there is: drover data a --json.":                                "See what there is: drover data a --json.",
 		"Ask for less, or choose another target with --on.":                       "Ask for less, or choose another target with DROVER_ON.",
 		"Check the spelling; drover's own flags come before the script.":          "",
 		"Set it, or write --env NAME=VALUE.":                                      "Set it, or write --env NAME=VALUE.",

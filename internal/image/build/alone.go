@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
 )
 
 // turn is how often one who waits looks whether it is his.
@@ -20,14 +21,20 @@ const turn = 100 * time.Millisecond
 // twenty commands that begin together one builds. done ends the turn; it ends with
 // the process, too. waited: another one had it, and may have built the image. Where
 // no lock can be had everybody builds, and the last one gives the name: that costs
-// time alone.
+// time alone. The lock lies in a folder that no other user can open: one who holds a
+// lock of a known name would stop all builds.
 func (b *Builder) alone(ctx context.Context, o Order) (done func(), waited bool, err error) {
 	done = func() {}
 	if o.Push != "" || o.File != "" || b.Docker == nil {
 		return done, false, nil
 	}
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("drover-build-%d-%s", os.Getuid(), o.Plan.Digest[:20]))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
+	if err := proc.MakePrivate(own); err != nil {
+		fmt.Fprintf(b.Words, "no lock, so others may build the same: %s\n", err)
+		return done, false, nil
+	}
+	path := filepath.Join(own, "build-"+o.Plan.Digest[:20])
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return done, false, nil
 	}
@@ -46,7 +53,7 @@ func (b *Builder) alone(ctx context.Context, o Order) (done func(), waited bool,
 			continue
 		case !waited:
 			waited = true
-			fmt.Fprintln(b.Words, "another drover builds the same: waiting for it")
+			fmt.Fprintln(b.Words, "another drover is building the same image: waiting for it")
 		}
 		select {
 		case <-ctx.Done():

@@ -1,9 +1,16 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
@@ -59,4 +66,45 @@ func TestOneBuildsAndTheOthersWait(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// Another user who knows the name of a lock cannot make anybody wait for it.
+func TestNoBuildWaitsForALockThatAnotherUserCouldHold(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	digest := "0123456789abcdef0123456789abcdef"
+	own := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
+	if err := errors.Join(os.Mkdir(own, 0o700), os.Chmod(own, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{filepath.Join(own, "build-"+digest[:20]), filepath.Join(temp, fmt.Sprintf("drover-build-%d-%s", os.Getuid(), digest[:20]))} {
+		f, err := os.Create(name)
+		if err == nil {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var said bytes.Buffer
+	words := writerFunc(func(b []byte) {
+		if said.Write(b); strings.Contains(string(b), "waiting") {
+			stop()
+		}
+	})
+	b := &Builder{Docker: &Docker{}, Words: words}
+	done, waited, err := b.alone(ctx, Order{Plan: &image.Plan{Digest: digest}})
+	if done(); waited || err != nil || !strings.Contains(said.String(), own+": it is drwxrwxrwx") {
+		t.Errorf("it waited: %t, %v, saying %q", waited, err, said.String())
+	}
+}
+
+type writerFunc func(b []byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
 }

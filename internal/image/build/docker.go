@@ -256,7 +256,7 @@ func told(text string, code int, doing string) error {
 	}
 	switch {
 	case code != 0 || has("returned a non-zero code"):
-		f := fault.New(fault.Failed, "What it said stands above; mend that line of the Dockerfile.", "%s: %s", doing, text)
+		f := fault.New(fault.Failed, "Its output is above; correct that line of the Dockerfile.", "%s: %s", doing, text)
 		f.Code = fault.ExitUsage
 		return f
 	case has("no space left"):

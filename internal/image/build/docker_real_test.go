@@ -105,7 +105,7 @@ func TestRealARunThatFailsIsTheDockerfilesFault(t *testing.T) {
 		text, said string
 		kind       fault.Kind
 	}{
-		{"FROM " + base + "\nRUN echo last words; exit 7\n", "non-zero code: 7; its last words: last words", fault.Failed},
+		{"FROM " + base + "\nRUN echo last words; exit 7\n", "non-zero code: 7; its last output: last words", fault.Failed},
 		{"FROM " + base + "\nCOPY nobody /x\n", "COPY failed", fault.Invalid},
 		{"FROM " + base + "\nRUN --mount=type=cache,target=/x true\n", "BuildKit", fault.Invalid},
 		{"FROM 127.0.0.1:1/nobody:1\n", "connection refused", fault.Lost},

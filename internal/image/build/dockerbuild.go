@@ -58,7 +58,7 @@ func (d *Docker) build(ctx context.Context, p *image.Plan, to io.Writer) error {
 	}
 	var f *fault.Fault
 	if errors.As(err, &f) && f.Kind == fault.Failed && last.line != "" {
-		f.Text += "; its last words: " + last.line
+		f.Text += "; its last output: " + last.line
 	}
 	return err
 }

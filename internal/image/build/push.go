@@ -67,7 +67,7 @@ func called(what, registry, as string) (string, error) {
 	if to == "" {
 		ref, err := name.ParseReference(what)
 		if err != nil {
-			return "", fault.New(fault.Invalid, "Name it with --as.", "name image: %q is no reference", what)
+			return "", fault.New(fault.Invalid, "Name it with --as.", "name image: %q is not a valid reference", what)
 		}
 		to = strings.TrimSuffix(registry, "/") + "/" + strings.TrimPrefix(ref.Context().RepositoryStr(), "library/") + ":" + ref.Identifier()
 	}

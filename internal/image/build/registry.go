@@ -116,7 +116,7 @@ func scratch(platform string) (v1.Image, error) {
 func parseReference(ref string) (name.Reference, error) {
 	r, err := name.ParseReference(ref)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "Use a reference such as ghcr.io/me/image:1.", "read image %q: it is no reference", ref)
+		return nil, fault.New(fault.Invalid, "Use a reference such as ghcr.io/me/image:1.", "read image %q: it is not a valid reference", ref)
 	}
 	return r, nil
 }

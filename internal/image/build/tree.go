@@ -203,7 +203,7 @@ func (c changes) folders(t tree, name string, uid, gid int, at time.Time) error 
 		p := name[:i]
 		if n, ok := t[p]; ok {
 			if !n.dir() {
-				return fault.New(fault.Invalid, "Choose another destination.", "copy to /%s: /%s in the image is no folder", name, p)
+				return fault.New(fault.Invalid, "Choose another destination.", "copy to /%s: /%s in the image is not a folder", name, p)
 			}
 			continue
 		}

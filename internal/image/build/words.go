@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// errBuilder says that only Docker's builder knows what is meant.
-var errBuilder = errors.New("only Docker's builder knows what is meant")
+// errBuilder says that only Docker's builder understands it.
+var errBuilder = errors.New("only Docker's builder understands it")
 
 // expander resolves quotes, escapes and variables in an instruction's words, by
 // the rules of Docker's builder. What it has no rule for is errBuilder.

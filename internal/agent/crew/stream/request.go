@@ -47,7 +47,7 @@ func (q *request) parse(line []byte) error {
 	}
 	*q = request{}
 	if err := json.Unmarshal(line, q); err != nil {
-		return fmt.Errorf("it is no JSON object as they should be: %w", err)
+		return fmt.Errorf("it is not a valid JSON object: %w", err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (s *scanner) value() (text string, ok bool) {
 			depth, plain = depth+1, false
 		case ']', '}', ',':
 			if depth == 0 {
-				text = s.text[from:s.at]
+				text = strings.Trim(s.text[from:s.at], " \t\r\n") // package json takes blanks off, too
 				return text, text != "" && (plain && settled(text) || json.Valid([]byte(text)))
 			}
 			if c != ',' {

@@ -138,7 +138,7 @@ func (s *seat) serve() error {
 // accept takes connections until the program has ended: those that were made by then.
 func (s *seat) accept() {
 	for {
-		uc, err := s.socket.AcceptUnix()
+		uc, err := s.acceptOwn()
 		if err != nil {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
 )
 
 // A socket lies in Config.Dir as long as its name is short enough for the system. Else
@@ -45,6 +46,21 @@ func (s *seat) openSocket() error {
 	}
 	s.socket = l
 	return nil
+}
+
+// acceptOwn returns the next connection of a process of this user, and closes those of
+// others: items are for the program alone.
+func (s *seat) acceptOwn() (*net.UnixConn, error) {
+	for {
+		conn, err := s.socket.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := proc.SocketUser(conn); err == nil && uid == os.Geteuid() {
+			return conn, nil
+		}
+		conn.Close()
+	}
 }
 
 func (s *seat) closeSocket() {

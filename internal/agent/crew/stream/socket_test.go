@@ -51,6 +51,6 @@ func TestWhatAKilledProcessLeftOfItsSocketsIsSwept(t *testing.T) {
 		t.Errorf("%s is left", killed.path)
 	}
 	if _, err := os.Stat(filepath.Join(foreign, "s")); err != nil {
-		t.Errorf("a file that is no socket is gone: %v", err)
+		t.Errorf("a file that is not a socket is gone: %v", err)
 	}
 }

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// What a program leaves is stored within bounds: it is no larger than --disk, or
+// than the file system it lies on, and when the job is stopped it has only so much
+// more time as its program would have had.
+
+// errGivenUp is why storing ended before it was done: the job was stopped, and the
+// time that is left then was over.
+var errGivenUp = errors.New("the job was stopped while it was being stored")
+
+// errRemoved is why storing ended when the job was removed: nothing is written for
+// it any more, and the exit is not either (E6).
+var errRemoved = errors.New("the job was removed")
+
+// minStoreTime is how long storing may take after a program that has used all of
+// its grace. It must be shorter than the ledger's stopGrace, after which others
+// settle the job without this rank's exit.
+const minStoreTime = 20 * time.Second
+
+// untilStopped runs do, which stores what a program has left, and goes on reading
+// the job's log beside it. Once the job is stopped, by a cancel or because it
+// has settled without this rank, do has the program's grace, counted from when
+// the agent knows of it, and at least minStoreTime, or the grace where that is less,
+// from its own beginning; then ctx ends, and the error is errGivenUp. When the job
+// was removed ctx ends at once, and the error is errRemoved.
+// Another end of this attempt does not end do: the state it saves is what the next
+// attempt begins with.
+func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) error) error {
+	began := time.Now()
+	work, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	done := make(chan error, 1)
+	go func() { done <- do(work) }() // waited for in each case
+	tick := time.NewTicker(a.poll)
+	defer tick.Stop()
+	for {
+		if !a.stopped.IsZero() && !time.Now().Before(a.storeUntil(began)) {
+			giveUp(errGivenUp)
+		}
+		select {
+		case err := <-done:
+			if cause := context.Cause(work); err != nil && (errors.Is(cause, errGivenUp) || errors.Is(cause, errRemoved)) {
+				return cause
+			}
+			return err
+		case <-a.storeTimer(began):
+			continue
+		case <-tick.C:
+		}
+		o, err := a.member.Poll(ctx)
+		if err != nil {
+			continue // do meets the same store, and its error is the one to tell
+		}
+		if o.Do == ledger.Leave {
+			giveUp(errRemoved)
+		}
+		a.noteStop(o)
+	}
+}
+
+// noteStop remembers when the agent first knew that the job was stopped.
+func (a *agent) noteStop(o ledger.Order) {
+	if o.Do == ledger.Halt && o.Over && a.stopped.IsZero() {
+		a.stopped = time.Now()
+	}
+}
+
+// storeUntil is when storing that began then is given up. The job was stopped.
+func (a *agent) storeUntil(began time.Time) time.Time {
+	grace := time.Duration(a.job.Spec.Grace)
+	until, least := a.stopped.Add(grace), began.Add(min(grace, minStoreTime))
+	if least.After(until) {
+		return least
+	}
+	return until
+}
+
+// storeTimer fires then; nil, never, while the job is not stopped or storing was
+// given up already.
+func (a *agent) storeTimer(began time.Time) <-chan time.Time {
+	if a.stopped.IsZero() {
+		return nil
+	}
+	if left := time.Until(a.storeUntil(began)); left > 0 {
+		return time.After(left)
+	}
+	return nil
+}
+
+// storeLeft stores the state and the outputs of a program that has ended. What is
+// beyond a limit is bundle.ErrLimit, once all else is stored.
+func (a *agent) storeLeft(ctx context.Context, p *program, exit *ledger.Exit) error {
+	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx) })
+	if refused != nil && !errors.Is(refused, bundle.ErrLimit) {
+		return refused
+	}
+	err := a.patiently(ctx, func() error { return a.promiseOutputs(ctx, p.rank, exit) })
+	if err == nil || errors.Is(err, bundle.ErrLimit) {
+		err = cmp.Or(refused, err)
+	}
+	return err
+}
+
+// givenUp is the exit of a program whose results were not stored, as the job was
+// stopped meanwhile. What was stored of it last stands.
+func (a *agent) givenUp(e ledger.Exit, err error) ledger.Exit {
+	e.Notes = append(e.Notes, "what it made last is not stored: "+err.Error())
+	if e.Verdict == ledger.Done { // nothing names what it made
+		e.Verdict, e.Reason = ledger.Halted, err.Error()
+	}
+	return e
+}
+
+// refused is the exit of a program that has left what no command could bring home,
+// or more than it may: a run whose results cannot be had has not succeeded. What
+// could be stored is.
+func (a *agent) refused(e ledger.Exit, err error) ledger.Exit {
+	if e.Verdict != ledger.Done {
+		e.Notes = append(e.Notes, err.Error())
+		return e
+	}
+	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.maxSaved(), 1<<60))))
+	e.Verdict, e.Code, e.Reason, e.Hint, e.Trace = ledger.Broke, 1, err.Error(), hint, ""
+	e.Notes = append(e.Notes, "it ended with 0, and what was not stored is kept in "+a.root)
+	a.keep = true // it may be days of work
+	return e
+}
+
+// maxSaved is the most bytes that one of the program's folders may hold to be
+// stored, holes and all: --disk, or the size of the file system that it lies on,
+// which only holes and hard links can exceed. 0 is no limit.
+func (a *agent) maxSaved() int64 {
+	if disk := int64(a.job.Spec.Disk); disk > 0 {
+		return disk
+	}
+	if a.Machine.Disk > 0 {
+		return a.Machine.Disk
+	}
+	var st syscall.Statfs_t
+	if syscall.Statfs(a.root, &st) != nil || st.Blocks > math.MaxInt64/uint64(max(st.Bsize, 1)) {
+		return 0
+	}
+	return int64(st.Blocks) * int64(st.Bsize)
+}
+
+// measureLeft looks at --disk once more when the program has ended: one of less
+// than lookEvery was never looked at while it ran.
+func (a *agent) measureLeft(p *program) {
+	limit := int64(a.job.Spec.Disk)
+	if limit == 0 || p.full.Load() > 0 {
+		return
+	}
+	if used := folderSize(context.Background(), a.root); used > limit {
+		p.full.Store(used)
+	}
+}
+
+// unstored is the exit of a program whose results there was no room for. The job
+// has failed, by no fault of the program; but when we must go, it is to run again.
+func (a *agent) unstored(e ledger.Exit, err error) ledger.Exit {
+	select {
+	case n := <-a.notice:
+		a.notice <- n // the loop leaves by it
+		return ledger.Exit{Verdict: n.verdict(), Reason: err.Error()}
+	default:
+	}
+	switch e.Verdict {
+	case ledger.Interrupted, ledger.AskedToStop, ledger.Halted: // no failure: it goes on from the generation before
+		e.Notes = append(e.Notes, "its last outputs were not stored: "+err.Error())
+		return e
+	}
+	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
+	e.Reason, e.Hint = err.Error(), fault.Hint(err)
+	e.Notes = append(e.Notes, "its outputs were not stored and are kept in "+a.root)
+	a.keep = true // it may be days of work
+	return e
+}
+
+// patiently does what needs room in the store, and waits while there is none:
+// hours of training are worth some minutes until somebody has made room. It
+// gives up after Machine.Patience, or when the machine must go.
+func (a *agent) patiently(ctx context.Context, do func() error) error {
+	clock := a.World.Store.Clock()
+	begin := clock.Boot()
+	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+		err := do()
+		if err == nil || fault.KindOf(err) != fault.Full || len(a.notice) > 0 || clock.Boot()-begin+pause > a.Machine.Patience {
+			return err
+		}
+		if pause == time.Second {
+			a.note("waiting for room: %v", err)
+			a.beat.set(func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
+		}
+		select {
+		case n := <-a.Machine.Notice:
+			a.notice <- n // for the loop, which ends us before it asks for orders
+			return err
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

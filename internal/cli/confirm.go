@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// confirmations is the folder of what the user has confirmed, in drover's own state: for
+// each project file one file of 0600, named by the project file's path, with the digest
+// of its content. "" is a machine without a place for that, where nothing is confirmed.
+type confirmations string
+
+// confirmation is the content of such a file.
+type confirmation struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+}
+
+func (d Dirs) confirmations() confirmations {
+	if d.State == "" {
+		return ""
+	}
+	return confirmations(filepath.Join(d.State, "confirmed"))
+}
+
+// recordOf is the record's file, and the project file's path without links in its
+// folders: the same file has the same record however one came there.
+func (c confirmations) recordOf(path string) (record, real string) {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Join(string(c), digestOf([]byte(path))), path
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// digestOf returns the digest of the content that was confirmed for path; "" is none. A
+// record that others could have written counts for nothing.
+func (c confirmations) digestOf(path string) string {
+	if c == "" {
+		return ""
+	}
+	name, real := c.recordOf(path)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
+		return ""
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
+		return ""
+	}
+	var got confirmation
+	if json.NewDecoder(f).Decode(&got) != nil || got.Path != real {
+		return ""
+	}
+	return got.SHA256
+}
+
+// confirm records the content of a project file, in place of what was confirmed before.
+func (c confirmations) confirm(path string, body []byte) error {
+	if c == "" {
+		return fault.New(fault.Invalid, "Set HOME.", "confirm %s: this user has no folder to record it in", path)
+	}
+	name, real := c.recordOf(path)
+	text, err := json.Marshal(confirmation{real, digestOf(body)})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(string(c), 0o700); err != nil {
+		return fault.Wrap(err, fault.Denied, "", "confirm %s", path)
+	}
+	f, err := os.CreateTemp(string(c), "new-*") // 0600
+	if err != nil {
+		return fault.Wrap(err, fault.Denied, "", "confirm %s", path)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return fault.Wrap(errors.Join(err, os.Remove(f.Name())), fault.Denied, "", "confirm %s", path)
+	}
+	return nil
+}
+
+// forget removes the record of a project file, if there is one.
+func (c confirmations) forget(path string) error {
+	if c == "" {
+		return nil
+	}
+	name, _ := c.recordOf(path)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap(err, fault.Denied, "", "forget %s", path)
+	}
+	return nil
+}
+
+func (a *app) trustCommand() *cobra.Command {
+	forget := false
+	c := &cobra.Command{Use: "trust [FILE]", Short: "Show what a drover.yaml sets, and confirm it: until it changes, all of it is used", Args: between(0, 1)}
+	c.Flags().BoolVar(&forget, "forget", false, "take the confirmation back")
+	a.jsonFlag(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		path, err := trustedPath(args)
+		if err != nil {
+			return err
+		}
+		if !forget {
+			return a.trust(path)
+		}
+		if err := a.Dirs.confirmations().forget(path); err != nil {
+			return err
+		}
+		a.note("%s is not confirmed", plainText(path))
+		return nil
+	}
+	return c
+}
+
+// trustedPath is the file that was typed, or the nearest project file, which need not be
+// one that may be read.
+func trustedPath(args []string) (string, error) {
+	name := projectFileName
+	if len(args) > 0 {
+		name = args[0]
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+	}
+	if len(args) > 0 {
+		if filepath.Base(path) != projectFileName {
+			return "", fault.New(fault.Invalid, "Name a "+projectFileName+".", "confirm %s: drover reads no settings from a file of that name", path)
+		}
+		return path, nil
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		at := filepath.Join(dir, projectFileName)
+		if info, err := os.Lstat(at); err == nil && !info.IsDir() {
+			return at, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fault.New(fault.Missing, "drover init writes one.", "confirm %s: there is none in this folder or above it", projectFileName)
+		}
+	}
+}
+
+// trust shows what is confirmed and records it. What is shown is what was read, and
+// what is recorded is its digest: a file that changes meanwhile is not confirmed.
+func (a *app) trust(path string) error {
+	body, _, err := readSettingsFile(path)
+	if err != nil {
+		return fault.New(fault.Invalid, "Check the path.", "confirm %s: %s", path, plainCause(err))
+	}
+	values, err := parseProject(path, body)
+	if err != nil {
+		return err
+	}
+	if err := a.Dirs.confirmations().confirm(path, body); err != nil {
+		return err
+	}
+	keys := slices.Sorted(maps.Keys(values))
+	if a.settings.json {
+		sets := map[string]string{}
+		for _, key := range keys {
+			sets[key] = shownSetting(key, values[key])
+		}
+		return newJSON(a.out).Encode(map[string]any{"file": path, "sets": sets})
+	}
+	t := newTable(a.out, "KEY", "VALUE", "MATTERS")
+	for _, key := range keys {
+		t.row(key, plainText(shownSetting(key, values[key])), whatFor(filepath.Dir(path), key, values[key]))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	a.note("%s is confirmed, until it changes", plainText(path))
+	return nil
+}
+
+// whatFor says why a key is not used from a file that was not confirmed; "-" is a key
+// that is used from any.
+func whatFor(folder, key, value string) string {
+	if !needsConfirmation(folder, key, value) {
+		return "-"
+	}
+	switch m := targetKey.FindStringSubmatch(key); {
+	case key == "python":
+		return "is a program that runs"
+	case key == "image_mirror":
+		return "is where images that run come from"
+	case key == "agent_profile", key == "agent_role":
+		return "is whom agents act as"
+	case key == "output":
+		return "receives results"
+	case m != nil && m[2] == "args":
+		return "holds options of the target's engine"
+	}
+	return "receives code, results and your credentials"
+}
+
+// use returns a key's value, to be acted on. A value that needs a confirmation and has
+// none is refused, with the command that confirms it.
+func (c *config) use(key string) (string, error) {
+	f := c.get(key)
+	if c.refuses(key, f) {
+		why := "the file was not confirmed"
+		if c.project.changed {
+			why = "the file has changed since it was confirmed"
+		}
+		return "", fault.New(fault.Invalid, "Read the file; if you mean what it says: drover config trust "+quoted(f.from)+".",
+			"use %s of %s: it %s, and %s", key, plainText(f.from), whatFor(filepath.Dir(f.from), key, f.value), why)
+	}
+	if f.value != "" && (f.from == c.userFile || f.from == c.projectPath()) {
+		c.used[key] = f.from
+	}
+	return f.value, nil
+}
+
+// refuses says whether a value needs a confirmation that its file does not have.
+func (c *config) refuses(key string, f found) bool {
+	return c.project != nil && f.value != "" && f.from == c.project.path && !c.project.confirmed && needsConfirmation(filepath.Dir(f.from), key, f.value)
+}
+
+// fill gives a field that is empty the value of a key.
+func (c *config) fill(field *string, key string) error {
+	if *field != "" {
+		return nil
+	}
+	v, err := c.use(key)
+	if err == nil {
+		*field = v
+	}
+	return err
+}
+
+// usedLine is "project, store from /home/me/proj/drover.yaml; on from ..." of the keys
+// that were used and that a file sets; "" is none.
+func (c *config) usedLine() string {
+	line := ""
+	for _, file := range []string{c.projectPath(), c.userFile} {
+		words := ""
+		for _, key := range slices.Sorted(maps.Keys(c.used)) {
+			if c.used[key] == file {
+				words += ", " + key
+			}
+		}
+		if words != "" {
+			line += fmt.Sprintf("; %s from %s", words[2:], file)
+		}
+	}
+	if line == "" {
+		return ""
+	}
+	return plainText(line[2:])
+}

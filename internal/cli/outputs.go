@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/proc/written"
+)
+
+// rememberOutputs notes in drover's state folder which files this command prints into,
+// so that no later command takes them for code. What goes wrong is no reason to refuse
+// a command: a later one may then ship a log.
+func (a *app) rememberOutputs() {
+	folder, err := os.Getwd()
+	if err != nil || a.Dirs.State == "" {
+		return
+	}
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = real
+	}
+	_ = written.Memory{Path: filepath.Join(a.Dirs.State, written.MemoryName)}.AddStreams(written.Outputs(os.Stdout, os.Stderr), folder)
+}
+
+// again is the command that was typed, with one flag more after its verb.
+func (a *app) again(flag string) string {
+	typed := slices.Clone(a.typed)
+	if !slices.Contains(typed, flag) && len(typed) > 0 {
+		typed = slices.Insert(typed, 1, flag)
+	}
+	return pasted(typed, false)
+}
+
+// pasted is a command line of drover's to paste, from the verb on.
+func pasted(typed []string, piped bool) string {
+	line := "drover"
+	if piped {
+		line = "... | drover"
+	}
+	for _, word := range typed {
+		line += " " + plainText(quoted(word))
+	}
+	return line
+}
+
+// shownLeft is how many files the plan names that are no code.
+const shownLeft = 3
+
+// leftLine is "not code: map.log, err.txt (output of this command)"; "" when nothing was
+// left out.
+func leftLine(left []bundle.Left) string {
+	if len(left) == 0 {
+		return ""
+	}
+	var groups []string
+	names := map[string][]string{}
+	for i, l := range left {
+		if names[l.Why] == nil {
+			groups = append(groups, l.Why)
+		}
+		if names[l.Why] = append(names[l.Why], plainText(l.Name)); i+1 == shownLeft {
+			break
+		}
+	}
+	line := ""
+	for _, why := range groups {
+		line += ", " + strings.Join(names[why], ", ") + " (" + plainText(why) + ")"
+	}
+	if more := len(left) - shownLeft; more > 0 {
+		line += fmt.Sprintf(" and %d more", more)
+	}
+	return "not code: " + strings.TrimPrefix(line, ", ")
+}
+
+// printNote prints why the plan does what it does, and what else may be meant.
+func (a *app) printNote(p *drover.Plan) {
+	note := a.inWords(p.Note)
+	if note == "" {
+		return
+	}
+	a.note("note: %s", plainText(note))
+	for _, line := range p.Choices {
+		a.note("  %s", plainText(line))
+	}
+}
+
+// leftOut is what --plan --json says of files that are no code.
+func leftOut(left []bundle.Left) []map[string]string {
+	all := []map[string]string{}
+	for _, l := range left {
+		all = append(all, map[string]string{"name": l.Name, "why": l.Why})
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
+)
+
+// reads checks what a user reads of an error: the whole text, and the whole hint.
+func reads(t *testing.T, err error, kind fault.Kind, text, hint string) {
+	t.Helper()
+	if err == nil || err.Error() != text || fault.Hint(err) != hint || fault.KindOf(err) != kind {
+		t.Errorf("kind %v: %v\n%s\nwant %v: %s\n%s", fault.KindOf(err), err, fault.Hint(err), kind, text, hint)
+	}
+}
+
+func TestARefusedItemSaysWhatToTypeInstead(t *testing.T) {
+	for _, row := range []struct {
+		arg, out   string
+		it         Item
+		text, hint string
+	}{
+		{"{}", "{n}", Item{N: 7, Text: "a\x00b"}, "fill command: item 7: a value holds a NUL byte, and an argument cannot", ""},
+		{"{}", "{n}", Item{N: 7, Text: strings.Repeat("x", 128<<10)}, "fill command: item 7: an argument would be 128 KiB, and 128 is the most a system takes",
+			"Give it to the program on its input, with --stdin, or put it into a file."},
+		{"x", "{}", Item{N: 7, Text: "../up"}, `name outputs: item 7: "../up" goes up with ..`,
+			"Name outputs after parts of the item, such as {.stem}, or after its number, {n}."},
+		{"x", "second-{}", Item{N: 7, Text: "7"}, `name outputs: item 7: "second-7" and "second-7" would be the same, or lie in each other`,
+			"Give each --out a name of its own."},
+	} {
+		tmpl, err := Parse([]string{row.arg}, TemplateOptions{Out: []string{row.out, "second-{n}"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = tmpl.Fill(row.it, nil); row.arg == "x" {
+			_, err = tmpl.Outputs(row.it)
+		}
+		reads(t, err, fault.Invalid, row.text, row.hint)
+	}
+	tmpl, err := Parse([]string{"{out}"}, TemplateOptions{Out: []string{"{n}"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = tmpl.Fill(Item{N: 7}, nil); err == nil || !strings.HasSuffix(err.Error(), "item 7: there is no --out for {out}") {
+		t.Error(err)
+	}
+}
+
+func TestARefusedCommandLineSaysWhatToTypeInstead(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"echo `cat {}`": {"read command: {} is inside or after `...`, where it cannot be quoted safely", `Write "$DROVER_ITEM", or set a variable first: x={}; echo "$x".`},
+		"echo 'it":      {`read command: "echo 'it": it opens a single quote and does not close it`, "Close it."},
+	} {
+		_, err := Parse([]string{text}, TemplateOptions{Shell: true})
+		reads(t, err, fault.Invalid, want[0], want[1])
+	}
+}
+
+func TestItemsOfAnotherFormSayWhatTheyWere(t *testing.T) {
+	hint := "Keep the form of the items, or begin anew with --force."
+	csv, other, lines := collected(t, CSV, "a,b\n1,2\n"), collected(t, CSV, "a,c\n1,2\n"), collected(t, Lines, "1\n")
+	_, _, err := New(t.Context(), csv, []*Reader{lines.Reader()}, t.TempDir())
+	reads(t, err, fault.Invalid, "compare items: they were lines and are csv now", hint)
+	_, _, err = New(t.Context(), csv, []*Reader{other.Reader()}, t.TempDir())
+	reads(t, err, fault.Invalid, `compare items: their header was ["a" "c"] and is ["a" "b"] now`, hint)
+}
+
+func TestASampleOfNothingSaysToChooseOne(t *testing.T) {
+	_, err := Sample(t.Context(), listOf(t, "a", "b"), nil, t.TempDir())
+	reads(t, err, fault.Invalid, "choose items: none of 2 was chosen", "Choose at least 1.")
+}
+
+func TestNumbersBeyondTheListAreNamed(t *testing.T) {
+	for _, err := range listOf(t, "a", "b").Reader().Range(t.Context(), 2, 3) {
+		reads(t, err, fault.Bug, "read item 2: items 2 to 3 are not among 1 to 2", "")
+	}
+}
+
+func TestAListWithoutRoomSaysWhere(t *testing.T) {
+	err := full(&os.PathError{Op: "write", Path: "/tmp/x", Err: syscall.ENOSPC}, "/tmp")
+	reads(t, err, fault.Full, "store the items in /tmp: write /tmp/x: no space left on device", "Free some space there and run it again.")
+}
+
+// torn is a bucket whose objects break off while they are read.
+type torn struct{ *mem.Bucket }
+
+func (b torn) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	r, err := b.Bucket.Get(ctx, key, off, n)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.MultiReader(io.LimitReader(r, 3), iotest.ErrReader(errors.New("torn")))), nil
+}
+
+func TestAListThatCannotBeReadBackSaysWhatToDo(t *testing.T) {
+	for name, row := range map[string]struct {
+		b          store.Bucket
+		text, hint string
+	}{
+		"damaged": {&bad{Bucket: mem.New(), end: ".zst", times: 1, harm: harms["flipped"]}, " is damaged", "Remove that object, and run it again."},
+		"torn":    {torn{mem.New()}, ": torn", "Run it again."},
+	} {
+		_, err := listOf(t, "a", "b").Put(t.Context(), store.New(row.b, store.Options{}), "items")
+		if fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "store items: ") || !strings.HasSuffix(err.Error(), row.text) || fault.Hint(err) != row.hint {
+			t.Errorf("%s: kind %v, %v\n%s", name, fault.KindOf(err), err, fault.Hint(err))
+		}
+	}
+}
+
+func TestStoredListsThatDoNotFitAreLost(t *testing.T) {
+	s := store.New(mem.New(), store.Options{})
+	put := func(lines ...string) Manifest {
+		m, err := listOf(t, lines...).Put(t.Context(), s, "items")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m, one, nonsense := put("a", "b"), put("x"), put("no files", "nor here")
+	m.Files = &one
+	_, err := OpenStored(t.Context(), s, m, 1)
+	reads(t, err, fault.Lost, "open items "+m.Key+": the list of their files belongs to other items", "")
+	m.Files = &nonsense
+	r, err := OpenStored(t.Context(), s, m, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = r.One(t.Context(), 1); fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "read which files are stored: ") {
+		t.Errorf("kind %v, %v", fault.KindOf(err), err)
+	}
+	_, err = Open(t.Context(), s, Manifest{Count: 9, From: 1, To: 8, Step: 1}, 1)
+	reads(t, err, fault.Invalid, "open items: 1-8:1 is not a range of the 9 items", "")
+	m.Count++
+	m.Files = nil
+	if _, err = Open(t.Context(), s, m, 1); fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "open items: "+m.Key+" in ") {
+		t.Errorf("kind %v, %v", fault.KindOf(err), err)
+	}
+}

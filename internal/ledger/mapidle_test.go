@@ -1,0 +1,256 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/job"
+)
+
+// A small job is shared: an agent that comes up before the others takes no more than its
+// part for a while, and then whatever is left.
+func TestTheFirstAgentLeavesTheOthersTheirShare(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(16, 2, func(s *job.Spec) { s.Workers = 4 })
+	h := d.hand(j, "1-0-a", fine)
+	_, err := h.Poll(t.Context())
+	d.check(err)
+	seek := func() int {
+		for range 8 {
+			_, err := h.Seek(t.Context())
+			d.check(err)
+		}
+		return len(h.Holds())
+	}
+	if n := seek(); n != 2 {
+		t.Errorf("it took %d of 8 chunks at once; a quarter is 2", n)
+	}
+	if d.pass(maxPolite); seek() != 8 {
+		t.Errorf("%s later it has %d chunks, and nobody else came", maxPolite, len(h.Holds()))
+	}
+}
+
+// far is an agent among thousands, so that it surveys no job: what it does not look after
+// by itself is left to others for minutes.
+func (d *desk) far(j job.Job, id string) *MapMember {
+	m := d.NewMapMember(j, id, Host{Boot: "here", PID: len(id)}, MapOptions{Slots: 2})
+	m.scout = false
+	m.Ready()
+	_, err := m.Poll(d.t.Context())
+	d.check(err)
+	return m
+}
+
+// What an owner hands over for a back-off comes back to it, where no other agent has
+// anything to do with that.
+func TestAnOwnerComesBackToWhatItHandedOver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers, s.Retries = 1000, 3 })
+	m := d.far(j, "1-0-a")
+	h, err := m.Seek(t.Context())
+	d.check(err)
+	for range 4 {
+		try, ok := h.Next()
+		if !ok {
+			t.Fatal("an item cannot begin")
+		}
+		h.Done(Result{Item: try.Item, Failed: try.Item == 3, Code: 1})
+	}
+	if fate, err := h.Flush(t.Context()); err != nil || fate != Over {
+		t.Fatalf("its chunk is %v, %v", fate, err)
+	}
+	for range 3 { // seconds: it is no spare yet
+		d.pass(m.Again())
+		_, err := m.Poll(t.Context())
+		d.check(err)
+		h, err := m.Seek(t.Context())
+		d.check(err)
+		if h == nil {
+			continue
+		}
+		if try, ok := h.Next(); !ok || try.Item != 3 || try.N != 2 {
+			t.Errorf("it begins %+v, %t", try, ok)
+		}
+		return
+	}
+	t.Error("nothing of it was claimed again")
+}
+
+// A claim whose outcome stayed unknown is looked after until its number is taken, also
+// when the agent may claim nothing meanwhile: it may land at any time, and nobody else
+// works on that chunk then (L1).
+func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	other := d.far(j, "1-1-b")
+	had, err := other.Seek(ctx)
+	d.check(err)
+	d.check(had.Release(ctx, true))
+	m := d.far(j, "1-0-a")
+	c := m.t.manifestChunk("000000")
+	_, err = m.t.read(ctx, c, nil)
+	d.check(err)
+	m.addUnsure(unsureClaim{c, c.N})
+	_, err = d.Pause(ctx, j.Path(), "cli", Paused{})
+	d.check(err)
+	for range 3 {
+		_, err = m.Poll(ctx)
+		d.check(err)
+		if h, err := m.Seek(ctx); h != nil || err != nil {
+			t.Fatalf("it claims in a paused job: %+v, %v", h, err)
+		}
+		d.pass(m.Again())
+	}
+	e := Entry{By: m.ID, Claimed: &Claimed{Agent: m.ID, N: 2, Why: FreeAgain}}
+	d.check(d.Store.Put(ctx, m.t.entryKey(c, c.N), encode(e))) // and now it lands
+	_, err = d.Continue(ctx, j.Path(), "cli")
+	d.check(err)
+	_, err = m.Poll(ctx)
+	d.check(err)
+	if h, err := m.Seek(ctx); h == nil || h.ID() != c.ID || err != nil {
+		t.Errorf("it holds %v of what is its own, %v", m.Holds(), err)
+	}
+}
+
+// One claim that may still land, in a chunk that may not be claimed now, does not keep the
+// agent from another that has landed; and a claim is looked after once, however often it
+// was sent.
+func TestAClaimThatCannotLandYetKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(8, 4, func(s *job.Spec) { s.Workers = 1000 })
+	other := d.far(j, "1-1-b")
+	had, err := other.Seek(ctx)
+	d.check(err)
+	m := d.far(j, "1-0-a")
+	held := m.t.manifestChunk(had.ID()) // another agent's: it cannot be claimed
+	landed := m.t.manifestChunk(map[string]string{"000000": "000001", "000001": "000000"}[had.ID()])
+	for _, c := range []*Chunk{held, landed} {
+		_, err = m.t.read(ctx, c, nil)
+		d.check(err)
+		m.addUnsure(unsureClaim{c, c.N})
+		m.addUnsure(unsureClaim{c, c.N})
+	}
+	e := Entry{By: m.ID, Claimed: &Claimed{Agent: m.ID, N: 1, Why: Untouched}}
+	d.check(d.Store.Put(ctx, m.t.entryKey(landed, landed.N), encode(e)))
+	h, err := m.resolve(ctx)
+	if h == nil || h.ID() != landed.ID || err != nil {
+		t.Fatalf("it holds %v of what is its own, %v", m.Holds(), err)
+	}
+	if want := []unsureClaim{{held, held.N}}; !slices.Equal(m.unsure, want) {
+		t.Errorf("it looks after %d claims, want that of %s alone", len(m.unsure), held.ID)
+	}
+}
+
+// An owner whose first heartbeat is still on its way is heard of for the first time when
+// its claim is read: it has a lease from then on (D1).
+func TestAnOwnerWithoutAHeartbeatHasALease(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(4, 4, nil)
+	owner, other := d.hand(j, "1-0-a", fine), d.hand(j, "1-1-bb", fine)
+	owner.self = Host{Boot: "elsewhere"}
+	_, err := owner.Poll(t.Context())
+	d.check(err)
+	_, err = owner.Seek(t.Context())
+	d.check(err)
+	for waited := time.Duration(0); waited < Lease-Heartbeat; waited += Heartbeat {
+		_, err := other.Poll(t.Context())
+		d.check(err)
+		if h, err := other.Seek(t.Context()); h != nil || err != nil {
+			t.Fatalf("after %s its chunk is another's: %v", waited, err)
+		}
+		d.pass(Heartbeat)
+	}
+}
+
+// A chunk has an eighth of an agent's part, and no more items than an agent's log can
+// name in reasonable entries (M7).
+func TestSizesOfChunks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ items, agents, want int }{
+		{1, 1, 1}, {8, 1, 1}, {9, 1, 2}, {1000, 10, 13}, {5, 100, 1}, {10_000_000, 100, 4096}, {10_000_000, 1, 4096},
+	} {
+		if got := ChunkSize(c.items, c.agents); got != c.want {
+			t.Errorf("%d items of %d agents: chunks of %d, want %d", c.items, c.agents, got, c.want)
+		}
+	}
+}
+
+// Failures that a reopen does not select are of the round before, and do not count
+// against the bound of the round that it begins (M4, E1).
+func TestFailuresThatAreNotRunAgainAreOld(t *testing.T) {
+	t.Parallel()
+	fail := func(i int) Result { return Result{Item: i, Failed: true, Final: true, Code: 1} }
+	c := folded(claimedBy("a", 1, Untouched), wrote("a", 1, fail(1), fail(2), fail(3), Result{Item: 4}, Result{Item: 5}, Result{Item: 6}),
+		Entry{By: "a", Claim: 1, Ended: &Ended{}}, Entry{By: "b", Again: &Again{By: 5, Items: Spans{{2, 2}}}})
+	if c.Closed || c.Tally.Failed != 2 || c.Old != 2 {
+		t.Errorf("closed %t, %+v, of which %d are old", c.Closed, c.Tally, c.Old)
+	}
+}
+
+// An agent of a run looks at the job's log within five seconds (R7).
+func TestAnAgentOfARunLooksAgainSoon(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submit(nil)
+	m := d.NewMember(j, "1-0-a", Join{})
+	_, err := m.Poll(t.Context())
+	d.check(err)
+	if again := m.Again(); again <= 0 || again > 5*time.Second {
+		t.Errorf("it looks again after %s", again)
+	}
+}
+
+// A job that is not the live one is closed already: nothing is written for it, whatever
+// has been submitted since (T1).
+func TestAJobIsClosedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	first := d.submit(nil)
+	d.write(first, opened(1, First), ended(1, job.Succeeded))
+	d.check(d.Close(t.Context(), first.Path(), "a"))
+	d.submit(nil)
+	before := d.keys(taskDir(first.Path()) + "/log/")
+	d.check(d.Close(t.Context(), first.Path(), "b"))
+	if after := d.keys(taskDir(first.Path()) + "/log/"); len(after) != len(before) {
+		t.Errorf("the task's log was %q and is %q", before, after)
+	}
+}
+
+// A run is given up after placements in a row that came to nothing: one from which an
+// agent joined begins the count anew (K2).
+func TestPlacementsThatCameToNothingAreCountedInARow(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submit(nil)
+	k := d.NewKeeper(j, "cli-1")
+	var rows []Machine
+	place := func(alive bool) {
+		t.Helper()
+		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != len(rows)+1 {
+			t.Fatalf("placement %d was not asked for: %+v, stop %+v", len(rows)+1, w, k.Run().Stop)
+		}
+		rows = append(rows, Machine{Placement: len(rows) + 1, Alive: alive})
+	}
+	for range MaxBarren - 1 {
+		place(false)
+	}
+	place(true)
+	d.write(j, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "3-0-a"})
+	d.keep(k, rows)
+	rows[len(rows)-1].Alive = false
+	for range MaxBarren - 1 {
+		place(false)
+	}
+	if d.keep(k, rows); k.Run().Stop != nil {
+		t.Errorf("it was given up: %+v", k.Run().Stop)
+	}
+}

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// testedMutant is a mutant that no promise of the protocol forbids, or that needs what a
+// world does not have: a test of its own notices it.
+type testedMutant struct {
+	mutant
+	pkg  string // of the test, from the module's root
+	test string
+}
+
+const (
+	ledgerTests = "internal/ledger"
+	crewTests   = "internal/agent/crew"
+	agentTests  = "internal/agent"
+	s3Tests     = "store/s3"
+)
+
+var testedMutants = []testedMutant{
+	{mutant{"L1*", "a claim that was given up is looked after once", mapmemberFile,
+		"if u.c.N > u.n {", "if u.c != nil {"}, ledgerTests, "TestAClaimThatWasGivenUpIsLookedAfterUntilItLands"},
+	{mutant{"L1*", "a claim that was given up and settled keeps others waiting", mapmemberFile,
+		"if u.c.N > u.n {", "if u.c.N == u.n {\n\t\t\treturn nil, nil\n\t\t}\n\t\tif u.c.N < 0 {"}, ledgerTests, "TestAClaimThatCannotLandYetKeepsNoOtherWaiting"},
+	{mutant{"M8", "what was handed over is forgotten", mapfindFile,
+		"m.mine = append(m.mine, c)", "m.mine = m.mine[:0]"}, ledgerTests, "TestAnOwnerComesBackToWhatItHandedOver"},
+	{mutant{"M11", "the first agent takes it all", mapmemberFile,
+		"m.claims++\n", "m.claims += 100\n"}, ledgerTests, "TestTheFirstAgentLeavesTheOthersTheirShare"},
+	{mutant{"M12*", "who leaves does not look whether the standbys are still there", maprollFile,
+		"if left, err := m.hasLeft(ctx, id); err != nil {\n\t\t\treturn false, err\n\t\t} else if left {\n\t\t\tm.roll.known = false", "if left, err := m.hasLeft(ctx, id); err != nil {\n\t\t\treturn false, err\n\t\t} else if left && id == \"\" {\n\t\t\tm.roll.known = false"}, ledgerTests, "TestNobodyLeavesAJobToWhoIsGone"},
+	{mutant{"E6", "the deadline moves on though the job was removed: as it was", holdFile,
+		"h.over, h.fate = true, Fenced\n\tcase err != nil:\n\t\treturn err", "h.fresh = sent\n\tcase err != nil:\n\t\treturn err"}, ledgerTests, "TestNothingBeginsOnceItsJobWasRemoved"},
+	{mutant{"E1", "a failing counts after a cancel", mapFile,
+		"case e.Failing != nil && live:", "case e.Failing != nil && m.Settled == nil:"}, ledgerTests, "TestWhatCountsInAMapsLog"},
+	{mutant{"M4*", "failures of the round before count in this one", chunkFile,
+		"c.Old = c.Tally.Failed + c.Tally.Quarantined", "c.Old = 0"}, ledgerTests, "TestFailuresThatAreNotRunAgainAreOld"},
+	{mutant{"M7", "a chunk may have 40,960 items", mapFile,
+		"min(4096, (items", "min(40960, (items"}, ledgerTests, "TestSizesOfChunks"},
+	{mutant{"M8", "all that waits is handed over", holdFile,
+		"part := slices.Clone(h.queue[len(h.queue)-share:])", "part := slices.Clone(h.queue[min(0, share):])"}, ledgerTests, "TestWhatIsHandedOverIsWorthAChunk"},
+	{mutant{"M13", "an item may be interrupted for ever", chunkFile,
+		"if had.Interruptions > MaxItemInterruptions {", "if had.Interruptions > 100*MaxItemInterruptions {"}, ledgerTests, "TestInterruptionsAreFreeTwentyTimes"},
+	{mutant{"E1", "too many failures of its own do not stop an agent", mapmemberFile,
+		"return m.room < 0 &&", "return m.room < -1000 &&"}, ledgerTests, "TestNothingBeginsOnceTooManyHaveFailed"},
+	{mutant{"R7", "an agent looks at the log again after four times as long", memberFile,
+		"return max(0, Poll-(m.w", "return max(0, 10*Poll-(m.w"}, ledgerTests, "TestAnAgentOfARunLooksAgainSoon"},
+	{mutant{"T1", "a job is closed that is not the live one", taskFile,
+		"if foldTask(l.Entries).Live != p.Job {\n\t\t\treturn nil\n\t\t}\n\t\tif closed", "if foldTask(l.Entries).Live == \"\" {\n\t\t\treturn nil\n\t\t}\n\t\tif closed"}, ledgerTests, "TestAJobIsClosedOnce"},
+	{mutant{"K2", "placements that came to nothing need not be in a row", keeperFile,
+		"k.barren = 0\n", "k.barren += 0\n"}, ledgerTests, "TestPlacementsThatCameToNothingAreCountedInARow"},
+	{mutant{"M1", "items of a chunk that another has claimed run on", "internal/agent/crew/orders.go",
+		"c.kill(func(t *try) bool { return t.work == w })", "_ = w"}, crewTests, "TestItemsOfAChunkThatAnotherHasClaimedAreEnded"},
+	{mutant{"M5*", "a runner may begin items for an hour", "internal/agent/crew/gang.go",
+		"g.runner.Until(least - c.now())", "g.runner.Until(least - c.now() + 3600e9)"}, crewTests, "TestNothingBeginsAfterTheStartDeadlineOfItsChunk"},
+	{mutant{"M6*", "an output that changed while it was stored counts", "internal/agent/crew/porter.go",
+		"sizeChanged(f, o.Size) || err == nil && n != o.Size {", "sizeChanged(f, o.Size) && n < 0 {"}, crewTests, "TestAnOutputThatChangesWhileItIsStoredFailsItsItem"},
+	{mutant{"M6*", "a digest is of what was sent, though the store has other bytes", "internal/agent/crew/porter.go",
+		"if body.ended { // all of it", "if body.ended || body.n > 0 { // all of it"}, crewTests, "TestADigestIsOfWhatTheStoreHolds"},
+	{mutant{"E6", "outputs are not named before the exit", "internal/agent/save.go",
+		"if err := a.World.NameOutputs(ctx, a.Path, a.attempt, rank, a.id, exit.Outputs); err != nil {", "if err := error(nil); rank < 0 && err != nil {"}, agentTests, "TestOutputsAreNamedBeforeTheExit"},
+	{mutant{"E6", "gc is not looked for after outputs are named", "internal/agent/save.go",
+		"return need, nil }, func(ctx context.Context, _ []store.Digest) error {", "return nil, nil }, func(ctx context.Context, _ []store.Digest) error {"}, agentTests, "TestWhatGCTookBeforeOutputsWereNamedIsStoredAgain"},
+	{mutant{"E6", "gc looks at a settled map once", "internal/ledger/census.go",
+		"&& j.Job.Spec.Verb != job.Map\n", "&& j != nil\n"}, ledgerTests, "TestACensusLooksAtASettledMapAgain"},
+	{mutant{"L1*", "409 says that it exists", "store/s3/errors.go",
+		"case a.code == \"ConditionalRequestConflict\",", "case write && a.code == \"ConditionalRequestConflict\":\n\t\treturn fmt.Errorf(\"%s: %w\", doing, store.ErrExists)\n\tcase"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
+	{mutant{"L1*", "a lost reply to a write is busy, not unclear", "store/s3/errors.go",
+		"unclear = store.ErrUnclear\n", "unclear = store.ErrBusy\n"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
+}
+
+// TestTestedMutants plants them, those of one package into one build, and demands that
+// their tests fail.
+func TestTestedMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles some packages' tests once more")
+	}
+	of := map[string][]testedMutant{}
+	for _, m := range testedMutants {
+		of[m.pkg] = append(of[m.pkg], m)
+	}
+	for pkg, planted := range of {
+		t.Run(pkg, func(t *testing.T) {
+			var c campaign
+			for _, m := range planted {
+				c.mutants = append(c.mutants, m.mutant)
+			}
+			bin := buildTests(t, "../../"+pkg, c.plant(t))
+			for i, m := range planted {
+				t.Run(fmt.Sprintf("%s %s", m.rule, m.what), func(t *testing.T) { m.fails(t, bin, i+1) })
+			}
+		})
+	}
+}
+
+// fails demands that its test passes without the mutant, and fails with it. A test that
+// waits for what never comes with it is given up.
+func (m testedMutant) fails(t *testing.T, bin string, n int) {
+	t.Helper()
+	for planted, limit := range map[int]string{0: "5m", n: "40s"} {
+		cmd := exec.Command(bin, "-test.run", "^"+m.test+"$", "-test.timeout", limit)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantVariable, planted))
+		if out, err := cmd.CombinedOutput(); (err != nil) != (planted > 0) {
+			t.Errorf("with mutant %d of %d: %s: %v\n%.2000s", planted, n, m.test, err, out)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package s3
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// A bucket's name says nothing of whose it is: one that was deleted can be made again by
+// another account, and a name can be mistyped. With Options.Owner every request names
+// the account it expects, and Amazon refuses it for a bucket of another's. Amazon does
+// not tell whose a bucket is, so the owner is learned by asking whether it is the
+// caller's own account.
+
+// Account returns the number of the account that the caller is signed in to; "" where
+// the bucket is not Amazon's, whose servers alone have accounts, or is asked unsigned, or
+// has a named owner already.
+func (b *Bucket) Account(ctx context.Context) (string, error) {
+	if !b.amazons() || b.given.Anonymous || b.given.Owner != "" {
+		return "", nil
+	}
+	out, err := b.sts().GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", fault.Wrap(hear(err), fault.Denied, "aws sts get-caller-identity says more.", "find out which account you are signed in to")
+	}
+	return aws.ToString(out.Account), nil
+}
+
+// OwnedBy refuses a bucket that does not belong to an account. The caller is one who may
+// list the bucket: otherwise the two refusals cannot be told apart.
+func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
+	o := b.given
+	o.Owner, o.Clock, o.Patience, o.PassFile = account, b.clock, b.patience, b.passFile
+	named, err := Open(ctx, b.text, o)
+	if err != nil {
+		return err
+	}
+	_, _, err = named.List(ctx, "", "", 1)
+	var a answer
+	if errors.As(err, &a) && a.code == "AccessDenied" {
+		p := b.place
+		p.given.Owner = "ACCOUNT"
+		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.name(aws.ToString(b.client.Load().Options().BaseEndpoint))+"'.",
+			"open %s: the bucket belongs to another account than %s, which you are signed in to", b.text, account)
+	}
+	return err
+}
