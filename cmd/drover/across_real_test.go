@@ -69,6 +69,11 @@ func (h home) begin(t *testing.T, args ...string) begun {
 	if err := b.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s has said\n%s", b.name, b.said)
+		}
+	})
 	return b
 }
 

@@ -188,7 +188,7 @@ func TestRealSlurmMapAcrossHosts(t *testing.T) {
 	put(t, c.runs("items.txt"), []byte(lines.String()))
 	began := time.Now()
 	tell := func(what string) { t.Logf("%5.1f s: %s", time.Since(began).Seconds(), what) }
-	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--env", "RUNS="+c.runs("runs"), "--from", c.runs("items.txt"), "--", "./work.sh", "{}")
+	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--cpus", "0.5", "--env", "RUNS="+c.runs("runs"), "--from", c.runs("items.txt"), "--", "./work.sh", "{}")
 	c.whenRan(t, "runs", items/20)
 	var on map[string]string
 	drivertest.Until(t, "four agents work on four nodes", func() bool { on = c.tasks(t); return len(on) == 4 })
@@ -227,7 +227,7 @@ func TestRealSlurmMapIsLeftAloneWithoutANet(t *testing.T) {
 	const items, absence = 20_000, time.Minute
 	c := newCluster(t)
 	program := c.compiled(t)
-	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--from", "1-"+strconv.Itoa(items), "--", program, c.runs("runs"), "{}")
+	m := c.begin(t, "map", "--on", "slurm", "--store", "s3://facts/test", "--workers", "4", "-j", "2", "--cpus", "0.5", "--from", "1-"+strconv.Itoa(items), "--", program, c.runs("runs"), "{}")
 	c.environ = append(c.environ, "DROVER_STORE=s3://facts/test")
 	c.whenRan(t, "runs", items/20)
 	var mends []func()

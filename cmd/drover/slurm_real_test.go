@@ -271,7 +271,7 @@ func TestRealSlurmDetachesAtCtrlC(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Wait(); c.ProcessState.ExitCode() != 130 || !strings.Contains(said.String(), "goes on") {
+	if err := c.Wait(); c.ProcessState.ExitCode() != 130 || !strings.Contains(said.String(), " is still running") {
 		t.Errorf("it ended with %v and said\n%s", err, said)
 	}
 	out, _ := h.drover(t, 7, "attach", "left", "--", "sh", "-c", `echo "$SM_CURRENT_HOST in $(pwd)"; test -f count.py && exit 7`)
@@ -353,7 +353,7 @@ func (h home) pressTwice(t *testing.T, words string, nodes int, args ...string) 
 			t.Fatal(err)
 		}
 		// The first is heard before the second is sent: signals do not add up.
-		drivertest.Until(t, "it is heard", func() bool { return strings.Contains(said(), "Ctrl-C again: cancel it") })
+		drivertest.Until(t, "it is heard", func() bool { return strings.Contains(said(), "Ctrl-C again cancels it") })
 		_ = cli.Process.Signal(syscall.SIGINT) // or it has ended, which is seen now
 		_ = cli.Wait()
 		if cli.ProcessState.ExitCode() != 130 || strings.Contains(said(), "Cancelling ") {
