@@ -140,6 +140,8 @@ func (p *Process) first(o order, conn *ear) error {
 	switch {
 	case err != nil:
 		return fault.Wrap(err, fault.Lost, "", "start %s: its supervisor ended", p.name)
+	case r.Overlay:
+		return errNoOverlay(r.Refused)
 	case r.Refused != "":
 		return refused(r.Refused)
 	case r.Step != "":

@@ -63,6 +63,9 @@ func playAgent() {
 	}
 	p, err := Start(context.Background(), c)
 	switch {
+	case errors.Is(err, ErrNoOverlay):
+		fmt.Println("no overlay:", err)
+		syscall.Exit(noView)
 	case errors.Is(err, ErrNoView):
 		fmt.Println("refused:", err)
 		syscall.Exit(noView)

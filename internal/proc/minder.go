@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"runtime"
@@ -75,7 +76,8 @@ func mind(agent *os.File) {
 	o.Fence.open()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
-		_ = m.wire.send(report{Refused: err.Error()})
+		var overlay overlayError
+		_ = m.wire.send(report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
 		return
 	}
 	if o.Spawner != nil {

@@ -34,7 +34,8 @@
 // that maps him to himself. The minder's right to do so, CAP_SYS_ADMIN in that
 // namespace, does not reach the program. Where the kernel refuses the PID
 // namespace or its /proc (in many containers it does), the view comes with a
-// herd and the old /proc; where it refuses the rest, Start fails with ErrNoView.
+// herd and the old /proc; where it refuses the rest, Start fails with ErrNoView, and
+// where it refuses only an Overlay, with ErrNoOverlay.
 //
 // Limits are one more pen around these. Where it can be had, the program starts
 // in a cgroup of its own, drover-<token>, with the minder outside; also what
@@ -46,7 +47,7 @@
 // costs each some dozen microseconds, where Start costs milliseconds.
 //
 // It refuses to know what is run, and why. Its promises are proved by
-// proc_test.go, death_linux_test.go, view_linux_test.go, limits_linux_test.go,
+// proc_test.go, death_linux_test.go, view_linux_test.go, overlay_linux_test.go, limits_linux_test.go,
 // groups_linux_test.go and, for spawners, spawner_test.go and
 // spawner_linux_test.go, with real processes; those of cgroup v2, which a machine
 // has or has not, by a fake one in cgroup_linux_test.go.

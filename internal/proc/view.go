@@ -34,6 +34,7 @@ var ErrNoView = errors.New("give the program a view of its own")
 // setuid programs (sudo, fusermount, nvidia-modprobe) run without their power.
 type View struct {
 	Binds    []Bind
+	Overlays []Overlay
 	Hostname string // "": the machine's; else a UTS namespace of its own
 }
 
@@ -42,6 +43,30 @@ type View struct {
 // with the folders above it. One bind may lie in another's Target: then its own
 // exists in the other's Source.
 type Bind struct{ Source, Target string }
+
+// ErrNoOverlay: Start could not lay the folders of an Overlay over each other here:
+// the kernel or a file system refuses it. Nothing has run. A view without overlays may
+// be possible.
+var ErrNoOverlay = errors.New("lay folders over each other")
+
+// Overlay shows several folders at Target as one, by overlayfs. All paths are absolute.
+//
+// Target is a folder that the machine has, usually one of Lower: then the program finds
+// in its place what it finds there on the machine, and what it writes, changes or removes
+// there is in Upper alone. In Upper a removed name is a character device 0/0, and a folder
+// that replaces another has the attribute user.overlay.opaque (trusted.overlay.opaque
+// where the file system of Upper has no user attributes).
+//
+// File systems that are mounted below one of Lower are shown read-only.
+// Lower must not change in what the program has looked at; the kernel promises nothing then.
+// A folder that lies in Lower cannot be renamed: rename gives EXDEV, as between file systems.
+type Overlay struct {
+	Target string
+	Lower  []string // the uppermost first; at least one
+	Upper  string   // what the program writes. It lies in none of Lower
+	Work   string   // an empty folder for the kernel, on the file system of Upper
+	Also   []string // other targets, as of a Bind, that show the same tree. No other target lies in one
+}
 
 // scene is a view made out for the minder, in the order to be shown.
 type scene struct {
@@ -54,6 +79,15 @@ type show struct {
 	Source, Target raw
 	In             raw  // the folder to build anew, as it lacks the next name of Target; "": Target exists
 	Folder         bool // Source is one
+
+	Layers *layers // of an overlay, which has no Source
+	Same   raw     // the Target of the overlay that is shown here, too; "": none
+}
+
+// layers are the folders of an Overlay, without links.
+type layers struct {
+	Lower       []raw
+	Upper, Work raw
 }
 
 // raw is a path, which need not be UTF-8: as JSON it is bytes.
@@ -79,17 +113,17 @@ func (v *View) scene(program string) (*scene, error) {
 		return nil, fault.New(fault.Invalid, "", "start %s: hostname %q: want at most %d bytes", program, v.Hostname, longestHostname)
 	}
 	s := &scene{Hostname: v.Hostname}
-	binds := slices.Clone(v.Binds)
-	for i := range binds {
-		b := &binds[i]
-		if !filepath.IsAbs(b.Source) || !filepath.IsAbs(b.Target) || filepath.Clean(b.Target) == "/" {
+	wishes := v.wishes()
+	for i := range wishes {
+		b := &wishes[i]
+		if !b.isAbs() || filepath.Clean(b.Target) == "/" {
 			return nil, fault.New(fault.Invalid, "", "start %s: show %q at %q: want absolute paths, and no target /", program, b.Source, b.Target)
 		}
 		b.Target = filepath.Clean(b.Target)
 	}
-	slices.SortFunc(binds, func(a, b Bind) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
-	for i, b := range binds {
-		made, err := s.makeOut(b, binds[:i])
+	slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
+	for i, b := range wishes {
+		made, err := s.makeOut(b, wishes[:i])
 		if err != nil {
 			return nil, fault.Wrap(errors.New(reason(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
 		}
@@ -98,8 +132,73 @@ func (v *View) scene(program string) (*scene, error) {
 	return s, nil
 }
 
-// makeOut follows the links of b. s shows the binds before it.
-func (s *scene) makeOut(b Bind, before []Bind) (show, error) {
+// wish is a bind, or an overlay at one of its targets; its Source is then what is
+// shown, for errors and for what kind of file it is.
+type wish struct {
+	Bind
+	overlay *Overlay
+	also    bool // one of overlay.Also
+}
+
+func (v *View) wishes() (all []wish) {
+	for _, b := range v.Binds {
+		all = append(all, wish{Bind: b})
+	}
+	for i := range v.Overlays {
+		o := &v.Overlays[i]
+		all = append(all, wish{Bind: Bind{Source: o.Upper, Target: o.Target}, overlay: o})
+		for _, target := range o.Also {
+			all = append(all, wish{Bind: Bind{Source: o.Upper, Target: target}, overlay: o, also: true})
+		}
+	}
+	return all
+}
+
+func (w wish) isAbs() bool {
+	all := []string{w.Source, w.Target}
+	if o := w.overlay; o != nil {
+		all = append(append(all, o.Work), o.Lower...)
+	}
+	return !slices.ContainsFunc(all, func(path string) bool { return !filepath.IsAbs(path) })
+}
+
+// layers follows the links of an overlay's folders.
+func (o *Overlay) layers() (*layers, error) {
+	if len(o.Lower) == 0 {
+		return nil, errors.New("nothing to lay the upper folder over")
+	}
+	var real []raw
+	for _, path := range append([]string{o.Upper, o.Work}, o.Lower...) {
+		to, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, err
+		}
+		st, err := os.Stat(to)
+		if err == nil && !st.IsDir() {
+			err = errors.New("only folders can be laid over each other")
+		}
+		if err != nil {
+			return nil, err
+		}
+		real = append(real, raw(to))
+	}
+	return &layers{Upper: real[0], Work: real[1], Lower: real[2:]}, nil
+}
+
+// find is where the machine has a name of an overlay: in the uppermost folder with it.
+func (l *layers) find(rest string) string {
+	at := ""
+	for _, layer := range append([]raw{l.Upper}, l.Lower...) {
+		at = filepath.Join(string(layer), rest)
+		if _, err := os.Lstat(at); err == nil {
+			break
+		}
+	}
+	return at
+}
+
+// makeOut follows the links of b. s shows the wishes before it.
+func (s *scene) makeOut(b wish, before []wish) (show, error) {
 	source, err := filepath.EvalSymlinks(b.Source)
 	if err != nil {
 		return show{}, err
@@ -109,6 +208,19 @@ func (s *scene) makeOut(b Bind, before []Bind) (show, error) {
 		return show{}, err
 	}
 	made := show{Source: raw(source), Folder: st.IsDir()}
+	if b.overlay != nil {
+		if made.Layers, err = b.overlay.layers(); err != nil {
+			return show{}, err
+		}
+		made.Source = ""
+	}
+	if b.also {
+		target, err := filepath.EvalSymlinks(b.overlay.Target)
+		if err != nil {
+			return show{}, err
+		}
+		made.Same = raw(target)
+	}
 	there := "" // what the machine, or an outer bind, has at the target
 	for i, outer := range slices.Backward(before) {
 		rest, inside := strings.CutPrefix(b.Target+"/", outer.Target+"/")
@@ -118,7 +230,10 @@ func (s *scene) makeOut(b Bind, before []Bind) (show, error) {
 		if rest == "" {
 			return show{}, errors.New("shown there twice")
 		}
-		there = filepath.Join(string(s.Shows[i].Source), rest)
+		if s.Shows[i].Same != "" {
+			return show{}, errors.New("it lies where an overlay is shown once more")
+		}
+		there = s.Shows[i].at(rest)
 		made.Target = raw(filepath.Join(string(s.Shows[i].Target), rest))
 		break
 	}
@@ -128,7 +243,7 @@ func (s *scene) makeOut(b Bind, before []Bind) (show, error) {
 			return show{}, err
 		}
 		made.Target, made.In = raw(target), raw(in)
-		if in != "" {
+		if in != "" && (b.overlay == nil || b.also) {
 			return made, nil
 		}
 		there = target
@@ -168,10 +283,18 @@ func settle(path string) (real, in string, err error) {
 func (s *scene) source(path string) string {
 	for _, b := range slices.Backward(s.Shows) {
 		if rest, inside := strings.CutPrefix(path+"/", string(b.Target)+"/"); inside {
-			return filepath.Join(string(b.Source), rest)
+			return b.at(rest)
 		}
 	}
 	return path
+}
+
+// at is where the machine has rest, a name below the target.
+func (b *show) at(rest string) string {
+	if b.Layers != nil {
+		return b.Layers.find(rest)
+	}
+	return filepath.Join(string(b.Source), rest)
 }
 
 const mostLinks = 40 // as many as the kernel follows
@@ -218,4 +341,14 @@ func errNoView(why string) error {
 		hint = "Start the container with --cap-add SYS_ADMIN."
 	}
 	return &fault.Fault{Kind: fault.Denied, Hint: hint, Err: fmt.Errorf("%w: %s", ErrNoView, why)}
+}
+
+// overlayError is the error of arrange for folders that cannot be laid over each other.
+type overlayError struct{ why error }
+
+func (e overlayError) Error() string { return e.why.Error() }
+
+// errNoOverlay is the error of Start for an overlay that this machine refuses.
+func errNoOverlay(why string) error {
+	return &fault.Fault{Kind: fault.Denied, Err: fmt.Errorf("%w: %s", ErrNoOverlay, why)}
 }

@@ -118,7 +118,7 @@ func (s *scene) anew() []*folder {
 		return found[path]
 	}
 	for _, b := range s.Shows {
-		if s.source(string(b.Source)) != string(b.Source) {
+		if b.Layers == nil && s.source(string(b.Source)) != string(b.Source) {
 			add("/")
 		}
 		if b.In == "" {
@@ -216,8 +216,23 @@ func (f *folder) finish() {
 
 // mount mounts what s shows; machine is where the machine's root is.
 func (s *scene) mount(machine string) error {
-	for _, b := range s.Shows {
+	overlays, err := s.openOverlays(machine) // before a show hides one of their folders
+	defer func() {
+		for _, o := range overlays {
+			o.close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for i, b := range s.Shows {
 		at := string(b.Target)
+		if b.Layers != nil && b.Same == "" {
+			if err := overlays[i].mount(at); err != nil {
+				return err
+			}
+			continue
+		}
 		if b.In != "" {
 			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 				return err
@@ -226,8 +241,19 @@ func (s *scene) mount(machine string) error {
 				return err
 			}
 		}
+		if b.Same != "" {
+			continue // its overlay need not be there yet
+		}
 		if err := unix.Mount(filepath.Join(machine, string(b.Source)), at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("show %q at %q: %w", b.Source, at, err)
+		}
+	}
+	for _, b := range s.Shows {
+		if b.Same == "" {
+			continue
+		}
+		if err := unix.Mount(string(b.Same), string(b.Target), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return overlayError{fmt.Errorf("show %q at %q: %w", b.Same, b.Target, err)}
 		}
 	}
 	return nil

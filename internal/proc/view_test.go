@@ -40,16 +40,23 @@ func TestAViewThatCannotBeIsRefusedBeforeAnythingRuns(t *testing.T) {
 	write(t, dir+"/file", "", 0o644)
 	write(t, dir+"/folder/inner/x", "", 0o644)
 	for want, v := range map[string]View{
-		`show "` + dir + `/gone" at "/opt/ml": no such file or directory`:   {Binds: []Bind{{dir + "/gone", "/opt/ml"}}},
-		`show "folder" at "/opt/ml": want absolute paths`:                   {Binds: []Bind{{"folder", "/opt/ml"}}},
-		`show "` + dir + `" at "opt/ml": want absolute paths`:               {Binds: []Bind{{dir, "opt/ml"}}},
-		`at "//.": want absolute paths, and no target /`:                    {Binds: []Bind{{dir, "//."}}},
-		`at "/opt/ml": shown there twice`:                                   {Binds: []Bind{{dir, "/opt/ml"}, {dir + "/folder", "/opt/ml/"}}},
-		`at "` + dir + `/folder": a file cannot be shown at a folder`:       {Binds: []Bind{{dir + "/file", dir + "/folder"}}},
-		`at "` + dir + `/file": a folder cannot be shown at a file`:         {Binds: []Bind{{dir, dir + "/file"}}},
-		`at "` + dir + `/file/below": not a directory`:                      {Binds: []Bind{{dir, dir + "/file/below"}}},
-		`at "/opt/ml/gone": no such file or directory`:                      {Binds: []Bind{{dir, "/opt/ml/gone"}, {dir + "/folder", "/opt/ml"}}},
-		`at "/opt/ml/inner": a file cannot be shown at a folder`:            {Binds: []Bind{{dir + "/file", "/opt/ml/inner"}, {dir + "/folder", "/opt/ml"}}},
+		`show "` + dir + `/gone" at "/opt/ml": no such file or directory`: {Binds: []Bind{{dir + "/gone", "/opt/ml"}}},
+		`show "folder" at "/opt/ml": want absolute paths`:                 {Binds: []Bind{{"folder", "/opt/ml"}}},
+		`show "` + dir + `" at "opt/ml": want absolute paths`:             {Binds: []Bind{{dir, "opt/ml"}}},
+		`at "//.": want absolute paths, and no target /`:                  {Binds: []Bind{{dir, "//."}}},
+		`at "/opt/ml": shown there twice`:                                 {Binds: []Bind{{dir, "/opt/ml"}, {dir + "/folder", "/opt/ml/"}}},
+		`at "` + dir + `/folder": a file cannot be shown at a folder`:     {Binds: []Bind{{dir + "/file", dir + "/folder"}}},
+		`at "` + dir + `/file": a folder cannot be shown at a file`:       {Binds: []Bind{{dir, dir + "/file"}}},
+		`at "` + dir + `/file/below": not a directory`:                    {Binds: []Bind{{dir, dir + "/file/below"}}},
+		`at "/opt/ml/gone": no such file or directory`:                    {Binds: []Bind{{dir, "/opt/ml/gone"}, {dir + "/folder", "/opt/ml"}}},
+		`at "/opt/ml/inner": a file cannot be shown at a folder`:          {Binds: []Bind{{dir + "/file", "/opt/ml/inner"}, {dir + "/folder", "/opt/ml"}}},
+		`show "up" at "` + dir + `/folder": want absolute paths`:          {Overlays: []Overlay{{Target: dir + "/folder", Lower: []string{dir}, Upper: "up", Work: dir}}},
+		`at "` + dir + `": nothing to lay the upper folder over`:          {Overlays: []Overlay{{Target: dir, Upper: dir + "/folder", Work: dir + "/folder"}}},
+		`at "` + dir + `": only folders can be laid over each other`:      {Overlays: []Overlay{{Target: dir, Lower: []string{dir + "/file"}, Upper: dir, Work: dir}}},
+		`at "` + dir + `/gone": no such file or directory`:                {Overlays: []Overlay{{Target: dir + "/gone", Lower: []string{dir}, Upper: dir + "/folder", Work: dir + "/folder"}}},
+		`at "` + dir + `/file": a folder cannot be shown at a file`:       {Overlays: []Overlay{{Target: dir + "/file", Lower: []string{dir}, Upper: dir + "/folder", Work: dir + "/folder"}}},
+		`at "/opt/ml/x": it lies where an overlay is shown once more`: {Binds: []Bind{{dir, "/opt/ml/x"}},
+			Overlays: []Overlay{{Target: dir, Lower: []string{dir}, Upper: dir, Work: dir, Also: []string{"/opt/ml"}}}},
 		`hostname "` + strings.Repeat("x", 65) + `": want at most 64 bytes`: {Hostname: strings.Repeat("x", 65)},
 		`hostname "a\x00b": want at most 64 bytes`:                          {Hostname: "a\x00b"},
 	} {
@@ -130,6 +137,44 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 	}
 	if got := (*scene)(nil).outside("a/../b"); got != "a/../b" {
 		t.Errorf("without a view: got %s", got)
+	}
+}
+
+func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
+	t.Parallel()
+	dir := real(t)
+	write(t, dir+"/live/run.sh", "", 0o755)
+	write(t, dir+"/live/data/x", "", 0o644)
+	write(t, dir+"/shipped/run.sh", "", 0o755)
+	write(t, dir+"/shipped/lib/y", "", 0o644)
+	write(t, dir+"/up/data/z", "", 0o644)
+	write(t, dir+"/inner/x", "", 0o644)
+	write(t, dir+"/ml/code/x", "", 0o644)
+	s, err := (&View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
+		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
+	}}).scene("x")
+	if err == nil {
+		t.Fatal("an overlay without its work folder")
+	}
+	write(t, dir+"/work/x", "", 0o644)
+	s, err = (&View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
+		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
+	}}).scene("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir + "/live/run.sh":          dir + "/shipped/run.sh",
+		dir + "/live/lib/y":           dir + "/shipped/lib/y",
+		dir + "/live/data/x":          dir + "/inner/x",
+		"/drover-test/ml/code/run.sh": dir + "/shipped/run.sh",
+		"/drover-test/ml/code/data/z": dir + "/up/data/z",
+		"/drover-test/ml/code/gone":   dir + "/live/gone",
+		"/drover-test/ml/other":       dir + "/ml/other",
+	} {
+		if got := s.outside(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
 	}
 }
 

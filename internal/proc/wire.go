@@ -44,6 +44,7 @@ type word struct {
 // report is any message up: exactly one field group is set.
 type report struct {
 	Refused string `json:",omitempty"` // what the kernel refuses the pen; nothing was started
+	Overlay bool   `json:",omitempty"` // with it: an overlay alone is refused
 
 	Step  string `json:",omitempty"` // stepFolder or stepExec: why the program did not start
 	Errno int    `json:",omitempty"`
