@@ -186,7 +186,8 @@ type agent struct {
 	gens     *ledger.Generations
 	restored [2]kept // checkpoints and state, as the generation we began from says
 	fenced   bool
-	stopped  time.Time // when it was first known that the job was stopped; zero: it is not
+	stopped  time.Time               // when it was first known that the job was stopped; zero: it is not
+	vanish   context.CancelCauseFunc // ends all that waits for the store; with errRemoved
 	pristine snapshot
 	program  *program
 }
@@ -211,6 +212,8 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 			return fault.ExitDrover, err
 		}
 	}
+	ctx, a.vanish = context.WithCancelCause(ctx)
+	defer a.vanish(nil)
 	defer a.mindStore(ctx)()
 	if err := a.identify(ctx); err != nil {
 		if errors.Is(err, store.ErrNotExist) {
@@ -240,14 +243,18 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	drop(errors.New("the agent ends"))
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
-	a.abandon()
+	a.abandon(ctx)
 	a.dropPort()
 	for _, give := range []func(){a.ready.room.Release, a.ready.hold} {
 		if give != nil {
 			give()
 		}
 	}
-	if cerr := a.out.Close(ctx); err == nil && cerr != nil {
+	cerr := a.out.Close(ctx)
+	switch {
+	case errors.Is(context.Cause(ctx), errRemoved):
+		return 0, nil
+	case err == nil && cerr != nil:
 		err = fmt.Errorf("store logs: %w", cerr)
 	}
 	return status, err
@@ -341,8 +348,7 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 		}
 		return false, true, a.member.Leave(ctx)
 	case ledger.Leave:
-		a.beat.hush()
-		drop(errors.New("the job was removed"))
+		a.vanish(errRemoved)
 		return false, true, nil
 	}
 	return false, false, nil
@@ -353,6 +359,11 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 	verdict, status := n.verdict(), exitLater
 	if n.Asked {
 		status = 0
+	}
+	if a.out.Err() != nil {
+		if a.checkRemoved(ctx); ctx.Err() != nil {
+			return status, context.Cause(ctx) // Run ends the program
+		}
 	}
 	a.Machine.Patience = 0 // who must go waits for no room
 	a.note("leaving: %s", n.Why)
@@ -430,18 +441,18 @@ func (a *agent) identify(ctx context.Context) error {
 	if !a.Machine.Near {
 		a.beat.rest = ledger.Poll
 	}
-	return a.openLog(0, a.Index)
+	return a.openLog(ctx, 0, a.Index)
 }
 
 // openLog begins the log of an attempt; 0 is what comes before the first. The
 // one before it is stored to its end.
-func (a *agent) openLog(attempt, rank int) error {
+func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
 	if a.out != nil {
-		if err := a.out.Close(context.Background()); err != nil {
+		if err := a.out.Close(ctx); err != nil {
 			a.Log.Warn("log not stored", "err", err)
 		}
 	}
-	out, err := a.newWriter(ledger.LogsPrefix(a.Path), attempt, rank)
+	out, err := a.newWriter(ctx, ledger.LogsPrefix(a.Path), attempt, rank)
 	if err != nil {
 		return err
 	}
@@ -454,12 +465,23 @@ func (a *agent) openLog(attempt, rank int) error {
 	return nil
 }
 
+// checkRemoved looks whether the job, or the whole store, was removed: then all that
+// waits for the store ends, and nothing is written any more (E6).
+func (a *agent) checkRemoved(ctx context.Context) {
+	if errors.Is(a.World.CheckExists(ctx, a.Path), ledger.ErrRemoved) {
+		a.vanish(errRemoved)
+	}
+}
+
 // newWriter makes a writer of records of one attempt.
-func (a *agent) newWriter(prefix string, attempt, rank int) (*record.Writer, error) {
+func (a *agent) newWriter(ctx context.Context, prefix string, attempt, rank int) (*record.Writer, error) {
 	_, random, _ := strings.Cut(strings.TrimPrefix(a.id, fmt.Sprintf("%d-", a.Placement)), "-")
 	w, err := record.NewWriter(record.Options{Store: a.World.Store, Prefix: prefix,
 		Attempt: attempt, Rank: rank, ID: random, Clock: a.World.Store.Clock(), Redact: a.redact,
-		OnError: func(err error) { a.Log.Warn("record not stored yet", "prefix", prefix, "err", err) }})
+		OnError: func(err error) {
+			a.Log.Warn("record not stored yet", "prefix", prefix, "err", err)
+			a.checkRemoved(ctx)
+		}})
 	if err != nil {
 		return nil, err
 	}

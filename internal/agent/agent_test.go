@@ -375,6 +375,41 @@ func TestAnAgentOfARemovedJobLeaves(t *testing.T) {
 	p.nothingLeft()
 }
 
+// A store whose folder was removed takes nothing any more, so that nothing can be waited
+// for: the output of the program, its usage, its end.
+func TestAnAgentWhoseStoreWasRemovedLeaves(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"while its program prints": `echo >$GATE0; trap "" TERM; while :; do echo on; sleep 0.05; done`,
+		"as its program ends":      `echo >$GATE0; read x <$GATE1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			up, end := newGate(t), newGate(t)
+			j := p.submit(shell(line, up, end), nil)
+			w := p.start(j, nil)
+			up.wait()
+			gone := func(key string) error {
+				return fault.New(fault.Missing, "", "create %s: the store's folder is gone", key)
+			}
+			p.bucket.set(func() { p.bucket.refuse = gone })
+			p.check(p.Store.Delete(t.Context(), j.Path().String()+"/job.json"))
+			if strings.Contains(line, "read") {
+				end.open()
+			}
+			w.leave(0)
+			for _, started := range w.programs() {
+				select {
+				case <-started.Done():
+				default:
+					t.Error("its program runs on")
+				}
+			}
+			p.nothingLeft()
+		})
+	}
+}
+
 func TestAJobThatWasNeverSubmittedIsNotWorkedOn(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

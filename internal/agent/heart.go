@@ -26,7 +26,6 @@ type heart struct {
 	changed chan struct{}
 	quit    context.CancelFunc
 	gone    chan struct{}
-	silent  bool
 }
 
 func newHeart(w ledger.World, p job.Path, b ledger.Beat, log *slog.Logger) *heart {
@@ -75,23 +74,14 @@ func (h *heart) start(ctx context.Context) {
 func (h *heart) send(ctx context.Context) {
 	h.mu.Lock()
 	h.beat.Counter++
-	b, silent := h.beat, h.silent
+	b := h.beat
 	h.mu.Unlock()
-	if silent {
-		return
+	if ctx.Err() != nil {
+		return // the job was removed, and nothing is written for it any more (E6)
 	}
 	if err := h.w.Beat(ctx, h.p, b); err != nil && ctx.Err() == nil {
 		h.log.Warn("heartbeat not written", "err", err)
 	}
-}
-
-// hush ends the heartbeats without a word: the job was removed, and nobody writes
-// for it any more (E6).
-func (h *heart) hush() {
-	h.mu.Lock()
-	h.silent = true
-	h.mu.Unlock()
-	h.quit()
 }
 
 // stop ends the heartbeats with a last one that says so.

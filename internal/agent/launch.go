@@ -282,7 +282,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	if why := p.proc.Limits().Why; why != "" {
 		a.note("limits: the kernel does not enforce all of them: %s", why)
 	}
-	p.meter = a.startMeter(p)
+	p.meter = a.startMeter(ctx, p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
 		defer r.Close()
 		if _, err := out.Copy(s, 0, &record.Unmarked{In: p.meter.look(in)}); err != nil {
@@ -316,10 +316,13 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 }
 
 // abandon kills a program whose end nobody can record: the store is lost.
-func (a *agent) abandon() {
+func (a *agent) abandon(ctx context.Context) {
 	if p := a.program; p != nil {
 		p.proc.Kill()
 		p.proc.Wait()
+		if ctx.Err() != nil {
+			p.meter.finish(ctx, a) // it stores nothing any more
+		}
 		p.ports.finish()
 		p.saver.quit()
 		<-p.saver.gone

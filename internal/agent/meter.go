@@ -47,21 +47,21 @@ const (
 )
 
 // startMeter makes the meter of a program that has just started.
-func (a *agent) startMeter(p *program) *meter {
+func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	m := &meter{gone: make(chan struct{})}
 	var err error
 	if m.finder, err = record.NewExtractor(a.job.Spec.Metrics); err != nil {
 		a.note("metrics: %v", err) // an older drover knew an expression that this one does not
-	} else if w, err := a.newWriter(ledger.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
+	} else if w, err := a.newWriter(ctx, ledger.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
 		m.metrics = record.NewMetricWriter(w)
 		m.finder.Redact(a.redact)
 	} else {
 		a.Log.Warn("metrics are not recorded", "err", err)
 	}
-	if m.usage, err = a.newWriter(ledger.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
+	if m.usage, err = a.newWriter(ctx, ledger.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
 		a.Log.Warn("usage is not recorded", "err", err)
 	}
-	ctx, quit := context.WithCancel(context.Background())
+	ctx, quit := context.WithCancel(ctx)
 	m.quit = quit
 	go func() { // ends with finish
 		defer close(m.gone)

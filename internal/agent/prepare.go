@@ -194,7 +194,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	a.fenced, a.gens, a.restored = false, nil, [2]kept{}
 	a.attempt = o.Attempt
-	if err := a.openLog(o.Attempt, o.Rank); err != nil {
+	if err := a.openLog(ctx, o.Attempt, o.Rank); err != nil {
 		return err
 	}
 	if a.ready.failed != nil {

@@ -228,6 +228,9 @@ var ErrRemoved = errors.New("job was removed")
 // exists looks for job.json, unless it was seen a moment ago.
 func (w World) exists(ctx context.Context, p job.Path) error { return w.seen(ctx, p, sure) }
 
+// CheckExists reads job.json now; the error is ErrRemoved when it is gone.
+func (w World) CheckExists(ctx context.Context, p job.Path) error { return w.seen(ctx, p, 0) }
+
 // seen looks for job.json, unless it was seen so long ago at most.
 func (w World) seen(ctx context.Context, p job.Path, ago time.Duration) error {
 	_, err := w.fixed(ctx, jobKey(p), ago, maxRecord)
