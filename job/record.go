@@ -57,7 +57,10 @@ type Code struct {
 	Files  int    `json:"files"`
 	Bytes  int64  `json:"bytes"`
 	Script string `json:"script,omitempty"` // the program's path inside, when it came along
-	Note   string `json:"note,omitempty"`   // why less came along than a person might expect
+	// Python is the script, or a module's file, that a Python interpreter named as the
+	// program runs; "-" when it is not in the code. The environment is prepared for it.
+	Python string `json:"python,omitempty"`
+	Note   string `json:"note,omitempty"` // why less came along than a person might expect
 	// LeftOut are files that were in the folder and are no code, such as logs, by their
 	// names there; one that ends in a slash is a folder. They do not make another code.
 	LeftOut []string `json:"left_out,omitempty"`

@@ -146,8 +146,8 @@ func (a *agent) prepareEnv(ctx context.Context) error {
 	if err := a.installPackages(ctx); err != nil {
 		return err
 	}
-	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Script: a.job.Code.Script, Python: cmp.Or(a.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root})
+	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Python: cmp.Or(a.job.Interpreter, spec.Python),
+		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root}.For(a.job.Code.Script, a.job.Code.Python, spec.Program))
 	if err != nil {
 		return err
 	}

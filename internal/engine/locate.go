@@ -83,6 +83,9 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 	if s.Verb == job.Shell || s.ByShell {
 		return dir, "", nil
 	}
+	if strings.ContainsRune(s.Program, '/') && len(s.Entrypoint) == 0 && isInterpreter(e.absolute([]string{s.Program})[0]) {
+		return dir, "", nil
+	}
 	if s.Verb == job.Map && s.Source == "" {
 		file := s.Program
 		if !filepath.IsAbs(file) {
@@ -135,6 +138,13 @@ func others(o driver.Offer, s job.Spec) bool {
 // place it runs in: a whole path, or a name without an ending.
 func elsewhere(program string) bool {
 	return !env.IsScript(program) && (filepath.IsAbs(program) || !strings.ContainsAny(program, "/."))
+}
+
+// isInterpreter says of a file that is named by its path whether it is a Python
+// interpreter, as .venv/bin/python, and no script of that name.
+func isInterpreter(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && env.IsInterpreter(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !isScript(file)
 }
 
 // inside says whether a file lies in the current folder or below.

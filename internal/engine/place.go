@@ -114,7 +114,8 @@ func (e *Engine) boot(ctx context.Context, d driver.Driver, j job.Job) driver.Bo
 // pythonOf is the version of Python that a script finds here, so that a target's
 // own choice of an image brings the same; "" when there is none, or none is needed.
 func (e *Engine) pythonOf(ctx context.Context, p Plan) string {
-	r := env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, Environ: e.Caller.Environ, Cache: e.Caller.Cache}
+	r := e.pythonRequest(p)
+	r.NoEnv = false
 	if v := strings.TrimPrefix(p.Spec.Python, "python"); v != "" && strings.Trim(v, "0123456789.") == "" {
 		return v
 	}

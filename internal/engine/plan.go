@@ -50,6 +50,7 @@ type Plan struct {
 	Job          job.Path // for Attach, Resume, Replace and Skip: the job that is there
 	Code         bundle.List
 	Script       string
+	Python       string // as job.Code has it
 	CodeNote     string
 	Digest       string // of the code
 	Environment  env.Plan
@@ -114,6 +115,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	}
 	notePasswords(&p.ship.files)
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
+	p.Python = e.pythonFile(p)
 	if !p.ship.nothing {
 		if err = p.hashCode(ctx); err != nil {
 			return p, errors.Join(err, p.Close())
@@ -155,8 +157,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 
 // environment says what Python the script will find, where the machine is ours.
 func (e *Engine) environment(ctx context.Context, p Plan) (env.Plan, error) {
-	return env.Resolve(ctx, env.Request{Dir: p.Code.Dir, Script: p.Script, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv,
-		Environ: e.Caller.Environ, Cache: e.Caller.Cache})
+	return env.Resolve(ctx, e.pythonRequest(p))
 }
 
 // packages refuses a job whose Linux packages are missing, where the machine is
@@ -427,7 +428,7 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
 	p.placeOf(&j)
-	j.Code = job.Code{Script: p.Script, Note: p.CodeNote}
+	j.Code = job.Code{Script: p.Script, Python: p.Python, Note: p.CodeNote}
 	if !p.ship.nothing {
 		b, err := e.putCode(ctx, p)
 		if err != nil {

@@ -32,6 +32,7 @@ import (
 type Request struct {
 	Dir     string   // the code folder, absolute
 	Script  string   // relative to Dir; only a ".py" and a notebook need a Python, "" is a program
+	Module  bool     // a Python runs a module that is not in Dir, or a script that is not known yet: one is needed though Script is ""
 	Python  string   // --python: a path, a folder of a virtual environment, a name or a version; "" chooses
 	NoEnv   bool     // --no-env: take the interpreter as it is
 	Environ []string // the caller's environment, "NAME=value"
@@ -75,7 +76,7 @@ type Plan struct {
 // from an environment.yml; Invalid for a file that says nothing readable, for a
 // Python too old to build for, and for one that a file does not allow.
 func Resolve(ctx context.Context, r Request) (Plan, error) {
-	if !strings.HasSuffix(r.Script, ".py") && !notebook(r.Script) {
+	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !notebook(r.Script) {
 		return Plan{Source: SourceNone, Why: "no Python is needed", caller: r}, nil
 	}
 	asked, err := want(r)

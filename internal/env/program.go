@@ -96,6 +96,9 @@ func Program(ctx context.Context, r ProgramRequest) (Command, error) {
 		c.Args = []string{"-c", r.Line}
 		return c, err
 	}
+	if r.Interpreter != "" && IsInterpreter(r.Name) { // the one that has the packages
+		return Command{Path: r.Interpreter, Args: r.Args}, nil
+	}
 	file, err := r.named(r.Name)
 	return Command{Path: file, Name: r.Name, Args: r.Args}, err
 }

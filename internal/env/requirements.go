@@ -2,6 +2,7 @@ package env
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -248,7 +249,7 @@ func (m *manifest) short(path string) string {
 	return path
 }
 
-func (m *manifest) name() string { return filepath.Base(m.Path) }
+func (m *manifest) name() string { return cmp.Or(m.shown, filepath.Base(m.Path)) }
 
 // wanted are the entries that ask for something.
 func (m *manifest) wanted() []entry {

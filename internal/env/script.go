@@ -13,6 +13,9 @@ var scriptOpens = compiled(`(?m)^# /// script[ \t]*$`)
 
 // readScript reads the block that a script carries in its own comments.
 func readScript(r Request) (*manifest, error) {
+	if r.Script == "" {
+		return nil, nil
+	}
 	data, path, err := beside(r, r.Script)
 	if err != nil || data == nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 type manifest struct {
 	Path    string // absolute, of the first file
 	Source  string // one of the Source constants
+	shown   string // Path below the code folder, for messages; "" for its last element
 	entries []entry
 	python  bound      // the Pythons that it allows
 	batches [][]string // lines to install from, each a requirements file of its own; nil: Path itself is one
@@ -26,10 +28,11 @@ type manifest struct {
 	also    string     // what decides the packages beside the entries, for the digest
 }
 
-// readers look for each way to say what the code needs, in the order in which
-// they count: the nearer to this script and the more exact, the earlier. Each
-// gives nil for "not here".
-var readers = []func(Request) (*manifest, error){readScript, readUVLock, readRequirements, readProject, readPipfile, readConda}
+// readers look for each way to say in a folder what the code needs, in the order
+// in which they count: the more exact, the earlier. A script's own block counts
+// before all of them, and the folders are looked at from the script's up to the code
+// folder, so that the nearest counts. Each gives nil for "not here".
+var readers = []func(Request) (*manifest, error){readUVLock, readRequirements, readProject, readPipfile, readConda}
 
 // want reads what the code asks for, nil when it needs no packages or must not
 // be asked.
@@ -37,13 +40,31 @@ func want(r Request) (*manifest, error) {
 	if r.NoEnv {
 		return nil, nil
 	}
-	for _, read := range readers {
-		m, err := read(r)
-		if err != nil || m != nil {
-			return m, err
+	m, err := readScript(r)
+	for dir := path.Dir(filepath.ToSlash(r.Script)); m == nil && err == nil; dir = path.Dir(dir) {
+		near := r
+		near.Dir = filepath.Join(r.Dir, filepath.FromSlash(dir))
+		for _, read := range readers {
+			if m, err = read(near); err != nil || m != nil {
+				m.above(r.Dir)
+				break
+			}
+		}
+		if dir == "." || !filepath.IsLocal(dir) {
+			break
 		}
 	}
-	return nil, nil
+	return m, err
+}
+
+// above notes the code folder, for messages.
+func (m *manifest) above(dir string) {
+	if m == nil {
+		return
+	}
+	if rel, err := filepath.Rel(dir, m.Path); err == nil && filepath.IsLocal(rel) {
+		m.shown = rel
+	}
 }
 
 func readRequirements(r Request) (*manifest, error) {
