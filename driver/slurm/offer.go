@@ -181,7 +181,7 @@ func (g group) fitting(n driver.Needs) (agents int, why string) {
 	case cpus > g.cpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.cpus, "core"), cpus)
 	case memory > g.memory:
-		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, which is with %d MB for drover itself",
+		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, of which %d MB is for drover itself",
 			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), agentMemory>>20)
 	case n.GPUs > g.gpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
@@ -261,6 +261,18 @@ func choice(name string, groups []group, n driver.Needs) driver.Choice {
 	return c
 }
 
+// hours is a time as people write it: 1h30m, not 1h30m0s.
+func hours(t time.Duration) string {
+	text := t.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // refusal1 is why a partition does not do, "" if it does.
 func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string) string {
 	limit := n.Time
@@ -279,7 +291,7 @@ func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string
 	case n.Place.Nodes > 1 && c.All < n.Agents:
 		return fmt.Sprintf("partition %s of Slurm has %s for it, and %d are needed", name, count(c.All, "node"), n.Agents)
 	case c.Time > 0 && limit > c.Time:
-		return fmt.Sprintf("partition %s of Slurm allows %s, and %s is asked for, which is with %s to start and to save", name, c.Time, limit, aroundTime)
+		return fmt.Sprintf("partition %s of Slurm allows %s, and %s is asked for, of which %s is to start and to save", name, hours(c.Time), hours(limit), hours(aroundTime))
 	}
 	return ""
 }
