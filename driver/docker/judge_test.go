@@ -43,13 +43,13 @@ func TestStatesOfDockerAreOurs(t *testing.T) {
 		"said how it ended":            {in(container.StateExited, 3), bye, false, false, driver.Ended, 3, "why"},
 		"said so, and was removed":     {nil, bye, false, false, driver.Ended, 3, "why"},
 		"ended without a word":         {in(container.StateExited, 7), up, false, false, driver.Ended, 7, ""},
-		"never came so far":            {in(container.StateExited, 127), note{}, false, false, driver.Ended, 127, "before the agent had started"},
+		"never came so far":            {in(container.StateExited, 127), note{}, false, false, driver.Ended, 127, "its container ended before the agent had started: docker logs shows why"},
 		"killed":                       {in(container.StateExited, 137), up, false, false, driver.Lost, -1, "killed"},
 		"killed, as was asked":         {in(container.StateExited, 137), up, true, false, driver.Ended, -1, "stopped"},
 		"gone with the machine":        {in(container.StateExited, 255), up, false, false, driver.Lost, -1, "255"},
-		"out of memory":                {oom, up, false, false, driver.Ended, 137, "memory"},
+		"out of memory":                {oom, up, false, false, driver.Ended, 137, "the container needed more memory than its limit"},
 		"dead":                         {in(container.StateDead, 0), up, false, false, driver.Lost, -1, "dead"},
-		"removed behind our back":      {nil, up, false, false, driver.Lost, -1, "removed"},
+		"removed behind our back":      {nil, up, false, false, driver.Lost, -1, "its container was removed"},
 		"stopped, and then so removed": {nil, up, true, false, driver.Ended, -1, "stopped"},
 	} {
 		m := judge(c.c, c.n, c.asked, c.starting)

@@ -306,6 +306,7 @@ func rename(from, to string) func(*testing.T, *story) {
 func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 	t.Parallel()
 	rules := map[Rule]bool{}
+	said := sayings{}
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			s := b.tell()
@@ -314,6 +315,7 @@ func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 			if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
 				t.Errorf("doubts (-want +got):\n%s\n%v", diff, r.Doubts)
 			}
+			said.add(b.name, r.Doubts)
 			for _, d := range r.Doubts {
 				rules[d.Rule] = true
 				if d.Why == "" {
@@ -328,4 +330,5 @@ func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 			t.Errorf("no history breaks the rule %q", rule)
 		}
 	}
+	said.compare(t, "broken")
 }

@@ -108,7 +108,7 @@ func (c *chunk) take(n int, e ledger.Entry) {
 	own := count(len(e.Results) > 0, len(e.Starting) > 0, e.Handed != nil, e.Released != nil, e.Ended != nil)
 	switch {
 	case !bare(rest):
-		c.doubt(RuleEntry, n, e, 0, "it holds a fact that does not belong into the log of a chunk")
+		c.doubt(RuleEntry, n, e, 0, "it holds a fact that does not belong in the log of a chunk")
 	case e.Again != nil && own == 0 && e.Claimed == nil && e.Claim == 0:
 		c.again(n, e)
 	case e.Claimed != nil && own == 0 && e.Again == nil && e.Claim == 0:
@@ -302,7 +302,7 @@ func (c *chunk) again(n int, e ledger.Entry) {
 		}
 	})
 	if !said && c.w.reopened(x.By) && !slices.Equal(fresh, want) {
-		c.doubt(RuleReopened, n, e, 0, "it reopens %d items, and %d were selected", len(fresh), len(want))
+		c.doubt(RuleReopened, n, e, 0, "it reopens %s, and %d were selected", numbered(len(fresh), "item", "items"), len(want))
 	}
 	for _, item := range fresh {
 		place, _ := c.g.at(item)

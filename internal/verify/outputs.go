@@ -143,7 +143,7 @@ func (v *verifier) checkManifest(ctx context.Context, l list) error {
 		}
 	}
 	if x.Count != m.Count || count != m.Count || x.Digest != m.Digest || x.Format != m.Format {
-		doubt("it says %d items, and their index %d, its parts %d: they are not the same", m.Count, x.Count, count)
+		doubt("it says %d items, their index %d and its parts %d: they are not the same", m.Count, x.Count, count)
 	}
 	return nil
 }

@@ -93,13 +93,13 @@ func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
 	c.behind[r.Item] = had
 	switch {
 	case r.Final && had.Failures <= c.w.fewest && !c.w.ends(r):
-		c.doubt(RuleRetries, n, e, r.Item, "it has failed for good after %d tries, and %d retries were allowed", had.Failures, c.w.fewest)
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed for good after %s, with %s", numbered(had.Failures, "try", "tries"), numbered(c.w.fewest, "retry allowed", "retries allowed"))
 	case !r.Final && had.Failures > c.w.most:
-		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times and may be tried again, with %d retries", had.Failures, c.w.most)
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed %s and may be tried again, with %s", numbered(had.Failures, "time", "times"), numbered(c.w.most, "retry allowed", "retries allowed"))
 	case !r.Final && c.w.endsAlways(r):
 		c.doubt(RuleRetries, n, e, r.Item, "it may be tried again after %s, and no rule of the job says so", failureOf(r))
 	case had.Failures > c.w.most+1:
-		c.doubt(RuleRetries, n, e, r.Item, "it has failed %d times, with %d retries", had.Failures, c.w.most)
+		c.doubt(RuleRetries, n, e, r.Item, "it has failed %s, with %s", numbered(had.Failures, "time", "times"), numbered(c.w.most, "retry allowed", "retries allowed"))
 	}
 	if c.retried[r.Item] = true; r.Final {
 		c.set(place, failed)
@@ -118,7 +118,7 @@ func failureOf(r ledger.Result) string {
 func (c *chunk) well(n int, e ledger.Entry, r ledger.Result) {
 	switch {
 	case !r.Failed && (r.Code != 0 || r.Signal != "" || r.Final):
-		c.doubt(RuleResult, n, e, r.Item, "it says a success, with exit status %d %s", r.Code, r.Signal)
+		c.doubt(RuleResult, n, e, r.Item, "it says a success, with %s", endedBy(r))
 	case len(r.Outputs) > 0 && (r.Try == "" || strings.ContainsRune(r.Try, '/')):
 		c.doubt(RuleResult, n, e, r.Item, "it has outputs of a try without a name")
 	}
@@ -168,7 +168,7 @@ func (c *chunk) hand(n int, e ledger.Entry) {
 		c.doubt(RuleCareful, n, e, 0, "it hands items over of a chunk whose items run alone")
 	}
 	if item := differs(s.Carry, want); item > 0 {
-		c.doubt(RuleHanded, n, e, item, "it takes %+v along, and has %+v behind it", s.Carry[item], want[item])
+		c.doubt(RuleHanded, n, e, item, "it takes along %s, and the log has %s of it", counts(s.Carry[item]), counts(want[item]))
 	}
 	if s.Mark != c.mark || s.Wait < 0 {
 		c.doubt(RuleHanded, n, e, 0, "it takes mark %d along, and the chunk stands at %d", s.Mark, c.mark)
@@ -212,7 +212,7 @@ func (c *chunk) release(n int, e ledger.Entry) {
 	}
 	switch stopped := e.Released.Stopped; {
 	case stopped < 0 || stopped+len(e.Released.Flight) > left:
-		c.doubt(RuleReleased, n, e, 0, "it ended %d tries that a person stopped, of %d items that were open", stopped, left)
+		c.doubt(RuleReleased, n, e, 0, "it ended %s that a person stopped, of %s that were open", numbered(stopped, "try", "tries"), numbered(left, "item", "items"))
 	default:
 		c.w.v.r.Stopped += stopped
 		c.w.v.r.Bound += stopped

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
 
@@ -138,4 +140,38 @@ func (v *verifier) note(n Note) {
 	if v.r.Told++; len(v.r.Ignored) < maxNamed {
 		v.r.Ignored = append(v.r.Ignored, n)
 	}
+}
+
+// numbered is n of something: 1 try, 2 tries.
+func numbered(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// counts is what has happened to an item so far.
+func counts(c ledger.Carry) string {
+	var all []string
+	for _, x := range []struct {
+		n         int
+		one, more string
+	}{{c.Failures, "failure", "failures"}, {c.Interruptions, "interruption", "interruptions"}, {c.Blames, "blame", "blames"},
+		{c.Suspicions, "suspicion", "suspicions"}, {c.OOMs, "end out of memory", "ends out of memory"}} {
+		if x.n != 0 {
+			all = append(all, numbered(x.n, x.one, x.more))
+		}
+	}
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}
+
+// endedBy is how a try ended: exit status 3, signal SIGKILL.
+func endedBy(r ledger.Result) string {
+	if r.Signal != "" {
+		return "signal " + r.Signal
+	}
+	return fmt.Sprintf("exit status %d", r.Code)
 }

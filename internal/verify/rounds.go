@@ -89,7 +89,7 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if !bare(rest) || one != 1 {
-		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong into the log of a map"})
+		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
 		return
 	}
 	if n == 0 && (e.Cancelled != nil || e.Failing != nil || e.Extended != nil || e.Reopened != nil) {

@@ -65,7 +65,7 @@ func (a *attempts) take(n int, e ledger.Entry) {
 	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
 	note := Note{Log: "job", Entry: n, By: e.By}
 	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
-		note.Why = "it is empty, or holds a fact that does not belong into the log of a run"
+		note.Why = "it is empty, or holds a fact that does not belong in the log of a run"
 		a.v.doubt(RuleEntry, note)
 		return
 	}
@@ -129,7 +129,7 @@ func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
 		note.Why = fmt.Sprintf("it ended %s with exit status %d, and the job has succeeded", exit.Verdict, exit.Code)
 		v.doubt(RuleExit, note)
 	case ended && (!joined || join.Agent != exit.Agent):
-		note.Why = fmt.Sprintf("agent agent %s ended it without having joined", exit.Agent)
+		note.Why = fmt.Sprintf("agent %s ended it without having joined", exit.Agent)
 		v.doubt(RuleExit, note)
 	}
 	if !v.outputs {

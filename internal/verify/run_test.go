@@ -71,6 +71,7 @@ func TestABrokenRunGivesThatDoubt(t *testing.T) {
 	t.Parallel()
 	exit := func(k, rank int) string { return fmt.Sprintf("%s/attempts/%d/exit/%d", jobDir, k, rank) }
 	weights := "blobs/" + digestOf("weights")
+	said := sayings{}
 	for name, b := range map[string]struct {
 		spoil func(s *story)
 		want  []string
@@ -106,10 +107,13 @@ func TestABrokenRunGivesThatDoubt(t *testing.T) {
 	} {
 		s := trained()
 		b.spoil(s)
-		if diff := cmp.Diff(b.want, brief(s.verify(t).Doubts)); diff != "" {
+		r := s.verify(t)
+		if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
 			t.Errorf("%s: doubts (-want +got):\n%s", name, diff)
 		}
+		said.add(name, r.Doubts)
 	}
+	said.compare(t, "broken-runs")
 }
 
 func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
@@ -124,4 +128,7 @@ func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
 	if !r.Sound() || r.Told != 5 || r.State != job.Succeeded {
 		t.Errorf("%+v", r)
 	}
+	said := sayings{}
+	said.add("a run", notes(r.Ignored))
+	said.compare(t, "ignored-run")
 }

@@ -81,7 +81,7 @@ func (c *chunk) compare(n int) {
 			}
 			if s.met == len(s.results) || !reflect.DeepEqual(s.results[s.met], r) {
 				s.wrong = true
-				c.w.v.doubt(RuleSnapshot, Note{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it has not the result of entry %d", n)})
+				c.w.v.doubt(RuleSnapshot, Note{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it does not have the result of entry %d", n)})
 			}
 			s.met++
 		}
@@ -107,7 +107,7 @@ func (c *chunk) checkSnapshots() {
 			note.Why = fmt.Sprintf("it counts %s; the log says %s", words(s.ending), words(*at))
 			c.w.v.doubt(RuleSnapshot, note)
 		case !s.cut && s.met < len(s.results):
-			note.Item, note.Why = s.results[s.met].Item, "it has a result that the log has not"
+			note.Item, note.Why = s.results[s.met].Item, "it has a result that the log does not have"
 			c.w.v.doubt(RuleSnapshot, note)
 		}
 	}

@@ -394,4 +394,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 	if r.Open() || r.Told != len(want) {
 		t.Errorf("state %q, %d told", r.State, r.Told)
 	}
+	said := sayings{}
+	said.add("a map", notes(r.Ignored))
+	said.compare(t, "ignored-map")
 }

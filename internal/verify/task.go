@@ -38,7 +38,7 @@ func (v *verifier) readTask(ctx context.Context) error {
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
 		if !bare(rest) || facts != 1 || nameless {
-			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong into a task's log"})
+			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
 			return nil
 		}
 		v.takeTask(n, e, &live, gone)

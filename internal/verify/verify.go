@@ -124,7 +124,7 @@ func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
 	}
 	isMap := v.j.Spec.Verb == job.Map
 	if hasItems := v.j.ChunkSize != 0 || v.j.Manifest.Count != 0; isMap != hasItems || !slices.Contains(verbs, v.j.Spec.Verb) {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %d items in chunks of %d", v.j.Spec.Verb, v.j.Manifest.Count, v.j.ChunkSize)})
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %s in chunks of %d", v.j.Spec.Verb, numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return false, nil
 	}
 	if v.j.Path() != v.p {

@@ -37,7 +37,7 @@ type walk struct {
 // say what is not there yet.
 func (v *verifier) mapJob(ctx context.Context) error {
 	if v.j.ChunkSize < 1 || v.j.Manifest.Count < 0 || v.j.Manifest.Count > maxItems {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%d items in chunks of %d cannot be", v.j.Manifest.Count, v.j.ChunkSize)})
+		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%s in chunks of %d cannot be", numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return nil
 	}
 	w := &walk{v: v, rounds: newRounds(v), listed: map[string]int{}, shots: map[string][]string{}}
@@ -117,7 +117,7 @@ func (w *walk) all(ctx context.Context) error {
 	x.Retries = w.runs - w.ended.count()
 	x.Interrupted = w.runs + w.breaks - w.run.count() - x.Retries
 	if x.Unexplained > w.risk {
-		w.v.doubt(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%d tries were recorded by agents that had lost their chunks, and at most %d may have run", x.Unexplained, w.risk)})
+		w.v.doubt(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%s recorded by agents that had lost their chunks, and at most %d may have run", numbered(x.Unexplained, "try was", "tries were"), w.risk)})
 	}
 	return nil
 }
