@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 const (
@@ -306,7 +308,7 @@ func rename(from, to string) func(*testing.T, *story) {
 func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 	t.Parallel()
 	rules := map[Rule]bool{}
-	said := sayings{}
+	var said faulttest.Sayings
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			s := b.tell()
@@ -315,7 +317,7 @@ func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 			if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
 				t.Errorf("doubts (-want +got):\n%s\n%v", diff, r.Doubts)
 			}
-			said.add(b.name, r.Doubts)
+			say(&said, b.name, r.Doubts)
 			for _, d := range r.Doubts {
 				rules[d.Rule] = true
 				if d.Why == "" {
@@ -330,5 +332,5 @@ func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 			t.Errorf("no history breaks the rule %q", rule)
 		}
 	}
-	said.compare(t, "broken")
+	said.Compare(t, "broken")
 }

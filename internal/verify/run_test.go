@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -71,7 +72,7 @@ func TestABrokenRunGivesThatDoubt(t *testing.T) {
 	t.Parallel()
 	exit := func(k, rank int) string { return fmt.Sprintf("%s/attempts/%d/exit/%d", jobDir, k, rank) }
 	weights := "blobs/" + digestOf("weights")
-	said := sayings{}
+	var said faulttest.Sayings
 	for name, b := range map[string]struct {
 		spoil func(s *story)
 		want  []string
@@ -111,9 +112,9 @@ func TestABrokenRunGivesThatDoubt(t *testing.T) {
 		if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
 			t.Errorf("%s: doubts (-want +got):\n%s", name, diff)
 		}
-		said.add(name, r.Doubts)
+		say(&said, name, r.Doubts)
 	}
-	said.compare(t, "broken-runs")
+	said.Compare(t, "broken-runs")
 }
 
 func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
@@ -128,7 +129,7 @@ func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
 	if !r.Sound() || r.Told != 5 || r.State != job.Succeeded {
 		t.Errorf("%+v", r)
 	}
-	said := sayings{}
-	said.add("a run", notes(r.Ignored))
-	said.compare(t, "ignored-run")
+	var said faulttest.Sayings
+	say(&said, "a run", r.Ignored)
+	said.Compare(t, "ignored-run")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -394,7 +395,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 	if r.Open() || r.Told != len(want) {
 		t.Errorf("state %q, %d told", r.State, r.Told)
 	}
-	said := sayings{}
-	said.add("a map", notes(r.Ignored))
-	said.compare(t, "ignored-map")
+	var said faulttest.Sayings
+	say(&said, "a map", r.Ignored)
+	said.Compare(t, "ignored-map")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -177,4 +178,17 @@ func brief(doubts []Doubt) (lines []string) {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// say notes what a user reads of doubts, or of what does not count, in the order of the
+// alphabet.
+func say[N fmt.Stringer](said *faulttest.Sayings, history string, all []N) {
+	var lines []string
+	for _, n := range all {
+		lines = append(lines, n.String())
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		said.Add(history, line)
+	}
 }
