@@ -276,12 +276,13 @@ func render(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		if text, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
-			return strings.TrimSpace(verb.ReplaceAllStringFunc(text, func(v string) string {
+			text = verb.ReplaceAllStringFunc(text, func(v string) string {
 				if v == "%%" {
 					return "%"
 				}
 				return "…"
-			}))
+			})
+			return strings.TrimSpace(strings.ReplaceAll(text, "%d ", "… ")) // a format that makes another
 		}
 	case *ast.BinaryExpr:
 		if e.Op == token.ADD {

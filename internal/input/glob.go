@@ -20,6 +20,9 @@ func glob(in job.Input, folder string) (Source, error) {
 	fixed, parts := cut(in.Path)
 	none := func(why string) error {
 		hint := "See what is there: ls " + fixed + "."
+		if fixed == "." {
+			hint = "See what is there: ls -a." // "ls ." at the end of a sentence reads as the folder above
+		}
 		if strings.ContainsRune(in.Path, ':') {
 			hint = "A glob has no subfolder: write it before the star."
 		}

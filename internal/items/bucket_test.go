@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -103,6 +104,7 @@ func TestObjectsOfABucketAreItems(t *testing.T) {
 }
 
 func TestOneObjectIsAListOfItems(t *testing.T) {
+	var said faulttest.Sayings
 	open := theirs(t, map[string]string{"l/items.txt": "one\n\ntwo\n", "l/rows.csv": "a,b\n1,2\n", "l/empty.txt": "", "l/items.txt.d/x": ""})
 	for from, want := range map[string]struct {
 		items  []string
@@ -127,11 +129,16 @@ func TestOneObjectIsAListOfItems(t *testing.T) {
 		}
 	}
 	for from, format := range map[string]string{"s3://b/l/empty.txt": "", "s3://b/l/*.txt": CSV, "s3://": "", "gs://": ""} {
-		if _, err := Collect(t.Context(), Source{From: from, Format: format, Open: open}, t.TempDir()); fault.KindOf(err) != fault.Invalid {
+		_, err := Collect(t.Context(), Source{From: from, Format: format, Open: open}, t.TempDir())
+		said.Error(from+" "+format, err)
+		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
-	if _, err := Collect(t.Context(), Source{From: "s3://b/x"}, t.TempDir()); fault.KindOf(err) != fault.Invalid {
+	_, err := Collect(t.Context(), Source{From: "s3://b/x"}, t.TempDir())
+	said.Error("without a way to open buckets", err)
+	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("without a way to open buckets: %v", err)
 	}
+	said.Compare(t, "objects")
 }

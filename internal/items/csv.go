@@ -161,7 +161,7 @@ func (c *collector) header(line int, fields []string) error {
 		c.packer.fields = append(c.packer.fields, name)
 	}
 	if len(fields) > maxNames || size > maxNameBytes {
-		return c.bad(line, "Keep the columns that the program needs: cut -d, -f1-10 FILE | drover map --from - ...", "its header has %s with %d bytes of names, at most %d and %d may be", counted(len(fields), "column"), size, maxNames, maxNameBytes)
+		return c.bad(line, "Keep the columns that the program needs: cut -d, -f1-10 FILE | drover map --from - ...", "its header has %s with %d bytes of names, and may have %d with %d", counted(len(fields), "column"), size, maxNames, maxNameBytes)
 	}
 	if len(fields) == 1 && strings.Contains(fields[0], ";") {
 		c.packer.notes = append(c.packer.notes, "the header has no comma but semicolons; fields end at commas, so it is one field")

@@ -238,12 +238,21 @@ func (w *walker) nothing() error {
 		why += "; " + strings.Join(notes, ", ")
 	}
 	before, _ := cutGlob(w.source.From)
-	return w.source.refuse("See what is there: ls "+quoteWord(before)+".", "%s", why)
+	return w.source.refuse(seeFolder(before), "%s", why)
 }
 
 func (s Source) noFile() error {
 	before, _ := cutGlob(s.From)
-	return s.refuse("See what is there: ls "+quoteWord(before)+".", "no file matches")
+	return s.refuse(seeFolder(before), "no file matches")
+}
+
+// seeFolder is the hint that lists a folder. The working folder is listed without its
+// name: "ls ." at the end of a sentence reads as the folder above.
+func seeFolder(folder string) string {
+	if folder == "." {
+		return "See what is there: ls -a."
+	}
+	return "See what is there: ls " + quoteWord(folder) + "."
 }
 
 // isGlob says whether text is a pattern, if nothing of that name exists.

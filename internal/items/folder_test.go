@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // tree makes files; a name that ends in / is a folder.
@@ -99,6 +100,7 @@ func TestWhatIsNoFileIsLeftOut(t *testing.T) {
 }
 
 func TestGlobs(t *testing.T) {
+	var said faulttest.Sayings
 	root := tree(t, "a.png", "b.png", "c.jpg", ".d.png", "x/e.png", "x/y/f.png", "x/.g/h.png", "x/y/z/i.png", "[1].png", "x-y.png", "k/")
 	for from, want := range map[string][]string{
 		"*.png":            {"[1].png", "a.png", "b.png", "x-y.png"},
@@ -136,13 +138,18 @@ func TestGlobs(t *testing.T) {
 		}
 	}
 	for _, from := range []string{"k", "k/*", "*.gif", "x/e.png/*", "k*"} {
-		if _, _, err := found(t, from, root); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "ls ") {
+		_, _, err := found(t, from, root)
+		said.Error(from, err)
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "ls ") {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
-	if _, err := Collect(t.Context(), Source{From: "*.png", Dir: root, Format: CSV}, t.TempDir()); fault.KindOf(err) != fault.Invalid {
+	_, err := Collect(t.Context(), Source{From: "*.png", Dir: root, Format: CSV}, t.TempDir())
+	said.Error("files as CSV", err)
+	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("files as CSV: %v", err)
 	}
+	said.Compare(t, "globs")
 }
 
 // TestGlobsAreTheShells has sh say which files a pattern of one folder matches.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -232,6 +233,7 @@ func TestEqualListsHaveEqualDigests(t *testing.T) {
 }
 
 func TestARangeIsNeverWrittenOut(t *testing.T) {
+	var said faulttest.Sayings
 	dir := filepath.Join(t.TempDir(), "none")
 	for from, want := range map[string][]string{
 		"1-3": {"1", "2", "3"}, "0-9:4": {"0", "4", "8"}, "5-5": {"5"}, "0-0": {"0"},
@@ -261,13 +263,18 @@ func TestARangeIsNeverWrittenOut(t *testing.T) {
 	for from, hint := range map[string]string{
 		"9-1": "1-9", "01-10": "seq -w 01 10", "1-9:0": "step", "0-1000000000": "Split", "1-99999999999999999999": "10^18",
 	} {
-		if _, err := Collect(t.Context(), Source{From: from}, dir); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) {
+		_, err := Collect(t.Context(), Source{From: from}, dir)
+		said.Error(from, err)
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) {
 			t.Errorf("%s: %v; %s", from, err, fault.Hint(err))
 		}
 	}
-	if _, err := Collect(t.Context(), Source{From: "1-9", Format: CSV}, dir); fault.KindOf(err) != fault.Invalid {
+	_, err = Collect(t.Context(), Source{From: "1-9", Format: CSV}, dir)
+	said.Error("a range as CSV", err)
+	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a range as CSV: %v", err)
 	}
+	said.Compare(t, "ranges")
 }
 
 func TestARangeBesideAFileOfThatNameIsSaid(t *testing.T) {

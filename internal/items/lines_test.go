@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 func TestLinesAreTakenAsTheyAre(t *testing.T) {
@@ -55,6 +57,7 @@ func TestLinesAreTakenAsTheyAre(t *testing.T) {
 }
 
 func TestWhatCannotBeAnItemIsRefusedByItsLine(t *testing.T) {
+	var said faulttest.Sayings
 	long := strings.Repeat("x", maxLine+1)
 	for name, c := range map[string]struct{ format, text, why, hint string }{
 		"NUL":                 {Lines, "a\n\nb\x00\n", "line 3: it holds a NUL byte", "od -c"},
@@ -90,12 +93,14 @@ func TestWhatCannotBeAnItemIsRefusedByItsLine(t *testing.T) {
 		"not gzip":            {Lines, "\x1f\x8bxxxx", "gzip", "Check"},
 	} {
 		_, err := Collect(t.Context(), Source{From: "-", Format: c.format, Stdin: strings.NewReader(c.text)}, t.TempDir())
+		said.Error(name, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.why) || !strings.Contains(fault.Hint(err), c.hint) {
 			t.Errorf("%s: %.300v; %s", name, err, fault.Hint(err))
 		} else if !strings.HasPrefix(err.Error(), `read items from "standard input": `) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	said.Compare(t, "lines")
 }
 
 func TestAFileIsReadByItsEnding(t *testing.T) {
@@ -156,6 +161,7 @@ func TestAnArchiveCutShortIsRefused(t *testing.T) {
 }
 
 func TestWhatIsNotThereIsSaid(t *testing.T) {
+	var said faulttest.Sayings
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "items.txt"), []byte("a\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -171,7 +177,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		"~/items.txt":   {fault.Missing, "$HOME"},
 		"":              {fault.Invalid, "--from items.txt"},
 		"a\x00b":        {fault.Invalid, "Check the path"},
-		"*.csv":         {fault.Invalid, "ls ."},
+		"*.csv":         {fault.Invalid, "ls -a."},
 		"none/*.txt":    {fault.Invalid, "ls none"},
 		"-":             {fault.Invalid, "--from items.txt"},
 		"items.txt/*":   {fault.Invalid, "ls items.txt"},
@@ -180,10 +186,12 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		"none/../*.txt": {fault.Invalid, "ls"},
 	} {
 		_, err := Collect(t.Context(), Source{From: from, Dir: dir}, t.TempDir())
+		said.Error(strconv.Quote(from), err)
 		if fault.KindOf(err) != c.kind || !strings.Contains(fault.Hint(err), c.hint) {
 			t.Errorf("%q: %v (%v); %s", from, err, fault.KindOf(err), fault.Hint(err))
 		}
 	}
+	said.Compare(t, "absent")
 }
 
 // forever is a pipe whose writer never ends, or, without a text, never writes.

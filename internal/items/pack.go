@@ -72,7 +72,7 @@ func (x *index) check() error {
 		return fmt.Errorf("there is no format %q", x.Format)
 	}
 	if x.Count < 0 || x.Count > maxItems {
-		return fmt.Errorf("%d items cannot be", x.Count)
+		return fmt.Errorf("it cannot have %d items", x.Count)
 	}
 	count := 0
 	for _, p := range x.Parts {

@@ -102,7 +102,7 @@ func decodeIndex(m Manifest, text []byte) (*index, error) {
 		return nil, err
 	}
 	if x.Count != m.Count || x.Digest != m.Digest || x.Format != m.Format {
-		return nil, errors.New("it is of another list")
+		return nil, errors.New("it belongs to another list")
 	}
 	return x, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // shellsHere are those that text is read by: POSIX's, and bash if there is one.
@@ -132,6 +133,7 @@ func TestAShellReadsBackWhatWasFilled(t *testing.T) {
 }
 
 func TestWhereNoQuotesHoldAnItemIsRefused(t *testing.T) {
+	var said faulttest.Sayings
 	for name, text := range map[string]string{
 		"arithmetic":              "echo $(({} + 1))",
 		"arithmetic in quotes":    `echo "$(({} + 1))"`,
@@ -157,10 +159,12 @@ func TestWhereNoQuotesHoldAnItemIsRefused(t *testing.T) {
 		"a field too":             "echo $(({f}))",
 	} {
 		_, err := Parse([]string{text}, TemplateOptions{Shell: true, Fields: []string{"f"}, Out: []string{"{n}"}})
+		said.Error(name, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "$DROVER_ITEM") || !strings.Contains(err.Error(), "where it cannot be quoted safely") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	said.Compare(t, "quotes")
 }
 
 func TestAShellTextThatEndsTooSoonIsRefused(t *testing.T) {
@@ -183,11 +187,13 @@ func TestACommentKeepsItsBraces(t *testing.T) {
 }
 
 func TestItemsAreNotPastedIntoTheTextOfAShell(t *testing.T) {
+	var said faulttest.Sayings
 	for _, args := range [][]string{
 		{"sh", "-c", "cat {}"}, {"/bin/bash", "-ec", "cat {.stem}"}, {"bash", "-euo", "pipefail", "-c", "x {f}"}, {"bash", "-c", "-e", "x {}"},
 		{"env", "A=1", "sh", "-c", "cat {}"}, {"bash", "--norc", "-c", "cat {}"}, {"bash", "+x", "-c", "--", "cat {}"}, {"nice", "-n", "5", "zsh", "-lc", "cat {}"},
 	} {
 		_, err := Parse(args, TemplateOptions{Fields: []string{"f"}})
+		said.Error(strings.Join(args, " "), err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "drover map --shell") {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -200,6 +206,7 @@ func TestItemsAreNotPastedIntoTheTextOfAShell(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
+	said.Compare(t, "shells")
 }
 
 // TestNoShellTextRunsAnItem makes texts of pieces that shells read in hard ways:

@@ -2,12 +2,14 @@ package items
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 var fruit = []string{"name", "size", "file.path", "é b", ""}
@@ -75,6 +77,7 @@ func TestPlaceholdersAreFilled(t *testing.T) {
 }
 
 func TestLookAlikesAreRefused(t *testing.T) {
+	var said faulttest.Sayings
 	for arg, hint := range map[string]string{
 		"{nmae}":       "Did you mean {name}?",
 		"{Name}":       "Did you mean {name}?",
@@ -97,6 +100,7 @@ func TestLookAlikesAreRefused(t *testing.T) {
 		"x{nmae}y":     "{{nmae}} writes the braces themselves",
 	} {
 		_, err := Parse([]string{"prog", arg}, TemplateOptions{Fields: fruit})
+		said.Error(arg, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) || !strings.HasPrefix(err.Error(), "read command: {") {
 			t.Errorf("%q: %v; %s", arg, err, fault.Hint(err))
 		}
@@ -104,10 +108,13 @@ func TestLookAlikesAreRefused(t *testing.T) {
 	for arg, o := range map[string]TemplateOptions{
 		"{out2}": {Out: []string{"{n}"}}, "{n}": {Fields: []string{"n"}}, "{out}": {Fields: []string{"out"}, Out: []string{"{}"}},
 	} {
-		if _, err := Parse([]string{arg}, o); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		_, err := Parse([]string{arg}, o)
+		said.Error(fmt.Sprintf("%s of %+v", arg, o), err)
+		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s of %+v: %v", arg, o, err)
 		}
 	}
+	said.Compare(t, "look-alikes")
 }
 
 func TestBracesThatWereLeftAreNoted(t *testing.T) {
@@ -225,6 +232,7 @@ func TestOutputsAreCleanNames(t *testing.T) {
 }
 
 func TestOutputsThatWouldLieElsewhereAreRefused(t *testing.T) {
+	var said faulttest.Sayings
 	for _, c := range []struct{ pattern, item, why string }{
 		{"{}", "/abs/x", "is an absolute path"},
 		{"{}/", "/", "is an absolute path"},
@@ -249,6 +257,7 @@ func TestOutputsThatWouldLieElsewhereAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := tmpl.Outputs(Item{N: 3, Text: c.item})
+		said.Error(fmt.Sprintf("%q of %.20q", c.pattern, c.item), err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.why) || !strings.HasPrefix(err.Error(), "name outputs: item 3: ") {
 			t.Errorf("%q of %.20q: %q, %v", c.pattern, c.item, got, err)
 		}
@@ -262,10 +271,13 @@ func TestOutputsThatWouldLieElsewhereAreRefused(t *testing.T) {
 		"{nmae}.x":    "Did you mean {name}?",
 		"{.stme}.x":   "Did you mean {.stem}?",
 	} {
-		if _, err := Parse([]string{"prog"}, TemplateOptions{Fields: fruit, Out: []string{pattern}}); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) || !strings.HasPrefix(err.Error(), "read --out") {
+		_, err := Parse([]string{"prog"}, TemplateOptions{Fields: fruit, Out: []string{pattern}})
+		said.Error(strconv.Quote(pattern), err)
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), hint) || !strings.HasPrefix(err.Error(), "read --out") {
 			t.Errorf("%q: %v; %s", pattern, err, fault.Hint(err))
 		}
 	}
+	said.Compare(t, "outputs")
 }
 
 func FuzzTemplate(f *testing.F) {

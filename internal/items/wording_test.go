@@ -3,14 +3,17 @@ package items
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/iotest"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -143,5 +146,95 @@ func TestStoredListsThatDoNotFitAreLost(t *testing.T) {
 	m.Files = nil
 	if _, err = Open(t.Context(), s, m, 1); fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "open items: "+m.Key+" in ") {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
+	}
+}
+
+// notesOf are those of a list that is read from a text.
+func notesOf(t *testing.T, format, text string) string {
+	l := collected(t, format, text)
+	return strings.Join(l.Notes(), "\n")
+}
+
+func TestWhatIsOddInAListIsNoted(t *testing.T) {
+	var said faulttest.Sayings
+	for what, text := range map[string]string{
+		"one line within which a line returns": "a\rb\nc\n", "two lines within which a line returns": "a\rb\nc\rd\n",
+		"one line that is not UTF-8": "\xe4\n", "two lines that are not UTF-8": "a\n\xe4\n\xe4\n", "an empty line": "a\n\nb\n", "two empty lines": "\na\n\n",
+		"one line of Windows": "a\r\nb\n", "two lines of Windows": "a\r\nb\r\n", "a byte order mark": "\xef\xbb\xbfa\n",
+	} {
+		said.Add(what, notesOf(t, Lines, text))
+	}
+	said.Add("semicolons in CSV", notesOf(t, CSV, "a;b\n1;2\n"))
+	said.Add("an array in JSON", notesOf(t, JSONL, "[1, 2]\n"))
+	var wide strings.Builder
+	for i := range maxNames + 1 {
+		fmt.Fprintf(&wide, `{"k%d":1}`+"\n", i)
+	}
+	said.Add("many keys in JSON", notesOf(t, JSONL, wide.String()))
+	dir := t.TempDir()
+	for _, name := range []string{"1-3", "one/a", "two/b", ".hidden"} {
+		if os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700) != nil || os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600) != nil {
+			t.Fatal("no file " + name)
+		}
+	}
+	for i, name := range []string{"one", "two", "none"} {
+		if i > 0 && syscall.Mkfifo(filepath.Join(dir, "pipe"+name), 0o600) != nil || os.Symlink(name, filepath.Join(dir, "link"+name)) != nil {
+			t.Fatal("no link to " + name)
+		}
+	}
+	for _, from := range []string{"1-3", "*", "pipet*", "linkn*", "**"} {
+		l, err := Collect(t.Context(), Source{From: from, Dir: dir}, t.TempDir())
+		if err != nil {
+			said.Error(from, err)
+			continue
+		}
+		said.Add(from, strings.Join(l.Notes(), "\n"))
+		l.Close()
+	}
+	said.Compare(t, "notes")
+}
+
+func TestALongPatternIsRefused(t *testing.T) {
+	open := theirs(t, nil)
+	for from, hint := range map[string]string{
+		"*" + strings.Repeat("/x", maxParts):        "Use **, or begin further down.",
+		"s3://b/*" + strings.Repeat("/x", maxParts): "Use **, or name fewer folders.",
+		"s3://b/[a": "Write a bracket that is one as [[].",
+	} {
+		_, err := Collect(t.Context(), Source{From: from, Dir: t.TempDir(), Open: open}, t.TempDir())
+		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != hint {
+			t.Errorf("%.20s: %v\n%s", from, err, fault.Hint(err))
+		}
+	}
+	_, err := Collect(t.Context(), Source{From: "x", Format: "yaml", Dir: t.TempDir()}, t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), `there is no format "yaml"`) {
+		t.Error(err)
+	}
+}
+
+func TestAnIndexThatCannotBeSaysWhatIsWrong(t *testing.T) {
+	for want, x := range map[string]index{
+		"its version is 9, this drover reads 1": {V: 9},
+		`there is no format "yaml"`:             {V: version, Format: "yaml"},
+		"it cannot have -1 items":               {V: version, Format: Lines, Count: -1},
+		`there is no part "part-x"`:             {V: version, Format: Lines, Count: 1, Parts: []part{{Name: "part-x"}}},
+		"its blocks hold 0 items of 1":          {V: version, Format: Lines, Count: 1},
+	} {
+		if err := x.check(); err == nil || err.Error() != want {
+			t.Errorf("%+v: %v, want %s", x, err, want)
+		}
+	}
+}
+
+func TestALineThatNamesNoFileSaysSo(t *testing.T) {
+	d := string(digestOf(5))
+	for line, want := range map[string]string{
+		"x":                            `"x" names no stored file`,
+		":" + d + ":9::" + d + ":-1":  "names no file in a pack",
+		":" + d + "::9:" + d + ":9000": "names no stored file",
+	} {
+		if _, err := ParseFiles(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
 	}
 }
