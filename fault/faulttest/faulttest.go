@@ -64,11 +64,16 @@ func (s *Sayings) Compare(t testing.TB, name string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all strings.Builder
-	for _, what := range slices.Sorted(maps.Keys(s.said)) {
-		fmt.Fprintf(&all, "%s:\n    %s\n", what, strings.Join(s.said[what], "\n    "))
+	hide := strings.NewReplacer(s.hidden...)
+	said := map[string]string{}
+	for what, sentences := range s.said {
+		said[hide.Replace(what)] = hide.Replace(strings.Join(sentences, "\n    "))
 	}
-	got := strings.NewReplacer(s.hidden...).Replace(all.String())
+	var all strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(said)) {
+		fmt.Fprintf(&all, "%s:\n    %s\n", what, said[what])
+	}
+	got := all.String()
 	file := filepath.Join("testdata", "sayings", name+".golden")
 	if *write {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

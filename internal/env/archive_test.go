@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 func exported(t testing.TB, p Plan) []byte {
@@ -242,9 +243,13 @@ func forged(t *testing.T, p Plan, change func(*contents), entries ...tar.Header)
 }
 
 func TestHostileArchivesAreRefused(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	p, _ := unfinished(t)
 	outside := t.TempDir()
+	said.Hide(outside, "OUTSIDE")
+	said.Hide(p.Digest[:12], "DIGEST")
+	said.Hide(p.folder(), "FOLDER")
 	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 1} }
 	link := func(name, target string) tar.Header {
 		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target}
@@ -255,15 +260,15 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		entries []tar.Header
 		want    string
 	}{
-		{"a name above", nil, []tar.Header{file("../x")}, `"../x": no name inside`},
-		{"a name in the middle", nil, []tar.Header{file("a/../../x")}, `no name inside`},
-		{"an absolute name", nil, []tar.Header{file(outside + "/x")}, "no name inside"},
-		{"no name", nil, []tar.Header{{Name: "./", Typeflag: tar.TypeDir}}, "no name inside"},
+		{"a name above", nil, []tar.Header{file("../x")}, `"../x": not a name in its folder`},
+		{"a name in the middle", nil, []tar.Header{file("a/../../x")}, `not a name in its folder`},
+		{"an absolute name", nil, []tar.Header{file(outside + "/x")}, "not a name in its folder"},
+		{"no name", nil, []tar.Header{{Name: "./", Typeflag: tar.TypeDir}}, "not a name in its folder"},
 		{"through a link", nil, []tar.Header{link("lib", outside), file("lib/x")}, `"lib/x": it is in no folder of the archive`},
 		{"over a link", nil, []tar.Header{link("x", outside+"/x"), file("x")}, `"x": twice in the archive`},
 		{"a hard link", nil, []tar.Header{{Name: "x", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}}, `neither a file nor a folder nor a link (type '1')`},
 		{"a device", nil, []tar.Header{{Name: "x", Typeflag: tar.TypeChar}}, `neither a file nor a folder nor a link`},
-		{"its own marker", nil, []tar.Header{file(marker)}, "the archive says so itself"},
+		{"its own marker", nil, []tar.Header{file(marker)}, "a name that drover keeps for itself"},
 		{"more names", func(c *contents) { c.Names = 1 }, []tar.Header{file("a"), file("b")}, `"b": more than it counts`},
 		{"more bytes", func(c *contents) { c.Bytes = 1 }, []tar.Header{file("a"), file("b")}, `"b": more than it counts`},
 		{"another environment", func(c *contents) { c.Mark.Digest = "feed" }, nil, `it is the environment "feed", not `},
@@ -271,6 +276,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		{"another format", func(c *contents) { c.Format = 2 }, nil, "format 2, which this drover does not know"},
 	} {
 		err := Import(t.Context(), p, bytes.NewReader(forged(t, p, c.change, c.entries...)))
+		said.Error(c.name, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "import environment: refuse archive: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v (%s), want %s", c.name, err, fault.KindOf(err), c.want)
 		}
@@ -286,6 +292,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "start ") || complete(p.folder()) {
 		t.Errorf("without a python: %v", err)
 	}
+	said.Compare(t, "archives")
 }
 
 func TestOneImportsWhileOthersWait(t *testing.T) {

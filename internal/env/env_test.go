@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // findPython is asked once: a version manager's shim takes a fifth of a second.
@@ -177,15 +178,18 @@ func TestNoEnvTakesTheInterpreterAsItIs(t *testing.T) {
 }
 
 func TestWithoutAnyPythonAFaultSaysWhatToDo(t *testing.T) {
+	var said faulttest.Sayings
 	for _, python := range []string{"", "python9.9", "9.9", "/nosuch/python", "./nosuch"} {
 		r := request(t, "")
 		r.Python = python
 		r.Environ = []string{"PATH=" + t.TempDir(), "VIRTUAL_ENV=" + t.TempDir()}
 		_, err := Resolve(t.Context(), r)
+		said.Error("--python="+python, err)
 		if fault.KindOf(err) != fault.Missing || !strings.Contains(fault.Hint(err), "--python") {
 			t.Errorf("--python %q: %v (%s), hint %q", python, err, fault.KindOf(err), fault.Hint(err))
 		}
 	}
+	said.Compare(t, "no-python")
 }
 
 func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // What uv 0.13.8 and pip 23.2.1 said, shortened in the middle; the ones with an
@@ -82,6 +83,7 @@ var spoken = []struct {
 }
 
 func TestWhatToolsSayBecomesOneFault(t *testing.T) {
+	var said faulttest.Sayings
 	asked := &manifest{Path: "/code/requirements.txt"}
 	for i, e := range parse([]byte("idna==99\nscipy==1.18.1\nNosuch_XYZ\nbad ==\n")) {
 		e.File, e.Line = "requirements.txt", i+1
@@ -91,6 +93,7 @@ func TestWhatToolsSayBecomesOneFault(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			err := explain(c.out, errors.New("exit status 1"), asked, identity{Version: "3.11.7", Base: "/usr/bin/python3"})
 			want := "build environment: " + c.want
+			said.Error(c.name, err)
 			if err.Error() != want || fault.KindOf(err) != c.kind {
 				t.Errorf("%q (%s)\nwant %q (%s)", err, fault.KindOf(err), want, c.kind)
 			}
@@ -99,4 +102,5 @@ func TestWhatToolsSayBecomesOneFault(t *testing.T) {
 			}
 		})
 	}
+	said.Compare(t, "tools")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 func TestPackagesAreReadStrictly(t *testing.T) {
@@ -221,6 +222,8 @@ func TestAnInterruptedInstallationIsMended(t *testing.T) {
 }
 
 func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
+	var said faulttest.Sayings
+	t.Cleanup(func() { said.Compare(t, "packages") }) // after the tests within
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(d *debianStub)
@@ -248,6 +251,7 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 			c.change(&d)
 			var j journal
 			err := d.install(t.Context(), []string{"bash", "libgl1", "nosuch"}, d.environ, j.log)
+			said.Error(name, err)
 			if fault.KindOf(err) != c.kind || err == nil || err.Error() != "install packages: "+c.want || !strings.HasSuffix(fault.Hint(err), ".") {
 				t.Errorf("%v (%v) %q\nwant %s", err, fault.KindOf(err), fault.Hint(err), c.want)
 			}

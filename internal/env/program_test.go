@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // put writes a file with that mode. No process is forked meanwhile: it would hold
@@ -137,8 +138,10 @@ func TestNamesAndLinesAreRun(t *testing.T) {
 }
 
 func TestWhatCannotRunIsRefused(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	dir := t.TempDir()
+	said.Hide(dir, "HERE")
 	here := func(name, text string, mode os.FileMode) ProgramRequest {
 		put(t, dir, name, text, mode)
 		return ProgramRequest{Dir: dir, Script: name, Environ: []string{"PATH=" + t.TempDir()}}
@@ -168,10 +171,12 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 		"a path":            {ProgramRequest{Dir: dir, Name: "./nosuch"}, fault.Invalid, `start program: "` + dir + `/nosuch" is not there`},
 	} {
 		_, err := Program(t.Context(), c.r)
+		said.Error(name, err)
 		if fault.KindOf(err) != c.kind || err == nil || err.Error() != c.want || !strings.HasSuffix(fault.Hint(err), ".") {
 			t.Errorf("%s: %v (%v) %q\nwant %s (%v)", name, err, fault.KindOf(err), fault.Hint(err), c.want, c.kind)
 		}
 	}
+	said.Compare(t, "programs")
 }
 
 func TestJuliaFindsItsProject(t *testing.T) {

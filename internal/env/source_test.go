@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // block is a PEP 723 block of these lines.
@@ -146,6 +147,7 @@ func TestPoetrysFilesAreSaidToBeUnread(t *testing.T) {
 }
 
 func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
+	var said faulttest.Sayings
 	for _, c := range []struct{ file, text, want string }{
 		{"train.py", "import x\n# /// script\n# dependencies = [\n#   \"alpha\",\n# ///\n", "train.py line 5: the end where a value should be"},
 		{"train.py", "# /// script\n# dependencies = 'alpha'\n# ///\n", "train.py line 2: dependencies is not a list"},
@@ -173,6 +175,7 @@ func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 		}
 		write(t, filepath.Join(r.Dir, c.file), c.text)
 		_, err := Resolve(t.Context(), r)
+		said.Error(c.want, err)
 		if err == nil || err.Error() != "read requirements: "+c.want || fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "--no-env") {
 			t.Errorf("%v (%s), hint %q\nwant %s", err, fault.KindOf(err), fault.Hint(err), c.want)
 		}
@@ -181,6 +184,7 @@ func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 			t.Errorf("%s: --no-env reads it: %v", c.file, err)
 		}
 	}
+	said.Compare(t, "files")
 }
 
 func TestALockWithoutItsProjectIsRefused(t *testing.T) {

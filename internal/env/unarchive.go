@@ -121,10 +121,10 @@ type unpacker struct {
 func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
 	if name == "" || name != path.Clean(name) || !filepath.IsLocal(filepath.FromSlash(name)) || name == "." || strings.ContainsRune(name, 0) {
-		return refuse("%q: no name inside", h.Name)
+		return refuse("%q: not a name in its folder", h.Name)
 	}
 	if name == marker || strings.HasPrefix(name, marker+"/") {
-		return refuse("%q: the archive says so itself", h.Name)
+		return refuse("%q: a name that drover keeps for itself", h.Name)
 	}
 	if u.names--; u.names < 0 {
 		return refuse("%q: more than it counts", h.Name)

@@ -105,7 +105,7 @@ func ownWords(text string) []string {
 func shownBy(list []shower, text string) string {
 	longest := ""
 	for _, part := range ownWords(text) {
-		if part = strings.TrimSpace(part); len(part) > len(longest) {
+		if part = plain(part); len(part) > len(longest) {
 			longest = part
 		}
 	}

@@ -291,16 +291,16 @@ func plain(err error) error {
 	return err
 }
 
-var errRedirect = errors.New("it leads outside")
+var errRedirect = errors.New("the server redirects it")
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch last := via[len(via)-1]; {
 	case len(via) > maxRedirects:
-		return fmt.Errorf("%w: more than %d redirects", errRedirect, maxRedirects)
+		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
 	case last.URL.Scheme == "https" && req.URL.Scheme != "https":
-		return fmt.Errorf("%w: from https to %s", errRedirect, shown(req.URL.String()))
+		return fmt.Errorf("%w from https to %s", errRedirect, shown(req.URL.String()))
 	case req.URL.Scheme != "https" && req.URL.Scheme != "http":
-		return fmt.Errorf("%w: to %s://", errRedirect, req.URL.Scheme)
+		return fmt.Errorf("%w to %s://, which is no web address", errRedirect, req.URL.Scheme)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // origin is a server of one file, with the manners that a test asks for.
@@ -347,6 +348,7 @@ func TestAServerThatNeverSaysTheSameIsLeft(t *testing.T) {
 }
 
 func TestARefusalIsSaidAsItIs(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	for _, row := range []struct {
 		status []int
@@ -368,6 +370,7 @@ func TestARefusalIsSaidAsItIs(t *testing.T) {
 	} {
 		o, cache := serve(t, "x", nil), t.TempDir()
 		o.status = row.status
+		said.Hide(o.URL, "http://server")
 		file, err := quick().fetch(t.Context(), o.URL+"/a?secret=1", cache)
 		if n := len(o.saw()); n != row.asked {
 			t.Errorf("%d: asked %d times, want %d", row.status, n, row.asked)
@@ -378,13 +381,16 @@ func TestARefusalIsSaidAsItIs(t *testing.T) {
 			}
 			continue
 		}
+		said.Error(fmt.Sprint(row.status), err)
 		if fault.KindOf(err) != row.kind || !strings.Contains(err.Error(), row.text) || fault.Hint(err) == "" || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%d: %s, %v (%s)", row.status, file, err, fault.Hint(err))
 		}
 	}
+	said.Compare(t, "answers")
 }
 
 func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	end := serve(t, "end", nil)
 	hops := func(n int) string {
@@ -397,6 +403,7 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 			http.Redirect(w, r, "/"+strconv.Itoa(i-1), http.StatusFound)
 		}))
 		t.Cleanup(s.Close)
+		said.Hide(s.URL, "http://hops")
 		return s.URL + "/" + strconv.Itoa(n)
 	}
 	if file := fetched(t, quick(), hops(maxRedirects-1), t.TempDir(), "end"); filepath.Base(file) != strconv.Itoa(maxRedirects-1) {
@@ -412,22 +419,28 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	}))
 	defer secure.Close()
+	said.Hide(secure.URL, "https://server")
+	said.Hide(end.URL, "http://server")
 	trusting := func() *fetcher { f := quick(); f.client = *secure.Client(); return f }
 	fetched(t, trusting(), secure.URL+"/a", t.TempDir(), "secure")
 	for uri, want := range map[string]string{
-		hops(maxRedirects):   "more than 10 redirects",
+		hops(maxRedirects):   "redirects it more than 10 times",
 		secure.URL + "/down": "from https to http://",
-		secure.URL + "/file": "leads outside",
+		secure.URL + "/file": "redirects it from https to file:///etc/passwd",
 	} {
 		_, err := trusting().fetch(t.Context(), uri, t.TempDir())
+		said.Error(want, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", uri, err, want)
 		}
 	}
 	// Whom nobody vouches for is not believed, and not asked again.
-	if _, err := quick().fetch(t.Context(), secure.URL+"/a", t.TempDir()); fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "SSL_CERT_FILE") {
+	_, err := quick().fetch(t.Context(), secure.URL+"/a", t.TempDir())
+	said.Error("an unknown authority", err)
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "SSL_CERT_FILE") {
 		t.Errorf("an unknown authority: %v (%s)", err, fault.Hint(err))
 	}
+	said.Compare(t, "redirects")
 }
 
 func TestASilentServerIsAskedAgain(t *testing.T) {

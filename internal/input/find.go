@@ -51,7 +51,7 @@ func Find(in job.Input, folder string) (Source, error) {
 	case absent(err):
 		return Source{}, notThere(in)
 	case err != nil:
-		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s", in.Name)
+		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s: %q", in.Name, in.Path)
 	}
 	if in.Subdir != "" {
 		if real, err = inside(in, real); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -108,8 +109,10 @@ func TestALocalInputIsFound(t *testing.T) {
 }
 
 func TestWhatCannotBeFoundIsRefused(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	dir := home(t)
+	said.Hide(dir, "HERE")
 	put(t, dir, "data/a.csv", "data/.hidden.png")
 	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Symlink("nowhere", filepath.Join(dir, "dangling")), os.Symlink("loop", filepath.Join(dir, "loop"))); err != nil {
 		t.Fatal(err)
@@ -141,10 +144,12 @@ func TestWhatCannotBeFoundIsRefused(t *testing.T) {
 			t.Errorf("%s: found as %+v", row.path, got)
 			continue
 		}
+		said.Error(row.path+" "+row.subdir, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), row.want) || !strings.Contains(fault.Hint(err), row.hint) {
 			t.Errorf("%s: %v (%s)", row.path, err, fault.Hint(err))
 		}
 	}
+	said.Compare(t, "find")
 }
 
 func TestKeysTellSourcesApart(t *testing.T) {

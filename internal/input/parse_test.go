@@ -3,12 +3,14 @@ package input
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -98,6 +100,7 @@ func TestWhatIsTypedIsUnderstood(t *testing.T) {
 }
 
 func TestWhatMakesNoSenseIsRefusedWithAHint(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                    "it has no path",
@@ -140,6 +143,7 @@ func TestWhatMakesNoSenseIsRefusedWithAHint(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, in)
 			continue
 		}
+		said.Error(strconv.Quote(text), err)
 		if !strings.Contains(err.Error(), want) || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%q: %v (%s), want %q and a hint", text, err, fault.Hint(err), want)
 		}
@@ -161,6 +165,7 @@ func TestWhatMakesNoSenseIsRefusedWithAHint(t *testing.T) {
 			t.Errorf("%s: the hint is %q, want %q", text, fault.Hint(err), want)
 		}
 	}
+	said.Compare(t, "parse")
 }
 
 func TestInputsWithoutANameGetOne(t *testing.T) {

@@ -230,7 +230,7 @@ func TestALineThatNamesNoFileSaysSo(t *testing.T) {
 	d := string(digestOf(5))
 	for line, want := range map[string]string{
 		"x":                            `"x" names no stored file`,
-		":" + d + ":9::" + d + ":-1":  "names no file in a pack",
+		":" + d + ":9::" + d + ":-1":   "names no file in a pack",
 		":" + d + "::9:" + d + ":9000": "names no stored file",
 	} {
 		if _, err := ParseFiles(line); err == nil || !strings.Contains(err.Error(), want) {

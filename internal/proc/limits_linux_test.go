@@ -2,6 +2,7 @@ package proc
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 const mib = 1 << 20
@@ -189,6 +191,8 @@ func TestTheFewCoresAreOfThoseThatMayBeUsed(t *testing.T) {
 }
 
 func TestImpossibleLimitsAreRefused(t *testing.T) {
+	var said faulttest.Sayings
+	said.Hide(fmt.Sprint(ownCores()), "CORES")
 	for _, l := range []Limits{
 		{CPUs: -1}, {CPUs: 0.001}, {CPUs: math.NaN()}, {CPUs: math.Inf(1)}, {Memory: -1}, {Memory: mib - 1}, {Processes: -1},
 		{Cores: []int{-1}}, {Cores: []int{1 << 20}},
@@ -197,10 +201,12 @@ func TestImpossibleLimitsAreRefused(t *testing.T) {
 		if err == nil {
 			p.Kill()
 		}
+		said.Error(fmt.Sprintf("%+v", l), err)
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%+v: got %v", l, err)
 		}
 	}
+	said.Compare(t, "limits")
 }
 
 func TestAProgramThatCannotStartLeavesNoGroup(t *testing.T) {

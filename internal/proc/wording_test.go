@@ -1,7 +1,10 @@
 package proc
 
 import (
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +61,93 @@ func TestWhatTheKernelRefusesHasItsNextStep(t *testing.T) {
 	reads(t, explain(o, stepExec, syscall.E2BIG), fault.Invalid, "start /bin/sh: its arguments and environment: argument list too long", "Put the list in a file and name the file.")
 	reads(t, explain(o, stepExec, syscall.EAGAIN), fault.Full, "start /bin/sh: no room for another process: resource temporarily unavailable",
 		"Raise the limit on processes (ulimit -u), or use fewer slots.")
+}
+
+// What stands at the beginning of a file tells why the kernel does not run it.
+func TestAFileThatTheKernelDoesNotRunHasItsNextStep(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	windows, absent := file("windows", "#!/bin/sh\r\n"), file("absent", "#!/no/such/interpreter\n")
+	elf, text := file("elf", "\x7fELF"), file("text", "echo\n")
+	for _, row := range []struct {
+		path      string
+		errno     syscall.Errno
+		why, hint string
+	}{
+		{windows, syscall.ENOENT, `bad interpreter "/bin/sh": the line ends in a carriage return`, "Give it Unix line endings: sed -i 's/\\r$//' " + windows},
+		{absent, syscall.ENOENT, `bad interpreter "/no/such/interpreter": no such file`, "Correct the #! line, or install that interpreter."},
+		{elf, syscall.ENOENT, "the loader it was built for is not here", "Build it on a system like this one, or link it statically."},
+		{dir + "/gone", syscall.ENOENT, "no such file or directory", "Check the path and the folder it is run in."},
+		{text, syscall.EACCES, "permission denied", "Make it executable: chmod +x " + text + "."},
+		{absent, syscall.EACCES, "permission denied", "Make it executable: chmod +x " + absent + ", and see that its interpreter is, too."},
+		{elf, syscall.ENOEXEC, "it was built for another kind of machine", "Build it for this machine."},
+		{text, syscall.ENOEXEC, "neither a program nor a script with a #! line", "Begin it with a line that names its interpreter, such as #!/bin/sh."},
+	} {
+		reads(t, explain(order{Path: []byte(row.path)}, stepExec, row.errno), fault.Invalid, "start "+row.path+": "+row.why, row.hint)
+	}
+}
+
+func TestAProgramThatIsNotFoundIsLookedForInTheFolderToo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "here"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, hint := range map[string]string{"here": "Type ./here to run the one in the working folder.", "nowhere": "Check the spelling, or name the program by its whole path."} {
+		_, err := Start(t.Context(), Command{Path: path, Dir: dir, Env: []string{"PATH=" + dir + "/bin"}})
+		reads(t, err, fault.Invalid, "start "+path+": no such program in PATH", hint)
+	}
+}
+
+func TestAnErrandThatCannotBeSaysWhatIsWrong(t *testing.T) {
+	for want, e := range map[string]Errand{
+		"start /a: its standard input is over 16 MiB":         {Path: "/a", Stdin: make([]byte, MaxStdin+1)},
+		"start /a\x00: its path holds a zero byte":            {Path: "/a\x00"},
+		"start /a: an argument or variable holds a zero byte": {Path: "/a", Env: []string{"A=\x00"}},
+	} {
+		reads(t, e.check(), fault.Invalid, want, "")
+	}
+}
+
+func TestWhatOthersCouldHaveChangedSaysWhose(t *testing.T) {
+	dir := t.TempDir()
+	tool, link, folder := filepath.Join(dir, "tool"), filepath.Join(dir, "link"), filepath.Join(dir, "folder")
+	if os.WriteFile(tool, []byte("words"), 0o600) != nil || os.Symlink("tool", link) != nil || os.Mkdir(folder, 0o755) != nil || os.Chmod(dir, 0o700) != nil {
+		t.Fatal("no files")
+	}
+	reads(t, CheckOwned(link), fault.Denied, "use "+link+": it is a symbolic link", "See whose it is: ls -ld "+link+".")
+	reads(t, MakePrivate(folder), fault.Denied, "use folder "+folder+": it is drwxr-xr-x, and not a folder with mode 0700", "See whose it is: ls -ld "+folder+".")
+	_, err := ReadOwned(dir, "link", 10)
+	reads(t, err, fault.Denied, "read "+link+": it is a symbolic link, or not a folder", "See whose it is: ls -ld "+link+".")
+	_, err = ReadOwned(dir, "tool", 3)
+	reads(t, err, fault.Denied, "read "+tool+": it is -rw------- of 5 bytes, and not a file of at most 3", "See whose it is: ls -ld "+tool+".")
+	reads(t, notOwned(tool, 7), fault.Denied, fmt.Sprintf("use %s: it belongs to user 7, not to %d", tool, os.Geteuid()), "See whose it is: ls -ld "+tool+".")
+	if err := os.Chmod(tool, 0o622); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, CheckOwned(tool), fault.Denied, "use "+tool+": other users may write to it (mode 0622)", "See whose it is: ls -ld "+tool+".")
+}
+
+func TestASignalOfNoSystemIsRefused(t *testing.T) {
+	if err := (&Process{name: "sh"}).Signal(strange{}); err == nil || err.Error() != "signal sh: not a signal of this system: strange" {
+		t.Error(err)
+	}
+}
+
+type strange struct{}
+
+func (strange) Signal()        {}
+func (strange) String() string { return "strange" }
+
+func TestAProcessThatHasEndedIsNotFound(t *testing.T) {
+	if _, err := Of(1 << 30); err == nil || !strings.HasPrefix(err.Error(), "find process 1073741824: ") {
+		t.Error(err)
+	}
 }
 
 func TestASupervisorThatEndedIsLost(t *testing.T) {
