@@ -184,7 +184,7 @@ type agent struct {
 
 	attempt  int // folders and state are set up for this one
 	gens     *ledger.Generations
-	restored [2]kept // checkpoints and state, as the generation we began from says
+	restored [3]kept // checkpoints, state and files, as the generation we began from says
 	fenced   bool
 	stopped  time.Time               // when it was first known that the job was stopped; zero: it is not
 	vanish   context.CancelCauseFunc // ends all that waits for the store; with errRemoved

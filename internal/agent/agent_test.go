@@ -454,7 +454,7 @@ func TestOfTwoNodesBothStartAgainWhenOneFails(t *testing.T) {
 	p := newPlace(t)
 	up, never := newGate(t), newGate(t)
 	spec := shell(`echo "$DROVER_RANK of $DROVER_NODES" >$SM_MODEL_DIR/node$DROVER_RANK; echo $DROVER_RANK >$SM_MODEL_DIR/both
-[ $DROVER_ATTEMPT = 2 ] && { [ -f beside ] && exit 9; exit 0; }
+[ $DROVER_ATTEMPT = 2 ] && { [ -f beside ] || exit 9; exit 0; }
 echo x >beside
 [ $DROVER_RANK = 1 ] && { trap 'exit 0' TERM; echo >$GATE0; while :; do sleep 1000 & wait $!; done; }
 read x <$GATE0; exit 4`, up, never)

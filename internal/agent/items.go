@@ -179,15 +179,18 @@ func (a *agent) itemMemory() int64 {
 // leftovers tells of files that items have left in their working folder, which
 // nobody will see: with it, they are thrown away.
 func (a *agent) leftovers() {
-	dir, n, first := a.paths().Code, 0, ""
-	unchanged := a.pristine.unchanged(dir)
+	w, n, first := a.workFiles(), 0, ""
 	// What cannot be read is not told of.
-	_ = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(w.dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
-		rel, err := filepath.Rel(dir, file)
-		if err != nil || unchanged(filepath.ToSlash(rel)) {
+		rel, err := filepath.Rel(w.dir, file)
+		name := filepath.ToSlash(rel)
+		if err != nil || neverSaved(name) {
+			return nil
+		}
+		if is, err := d.Info(); err != nil || w.shipped != nil && w.shipped(name, is) {
 			return nil
 		}
 		if n++; n == 1 {

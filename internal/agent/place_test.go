@@ -124,10 +124,16 @@ func (p *place) check(err error) {
 // submit makes a job of a spec and of the files that come along.
 func (p *place) submit(spec job.Spec, files map[string]string) job.Job {
 	p.t.Helper()
+	return p.submitSince(spec, files, 0)
+}
+
+// submitSince is submit of a job that takes over no checkpoints from before that place.
+func (p *place) submitSince(spec job.Spec, files map[string]string, since int) job.Job {
+	p.t.Helper()
 	spec.Project, spec.Task = "demo", "digits"
 	spec, err := spec.Normal()
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
+	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files), Since: since}
 	p.check(p.NameJob(p.t.Context(), &j))
 	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
 	if p.check(err); !mine {

@@ -111,15 +111,8 @@ func (a *agent) fetch(ctx context.Context) error {
 			return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make folder %s", dir)
 		}
 	}
-	if a.job.Code.Blob != "" {
-		r, err := a.World.Store.OpenBlob(ctx, store.Digest(a.job.Code.Blob))
-		if err != nil {
-			return fmt.Errorf("fetch code: %w", err)
-		}
-		defer r.Close()
-		if err := bundle.Unpack(ctx, r, code, bundle.Caps{}); err != nil {
-			return fmt.Errorf("fetch code: %w", err)
-		}
+	if err := a.unpackCode(ctx, store.Digest(a.job.Code.Blob), code); err != nil {
+		return fmt.Errorf("fetch code: %w", err)
 	}
 	var err error
 	a.pristine, err = takeSnapshot(code)
@@ -192,7 +185,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 // setUp makes ready for one attempt: fresh folders, and the state and
 // checkpoints that the newest generation holds.
 func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
-	a.fenced, a.gens, a.restored = false, nil, [2]kept{}
+	a.fenced, a.gens, a.restored = false, nil, [3]kept{}
 	a.attempt = o.Attempt
 	if err := a.openLog(ctx, o.Attempt, o.Rank); err != nil {
 		return err
@@ -242,14 +235,25 @@ func (a *agent) restore(ctx context.Context, o ledger.Order) error {
 	case state.Place < a.stateSince():
 		state.State = ""
 	}
-	if err := a.layOut(ctx, 0, saved.Checkpoints, a.paths().Checkpoints, *saved); err != nil {
-		return a.record(ctx, setupExit(err))
+	err = a.layOut(ctx, restoredCheckpoints, saved.Checkpoints, a.paths().Checkpoints, *saved)
+	if err == nil {
+		err = a.layOut(ctx, restoredState, state.State, a.paths().State, state)
 	}
-	if err := a.layOut(ctx, 1, state.State, a.paths().State, state); err != nil {
+	if err == nil {
+		err = a.layOutFiles(ctx, *saved)
+	}
+	if err != nil {
 		return a.record(ctx, setupExit(err))
 	}
 	return nil
 }
+
+// The folders of a generation, in the order of saver.folders.
+const (
+	restoredCheckpoints = iota
+	restoredState
+	restoredFiles
+)
 
 // stateSince is the first place whose state counts.
 func (a *agent) stateSince() int {
@@ -269,17 +273,22 @@ func (a *agent) layOut(ctx context.Context, which int, d store.Digest, dir strin
 	if err == nil {
 		err = bundle.Restore(ctx, a.World.Store, tree, dir)
 	}
-	if before := a.paths().Before; err == nil && which == 1 && before != "" && len(tree.Files) > 0 {
+	if before := a.paths().Before; err == nil && which == restoredState && before != "" && len(tree.Files) > 0 {
 		err = bundle.Restore(ctx, a.World.Store, tree, before)
 	}
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", filepath.Base(dir), err)
 	}
-	a.restored[which] = kept{digest: tree.Digest(), blob: d}
-	if n := len(tree.Files); n > 0 {
-		a.note("restored %s: %d %s, %d bytes, %s", filepath.Base(dir), n, plural(n, "file"), tree.Bytes(), whose(from))
-	}
+	a.restored[which] = kept{digest: tree.Digest(), blob: d, tree: tree}
+	a.noteRestored(filepath.Base(dir), tree, from)
 	return nil
+}
+
+// noteRestored tells of a folder that was restored.
+func (a *agent) noteRestored(what string, tree bundle.Tree, from ledger.Saved) {
+	if n := len(tree.Files); n > 0 {
+		a.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), tree.Bytes(), whose(from))
+	}
 }
 
 // whose says who saved a generation.
@@ -302,10 +311,7 @@ func plural(n int, noun string) string {
 
 // complete says whether every blob of a generation is there.
 func (a *agent) complete(ctx context.Context, s ledger.Saved) (bool, error) {
-	for _, d := range []store.Digest{s.State, s.Checkpoints} {
-		if d == "" {
-			continue
-		}
+	for _, d := range s.Lists() {
 		tree, err := bundle.LoadTree(ctx, a.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil

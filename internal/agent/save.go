@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -139,10 +138,13 @@ func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit
 		name string
 		tree func() (bundle.Tree, error)
 	}{
-		{"model", func() (bundle.Tree, error) { return a.saveFolder(ctx, in, p.Model, nil) }},
+		{"model", func() (bundle.Tree, error) {
+			return a.saveFolder(ctx, in, p.Model, bundle.SaveOptions{As: a.inView(p.Model)})
+		}},
 		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx, in) }},
 		{"files", func() (bundle.Tree, error) {
-			tree, err := a.saveFolder(ctx, in, p.Code, a.pristine.unchanged(p.Code))
+			w := a.workFiles()
+			tree, err := a.saveFolder(ctx, in, w.dir, bundle.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
 			tree.Dirs = nil // the script's own folders, with nothing new in them
 			return tree, err
 		}},
@@ -174,20 +176,21 @@ func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit
 	return need, refused, nil
 }
 
-// saveFolder stores a folder's files; the program may have removed it.
-func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, skip func(string) bool) (bundle.Tree, error) {
+// saveFolder stores the files of a folder, all of it unless opt says what not; the
+// program may have removed it.
+func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, opt bundle.SaveOptions) (bundle.Tree, error) {
 	if dir == "" {
 		return bundle.Tree{}, nil
 	}
 	folder, why := a.left(dir)
 	if folder == "" {
 		if why != "" {
-			why = a.inView(dir) + ": " + why
+			why = opt.As + ": " + why
 			return bundle.Tree{Notes: []string{why}}, nil
 		}
 		return bundle.Tree{}, nil
 	}
-	opt := bundle.SaveOptions{Settled: true, Skip: skip, As: a.inView(dir), MaxBytes: a.maxSaved()}
+	opt.Settled, opt.MaxBytes = true, a.maxSaved()
 	tree, err := bundle.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(ctx, folder)
@@ -204,11 +207,12 @@ func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, skip fu
 func (a *agent) saveResults(ctx context.Context, in *watched) (bundle.Tree, error) {
 	results := a.job.Spec.Results
 	if len(results) == 0 {
-		return a.saveFolder(ctx, in, a.paths().OutputData, nil)
+		return a.saveFolder(ctx, in, a.paths().OutputData, bundle.SaveOptions{As: a.seen().OutputData})
 	}
 	var all bundle.Tree
 	for _, r := range results {
-		tree, err := a.saveFolder(ctx, in, filepath.Join(a.root, r.From), nil)
+		from := filepath.Join(a.root, r.From)
+		tree, err := a.saveFolder(ctx, in, from, bundle.SaveOptions{As: a.inView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -349,46 +353,4 @@ func firstText(path string) string {
 	b, _ := io.ReadAll(io.LimitReader(f, maxText*utf8.UTFMax)) // what could be read will do
 	text := []rune(strings.ToValidUTF8(strings.TrimSpace(string(b)), ""))
 	return string(text[:min(len(text), maxText)])
-}
-
-// snapshot is what the code folder looked like before the program ran.
-type snapshot map[string]os.FileInfo
-
-func takeSnapshot(dir string) (snapshot, error) {
-	s := snapshot{}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, p)
-		s[filepath.ToSlash(rel)] = info
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look at code folder: %w", err)
-	}
-	return s, nil
-}
-
-// unchanged says of a file below dir that it is as it was shipped. Python's own
-// caches never come back.
-func (s snapshot) unchanged(dir string) func(string) bool {
-	return func(name string) bool {
-		if base := path.Base(name); base == "__pycache__" || base == ".ipynb_checkpoints" || strings.HasSuffix(base, ".pyc") {
-			return true
-		}
-		was, ok := s[name]
-		if !ok {
-			return false
-		}
-		is, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) {
-			return true
-		}
-		return err == nil && os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
-	}
 }

@@ -104,7 +104,8 @@ func (a *agent) storeTimer(began time.Time) <-chan time.Time {
 // storeLeft stores the state and the outputs of a program that has ended. What is
 // beyond a limit is bundle.ErrLimit, once all else is stored.
 func (a *agent) storeLeft(ctx context.Context, p *program, exit *ledger.Exit) error {
-	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx) })
+	over := exit.Verdict == ledger.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
+	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx, over) })
 	if refused != nil && !errors.Is(refused, bundle.ErrLimit) {
 		return refused
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
@@ -24,7 +26,8 @@ const (
 	saveSpeed   = 20 << 20 // and at most so many bytes a second on average
 )
 
-// saver saves state and checkpoints while the program runs.
+// saver saves checkpoints, state and the files that the program makes beside itself
+// while it runs.
 type saver struct {
 	a     *agent
 	rank  int
@@ -33,17 +36,28 @@ type saver struct {
 	gone  chan struct{}
 	pause time.Duration
 
-	checkpoints, state folder
-	saved              int
-	in                 *watched // what gc may have taken since, too
-	refused            string   // the last sentence of noteRefused
+	checkpoints, state, files folder
+	over                      bool // the working folder is saved no more
+	saved                     int
+	in                        *watched // what gc may have taken since, too
+	refused                   string   // the last sentence of noteRefused
 }
 
-// folder is one of the two folders and what was last saved of it.
+// folders are those that a generation consists of.
+func (s *saver) folders() []*folder { return []*folder{&s.checkpoints, &s.state, &s.files} }
+
+// folder is one of the three folders and what was last saved of it.
 type folder struct {
 	path string
 	as   string // as the program sees it
 	bare bool   // empty folders do not count
+	// skip and skipFile are as in bundle.SaveOptions.
+	skip     func(name string) bool
+	skipFile func(name string, info fs.FileInfo) bool
+	// last are the versions of files that were stored last: of one that is being
+	// written that version stands, and the others are stored all the same. Nil: nothing
+	// is stored as long as one is being written.
+	last map[string]bundle.File
 	left func(dir string) (folder, why string)
 	// maxBytes is the most that it may hold to be stored; 0 is no limit.
 	maxBytes int64
@@ -58,21 +72,27 @@ type folder struct {
 type kept struct {
 	digest string
 	blob   store.Digest
+	tree   bundle.Tree
 }
 
 // stands notes what the newest generation says of the folder.
-func (f *folder) stands(k kept) { f.digest, f.said, f.blob = k.digest, k.digest, k.blob }
+func (f *folder) stands(k kept) {
+	f.digest, f.said, f.blob = k.digest, k.digest, k.blob
+	if k.blob != "" {
+		f.names(k.tree)
+	}
+}
 
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
 	s := &saver{a: a, rank: a.program.rank, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
-	s.checkpoints.path, s.state.path = a.paths().Checkpoints, a.paths().State
-	s.checkpoints.as, s.state.as = a.seen().Checkpoints, a.seen().State
-	s.state.bare = a.job.Spec.Rules == job.SSM // S3 has none
-	s.checkpoints.left, s.state.left = a.left, a.left
-	s.checkpoints.maxBytes, s.state.maxBytes = a.maxSaved(), a.maxSaved()
-	s.checkpoints.stands(a.restored[0])
-	s.state.stands(a.restored[1])
+	s.checkpoints = folder{path: a.paths().Checkpoints, as: a.seen().Checkpoints}
+	s.state = folder{path: a.paths().State, as: a.seen().State, bare: a.job.Spec.Rules == job.SSM} // S3 has none
+	s.files = a.workFiles().folder()
+	for i, f := range s.folders() {
+		f.left, f.maxBytes = a.left, a.maxSaved()
+		f.stands(a.restored[i])
+	}
 	go func() {
 		defer close(s.gone)
 		for {
@@ -104,10 +124,12 @@ func (s *saver) noteRefused(err error) {
 }
 
 // finish ends the saver and saves what the program left, whole now that it has
-// ended.
-func (s *saver) finish(ctx context.Context) error {
+// ended. over says that nothing goes on with it: what it made beside itself is then
+// stored with its outputs alone.
+func (s *saver) finish(ctx context.Context, over bool) error {
 	s.quit()
 	<-s.gone
+	s.over = over
 	err := s.save(ctx, true)
 	if errors.Is(err, ledger.ErrFenced) {
 		return nil
@@ -117,48 +139,75 @@ func (s *saver) finish(ctx context.Context) error {
 
 // save adds a generation if anything has changed since the last one. settled
 // says that the program has ended. A folder beyond a limit is bundle.ErrLimit once
-// the other one is saved; what was stored of it last stands.
+// the others are saved; what was stored of it last stands.
 func (s *saver) save(ctx context.Context, settled bool) error {
 	began := time.Now()
-	changed, bytes := false, int64(0)
+	var all stored
 	var refused error
-	for _, f := range []*folder{&s.checkpoints, &s.state} {
-		c, n, err := f.save(ctx, s.in, settled)
+	for _, f := range s.folders() {
+		if s.over && f == &s.files {
+			continue
+		}
+		one, err := f.save(ctx, s.in, settled)
 		switch {
 		case errors.Is(err, bundle.ErrLimit):
 			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", filepath.Base(f.path), err))
 			continue
 		case errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
-			continue // what was stored of it last stands; the other folder may be quiet
+			continue // what was stored of it last stands; the other folders may be quiet
 		case err != nil:
 			return err
 		}
-		changed, bytes = changed || c, bytes+n
+		if f != &s.files {
+			all.kept = all.kept || one.changed
+		}
+		all.changed, all.bytes, all.sent = all.changed || one.changed, all.bytes+one.bytes, all.sent+one.sent
 	}
 	s.rest(time.Since(began), 0) // to look through very many files takes long, too
-	if !changed || s.gens == nil {
+	if !all.changed || s.gens == nil {
 		return refused
 	}
-	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Bytes: bytes})
+	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Files: s.files.blob,
+		Code: store.Digest(s.a.job.Code.Blob), Bytes: all.bytes})
 	if err != nil {
 		return err
 	}
-	s.checkpoints.said, s.state.said = s.checkpoints.digest, s.state.digest
+	for _, f := range s.folders() {
+		f.said = f.digest
+	}
 	if lost, err := s.assure(ctx); err != nil || lost {
 		if err != nil {
 			return err
 		}
 		return s.save(ctx, settled) // a generation of its own: this one may have changed since
 	}
-	s.saved++
-	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.noteSaved(all)
+	s.rest(time.Since(began), all.sent)
+	return refused
+}
+
+// stored is what was saved of a folder, or of all.
+type stored struct {
+	changed bool  // it holds something else than the newest generation says
+	bytes   int64 // of all its files
+	sent    int64 // of those that were not in the generation before
+	kept    bool  // checkpoints or state have changed, and not the working folder alone
+}
+
+// noteSaved tells of a generation. One of the working folder alone may be a log file
+// that has grown, and counts as no checkpoint.
+func (s *saver) noteSaved(all stored) {
 	who := ""
 	if s.a.job.Spec.Nodes > 1 {
 		who = fmt.Sprintf("node %d ", s.rank)
 	}
-	s.a.note("%ssaved checkpoint %d: %d bytes", who, s.saved, bytes)
-	s.rest(time.Since(began), bytes)
-	return refused
+	if !all.kept {
+		s.a.note("%ssaved files of the working folder: %d bytes", who, all.bytes)
+		return
+	}
+	s.saved++
+	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.a.note("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 
 // rest sets the pause before the next look from what this one cost.
@@ -169,9 +218,8 @@ func (s *saver) rest(took time.Duration, bytes int64) {
 // assure looks whether gc has taken a blob of the generation that was just named.
 // Then the next one stores everything anew.
 func (s *saver) assure(ctx context.Context) (lost bool, err error) {
-	folders := []*folder{&s.checkpoints, &s.state}
 	need := func() (all []store.Digest, err error) {
-		for _, f := range folders {
+		for _, f := range s.folders() {
 			all = append(all, f.need...)
 		}
 		return all, nil
@@ -182,9 +230,8 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 	}
 	err = sweeps.Assure(ctx, need, func(_ context.Context, gone []store.Digest) error {
 		lost = true
-		for _, f := range folders {
-			f.cache.Forget(gone...)
-			f.digest, f.said, f.need = "gone", "", nil
+		for _, f := range s.folders() {
+			f.forget(gone)
 		}
 		return nil
 	})
@@ -194,38 +241,64 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 	return lost, err
 }
 
-// save stores the folder's files, then its list. changed is false when it holds
+// forget has the next generation store what gc has taken.
+func (f *folder) forget(gone []store.Digest) {
+	f.cache.Forget(gone...)
+	f.digest, f.said, f.need = "gone", "", nil
+	maps.DeleteFunc(f.last, func(_ string, file bundle.File) bool { return slices.Contains(gone, file.SHA256) })
+}
+
+// save stores the folder's files, then its list. Nothing has changed when it holds
 // what the newest generation says; an empty folder that was always empty is no change.
-func (f *folder) save(ctx context.Context, s *watched, settled bool) (changed bool, bytes int64, err error) {
+func (f *folder) save(ctx context.Context, s *watched, settled bool) (stored, error) {
 	path, _ := f.left(f.path)
 	if path == "" {
-		return false, 0, fs.ErrNotExist // what was stored of it last stands
+		return stored{}, fs.ErrNotExist // what was stored of it last stands
 	}
 	if settled {
 		unlock(ctx, path)
 	}
-	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Cache: &f.cache, MaxBytes: f.maxBytes})
+	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Skip: f.skip, SkipFile: f.skipFile, Cache: &f.cache, MaxBytes: f.maxBytes, Last: f.last})
 	if err != nil {
-		return false, 0, err
+		return stored{}, err
 	}
 	if f.bare {
 		tree.Dirs = nil
 	}
 	digest := tree.Digest()
 	if f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {
-		return false, 0, nil
+		return stored{}, nil
 	}
 	if digest == f.digest { // stored before; not said, if the log refused the entry
-		return digest != f.said, tree.Bytes(), nil
+		return stored{changed: digest != f.said, bytes: tree.Bytes()}, nil
 	}
 	blob, err := bundle.PutTree(ctx, s, tree)
 	if err != nil {
-		return false, 0, err
+		return stored{}, err
 	}
 	f.digest, f.blob = digest, blob
-	f.need = append(f.need[:0], blob)
+	return stored{changed: true, bytes: tree.Bytes(), sent: f.names(tree)}, nil
+}
+
+// names notes what a tree that was stored consists of, and returns the bytes of the
+// files that the one before did not have.
+func (f *folder) names(tree bundle.Tree) (fresh int64) {
+	before := make(map[store.Digest]bool, len(f.need))
+	for _, d := range f.need {
+		before[d] = true
+	}
+	f.need = append(f.need[:0], f.blob)
+	if f.last != nil {
+		clear(f.last)
+	}
 	for _, file := range tree.Files {
 		f.need = append(f.need, file.SHA256)
+		if !before[file.SHA256] {
+			fresh += file.Size
+		}
+		if f.last != nil {
+			f.last[file.Path] = file
+		}
 	}
-	return true, tree.Bytes(), nil
+	return fresh
 }

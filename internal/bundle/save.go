@@ -26,6 +26,9 @@ type SaveOptions struct {
 	// Skip leaves out a file, or a folder with all in it, by its
 	// slash-separated path. May be nil.
 	Skip func(path string) bool
+	// SkipFile leaves out what is no folder, by its path and what was seen of it. May
+	// be nil.
+	SkipFile func(path string, info fs.FileInfo) bool
 	// As is the folder's name for the program that writes it, where that
 	// differs from Save's: absolute links into it are kept as relative ones.
 	As string
@@ -34,6 +37,11 @@ type SaveOptions struct {
 	// MaxBytes is the most that the files may hold together, with their holes; 0
 	// is no limit. More is ErrLimit, before a file is read.
 	MaxBytes int64
+	// Last, if it is not nil, are the versions of files that were saved before, by
+	// path. A file that changes while it is saved, is held open for writing or may not
+	// be read is then listed as Last has it, or left out, and the others are saved: for
+	// a folder in which some file, such as a log, is open all the time.
+	Last map[string]File
 
 	maxEntries int // tests; 0: MaxEntries
 }
@@ -146,8 +154,35 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 	if s.remembers {
 		s.cache.keepOnly(seen.files)
 	}
+	s.fillIn(&tree)
 	tree.sort()
 	return tree, nil
+}
+
+// partly says whether a file that does not hold still holds up the others.
+func (s *saver) partly() bool { return s.opt.Last != nil && !s.opt.Settled }
+
+// unsteady says of an error that it concerns one file alone, which is then not read.
+func (s *saver) unsteady(err error) bool {
+	return s.partly() && (errors.Is(err, ErrChanging) || errors.Is(err, fs.ErrPermission))
+}
+
+// fillIn gives the files that were not read the versions that were saved before, and
+// leaves out those that have none or are gone.
+func (s *saver) fillIn(t *Tree) {
+	if !s.partly() {
+		return
+	}
+	files := t.Files[:0]
+	for _, f := range t.Files {
+		if f.SHA256 == "" {
+			f = s.opt.Last[f.Path]
+		}
+		if f.SHA256 != "" {
+			files = append(files, f)
+		}
+	}
+	t.Files = files
 }
 
 // unsent asks for the contents that are known but were not sent by way of this
@@ -178,21 +213,28 @@ func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, ou
 		}
 	}()
 	var newest int64
+	read := make([]int, 0, len(now))
 	for _, i := range now {
 		f, err := s.open(seen.files[i])
+		if s.unsteady(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		open = append(open, f)
+		open, read = append(open, f), append(read, i)
 		newest = max(newest, seen.files[i].stamp.ctime)
 	}
-	if last && !s.opt.Settled {
+	if last && !s.opt.Settled && (len(now) > 0 || !s.partly()) {
 		again, err := s.look(ctx)
 		if err != nil {
 			return err
 		}
 		if name, same := seen.compare(again); !same {
-			return changing(name)
+			if !s.partly() {
+				return changing(name)
+			}
+			defer seen.forgetChanged(again, out) // once they were read: it may have been before
 		}
 	}
 	if !s.opt.Settled {
@@ -200,13 +242,34 @@ func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, ou
 			return err
 		}
 	}
-	return each(ctx, len(now), func(ctx context.Context, k int) error {
-		d, n, err := s.send(ctx, seen.files[now[k]], open[k])
+	return each(ctx, len(read), func(ctx context.Context, k int) error {
+		d, n, err := s.send(ctx, seen.files[read[k]], open[k])
 		if err == nil {
-			out[now[k]].SHA256, out[now[k]].Size = d, n
+			out[read[k]].SHA256, out[read[k]].Size = d, n
+		}
+		if s.unsteady(err) {
+			err = nil
 		}
 		return err
 	})
+}
+
+// forgetChanged takes from out the contents of the files that a later look saw
+// otherwise, and the names of those that it did not see.
+func (s *sight) forgetChanged(later *sight, out []File) {
+	stamps := make(map[string]seenFile, len(later.files))
+	for _, f := range later.files {
+		stamps[f.path] = f
+	}
+	for i, f := range s.files {
+		is, there := stamps[f.path]
+		switch {
+		case !there:
+			out[i] = File{}
+		case is != f:
+			out[i].SHA256 = ""
+		}
+	}
 }
 
 // open opens the very file that was seen, or says that it is another by now.
@@ -393,6 +456,7 @@ func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, see
 		}
 		defer inner.Close()
 		return s.into(ctx, inner, name, seen)
+	case s.opt.SkipFile != nil && s.opt.SkipFile(name, fi):
 	case fi.Mode().IsRegular():
 		seen.files = append(seen.files, seenFile{name, uint32(fi.Mode().Perm()), stampOf(fi)})
 	case fi.Mode()&fs.ModeSymlink != 0:

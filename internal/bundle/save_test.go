@@ -255,6 +255,74 @@ func TestAFileHeldOpenForWritingIsNotSettled(t *testing.T) {
 	}
 }
 
+// With Last one file that does not hold still holds up no other: the version that was
+// saved before stands, or it is left out.
+func TestAFileThatDoesNotHoldStillHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can be asked")
+	}
+	dir, out := t.TempDir(), t.TempDir()
+	put(t, dir, map[string]string{"log": "one", "quiet": "q", "grows": "g", "goes": "x", "sub/quiet": "s"})
+	blobs, last := &hooked{Blobs: memory()}, map[string]File{}
+	for _, f := range save(t, blobs, dir, SaveOptions{Last: last}).Files {
+		last[f.Path] = f
+	}
+	if len(last) != 5 {
+		t.Fatal(last)
+	}
+	var open []*os.File
+	for _, name := range []string{"log", "new"} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(" and two"); err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, f)
+	}
+	put(t, dir, map[string]string{"quiet": "Q", "grows": "G"})
+	var once sync.Once
+	blobs.after = func() { // while it is saved
+		once.Do(func() {
+			if err := appendTo(filepath.Join(dir, "grows"), "more"); err != nil {
+				t.Error(err)
+			}
+			if err := os.Remove(filepath.Join(dir, "goes")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	tree := save(t, blobs, dir, SaveOptions{Last: last})
+	if err := Restore(t.Context(), blobs, tree, out); err != nil {
+		t.Fatal(err)
+	}
+	got := contents(t, out)
+	if g := got["grows"]; g != "g" && g != "G" { // it was read before it grew, or not at all
+		t.Errorf("what grew is %q", g)
+	}
+	for name := range map[string]bool{"grows": true, "goes": true} { // the latter was there when it was looked for last
+		delete(got, name)
+	}
+	if diff := cmp.Diff(map[string]string{"log": "one", "quiet": "Q", "sub/quiet": "s"}, got); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	// What has gone since the last time is not brought back by it.
+	if files := save(t, blobs, dir, SaveOptions{Last: last}).Files; len(files) != 4 {
+		t.Errorf("saved %v", files)
+	}
+	for _, f := range open {
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tree := save(t, blobs, dir, SaveOptions{Last: last}); tree.Bytes() != int64(len("one and two and twoQGmores")) {
+		t.Error(tree)
+	}
+}
+
 // A trainer that renames whole generations into place, in a fixed order, a
 // before b: any saved pair must be one that existed, and a file must be whole.
 func TestRenameWritersAreOnlySavedAsTheyWere(t *testing.T) {

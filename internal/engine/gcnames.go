@@ -138,10 +138,7 @@ func (n *names) task(ctx context.Context, t *ledger.CountedTask) error {
 func (n *names) state(ctx context.Context, newestFirst []ledger.Saved) error {
 	for _, s := range newestFirst {
 		whole := true
-		for _, d := range []store.Digest{s.State, s.Checkpoints} {
-			if d == "" {
-				continue
-			}
+		for _, d := range s.Lists() {
 			w, err := n.list(ctx, d)
 			if err != nil {
 				return err

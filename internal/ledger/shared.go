@@ -184,11 +184,11 @@ func (w World) Shared(ctx context.Context, p job.Path, complete func(Saved) (boo
 	return shared(logs, stateAlone(complete))
 }
 
-// stateAlone asks about the state of a generation: its checkpoints are its rank's
-// own, and what they miss takes nothing from the others.
+// stateAlone asks about the state of a generation: its checkpoints and files are its
+// rank's own, and what they miss takes nothing from the others.
 func stateAlone(complete func(Saved) (bool, error)) func(Saved) (bool, error) {
 	return func(s Saved) (bool, error) {
-		s.Checkpoints = ""
+		s.Checkpoints, s.Files = "", ""
 		return complete(s)
 	}
 }

@@ -25,10 +25,23 @@ type Saved struct {
 	Place   int    `json:"place"`
 	Attempt int    `json:"attempt"`
 	Agent   string `json:"agent"`
-	// State and Checkpoints are digests of file lists; empty: an empty folder.
+	// State and Checkpoints are digests of file lists; empty: an empty folder. Files is
+	// that of the files which the program made or changed in its working folder.
 	State       store.Digest `json:"state,omitempty"`
 	Checkpoints store.Digest `json:"checkpoints,omitempty"`
+	Files       store.Digest `json:"files,omitempty"`
+	Code        store.Digest `json:"code,omitempty"` // what was shipped into that folder; empty: nothing
 	Bytes       int64        `json:"bytes,omitempty"`
+}
+
+// Lists are the digests of the file lists that a generation names.
+func (s Saved) Lists() (all []store.Digest) {
+	for _, d := range []store.Digest{s.State, s.Checkpoints, s.Files} {
+		if d != "" {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // ErrFenced says that a newer attempt has taken a rank's state over. Who gets
@@ -83,7 +96,7 @@ func stateDir(p job.Path, rank int) string { return fmt.Sprintf("%s/state/%d", t
 
 // Restore takes the state of a rank over for the attempt that me names, and
 // returns the newest generation that complete accepts, nil when there is none.
-// Checkpoints of jobs before place since are not offered; state always is.
+// Checkpoints and files of jobs before place since are not offered; state always is.
 // It returns ErrFenced when a newer attempt already has it.
 func (w World) Restore(ctx context.Context, p job.Path, rank int, me Restored, since int, complete func(Saved) (bool, error)) (*Generations, *Saved, error) {
 	g := &Generations{log: w.openLog(stateDir(p, rank), me.Agent), me: me}
@@ -111,7 +124,7 @@ func (w World) Restore(ctx context.Context, p job.Path, rank int, me Restored, s
 		}
 		if mine {
 			if saved != nil && saved.Place < since {
-				saved.Checkpoints = ""
+				saved.Checkpoints, saved.Files = "", ""
 			}
 			return g, saved, nil
 		}
