@@ -90,7 +90,7 @@ func ParseBytes(text string) (Bytes, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(body), 64)
 	v = math.Round(v * scale)
 	if err != nil || !(v >= 0 && v < 1<<63) || strings.ContainsAny(body, "NIXP_") { // no NaN, no Inf, no hexadecimal
-		return 0, fault.New(fault.Invalid, "Write it as 512M, 1.5G or 2T.", "read size: %q is not a size", text)
+		return 0, fault.New(fault.Invalid, "Write it as 512M, 1.5G or 2T.", "%q is not a size", text)
 	}
 	return Bytes(v), nil
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -15,21 +16,36 @@ import (
 // a placement behind it a name still fits a DNS label (63).
 const MaxName = 40
 
-// ValidName refuses a name that could not be a folder, an object key and a DNS
-// label everywhere: lower-case letters, digits and "-", beginning and ending
-// with a letter or digit. what says which name it is.
+// nameLetters and taskLetters are what names of each kind are made of. A task's goes
+// into folders, object keys and variables; the others go into DNS labels as well.
+const (
+	nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	taskLetters = nameLetters + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// ValidName refuses a name that could not be a folder and an object key everywhere: up
+// to MaxName letters, digits and "-", beginning and ending with a letter or digit. A
+// task's may have capitals, "_" and "." too; the others are DNS labels. what says
+// which name it is.
 func ValidName(what, name string) error {
 	if reserved(what, name) {
 		return fault.New(fault.Invalid, "Choose another, such as -p my-"+name+".", "check job: project %q is a name the store keeps for itself", name)
 	}
-	ok := name != "" && len(name) <= MaxName && name[0] != '-' && name[len(name)-1] != '-' &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	letters, inside, rule := nameLetters, "-", "a-z, 0-9 and -"
+	if what == "task" {
+		letters, inside, rule = taskLetters, "-_.", "letters a to z, digits, -, _ and ."
+	}
+	ok := name != "" && len(name) <= MaxName && strings.Trim(name, letters+inside) == "" &&
+		strings.Contains(letters, name[:1]) && strings.Contains(letters, name[len(name)-1:]) &&
+		!strings.Contains(name, "..")
 	if ok {
 		return nil
 	}
-	hint := "Use up to 40 of a-z, 0-9 and -."
-	if s := Label(name); s != "" && !reserved(what, s) {
-		hint = "Try " + s + "."
+	rule = "up to 40 of " + rule + ", and a letter or a digit first and last."
+	hint := "Use " + rule
+	// Of a name in other letters too little would stay to be recognized.
+	if s := Label(name); !reserved(what, s) && len(strings.ReplaceAll(s, "-", "")) > utf8.RuneCountInString(name)/2 {
+		hint = "Try " + s + ": use " + rule
 	}
 	return fault.New(fault.Invalid, hint, "check job: %q is not a valid name for %s", name, article(what))
 }

@@ -2,6 +2,8 @@ package job_test
 
 import (
 	"fmt"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,27 +18,64 @@ import (
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 func TestValidNameIsADNSLabel(t *testing.T) {
-	for _, name := range []string{"a", "0", "a-b", "a--b", "my-task-2", strings.Repeat("x", job.MaxName), "last", "ids"} {
-		if err := job.ValidName("task", name); err != nil || !label.MatchString(name) {
-			t.Errorf("%q is refused: %v", name, err)
+	for _, name := range []string{"a", "0", "a-b", "a--b", "my-task-2", strings.Repeat("x", job.MaxName), "last"} {
+		for _, what := range []string{"project", "task", "result", "queue"} {
+			if err := job.ValidName(what, name); err != nil || !label.MatchString(name) {
+				t.Errorf("%s %q is refused: %v", what, name, err)
+			}
 		}
 	}
 	for _, name := range []string{
-		"", "-", "-a", "a-", "A", "a_b", "a.b", "a/b", "..", "a b", "ä", "a\n", "a\x00", strings.Repeat("x", job.MaxName+1),
+		"", "-", "-a", "a-", "a/b", "..", ".", "_", "a..b", ".a", "a.", "_a", "a_", "a b", "ä", "a\n", "a\x00", "a#1", strings.Repeat("x", job.MaxName+1),
 	} {
-		if err := job.ValidName("task", name); err == nil || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
-			t.Errorf("%q is accepted, or refused without a hint: %v", name, err)
+		for _, what := range []string{"project", "task"} {
+			if err := job.ValidName(what, name); err == nil || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+				t.Errorf("%s %q is accepted, or refused without a hint: %v", what, name, err)
+			}
 		}
 	}
 }
 
+// A task's name may be what people call experiments; it is a folder and a key, and
+// never a label of DNS.
+func TestATasksNameMayHaveCapitalsDotsAndUnderscores(t *testing.T) {
+	for _, name := range []string{"A", "resnet50_lr0.1", "ResNet-50", "v1.2.3", "a__b"} {
+		if err := job.ValidName("task", name); err != nil {
+			t.Errorf("%q is refused: %v", name, err)
+		}
+		if err := job.ValidName("project", name); err == nil {
+			t.Errorf("project %q is accepted", name)
+		}
+		if r, err := job.ParseRef("demo/" + name + "#3"); err != nil || r.Task != name || r.Nth != 3 {
+			t.Errorf("%q in a reference: %+v, %v", name, r, err)
+		}
+	}
+}
+
+func FuzzAValidNameIsOneFolder(f *testing.F) {
+	f.Add("resnet50_lr0.1")
+	f.Add("../x")
+	f.Fuzz(func(t *testing.T, name string) {
+		if job.ValidName("task", name) != nil {
+			return
+		}
+		if path.Base(name) != name || path.Clean(name) != name || !filepath.IsLocal(name) || strings.ContainsAny(name, "/\\#: \x00") || name[0] == '.' || len(name) > job.MaxName {
+			t.Fatalf("%q is accepted", name)
+		}
+	})
+}
+
 func TestValidNameNamesOneThatWorks(t *testing.T) {
 	for _, row := range []struct{ what, name, text, hint string }{
-		{"task", "My Data_2", `check job: "My Data_2" is not a valid name for a task`, "Try my-data-2."},
-		{"input", "Ä", `check job: "Ä" is not a valid name for an input`, "Use up to 40 of a-z, 0-9 and -."},
+		{"task", "My Data_2", `check job: "My Data_2" is not a valid name for a task`,
+			"Try my-data-2: use up to 40 of letters a to z, digits, -, _ and ., and a letter or a digit first and last."},
+		{"task", "Ünï", `check job: "Ünï" is not a valid name for a task`,
+			"Use up to 40 of letters a to z, digits, -, _ and ., and a letter or a digit first and last."},
+		{"project", "My Data", `check job: "My Data" is not a valid name for a project`,
+			"Try my-data: use up to 40 of a-z, 0-9 and -, and a letter or a digit first and last."},
 		{"project", "blobs", `check job: project "blobs" is a name the store keeps for itself`, "Choose another, such as -p my-blobs."},
-		{"project", "IDS", `check job: "IDS" is not a valid name for a project`, "Use up to 40 of a-z, 0-9 and -."},
-		{"task", "IDS", `check job: "IDS" is not a valid name for a task`, "Try ids."},
+		{"project", "IDS", `check job: "IDS" is not a valid name for a project`,
+			"Use up to 40 of a-z, 0-9 and -, and a letter or a digit first and last."},
 	} {
 		err := job.ValidName(row.what, row.name)
 		if err == nil || err.Error() != row.text || fault.Hint(err) != row.hint {
@@ -224,7 +263,7 @@ func TestParseRefReads(t *testing.T) {
 
 func TestParseRefRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", "#1", "a#", "a#0", "a#-1", "a#+1", "a#01", "a#x", "a#1#2", "/", "a/", "/a", "a/b/c", "A", "..", "ids/a", "a#99999999999999999999",
+		"", "#1", "a#", "a#0", "a#-1", "a#+1", "a#01", "a#x", "a#1#2", "/", "a/", "/a", "a/b/c", "A/b", "_", "..", "ids/a", "a#99999999999999999999",
 	} {
 		got, err := job.ParseRef(text)
 		if err == nil || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {

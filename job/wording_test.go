@@ -176,7 +176,7 @@ func TestTypedNamesAndSizesThatAreNoneSayHowTheyAreWritten(t *testing.T) {
 		text, hint string
 	}{
 		{badRef, `find job: "A/b" is not the name of a job`, "Name a job by its id, its task, task#3, project/task or last: drover status lists them."},
-		{badSize, `read size: "2 apples" is not a size`, "Write it as 512M, 1.5G or 2T."},
+		{badSize, `"2 apples" is not a size`, "Write it as 512M, 1.5G or 2T."},
 	} {
 		if row.err == nil || row.err.Error() != row.text || fault.Hint(row.err) != row.hint || fault.KindOf(row.err) != fault.Invalid {
 			t.Errorf("kind %v, %v\n%s\nwant\n%s\n%s", fault.KindOf(row.err), row.err, fault.Hint(row.err), row.text, row.hint)

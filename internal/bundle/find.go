@@ -35,7 +35,7 @@ func find(ctx context.Context, root string, notes notes) (names []listed, how st
 			// wanted, and the rules of the folders above do not count.
 			top = root
 		case !errors.Is(err, exec.ErrNotFound):
-			notes.say("only .gitignore files decide what is shipped, because git refuses this repository: "+err.Error(), root)
+			notes.say("git refuses this repository, so .gitignore files alone decide what is shipped ("+err.Error()+")"+mayBeOwned(err), root)
 		}
 	}
 	if top == "" {
@@ -43,6 +43,14 @@ func find(ctx context.Context, root string, notes notes) (names []listed, how st
 	}
 	names, err = walk(ctx, root, top, notes)
 	return names, "walk", err
+}
+
+// mayBeOwned is the way out where git refuses another user's repository.
+func mayBeOwned(err error) string {
+	if strings.Contains(err.Error(), "dubious ownership") {
+		return "; git config --global --add safe.directory FOLDER has it trust"
+	}
+	return ""
 }
 
 // repository is the folder at or above dir that holds .git, or "".

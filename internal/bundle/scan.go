@@ -331,7 +331,7 @@ func (f *links) target(name string) (string, os.FileInfo) {
 	}
 	rel, err := filepath.Rel(f.root, real)
 	if err != nil || !filepath.IsLocal(rel) {
-		f.notes.add("a link that leads outside", name)
+		f.notes.add("a link out of this folder (-d NAME ships what it points to)", name)
 		return "", nil
 	}
 	rel = filepath.ToSlash(rel)

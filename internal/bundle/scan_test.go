@@ -155,7 +155,7 @@ func TestLinksInsideAreFollowedAndOthersNoted(t *testing.T) {
 		t.Error(diff)
 	}
 	for name, reason := range map[string]string{
-		"dangling": "to nothing", "loop": "to nothing", "out": "outside", "outdir": "outside",
+		"dangling": "to nothing", "loop": "to nothing", "out": "out of this folder", "outdir": "out of this folder",
 		"gitlink": ".git", "pipe": "fifo", "deep/self": "around it", "lib/up": "around it",
 	} {
 		if !noted(l, reason, name) {

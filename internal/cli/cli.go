@@ -206,6 +206,53 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
+// otherVerbs are the words that other programs have for what a verb of drover does.
+var otherVerbs = map[string]string{
+	"kill":      "drover cancel JOB ends a job for good.",
+	"scancel":   "drover cancel JOB ends a job for good.",
+	"abort":     "drover cancel JOB ends a job for good.",
+	"stop":      "drover cancel JOB ends a job for good; drover pause JOB lets a map start no more items until drover resume.",
+	"rm":        "drover gc JOB removes a job that has ended; drover cancel JOB ends one that runs.",
+	"delete":    "drover gc JOB removes a job that has ended; drover cancel JOB ends one that runs.",
+	"remove":    "drover gc JOB removes a job that has ended; drover cancel JOB ends one that runs.",
+	"clean":     "drover gc shows what is left over, and removes it.",
+	"list":      "drover status lists the jobs.",
+	"jobs":      "drover status lists the jobs.",
+	"squeue":    "drover status lists the jobs; drover queue ls shows which of them wait for this machine.",
+	"show":      "drover status JOB shows one job; drover results JOB what a map's items printed.",
+	"describe":  "drover status JOB shows one job.",
+	"info":      "drover status JOB shows one job.",
+	"history":   "drover status -a lists all jobs; drover events JOB what happened to one.",
+	"watch":     "drover status -w follows all jobs; drover logs -f JOB what one prints.",
+	"tail":      "drover logs -f JOB follows what a job prints.",
+	"log":       "drover logs JOB prints what a job printed.",
+	"output":    "drover get JOB -o out brings what a job wrote; drover logs JOB prints what it printed.",
+	"download":  "drover get JOB -o out brings what a job wrote.",
+	"fetch":     "drover get JOB -o out brings what a job wrote.",
+	"upload":    "drover put FOLDER s3://bucket/folder copies a folder to a bucket.",
+	"exec":      "drover attach JOB -- COMMAND runs a command beside a running job; drover run PROGRAM starts a new job.",
+	"ssh":       "drover attach JOB opens a shell beside a running job.",
+	"submit":    "drover run --detach SCRIPT starts a job and returns; without --detach its output is shown.",
+	"sbatch":    "drover run --detach SCRIPT starts a job and returns; without --detach its output is shown.",
+	"start":     "drover run SCRIPT starts a job; drover resume JOB continues an interrupted one.",
+	"launch":    "drover run SCRIPT starts a job.",
+	"restart":   "drover resume JOB continues an interrupted job; drover retry JOB runs a map's failed items again; drover run --force SCRIPT starts anew.",
+	"rerun":     "drover retry JOB runs a map's failed items again; drover run --force SCRIPT starts anew.",
+	"continue":  "drover resume JOB continues an interrupted job.",
+	"parallel":  "drover map --from ITEMS -- COMMAND {} runs a command for each item.",
+	"foreach":   "drover map --from ITEMS -- COMMAND {} runs a command for each item.",
+	"bash":      "drover shell 'COMMAND LINE' runs a shell line as a job.",
+	"plot":      "drover metrics JOB plots the numbers that a job printed.",
+	"debug":     "drover why JOB explains why a job failed or waits.",
+	"nodes":     "drover worker ls shows the agents of live jobs; drover target ls the places to run.",
+	"workers":   "drover worker ls shows the agents of live jobs.",
+	"targets":   "drover target ls shows the places to run.",
+	"clusters":  "drover target ls shows the places to run.",
+	"login":     "drover init helps to choose a store; drover target add NAME names a place to run.",
+	"configure": "drover init writes drover.yaml; drover config shows the settings.",
+	"setup":     "drover init writes drover.yaml for this project.",
+}
+
 // noVerb answers "drover" and "drover trian".
 func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -217,7 +264,9 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 		verbs = append(verbs, c.Name())
 	}
 	hint := "drover help lists the verbs."
-	if near := job.Nearest(args[0], verbs); near != "" {
+	if meant := otherVerbs[args[0]]; meant != "" {
+		hint = meant
+	} else if near := job.Nearest(args[0], verbs); near != "" {
 		hint = "Did you mean drover " + near + "?"
 	} else if _, err := os.Stat(args[0]); err == nil {
 		hint = "Try drover run " + args[0] + "."
@@ -240,6 +289,10 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasParent() {
 		hint = "drover help " + verb + " lists the flags."
 	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return badValue(value, hint)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return fault.New(fault.Invalid, hint, "read command line: %s", err)
@@ -260,6 +313,23 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return fault.New(fault.Invalid, hint, "read command line: %s has no flag %q", cmd.CommandPath(), typed)
+}
+
+// badValue says of a flag's value what it should be.
+func badValue(e *pflag.InvalidValueError, hint string) error {
+	flag := e.GetFlag()
+	kinds := map[string]string{"int": "a whole number", "int64": "a whole number", "uint": "a whole number", "float64": "a number", "duration": "a time", "bool": "true or false"}
+	if kind := kinds[flag.Value.Type()]; kind != "" {
+		if kind == "a time" {
+			hint = "Write it as 90s, 30m or 2h."
+		}
+		return fault.New(fault.Invalid, hint, "read --%s: %q is not %s", flag.Name, e.GetValue(), kind)
+	}
+	cause := errors.Unwrap(e)
+	if fault.Hint(cause) != "" {
+		hint = fault.Hint(cause)
+	}
+	return fault.New(fault.Invalid, hint, "read --%s: %s", flag.Name, cause)
 }
 
 // storeFlags adds the flags that say where to look.

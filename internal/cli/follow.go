@@ -206,9 +206,7 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	if !st.Started.IsZero() && !st.Ended.IsZero() {
 		head += " in " + span(st.Ended.Sub(st.Started))
 	}
-	if st.Attempt > 1 {
-		head += fmt.Sprintf(" (attempt %d, %s)", st.Attempt, count(st.Interruptions, "interruption"))
-	}
+	head += attemptWords(st)
 	if st.Reason != "" && st.State != job.Cancelled {
 		head += ": " + plainText(st.Reason)
 	}
@@ -242,6 +240,21 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		return status(code)
 	}
 	return nil
+}
+
+// attemptWords is " after 3 attempts", or " (attempt 3, 1 interruption, 1 failure)".
+func attemptWords(st drover.Status) string {
+	switch {
+	case st.Attempt <= 1:
+		return ""
+	case st.Interruptions == 0:
+		return fmt.Sprintf(" after %d attempts", st.Attempt)
+	}
+	words := fmt.Sprintf(" (attempt %d, %s", st.Attempt, count(st.Interruptions, "interruption"))
+	if st.Failures > 0 {
+		words += ", " + count(st.Failures, "failure")
+	}
+	return words + ")"
 }
 
 // notFound is how Python and most programs say that a file is missing.

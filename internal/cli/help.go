@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// front is the first screen: four examples, then the verbs in groups.
+// front is the first screen: four examples, the ten verbs that most people need, and
+// the others by name.
 const front = `drover runs the code you already have, here or elsewhere, and brings the results back.
 
   drover run train.py --epochs 3           run a script with its arguments, and follow it
@@ -18,39 +19,24 @@ const front = `drover runs the code you already have, here or elsewhere, and bri
 
 drover's own flags come before the script; everything after it is the script's.
 
-Run    run      Run a script or program and follow it; again: attach, resume or skip
-       shell    Run one shell command line
-       process  Run a script as a SageMaker processing job: /opt/ml/processing
-       map      Run a program for each of many items; again: the failed and the new ones
-Watch  status   Jobs and their progress; one job in full with an id
-       top      Everything at once, on the whole screen
-       logs     Print, follow (-f) or search (--search) what a job printed
-       metrics  Plot the numbers it printed, and what it used
-       items    A map's items by state; one item's tries, use and output
-       results  What a map's items came to, in the order of the items
-       events   What happened, in order
-       why      Explain why a job failed, waits or stopped, and what would change it
-       verify   Recompute all of a job from its store, and say every doubt
-Act    wait     Wait until a job has ended; the exit status is the job's
-       retry    Run a map's failed, cancelled or chosen items again
-       pause    Let a map begin no more items until drover resume
-       resume   Put agents back to work on an unfinished job
-       cancel   Stop jobs for good
-       get      Bring a job's outputs and logs; a task's state; or files from a bucket
-       attach   Open a shell beside a running program, on its machine
-       put      Copy files to a bucket; or make a folder a task's next state
-       data     Show, download or clear what a task keeps
-Where  target   Places to run: list, name, try out and forget them
-       offers   What the targets have for what a job needs, and what is free
-       worker   Agents of live jobs: where they are, what they do; drain one
-       queue    Who holds this machine and who waits; pause and resume queues
-       image    Build container images, list what was built, push it to a registry
-       gc       Find leftovers and remove them; and ended jobs, when asked
-Set up init     Write drover.yaml for this project
-       doctor   Check this machine, the store and what was left behind
-       config   Show, set and explain settings; print the job file's schema
-       ssm      simple-sagemaker's command lines, unchanged: ssm run, shell, process, data
-       completion, version, help
+  run      Run a script or program and follow it; again: attach, resume or skip
+  shell    Run one shell command line
+  map      Run a program for each of many items; again: the failed and the new ones
+  status   Jobs and their progress (also ls, ps); one job in full with an id
+  logs     Print, follow (-f) or search (--search) what a job printed
+  why      Explain why a job failed, waits or stopped, and what would change it
+  get      Bring a job's outputs and logs; a task's state; or files from a bucket
+  resume   Continue an unfinished job
+  cancel   End jobs for good
+  doctor   Check this machine, the store and what was left behind
+
+More
+  Jobs     attach (a shell beside a program), wait, events, metrics (plots numbers), top
+  Maps     items, results, retry (failed items), pause, verify (recompute from the store)
+  Data     put (files to a bucket), data (what a task keeps), gc (remove old jobs)
+  Places   target, offers (what is free), worker, queue (who waits for this machine), image
+  Set up   init (drover.yaml), config, completion, version, help
+  Tools    process (a SageMaker processing job), ssm (simple-sagemaker's command lines)
 
 drover help VERB has examples and flags; drover help exit-codes, environment, jobs and
 second-command explain the rules. A JOB is an id, the beginning of one, a task, task#3, or last.
@@ -134,7 +120,7 @@ var topics = map[string]string{
   0            success, or complete already and skipped
   the program's own, of run, shell and wait; 128+N when a signal N ended it
   1            items of a map failed; something was looked for and not there (logs
-               --search, doctor); verify has a doubt
+               --search, doctor); verify has a finding
   2            the command line or a file is wrong; nothing was changed
   3            --plan: complete already, nothing to do
   124          the time limit was reached (--timeout)

@@ -222,7 +222,7 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 		p("exit", "%d", *s.Code)
 	}
 	for _, n := range s.Nodes {
-		line := n.State
+		line := orElse(nodeWords[n.State], n.State)
 		if n.Host != "" {
 			line += " on " + n.Host
 		}
@@ -238,6 +238,9 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 		}
 	}
 }
+
+// nodeWords say what the record's words for a node's state mean.
+var nodeWords = map[string]string{"asked": "stopped on request", "lost": "lost, because its agent died", "notice": "stopped, because its machine was taken away"}
 
 func (a *app) eventsCommand() *cobra.Command {
 	follow := false

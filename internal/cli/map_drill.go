@@ -133,7 +133,7 @@ func drillHints(r drover.DrillReport, anyway int) (lines []string) {
 		lines = append(lines, "  What an item leaves behind when it is killed must not change its next try: write to {out}, or to a temporary name that is renamed at the end.")
 	}
 	if r.Doubts > 0 {
-		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", count(r.Doubts, "doubt"), r.Drill))
+		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", count(r.Doubts, "finding"), r.Drill))
 	}
 	if len(r.Differences) > 0 {
 		lines = append(lines, fmt.Sprintf("  compare: drover items %s %d and drover items %s %d", r.Calm, r.Differences[0].Item, r.Drill, r.Differences[0].Item))

@@ -102,7 +102,7 @@ func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drov
 	if a.settings.json {
 		err = newJSON(a.out).Encode(r)
 	} else {
-		_, err = fmt.Fprintln(a.out, strings.Join(pilotLines(r), "\n"))
+		_, err = fmt.Fprintln(a.out, strings.Join(pilotLines(r, p.Cost.Here), "\n"))
 	}
 	if err != nil || s.yes {
 		return err != nil, err
@@ -121,8 +121,9 @@ func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drov
 	return true, nil
 }
 
-// pilotLines are a pilot's figures and what follows from them.
-func pilotLines(r drover.Pilot) []string {
+// pilotLines are a pilot's figures and what follows from them; paid says that the store
+// is one whose owner pays for requests.
+func pilotLines(r drover.Pilot, paid bool) []string {
 	failed := "none failed"
 	if bad := r.Tally.Failed + r.Tally.Quarantined; bad > 0 {
 		failed = fmt.Sprintf("%s of %s failed", comma(bad), comma(r.Items))
@@ -136,9 +137,11 @@ func pilotLines(r drover.Pilot) []string {
 	if f.High > f.Low*5/4 {
 		about += fmt.Sprintf(" (%s to %s)", brief(f.Low), brief(f.High))
 	}
-	return []string{line + ", " + failed,
-		fmt.Sprintf("forecast %s for %s, %s at once; an object store would get about %s, for %s",
-			about, count(r.Of, "item"), comma(f.Slots), count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))}
+	forecast := fmt.Sprintf("forecast %s for %s, %s at once", about, count(r.Of, "item"), comma(f.Slots))
+	if paid {
+		forecast += fmt.Sprintf("; the store gets about %s, for %s", count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))
+	}
+	return []string{line + ", " + failed, forecast}
 }
 
 // brief is span for what may be far below a second: 3ms, 0.8s.

@@ -148,8 +148,13 @@ func (v progressView) facts() []string {
 		facts = append(facts, "paused: drover resume "+s.ID)
 	case len(s.Doing) > 0 && s.Running == 0:
 		facts = append(facts, plainText(s.Doing[0]))
-	case s.Workers == 0:
+	case s.Items.Open() == 0 && s.State.Settled():
+	case s.Items.Open() == 0:
+		facts = append(facts, "finishing")
+	case s.Workers == 0 && s.Items.Open() == s.Items.Items:
 		facts = append(facts, "no worker yet")
+	case s.Workers == 0:
+		facts = append(facts, "waiting for a worker")
 	}
 	if r := rateWords(v.rate); r != "" && s.Items.Open() > 0 {
 		facts = append(facts, r)

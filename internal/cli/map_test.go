@@ -35,7 +35,7 @@ func TestAMistypedMapIsOneErrorWithTheNextStep(t *testing.T) {
 		{"map --from items.txt --", "no program given", "Try drover map --from items.txt -- ./work.sh {}."},
 		{"map --from items.txt -j 0 -- ./work.sh {}", "read --slots: 0", "Use 1 or more."},
 		{"map --from items.txt -j -1 -- ./work.sh {}", "read --slots: -1", "Use 1 or more."},
-		{"map --from items.txt -j many -- ./work.sh {}", `invalid argument "many" for "-j, --slots" flag`, "drover help map lists the flags."},
+		{"map --from items.txt -j many -- ./work.sh {}", `read --slots: "many" is not a whole number`, "drover help map lists the flags."},
 		{"map --from items.txt -j 20000 -- ./work.sh {}", "20000 items at once", "Use -j 1 to 10000."},
 		{"map --from items.txt --workers 0 -- ./work.sh {}", "read --workers: 0", "Use 1 or more."},
 		{"map --from items.txt --retries -1 -- ./work.sh {}", "read --retries: -1", "Use 0 or more."},

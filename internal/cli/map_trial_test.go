@@ -18,7 +18,7 @@ func TestAMistypedTrialIsOneErrorWithTheNextStep(t *testing.T) {
 	for _, row := range []struct{ typed, text, hint string }{
 		{"map --from 1-9 --pilot 0 -- true", "read --pilot: 0", "Use 1 or more, such as --pilot 20."},
 		{"map --from 1-9 --pilot -1 -- true", "read --pilot: -1", "Use 1 or more, such as --pilot 20."},
-		{"map --from 1-9 --pilot some -- true", `invalid argument "some" for "--pilot" flag`, "drover help map lists the flags."},
+		{"map --from 1-9 --pilot some -- true", `read --pilot: "some" is not a whole number`, "drover help map lists the flags."},
 		{"map --from 1-9 --seed 1 -- true", "read --seed: it is for --drill", "Add --drill, or leave it out."},
 		{"map --from 1-9 --drill --detach -- true", "it cannot run detached", "Omit --detach."},
 		{"run --pilot 3 work.sh", `drover run has no flag "--pilot"`, ""},
@@ -39,7 +39,7 @@ func TestAPilotsFigures(t *testing.T) {
 			Forecast: drover.Forecast{Seconds: 4200, Low: 4150, High: 4250, Slots: 1, Reads: 1, Dollars: 4e-7}},
 		{Items: 1, Of: 2, Tally: job.Tally{Items: 1, Succeeded: 1}, Mean: 0.0004, Least: 0.0004, Most: 0.0004, Forecast: drover.Forecast{Seconds: 0.3, Low: 0.3, High: 0.3, Slots: 2}},
 	} {
-		lines = append(append(lines, pilotLines(r)...), "")
+		lines = append(append(lines, pilotLines(r, r.Of != 2)...), "")
 	}
 	checkScreen(t, "map-pilot", lines)
 }

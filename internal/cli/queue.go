@@ -92,7 +92,7 @@ func (a *app) queueList() error {
 			name += " " + shareWords(s)
 		}
 		for _, cl := range l.Claims {
-			state := "● holds"
+			state := "● runs"
 			if cl.Waits {
 				state = "◌ waits"
 			}

@@ -71,8 +71,8 @@ func TestSSMCommandLinesBecomeSpecs(t *testing.T) {
 			s.Inputs = []job.Input{{Name: "data", Path: "d", Sharded: true, Subdir: "sub"}, {Name: "model", Path: "m.tar.gz"}}
 		}), ""},
 		{append(run, "-i", "d", "ShardedByS3Key", "--iit", "ex_model", "Ex-1", "model", "--iis", "persons", "file:///x", "ShardedByS3Key"), with(func(s *job.Spec) {
-			s.Inputs = []job.Input{{Name: "data", Path: "d", Sharded: true}, {Name: "ex_model", Path: "task:ex-1/model"}, {Name: "persons", Path: "file:///x", Sharded: true}}
-		}), "note: task Ex-1 is ex-1 here\n"},
+			s.Inputs = []job.Input{{Name: "data", Path: "d", Sharded: true}, {Name: "ex_model", Path: "task:Ex-1/model"}, {Name: "persons", Path: "file:///x", Sharded: true}}
+		}), ""},
 		{append(run, "-f", "tensorflow", "--fv", "2.3", "--pv", "py37", "--df", "RUN true"), with(func(s *job.Spec) {
 			s.Framework, s.Dockerfile = "tensorflow:2.3:py37", "RUN true"
 		}), ""},

@@ -14,7 +14,7 @@ import (
 
 func (a *app) verifyCommand() *cobra.Command {
 	o := drover.VerifyOptions{}
-	c := &cobra.Command{Use: "verify [JOB]", Short: "Recompute all of a job from its store, and say every doubt", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	c := &cobra.Command{Use: "verify [JOB]", Short: "Recompute all of a job from its store, and say what disagrees", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	a.jsonFlag(c)
 	c.Flags().BoolVar(&o.LogsOnly, "logs-only", false, "do not read what outputs hold")
@@ -53,9 +53,9 @@ func (a *app) printVerified(r drover.Verified) {
 			fmt.Fprintf(a.out, "  %-9s %s\n", key, plainText(fmt.Sprintf(format, args...)))
 		}
 	}
-	sign, word := "✓", "sound"
+	sign, word := "✓", "verified: no problem found"
 	if !r.Sound() {
-		sign, word = "✗", count(r.Doubted, "doubt")
+		sign, word = "✗", count(r.Doubted, "finding")
 	}
 	if !a.quiet || !r.Sound() {
 		fmt.Fprintf(a.out, "%s %s %s\n", sign, r.Job, word)
@@ -74,7 +74,7 @@ func (a *app) printVerified(r drover.Verified) {
 		if r.Stopped > 0 {
 			stopped = fmt.Sprintf(", and %s that ended when a person stopped agents", count(r.Stopped, "run"))
 		}
-		p("bound", "%s may have run again without a record, because of %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
+		p("unseen", "%s may have run again without a record, because of %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
 	} else {
 		p("logs", "%s; %s", entryCount(r.Entries), count(r.Attempts, "attempt"))
 	}
@@ -91,7 +91,7 @@ func (a *app) printVerified(r drover.Verified) {
 		key = ""
 	}
 	for _, d := range r.Doubts {
-		fmt.Fprintf(a.out, "  doubt     %s: %s\n", d.Rule, plainText(d.String()))
+		fmt.Fprintf(a.out, "  finding   %s: %s\n", d.Rule, plainText(d.String()))
 	}
 	if more := r.Doubted - len(r.Doubts); more > 0 {
 		fmt.Fprintf(a.out, "  finding   and %s more\n", comma(more))
@@ -130,7 +130,7 @@ func (t *verifyTeller) told(p drover.VerifyProgress) {
 		return
 	}
 	t.shown = time.Now()
-	fmt.Fprintf(t.a.err, "\r  %s of %s, %s, %s\x1b[K", comma(p.Items), count(p.Of, "item"), count(p.Outputs, "output"), count(p.Doubts, "doubt"))
+	fmt.Fprintf(t.a.err, "\r  %s of %s, %s, %s\x1b[K", comma(p.Items), count(p.Of, "item"), count(p.Outputs, "output"), count(p.Doubts, "finding"))
 }
 
 func (t *verifyTeller) clear() {

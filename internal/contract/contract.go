@@ -94,7 +94,12 @@ const maxJobName = 63
 // JobName makes a training job name out of valid names and a short id, which
 // stays whole: "demo-digits-7fk2".
 func JobName(project, task, short string) string {
-	head := project + "-" + task
+	head := project + "-" + strings.Map(func(r rune) rune {
+		if r == '_' || r == '.' {
+			return '-' // SageMaker's names of jobs have neither
+		}
+		return r
+	}, task)
 	if room := maxJobName - len(short) - 1; len(head) > room {
 		head = strings.TrimRight(head[:room], "-")
 	}

@@ -117,6 +117,9 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 		}
 		return dir, filepath.ToSlash(rel), nil
 	case err == nil && (strings.ContainsRune(s.Program, '/') || isScript(file)):
+		if err := unrunnable(s.Program, file); err != nil && !apart {
+			return "", "", err
+		}
 		if e.inside(file) || isScript(file) {
 			return filepath.Dir(file), filepath.Base(file), nil
 		}
@@ -171,6 +174,11 @@ func isScript(file string) bool {
 
 // onPath refuses a program that is neither a file here nor on PATH.
 func (e *Engine) onPath(name string) error {
+	if _, err := exec.LookPath(name); err != nil {
+		if err := unrunnable(name, e.absolute([]string{name})[0]); err != nil && strings.ContainsRune(name, '.') {
+			return err
+		}
+	}
 	looksLikeFile := strings.ContainsRune(name, '/') || strings.ContainsRune(path.Base(name), '.')
 	if !strings.ContainsRune(name, '/') {
 		if _, err := exec.LookPath(name); err == nil || errors.Is(err, exec.ErrDot) {

@@ -221,6 +221,9 @@ func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	if rep.Map != nil {
 		rep.Job = rep.Map.Map.Recoded(rep.Job)
 	}
+	if is := rep.Job.Spec.Task; is != path.Task && strings.EqualFold(is, path.Task) { // the store's folder ignores case
+		return fault.New(fault.Invalid, "Use the name "+is+", or choose another -t.", "start task %s: the store has a task %s, and its file system takes the two names for one", path.Task, is)
+	}
 	p.before, p.Job = rep, path
 	e.compareCode(ctx, p, rep.Job.Code)
 	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
