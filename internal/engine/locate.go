@@ -93,6 +93,9 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 		}
 		info, err := os.Stat(file)
 		if err == nil && info.Mode().IsRegular() && e.inside(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
+			if err := unrunnable(s.Program, file); err != nil && !apart {
+				return "", "", err
+			}
 			rel, err := filepath.Rel(dir, file) // the whole folder comes along, and items run in it
 			return dir, filepath.ToSlash(rel), err
 		}
