@@ -209,10 +209,16 @@ func (j *Job) Stop(ctx context.Context, reason string) (stands bool, err error) 
 	return j.c.engine.Cancel(ctx, j.path, reason)
 }
 
-// Interrupt asks the job's agents to save and go, and waits for it; with grace
+// Interrupt asks the job's agents to save and go, and waits for it. With job.Spec.StopTime
+// the program gets its stop signal first, with less than that SIGTERM; with grace
 // 0 they are killed. The job is INTERRUPTED then: Wait goes on with it.
 func (j *Job) Interrupt(ctx context.Context, grace time.Duration) error {
 	return j.c.engine.Interrupt(ctx, j.path, grace)
+}
+
+// Hasten leaves the agents that Interrupt asks to go less time than that, and waits for nothing.
+func (j *Job) Hasten(ctx context.Context, grace time.Duration) error {
+	return j.c.engine.Hasten(ctx, j.path, grace)
 }
 
 // Events tells what has happened to the job so far, in order.

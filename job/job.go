@@ -114,7 +114,9 @@ type Spec struct {
 
 	Retries int      `json:"retries,omitempty" yaml:"retries,omitempty" jsonschema:"minimum=0,description=How often the program may fail and be started again. Interruptions are free. Default: 0"`
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" jsonschema:"description=Time limit of one attempt\\, such as 90s or 2h. Default: none"`
-	Grace   Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL. Default: 30s"`
+	Grace   Duration `json:"grace,omitempty" yaml:"grace,omitempty" jsonschema:"description=Time between SIGTERM and SIGKILL\\, and between the stop signal and SIGTERM. Default: 30s"`
+	// StopSignal is what Ctrl-C sends first; "" is SIGINT.
+	StopSignal string `json:"stop_signal,omitempty" yaml:"stop_signal,omitempty" jsonschema:"enum=SIGINT,enum=SIGTERM,enum=SIGHUP,enum=SIGQUIT,enum=SIGUSR1,enum=SIGUSR2,description=What Ctrl-C sends the program first. SIGTERM follows after the grace. Default: SIGINT"`
 
 	On string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
 	// TargetArgs are options of targets' own engines, by the target's name; a target
@@ -178,6 +180,11 @@ func (s Spec) Normal() (Spec, error) {
 	if s.Grace == 0 {
 		s.Grace = DefaultGrace
 	}
+	signal, err := ParseStopSignal(s.StopSignal)
+	if err != nil {
+		return s, err
+	}
+	s.StopSignal = signal
 	if s.On == "" {
 		s.On = "local"
 	}

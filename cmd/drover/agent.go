@@ -54,17 +54,22 @@ func runAgent(args []string) int {
 type inside struct {
 	docker *docker.Inside
 	slurm  *slurm.Inside
+	// left is how long the agent has once it was asked to stop; 0: its driver has not asked.
+	left func() time.Duration
 }
 
 // adopt makes this process the agent that a driver started it as.
 func adopt() (in inside, ended func(code int, reason string), err error) {
 	if in.docker, ended, err = docker.Adopt(); in.docker != nil || err != nil {
+		if in.docker != nil {
+			in.left = in.docker.Left
+		}
 		return in, ended, err
 	}
 	if in.slurm, ended, err = slurm.Adopt(); in.slurm != nil || err != nil {
 		return in, ended, err
 	}
-	ended, err = local.Adopt()
+	ended, in.left, err = local.Adopt()
 	return in, ended, err
 }
 
@@ -165,14 +170,25 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 	if in.slurm != nil {
 		m.Struck = struck
 	}
+	sooner := make(chan struct{})
+	m.Sooner = sooner
 	go func() { // for as long as the process lives: nobody waits
 		<-terms
 		close(struck)
 		n := agent.Notice{Asked: true, Why: "asked to stop"}
 		if in.slurm != nil {
 			n.Asked, n.Why = in.slurm.Notice()
+			notice <- n
+			return
 		}
+		n.Left = in.left()
 		notice <- n
+		for range terms {
+			if in.left() < n.Left { // of several, one that asks for no sooner end changes nothing
+				close(sooner)
+				return
+			}
+		}
 	}()
 	return m, nil
 }

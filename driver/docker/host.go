@@ -40,6 +40,9 @@ type Inside struct {
 	Claims string
 	Cores  float64
 	Memory int64
+	// Left is the grace of the Stop that asks for the soonest end; 0 when none has
+	// asked, as SIGTERM may come from others too.
+	Left func() time.Duration
 }
 
 // Adopt makes this process the agent that this driver started it as. It is to be
@@ -91,7 +94,10 @@ func look(dir string) (*Inside, error) {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
 	in := &Inside{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
-		Claims: o.Claims, Cores: o.Cores, Memory: o.Memory}
+		Claims: o.Claims, Cores: o.Cores, Memory: o.Memory, Left: func() time.Duration {
+			grace, _ := beside.ReadWord(stopFile(dir))
+			return grace
+		}}
 	if o.Hosts {
 		in.Hosts = hostsFile(dir)
 		nameSelf(in.Hosts)

@@ -21,26 +21,27 @@ import (
 // From then on no process that the agent starts can hold the agent's lock, and
 // the process group is killed when the grace of a Stop is over. ended leaves the
 // agent's exit status and a sentence why, and is called last: an agent that goes
-// without it is lost.
+// without it is lost. left is the grace of the Stop that asks for the soonest end; 0 when
+// none has asked, as SIGTERM may come from others too.
 //
-// In a process that this driver did not start nothing happens, and ended does
-// nothing.
-func Adopt() (ended func(code int, reason string), err error) {
+// In a process that this driver did not start nothing happens, ended does nothing,
+// and left is 0.
+func Adopt() (ended func(code int, reason string), left func() time.Duration, err error) {
 	base, ok := os.LookupEnv(inherited)
 	if !ok {
-		return func(int, string) {}, nil
+		return func(int, string) {}, func() time.Duration { return 0 }, nil
 	}
 	os.Unsetenv(inherited) // an agent below us is not us
 	folder := filepath.Dir(base)
 	i, err := strconv.Atoi(filepath.Base(base))
 	if err != nil || !holds(lockFD, agentFile(folder, i)) {
-		return nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
+		return nil, nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
 	}
 	unix.CloseOnExec(lockFD)
 	// Not an os.File: the lock must not go with a garbage collection.
 	own := descriptor(lockFD)
 	if err := beside.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
-		return nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", folder)
+		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", folder)
 	}
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
@@ -49,8 +50,11 @@ func Adopt() (ended func(code int, reason string), err error) {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return func(code int, reason string) {
-		beside.Say(own, note{End: &end{Code: code, Reason: reason}})
-	}, nil
+			beside.Say(own, note{End: &end{Code: code, Reason: reason}})
+		}, func() time.Duration {
+			grace, _ := beside.ReadWord(stopFile(folder, i))
+			return grace
+		}, nil
 }
 
 // enforce ends this process when the grace that Stop left for it is over. The

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "":
 		drivertest.Main(m, func() (func(int), error) {
-			ended, err := Adopt()
+			ended, _, err := Adopt()
 			return func(code int) { ended(code, "the script is over") }, err
 		})
 	case "starter":
@@ -59,7 +59,7 @@ func playStarter(dir string) error {
 // playParent is an agent that ends while a process that it started lives on,
 // until the pipe that it was given ends.
 func playParent() error {
-	ended, err := Adopt()
+	ended, _, err := Adopt()
 	if err != nil {
 		return err
 	}
@@ -363,13 +363,13 @@ func TestWhatAgentsLeaveIsForTheirOwnerOnly(t *testing.T) {
 }
 
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
-	ended, err := Adopt()
+	ended, _, err := Adopt()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended(0, "")
 	t.Setenv(inherited, filepath.Join(t.TempDir(), "0"))
-	if _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
+	if _, _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("with a variable that came down by mistake Adopt gives %v, want a fault of kind invalid", err)
 	}
 }

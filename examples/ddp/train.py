@@ -6,7 +6,7 @@
 It needs torch and nothing else. However many processes there are, each step
 sees the same images and takes the same step, so the loss of one process and of
 eight is the same but for rounding. Rank 0 keeps a checkpoint after each epoch and
-saves the model; the others follow it. SIGTERM ends all of them after the current
+saves the model; the others follow it. Ctrl-C or SIGTERM ends all of them after the current
 epoch, whichever of them it reached.
 """
 import argparse
@@ -77,7 +77,8 @@ def main():
     args = parser.parse_args()
 
     stop = []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: stop.append(True))
 
     # Alone, nobody says these.
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():

@@ -3,7 +3,7 @@
     python train.py --epochs 3                here, as it is
     drover run train.py --epochs 3            the same, anywhere
 
-It keeps a checkpoint after each epoch and goes on from it; SIGTERM ends it
+It keeps a checkpoint after each epoch and goes on from it; Ctrl-C or SIGTERM ends it
 after the current epoch. It speaks SageMaker's contract: SM_MODEL_DIR,
 SM_OUTPUT_DATA_DIR, SM_CHECKPOINT_DIR.
 """
@@ -42,7 +42,8 @@ def main():
     args = parser.parse_args()
 
     stop = []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: stop.append(True))
 
     images, labels = load_digits(return_X_y=True)
     images = images / 16

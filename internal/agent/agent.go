@@ -94,6 +94,9 @@ type Machine struct {
 	// before Notice says why: what ends then has not failed. Nil: engines here signal
 	// the agent alone.
 	Struck <-chan struct{}
+	// Sooner is closed when the agent has less time since than Notice said. Nil: it is
+	// never told.
+	Sooner <-chan struct{}
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then asked and told more often. To the agents of a map that
 	// has more than a few it counts as far all the same.
@@ -139,6 +142,8 @@ type Room struct {
 type Notice struct {
 	Asked bool   // by a person (Ctrl-C), not by the machine: it counts for nothing
 	Why   string // one sentence
+	// Left is how long the agent has until it is killed; 0: not known.
+	Left time.Duration
 }
 
 // verdict is the one on a program that is ended by n.
@@ -382,6 +387,7 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 	default:
 	}
 	if a.program != nil {
+		a.interruptProgram(n)
 		exit := a.endProgram(n.Why)
 		exit.Verdict, exit.Reason = verdict, n.Why
 		return status, a.record(ctx, exit)

@@ -38,14 +38,14 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { // ends with done
 		select {
 		case n := <-a.Machine.Notice:
-			notice <- crew.Notice{Asked: n.Asked, Why: n.Why}
+			notice <- crew.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.job.Spec, n)}
 		case <-done:
 		}
 	})
 	hands.Go(func() { kit <- a.kit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
 		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.change, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxSaved(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.leftovers, Warn: a.warnItems,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxSaved(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.leftovers, Warn: a.warnItems,
 		Unneeded: func() { drop(errors.New("no item runs any more")) }})
 }
 

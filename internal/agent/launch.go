@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -128,12 +129,20 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 // it within a second.
 func (p *program) stop(grace time.Duration) {
 	p.asked.Do(func() {
-		if grace > 0 && p.desk.stopRanks() {
+		if grace > 0 && p.desk.stopRanks(syscall.SIGTERM) {
 			p.kill.Store(time.AfterFunc(grace, func() { p.proc.Stop(0) }))
 			return
 		}
 		p.proc.Stop(grace)
 	})
+}
+
+// interrupt gives the program its stop signal as a terminal would: the whole of its
+// process group, or of an MPI the program's own processes.
+func (p *program) interrupt(sig syscall.Signal) {
+	if !p.desk.stopRanks(sig) {
+		p.proc.Interrupt(sig)
+	}
 }
 
 // warn leaves the notice that the program may look for (DROVER_NOTICE): it appears

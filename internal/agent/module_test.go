@@ -73,7 +73,9 @@ func TestTheModuleOnItsOwn(t *testing.T) {
 		"none of an item":              {"drover.checkpoint()", "", []string{"DROVER_ITEM_N=1"}, nil, "", "RuntimeError: drover.checkpoint() is for drover run, and this is an item of a map", 1},
 		"nor of one that stays":        {"drover.checkpoint()", "", []string{"DROVER_SOCK=/nowhere"}, nil, "", "or answer with item.done(result)", 1},
 		"who asks outlives SIGTERM":    {"import signal\nprint(drover.stopping())\nos.kill(os.getpid(), signal.SIGTERM)\nopen(os.environ['DROVER_NOTICE'], 'w').close()\nprint(drover.stopping())", "", []string{"DROVER_NOTICE=notice"}, nil, "False\nTrue\n", "", 0},
+		"who asks outlives Ctrl-C":     {"import signal\nprint(drover.stopping())\nos.kill(os.getpid(), signal.SIGINT)\nopen(os.environ['DROVER_NOTICE'], 'w').close()\nprint(drover.stopping())", "", []string{"DROVER_NOTICE=notice"}, nil, "False\nTrue\n", "", 0},
 		"and its children do not":      {"import signal\ndrover.stopping()\nif os.fork() == 0:\n  os.kill(os.getpid(), signal.SIGTERM)\n  signal.pause()\nprint(os.wait()[1])", "", []string{"DROVER_NOTICE=notice"}, nil, "15\n", "", 0},
+		"and of Ctrl-C they hear":      {"import signal\ndrover.stopping()\nif os.fork() == 0:\n  try:\n    os.kill(os.getpid(), signal.SIGINT)\n    signal.pause()\n  except KeyboardInterrupt:\n    os._exit(3)\nprint(os.wait()[1] >> 8)", "", []string{"DROVER_NOTICE=notice"}, nil, "3\n", "", 0},
 		"nobody stops it":              {"print(drover.stopping())", "", nil, nil, "False\n", "", 0},
 		"nothing is touched": {"h = (sys.excepthook, sys.stdout, sys.stderr)\nfor i in drover.items(): pass\ndrover.map(str)\ndrover.metric(a=1)\ndrover.stopping()\n" +
 			"print(h == (sys.excepthook, sys.stdout, sys.stderr), os.listdir('.'))", "", nil, []string{"x"}, "x\nTrue []\n", "", 0},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -56,16 +57,16 @@ func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string
 // ended: mpiexec needs no more than a moment, and the others wait for a word from it.
 const restTime = 2 * time.Second
 
-// stopRanks asks the processes of this node to end, and the rest when they have;
-// false says that there are none to ask.
-func (d *desk) stopRanks() bool {
+// stopRanks sends sig to the processes of this node, and has the rest end when they have;
+// false says that there are none.
+func (d *desk) stopRanks(sig syscall.Signal) bool {
 	if d == nil {
 		return false
 	}
 	rest := func() {
 		d.program.wait.CompareAndSwap(nil, time.AfterFunc(restTime, func() { d.program.proc.Stop(restTime) }))
 	}
-	return d.socket.StopRanks(rest) > 0
+	return d.socket.StopRanks(sig, rest) > 0
 }
 
 func (d *desk) close() {

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
@@ -36,6 +38,34 @@ func (a *agent) halt(ctx context.Context, o ledger.Order) error {
 		exit.Verdict, exit.Reason = ledger.Halted, o.Why
 	}
 	return a.record(ctx, p.notBlamed(exit))
+}
+
+// stopSignal is what a program gets before SIGTERM when a person asks it to end, and there is
+// time for both; 0: nothing.
+func stopSignal(spec job.Spec, n Notice) syscall.Signal {
+	if sig := unix.SignalNum(spec.FirstSignal()); n.Asked && n.Left >= spec.StopTime() && sig != syscall.SIGTERM {
+		return sig
+	}
+	return 0
+}
+
+// interruptProgram gives the program its stop signal, as Ctrl-C does at a terminal, and waits
+// until it has ended, its grace is over, or there is no time left for that.
+func (a *agent) interruptProgram(n Notice) {
+	sig := stopSignal(a.job.Spec, n)
+	if sig == 0 {
+		return
+	}
+	p, grace := a.program, time.Duration(a.job.Spec.Grace)
+	a.warn(n.Why, 2*grace)
+	p.interrupt(sig)
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	select {
+	case <-p.ended:
+	case <-a.Machine.Sooner:
+	case <-over.C:
+	}
 }
 
 // endProgram stops the program, as gently as the spec's grace allows, and

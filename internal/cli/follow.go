@@ -91,31 +91,77 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 	}
 }
 
-// interrupt is Ctrl-C where agents live beside us: the first asks them to save
-// and go, the second kills them. It returns when they are gone.
+// interrupt is Ctrl-C where agents live beside us: the first gives the program its stop
+// signal, which is SIGINT as at a terminal, and leads to SIGTERM and SIGKILL in time; the
+// second sends SIGTERM, the third kills. It returns when the agents are gone.
 func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
-	spec, err := j.Spec(ctx)
+	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
 	}
-	if spec.Spec.Verb == job.Map {
-		a.note("\nStopping: sent SIGTERM to the running items (Ctrl-C again kills them)")
-	} else {
-		a.note("\nStopping: sent SIGTERM to the program, so that it can save (Ctrl-C again kills it)")
+	spec := rec.Spec
+	left := []time.Duration{spec.StopTime(), spec.TermTime(), 0} // of the agents, until they are killed
+	if spec.FirstSignal() == "SIGTERM" {
+		left = left[1:]
 	}
-	const margin = 30 * time.Second // for storing what the program saved
+	a.sayStop(spec, len(left), a.whyIdle(ctx, j))
 	gone := make(chan error, 1)
-	go func() { gone <- j.Interrupt(ctx, time.Duration(spec.Spec.Grace)+margin) }()
+	go func(left time.Duration) { gone <- j.Interrupt(ctx, left) }(left[0])
 	for {
 		select {
 		case err := <-gone:
 			return err
 		case <-signals:
-			if err := j.Interrupt(ctx, 0); err != nil {
-				return err
-			}
+		}
+		if len(left) > 1 {
+			left = left[1:]
+			a.sayStop(spec, len(left), "")
+		}
+		if err := j.Hasten(ctx, left[0]); err != nil {
+			return err
 		}
 	}
+}
+
+// sayStop says what a Ctrl-C does of which steps are left: three from the stop signal on, two
+// from SIGTERM on. idle is why there is no program that could be stopped; "" when there is.
+func (a *app) sayStop(spec job.Spec, steps int, idle string) {
+	whom, it := "the program", "it"
+	if spec.Verb == job.Map {
+		whom, it = "the running items", "them"
+	}
+	switch {
+	case idle != "":
+		a.note("\nStopping: %s", idle)
+	case steps == 3:
+		a.note("\nStopping: sent %s to %s; SIGTERM follows in %s (Ctrl-C again sends it now)", spec.FirstSignal(), whom, spec.Grace)
+	case steps == 2:
+		a.note("\nStopping: sent SIGTERM to %s; SIGKILL follows in %s (Ctrl-C again kills %s)", whom, spec.Grace, it)
+	default:
+		a.note("Killed %s", whom)
+	}
+}
+
+// whyIdle says why there is no program that could be stopped; "" when there is one, or
+// that is not known.
+func (a *app) whyIdle(ctx context.Context, j *drover.Job) string {
+	if many, err := isMap(ctx, j); err != nil || many {
+		s, err := j.MapStatus(ctx)
+		running := slices.ContainsFunc(s.Agents, func(g drover.MapAgent) bool { return g.State == "running" })
+		if err == nil && !running && s.Items.Open() == s.Items.Items {
+			return "no item has started yet"
+		}
+		return ""
+	}
+	st, err := j.Status(ctx)
+	running := slices.ContainsFunc(st.Nodes, func(n drover.Node) bool { return n.State == "running" })
+	switch {
+	case err != nil || running:
+		return ""
+	case st.Started.IsZero():
+		return "the program has not started yet"
+	}
+	return "the program is not running"
 }
 
 // interrupted says how to go on with a job whose agents are gone, unless it had
@@ -129,6 +175,11 @@ func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) err
 		return a.finish(ctx, j, st, output)
 	}
 	a.note("%s %s interrupted   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
+	if a.ssm == nil && st.Attempt > 0 {
+		if err := a.bringLeft(ctx, j, st, output); err != nil {
+			a.printError(err) // that it was interrupted says more
+		}
+	}
 	return status(fault.ExitInterrupted)
 }
 
@@ -287,8 +338,14 @@ func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output
 	if a.ssm != nil {
 		return a.ssmBring(ctx, j, st, output)
 	}
+	return a.bringLeft(ctx, j, st, output)
+}
+
+// bringLeft is bring for what a run has left, also when it has not settled.
+func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	if output == "" {
-		if st.State == job.Succeeded || st.State == job.Failed {
+		switch st.State {
+		case job.Succeeded, job.Failed, job.Interrupted:
 			a.note("  model, output and logs: drover get %s -o out", st.ID)
 		}
 		return nil

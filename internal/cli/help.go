@@ -179,8 +179,8 @@ that DROVER_NOTICE names appears when items are to end: their agent must go, or 
   new are added, also while it is live, and items no longer given keep their results. When
   the code or the command changed, it is a new job; --force makes one too.
 
-Ctrl-C asks the program to save (SIGTERM) and leaves the job INTERRUPTED: the same command,
-or drover resume, goes on. A second Ctrl-C kills it.
+Ctrl-C sends SIGINT, as at a terminal, and leaves the job INTERRUPTED: the same command, or
+drover resume, goes on. A second Ctrl-C sends SIGTERM, a third kills the program.
 `,
 }
 

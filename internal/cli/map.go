@@ -51,7 +51,7 @@ var ofEachItem = map[string]string{
 	"procs":   "processes and threads of each item at once",
 	"disk":    "disk for files that --fetch brings, and for outputs that wait to be stored, each: 20G (default 10G)",
 	"retries": "how often an item may fail and be tried again; interruptions are free",
-	"grace":   "time between SIGTERM and SIGKILL of each item (default 30s)",
+	"grace":   "time between SIGTERM and SIGKILL of each item, and between the stop signal and SIGTERM (default 30s)",
 	"force":   "run all items again, in a new job; one that was interrupted is cancelled",
 
 	"new-code": "run what is left, and items without success, with the code as it is now; results so far stay",

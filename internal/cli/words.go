@@ -20,7 +20,7 @@ import (
 type startFlags struct {
 	task, output, source, python string
 	deps, inputs, env, envFile   []string
-	timeout, grace               string
+	timeout, grace, stopSignal   string
 	slurmArgs                    []string
 	retries, nodes, procs, gpus  int
 	launcher, machine            string
@@ -55,7 +55,8 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVar(&s.machine, "machine", "", "type of machine, such as ml.m5.xlarge; a label where there are no types")
 	f.BoolVar(&s.noMounts, "no-mounts", false, "no private /opt/ml and /state; variables say where the folders are (sudo works then)")
 	f.StringVar(&s.timeout, "timeout", "", "time limit of one attempt, such as 90s or 2h")
-	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL (default 30s)")
+	f.StringVar(&s.grace, "grace", "", "time between SIGTERM and SIGKILL, and between the stop signal and SIGTERM (default 30s)")
+	f.StringVar(&s.stopSignal, "stop-signal", "", "what Ctrl-C sends first: "+strings.Join(job.StopSignals, ", ")+" (default SIGINT)")
 	f.IntVar(&s.retries, "retries", 0, "how often the program may fail and start again; interruptions are free")
 	s.use.add(f)
 	s.box.add(f)
@@ -149,6 +150,11 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	}
 	if s.grace != "" {
 		if spec.Grace, err = job.ParseDuration(s.grace); err != nil {
+			return spec, err
+		}
+	}
+	if s.stopSignal != "" {
+		if spec.StopSignal, err = job.ParseStopSignal(s.stopSignal); err != nil {
 			return spec, err
 		}
 	}

@@ -281,20 +281,13 @@ func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, place
 }
 
 // Interrupt asks the agents of a job to save and go, and waits until they are
-// gone; with grace 0 it kills them. The job is INTERRUPTED then, and resume goes on.
+// gone; with grace 0 it kills them. An agent that has the spec's StopTime gives its program
+// the stop signal first, one that has less SIGTERM. The job is INTERRUPTED then, and resume
+// goes on.
 func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration) error {
-	rep, err := e.World.Look(ctx, p)
+	rep, d, err := e.stopAgents(ctx, p, grace)
 	if err != nil {
 		return err
-	}
-	d, err := e.Driver(rep.Job.Spec.On)
-	if err != nil {
-		return err
-	}
-	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), grace, false); err != nil {
-			return err
-		}
 	}
 	for {
 		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
@@ -308,6 +301,28 @@ func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration)
 			return err
 		}
 	}
+}
+
+// Hasten leaves the agents that an Interrupt waits for less time.
+func (e *Engine) Hasten(ctx context.Context, p job.Path, grace time.Duration) error {
+	_, _, err := e.stopAgents(ctx, p, grace)
+	return err
+}
+
+// stopAgents asks the agents of all placements of a job to go.
+func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration) (rep ledger.Report, d driver.Driver, err error) {
+	if rep, err = e.World.Look(ctx, p); err != nil {
+		return rep, nil, err
+	}
+	if d, err = e.Driver(rep.Job.Spec.On); err != nil {
+		return rep, nil, err
+	}
+	for _, pl := range rep.Run.Placed {
+		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), grace, false); err != nil {
+			return rep, d, err
+		}
+	}
+	return rep, d, nil
 }
 
 // Cancel ends a job for good and waits until it has settled; what its agents

@@ -209,7 +209,7 @@ func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
 
 // obey does what a word asks for. A stop gives the time when grace is over.
 func (m *minder) obey(w word) (deadline time.Time, stop bool) {
-	if w.Do == doKill || w.Do == doStop {
+	if w.Do != doSignal {
 		m.reap() // it may have ended before
 		m.stopped = m.stopped || m.program != 0
 	}
@@ -219,6 +219,11 @@ func (m *minder) obey(w word) (deadline time.Time, stop bool) {
 	case doSignal:
 		if m.program != 0 {
 			_ = syscall.Kill(-m.program, syscall.Signal(w.Signal)) // it may have just exited
+		}
+	case doInterrupt:
+		if m.program != 0 {
+			_ = syscall.Kill(-m.program, syscall.Signal(w.Signal))
+			_ = syscall.Kill(-m.program, syscall.SIGCONT) // a stopped process cannot hear the other
 		}
 	case doStop:
 		m.pen.signal(syscall.SIGTERM)

@@ -190,6 +190,14 @@ func (p *Process) Signal(sig os.Signal) error {
 	return p.tell(word{Do: doSignal, Signal: int(s)})
 }
 
+// Interrupt sends sig to the program's process group, as a terminal does to what runs in
+// its foreground, and wakes what was stopped there. Nothing follows: Stop ends a tree
+// that does not end by that. What the program makes of it is Stopped in Exit.
+func (p *Process) Interrupt(sig syscall.Signal) {
+	_ = p.tell(word{Do: doInterrupt, Signal: int(sig)}) // not told: it is gone already
+	p.wake()
+}
+
 // Stop sends SIGTERM to every process of the tree and kills the tree once the
 // program has exited or grace is over. It returns at once; Wait tells the end.
 // Called again it can shorten the grace, never lengthen it. Stopping a tree
@@ -229,8 +237,8 @@ type Exit struct {
 	Signal syscall.Signal // the signal that ended it, or 0
 	Core   bool           // it left a core file
 
-	// Stopped is true when Stop or Kill reached the tree before the program had
-	// ended: how it did says nothing of it.
+	// Stopped is true when Interrupt, Stop or Kill reached the tree before the program
+	// had ended: how it did says nothing of it.
 	Stopped bool
 
 	// TimedOut is true when a Spawner ended the errand, as its Timeout was over.

@@ -119,7 +119,7 @@ type crew interface {
 	send([]Errand) error
 	until(boot time.Duration) // a reading of bootTime
 	drop()
-	kill(ids []uint64)
+	kill(sig syscall.Signal, ids []uint64)
 	close() // returns when all is gone
 }
 
@@ -204,9 +204,10 @@ func (s *Spawner) Until(d time.Duration) { s.crew.until(bootTime() + d) }
 // Drop gives back, as Unstarted, the errands that have not begun.
 func (s *Spawner) Drop() { s.crew.drop() }
 
-// Kill ends errands: SIGTERM to the group, and after the grace SIGKILL to the
-// tree. One that has not begun is given back. Others and unknown ids are no matter.
-func (s *Spawner) Kill(ids ...uint64) { s.crew.kill(ids) }
+// Kill ends errands. With SIGTERM their groups get that, and after the grace their trees
+// SIGKILL. Another signal is sent to the groups, as a terminal does, and nothing follows.
+// An errand that has not begun is given back. Others and unknown ids are no matter.
+func (s *Spawner) Kill(sig syscall.Signal, ids ...uint64) { s.crew.kill(sig, ids) }
 
 // Events gives what happened, in the order in which it happened to each errand.
 // It is closed when the spawner is gone and all was read. Not reading slows the

@@ -236,9 +236,9 @@ func (m *minded) drop() {
 	_ = m.tell(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
 }
 
-func (m *minded) kill(ids []uint64) {
+func (m *minded) kill(sig syscall.Signal, ids []uint64) {
 	m.wake()
-	_ = m.tell(func(b []byte) []byte { return appendKill(b, ids) })
+	_ = m.tell(func(b []byte) []byte { return appendKill(b, sig, ids) })
 }
 
 // wake continues a spawner that one of its errands has stopped: a herd is of the

@@ -157,7 +157,7 @@ func TestAForkBombAmongErrandsDiesWhole(t *testing.T) {
 		q.send(sh(7, bystander), sh(1, bomb, fifo))
 		out.hears("ready", 50)
 		q.says(7, "ready")
-		q.s.Kill(1)
+		q.s.Kill(syscall.SIGTERM, 1)
 		if e := q.done(1).ended; e.Exit.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
@@ -181,7 +181,7 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 		out.hears("ready", 1)
 		let()
 		q.done(1) // not kept by it
-		q.s.Kill(7)
+		q.s.Kill(syscall.SIGTERM, 7)
 		q.done(7)
 		out.empties()
 		q.send(sh(2, "exit 2"))

@@ -283,8 +283,8 @@ func (s *spawner) obey() {
 		case frameDrop:
 			s.drop()
 		case frameKill:
-			for !c.bad && len(c.b) > 0 {
-				s.kill(c.u64())
+			for sig := syscall.Signal(c.u32()); !c.bad && len(c.b) > 0; {
+				s.kill(sig, c.u64())
 			}
 		}
 	}
@@ -297,10 +297,15 @@ func (s *spawner) drop() {
 	s.queue = nil
 }
 
-func (s *spawner) kill(id uint64) {
+func (s *spawner) kill(sig syscall.Signal, id uint64) {
 	if it := s.byID[id]; it != nil {
 		it.stopped = it.stopped || !it.over && !dead(it.pid)
-		s.terminate(it)
+		if sig == syscall.SIGTERM {
+			s.terminate(it)
+		} else if !it.over {
+			_ = syscall.Kill(-it.pid, sig)
+			_ = syscall.Kill(-it.pid, syscall.SIGCONT) // a stopped process cannot hear the other
+		}
 		return
 	}
 	for i, j := range s.queue {

@@ -236,13 +236,17 @@ func (p *plain) drop() {
 	p.giveBack(back)
 }
 
-func (p *plain) kill(ids []uint64) {
+func (p *plain) kill(sig syscall.Signal, ids []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var back []Spawned
 	for _, id := range ids {
 		if it := p.running[id]; it != nil {
 			it.stopped = true
+			if sig != syscall.SIGTERM && it.process != nil {
+				it.process.Interrupt(sig)
+				continue
+			}
 			if !it.ask && it.process != nil {
 				it.process.Stop(p.config.Grace)
 			}

@@ -303,7 +303,7 @@ func TestNothingBeginsWithoutALicence(t *testing.T) {
 		given := func(id uint64) {
 			t.Helper()
 			q.send(sh(id, "exit 0"), sh(id+100, "exit 0"))
-			q.s.Kill(id + 100)
+			q.s.Kill(syscall.SIGTERM, id+100)
 			q.done(id + 100) // so by now the spawner has seen both, and could have begun one
 			q.s.Drop()
 			if is := q.done(id); !is.unstarted || is.began {
@@ -337,7 +337,7 @@ func TestDropAndCloseGiveBackWhatHasNotBegun(t *testing.T) {
 		for id := range uint64(4) {
 			q.says(id, "ready")
 		}
-		q.s.Kill(7, 7, 1000)
+		q.s.Kill(syscall.SIGTERM, 7, 7, 1000)
 		if !q.done(7).unstarted {
 			t.Error("one that was killed in the queue was not given back")
 		}
@@ -374,7 +374,7 @@ func TestKillAsksBeforeItKills(t *testing.T) {
 		for id := uint64(1); id <= 3; id++ {
 			q.says(id, "ready")
 		}
-		q.s.Kill(1, 2)
+		q.s.Kill(syscall.SIGTERM, 1, 2)
 		is := q.done(1)
 		if e := is.ended; e.Exit.Code != 9 || string(is.out[1]) != "ready\nasked\n" {
 			t.Errorf("got %+v, %q", e, is.out)
@@ -395,7 +395,7 @@ func TestAnErrandThatIsDeafOrOverItsTimeIsKilled(t *testing.T) {
 		deaf := "trap '' TERM; echo ready; while :; do sleep 1000; done"
 		q.send(sh(1, deaf))
 		q.says(1, "ready")
-		q.s.Kill(1)
+		q.s.Kill(syscall.SIGTERM, 1)
 		if e := q.done(1).ended; e.Exit.Signal != syscall.SIGKILL || e.Exit.TimedOut {
 			t.Errorf("killed: %+v", e)
 		}
@@ -451,7 +451,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 				q.told[1].out[i] = nil
 			}
 		}
-		q.s.Kill(1)
+		q.s.Kill(syscall.SIGTERM, 1)
 		e := q.done(1).ended
 		if e.Exit.Signal != syscall.SIGTERM || e.Output[0] < 1 || e.Output[1] < 1 {
 			t.Errorf("got %+v", e)
@@ -468,7 +468,7 @@ func TestASlowReaderSlowsOutputAlone(t *testing.T) {
 		q.until(func() bool { return q.told[1] != nil && len(q.told[1].out[1]) > 0 })
 		for id := uint64(3); id < 200; id++ { // nothing of this waits for the events
 			q.send(sh(id, "exit 0"))
-			q.s.Kill(id)
+			q.s.Kill(syscall.SIGTERM, id)
 		}
 		q.s.Drop()
 		q.s.Close()

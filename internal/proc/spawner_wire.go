@@ -16,7 +16,7 @@ const (
 	frameErrand = iota + 1
 	frameUntil
 	frameDrop
-	frameKill
+	frameKill // a signal, and whom it is for
 )
 
 // Frames up.
@@ -172,8 +172,9 @@ func appendID(b []byte, kind byte, id uint64) []byte {
 	return closeFrame(little.AppendUint64(b, id), at)
 }
 
-func appendKill(b []byte, ids []uint64) []byte {
+func appendKill(b []byte, sig syscall.Signal, ids []uint64) []byte {
 	b, at := openFrame(b, frameKill)
+	b = little.AppendUint32(b, uint32(sig))
 	for _, id := range ids {
 		b = little.AppendUint64(b, id)
 	}

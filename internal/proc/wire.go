@@ -29,9 +29,10 @@ type order struct {
 
 // What a word asks for.
 const (
-	doSignal = "signal"
-	doStop   = "stop"
-	doKill   = "kill"
+	doSignal    = "signal"
+	doInterrupt = "interrupt"
+	doStop      = "stop"
+	doKill      = "kill"
 )
 
 // word is any later message down.

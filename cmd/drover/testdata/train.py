@@ -1,4 +1,4 @@
-"""A trainer for the scripts: a checkpoint after each epoch, an end at SIGTERM.
+"""A trainer for the scripts: a checkpoint after each epoch, an end at Ctrl-C and SIGTERM.
 
 With --hold N it stays at epoch N until gate "go" is open, or it is told to end, and
 keeps no checkpoint before that one, so that whoever sees one saved knows which; a run
@@ -17,14 +17,15 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--hold", type=int, default=-1)
-parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
+parser.add_argument("--deaf", action="store_true", help="ignore both")
 args = parser.parse_args()
 
 lock = open(os.path.join(os.environ["LOCKS"], "train-" + os.environ.get("DROVER_ATTEMPT", "0")), "w")
 fcntl.flock(lock, fcntl.LOCK_SH)
 
 stop = []
-signal.signal(signal.SIGTERM, signal.SIG_IGN if args.deaf else lambda *_: stop.append(True))
+for ending in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(ending, signal.SIG_IGN if args.deaf else lambda *_: stop.append(True))
 
 checkpoint = os.path.join(os.environ["SM_CHECKPOINT_DIR"], "epoch.json")
 epoch = 0

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -98,7 +99,7 @@ func newIdler() *idler {
 func (i *idler) Send(errands ...proc.Errand) error { i.sent <- slices.Clone(errands); return nil }
 func (i *idler) Until(time.Duration)               {}
 func (i *idler) Drop()                             {}
-func (i *idler) Kill(...uint64)                    {}
+func (i *idler) Kill(syscall.Signal, ...uint64)    {}
 func (i *idler) Events() <-chan []proc.Spawned     { return i.events }
 func (i *idler) Close()                            { close(i.sent) }
 

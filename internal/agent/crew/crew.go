@@ -28,6 +28,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -67,6 +68,8 @@ type Config struct {
 	// Struck is closed when an engine has sent SIGTERM to all processes of this
 	// machine, before Notice says why: see struck. Nil: it never does.
 	Struck <-chan struct{}
+	// Sooner is closed when the agent has less time since than Notice said.
+	Sooner <-chan struct{}
 	// Kit comes once, when all is prepared. Unneeded is called when it need not
 	// come any more.
 	Kit      <-chan Kit
@@ -94,6 +97,8 @@ type Config struct {
 type Notice struct {
 	Asked bool   // by a person, not by the machine
 	Why   string // one sentence
+	// Signal is what items get before SIGTERM, which follows after the grace; 0: nothing.
+	Signal syscall.Signal
 	// ForGood says that no engine is to start another agent in its place.
 	ForGood bool
 }
@@ -207,7 +212,11 @@ func (c *crew) listen() {
 	select {
 	case c.notice = <-c.Notice:
 		c.leaving.Store(true)
-		c.warn(cmp.Or(c.notice.Why, "the agent leaves"), c.grace())
+		left := c.grace()
+		if c.notice.Signal != 0 {
+			left *= 2
+		}
+		c.warn(cmp.Or(c.notice.Why, "the agent leaves"), left)
 		close(c.hurry)
 	case <-c.life.Done():
 	}

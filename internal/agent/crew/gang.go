@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/crew/stream"
@@ -19,7 +20,7 @@ type runner interface {
 	Send(...proc.Errand) error
 	Until(time.Duration)
 	Drop()
-	Kill(ids ...uint64)
+	Kill(sig syscall.Signal, ids ...uint64)
 	Close()
 }
 
@@ -268,12 +269,17 @@ const stuckAfter = 250 * time.Millisecond
 
 // kill ends those of the tries that are chosen and run; what is only waiting is
 // forgotten. Their holds are over, or will say that they were interrupted.
-func (c *crew) kill(chosen func(*try) bool) {
+func (c *crew) kill(chosen func(*try) bool) { c.signal(syscall.SIGTERM, chosen) }
+
+// signal is kill that begins with another signal than SIGTERM, and leaves the rest to a
+// later kill.
+func (c *crew) signal(sig syscall.Signal, chosen func(*try) bool) {
 	doomed := map[*gang][]uint64{}
 	for id, t := range c.tries {
-		if t.void || t.ended || !chosen(t) {
+		if t.void && !t.signalled || t.ended || !chosen(t) {
 			continue
 		}
+		t.signalled = sig != syscall.SIGTERM
 		if t.gang == nil || slices.Contains(t.gang.suspects, t) {
 			c.forget(t)
 			continue
@@ -282,7 +288,7 @@ func (c *crew) kill(chosen func(*try) bool) {
 		doomed[t.gang] = append(doomed[t.gang], id)
 	}
 	for g, ids := range doomed {
-		g.runner.Kill(ids...)
+		g.runner.Kill(sig, ids...)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -117,7 +118,7 @@ func (m *minders) post(batch []proc.Spawned) {
 }
 
 // Kill ends errands.
-func (m *minders) Kill(ids ...uint64) {
+func (m *minders) Kill(sig syscall.Signal, ids ...uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var batch []proc.Spawned
@@ -126,8 +127,10 @@ func (m *minders) Kill(ids ...uint64) {
 		if begun {
 			m.doomed[id] = true
 		}
-		if p != nil {
+		if p != nil && sig == syscall.SIGTERM {
 			p.Stop(m.grace)
+		} else if p != nil {
+			p.Interrupt(sig)
 		}
 		for i, e := range m.queue {
 			if e.ID == id {

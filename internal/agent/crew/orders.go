@@ -241,7 +241,15 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 	c.Beat(true, func(b *ledger.Beat) { b.Phase, b.Asked = "leaving", n.Asked })
 	c.order.Do = ledger.Rest
 	c.recall()
-	c.kill(func(t *try) bool { return !t.ended })
+	all := func(*try) bool { return true }
+	var sooner <-chan struct{}
+	var late <-chan time.Time
+	if n.Signal == 0 {
+		c.kill(all)
+	} else {
+		c.signal(n.Signal, all)
+		sooner, late = c.Sooner, time.After(c.grace())
+	}
 	c.believe(true)
 	quiet := time.NewTimer(quietTime)
 	defer quiet.Stop()
@@ -249,6 +257,11 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 		select {
 		case <-quiet.C:
 			c.record(ctx)
+		case <-sooner:
+			sooner = nil
+			c.kill(all)
+		case <-late:
+			c.kill(all)
 		case r := <-c.reports:
 			err = c.take(ctx, r)
 		case s := <-c.stored:

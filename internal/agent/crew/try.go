@@ -19,15 +19,16 @@ import (
 // try is one try of an item, from when its hold gave it until its result is known.
 type try struct {
 	ledger.Try
-	id       uint64
-	work     *work
-	gang     *gang       // nil: it was not sent
-	item     *items.Item // what it says, when it had to be fetched apart
-	fetching bool
-	size     int // of its text, while it is sent
-	began    bool
-	ended    bool // its program has ended
-	void     bool // we have it ended: its end says nothing of the item, unless that had come before
+	id        uint64
+	work      *work
+	gang      *gang       // nil: it was not sent
+	item      *items.Item // what it says, when it had to be fetched apart
+	fetching  bool
+	size      int // of its text, while it is sent
+	began     bool
+	ended     bool // its program has ended
+	signalled bool // it has got the stop signal, and SIGTERM may follow
+	void      bool // we have it ended: its end says nothing of the item, unless that had come before
 
 	share   *larder.Share // the files that it was promised; nil: none, or they are gone
 	timeout time.Duration

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -38,9 +39,9 @@ var ErrHere = errors.New("it is this node")
 
 // The words, one JSON value after another. A client begins with hello; then a
 // caller gets one answer, and a server gets orders and answers each. An alarm
-// gets none, and a rank one stop.
+// gets none, and a rank the signals that its program is to have.
 type hello struct {
-	Rank  bool   `json:"rank,omitempty"` // is told when to stop
+	Rank  bool   `json:"rank,omitempty"` // is told of signals
 	Alarm int    `json:"alarm,omitempty"`
 	Serve bool   `json:"serve,omitempty"`
 	Host  string `json:"host,omitempty"`
@@ -53,7 +54,7 @@ type order struct {
 }
 
 type ending struct {
-	Stop bool `json:"stop"`
+	Signal int `json:"signal"`
 }
 
 type answer struct {
@@ -105,13 +106,13 @@ func Listen(path string, d Desk) (l *Open, addr string, err error) {
 	return l, addr, nil
 }
 
-// StopRanks sends SIGTERM to the program's processes on this node, and to nothing
-// else. It gives how many were told; once all have ended, empty is called.
-func (l *Open) StopRanks(empty func()) (n int) {
+// StopRanks sends sig to the program's processes on this node, and to nothing else. It
+// gives how many were told; once all have ended, empty is called.
+func (l *Open) StopRanks(sig syscall.Signal, empty func()) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for conn := range l.ranks {
-		if json.NewEncoder(conn).Encode(ending{Stop: true}) == nil {
+		if json.NewEncoder(conn).Encode(ending{Signal: int(sig)}) == nil {
 			n++
 		}
 	}

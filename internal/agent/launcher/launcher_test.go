@@ -103,7 +103,7 @@ func TestWhoDoesNotEndIsKilled(t *testing.T) {
 	done := make(chan struct{})
 	go func() { // the test waits below
 		defer close(done)
-		status = first([]*exec.Cmd{c, c}, ended, time.Millisecond)
+		status = first([]*exec.Cmd{c, c}, ended, nil, time.Millisecond)
 	}()
 	ended <- statusOf(c.Wait())
 	if <-done; status != 3 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -67,8 +66,8 @@ func rank(_ context.Context, args []string) (int, error) {
 	return status, nil
 }
 
-// listen waits for the agent's word to stop, and hands it on: what the agent says
-// to all of the tree would end the MPI at once, and its processes with it.
+// listen waits for the signals that the agent has for the program, and hands them on: what
+// it sends to all of the tree would end the MPI at once, and its processes with it.
 func listen(c *exec.Cmd) {
 	conn, err := dial()
 	if err != nil {
@@ -77,11 +76,14 @@ func listen(c *exec.Cmd) {
 	if json.NewEncoder(conn).Encode(hello{Rank: true}) != nil {
 		return
 	}
-	var s ending
-	if json.NewDecoder(conn).Decode(&s) == nil && s.Stop {
-		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended, and then that is known
+	in := json.NewDecoder(conn)
+	for { // until the agent is gone; it knows by our end that we have ended
+		var s ending
+		if in.Decode(&s) != nil {
+			return
+		}
+		_ = c.Process.Signal(syscall.Signal(s.Signal)) // it may have ended, and then that is known
 	}
-	_, _ = io.Copy(io.Discard, conn) // the agent knows by our end that we have ended
 }
 
 // alarm tells of a bad end who may act on it. Whoever is not there is gone, and

@@ -42,7 +42,8 @@ func ranks(_ context.Context, args []string) (int, error) {
 	}
 	// Who stops the tree signals every process in it, and who signals the group
 	// reaches ours: there is nothing to pass on, only to live on and see them end.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	var running []*exec.Cmd
 	ended := make(chan int, procs) // statuses, as they come
 	for local := range procs {
@@ -56,19 +57,28 @@ func ranks(_ context.Context, args []string) (int, error) {
 		running = append(running, c)
 		go func() { ended <- statusOf(c.Wait()) }() // the loop below waits for all
 	}
-	return first(running, ended, ranksGrace), nil
+	return first(running, ended, told, ranksGrace), nil
 }
 
 // first waits for all processes and gives the status of the first that ended
-// badly. From then on the others have grace to end.
-func first(running []*exec.Cmd, ended <-chan int, grace time.Duration) (status int) {
+// badly. From then on the others have grace to end; but once all were told to end, some
+// save for longer than others, and the agent keeps the time.
+func first(running []*exec.Cmd, ended <-chan int, told <-chan os.Signal, grace time.Duration) (status int) {
 	var late <-chan time.Time
+	stopping := false
 	for left := len(running); left > 0; {
 		select {
 		case s := <-ended:
 			left--
+			select {
+			case <-told:
+				stopping = true
+			default:
+			}
 			if s != 0 && status == 0 {
-				status = s
+				if status = s; stopping {
+					continue
+				}
 				stop(running, syscall.SIGTERM)
 				late = time.After(grace)
 			}

@@ -524,8 +524,8 @@ def stopping():
     """True once this program has to end soon: its machine is about to be taken away, or
     somebody has stopped the job. Save, and end.
 
-    Who asks has time for that: from the first call on SIGTERM ends this process no more,
-    unless it has a handler of its own for it; after --grace it is killed."""
+    Who asks has time for that: from the first call on neither SIGINT (Ctrl-C) nor SIGTERM
+    ends this process, unless it has a handler of its own for it; after --grace it is killed."""
     if os.environ.get("DROVER_NOTICE"):
         _outlive()
     return _noticed()
@@ -540,13 +540,15 @@ def _outlive():
         return  # only that one may
     _outlives = True
     import signal
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return
     us = os.getpid()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        if before not in (signal.SIG_DFL, signal.default_int_handler):
+            continue
 
-    def heard(number, frame):
-        if os.getpid() != us:  # a child, which is ended as ever
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+        def heard(number, frame, before=before):
+            if os.getpid() != us:  # a child, which is ended as ever
+                signal.signal(number, before)
+                os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, heard)
+        signal.signal(number, heard)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
@@ -237,7 +238,7 @@ func (s *seat) has(ids map[uint64]bool) bool {
 }
 
 // stop ends the program because of items that nobody wants any more.
-func (s *seat) stop(ids map[uint64]bool) {
+func (s *seat) stop(sig syscall.Signal, ids map[uint64]bool) {
 	if s.doomed == nil {
 		s.doomed = map[uint64]bool{}
 	}
@@ -245,7 +246,11 @@ func (s *seat) stop(ids map[uint64]bool) {
 		s.doomed[id] = true
 	}
 	s.retire() // who hears of it another way, and ends by itself, is told so too
-	s.program.Stop(s.r.c.Grace)
+	if sig == syscall.SIGTERM {
+		s.program.Stop(s.r.c.Grace)
+	} else {
+		s.program.Interrupt(sig)
+	}
 }
 
 // flight is how many items the program has.

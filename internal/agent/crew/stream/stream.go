@@ -18,6 +18,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/internal/proc"
@@ -228,9 +229,10 @@ func (r *Runner) again(given []*given, doomed map[uint64]bool) {
 }
 
 // Kill ends items: those that no program has are given back, and the programs that
-// have the others are ended. What else these had is given to others, and nobody is
+// have the others are ended: with SIGTERM also when they do not heed that, with another
+// signal not. What else these had is given to others, and nobody is
 // blamed.
-func (r *Runner) Kill(ids ...uint64) {
+func (r *Runner) Kill(sig syscall.Signal, ids ...uint64) {
 	doomed := make(map[uint64]bool, len(ids))
 	for _, id := range ids {
 		doomed[id] = true
@@ -251,7 +253,7 @@ func (r *Runner) Kill(ids ...uint64) {
 	for _, s := range r.seats {
 		s.suspects = back(s.suspects)
 		if s.has(doomed) {
-			s.stop(doomed)
+			s.stop(sig, doomed)
 		}
 	}
 }
