@@ -150,7 +150,7 @@ func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 	}
 	uneven := joins("a", "a")
 	uneven[1].Procs = 8
-	if _, _, err := a.meet(ledger.Order{Joins: uneven}); err == nil || err.Error() != "start program: node 0 would run 2 processes and node 1 8, one for each GPU" {
+	if _, _, err := a.meet(ledger.Order{Joins: uneven}); err == nil || err.Error() != "start program: one process for each GPU would be 2 on node 0 and 8 on node 1" {
 		t.Errorf("nodes that differ: %v", err)
 	}
 }

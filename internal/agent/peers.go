@@ -59,7 +59,7 @@ func (a *agent) meet(o ledger.Order) (peers []contract.Peer, iface string, err e
 		together = together && j.Stack == mine.Stack
 		if j.Procs != mine.Procs {
 			return nil, "", fault.New(fault.Invalid, "Say how many with --procs-per-node.",
-				"start program: node %d would run %d processes and node %d %d, one for each GPU", o.Rank, mine.Procs, rank, j.Procs)
+				"start program: one process for each GPU would be %d on node %d and %d on node %d", mine.Procs, o.Rank, j.Procs, rank)
 		}
 	}
 	iface = a.Machine.Interface

@@ -268,7 +268,7 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		exit.Signal = signalName(x.Signal)
 	}
 	if x.Left > 0 {
-		exit.Notes = append(exit.Notes, fmt.Sprintf("%d processes could not be ended: they run as another user", x.Left))
+		exit.Notes = append(exit.Notes, leftNote(x.Left))
 	}
 	switch {
 	case p.late.Load():
@@ -383,4 +383,12 @@ func firstText(path string) string {
 	b, _ := io.ReadAll(io.LimitReader(f, maxText*utf8.UTFMax)) // what could be read will do
 	text := []rune(strings.ToValidUTF8(strings.TrimSpace(string(b)), ""))
 	return string(text[:min(len(text), maxText)])
+}
+
+// leftNote says that processes of the program live on.
+func leftNote(n int) string {
+	if n == 1 {
+		return "1 process could not be ended: it runs as another user"
+	}
+	return fmt.Sprintf("%d processes could not be ended: they run as another user", n)
 }

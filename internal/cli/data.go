@@ -124,11 +124,11 @@ func (a *app) clear(ctx context.Context, c *drover.Client, project, task, what s
 		if err := a.sure(yes, fmt.Sprintf("The state of %s/%s is emptied.", project, task)); err != nil {
 			return err
 		}
-		if _, err := c.PutState(ctx, project, task, 0, ""); err != nil {
+		d, err := c.Data(ctx, project, task) // first: a task of which nothing but its state was there is gone after it
+		if err != nil {
 			return err
 		}
-		d, err := c.Data(ctx, project, task)
-		if err != nil {
+		if _, err := c.PutState(ctx, project, task, 0, ""); err != nil {
 			return err
 		}
 		for _, k := range d.State {

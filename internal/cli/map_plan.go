@@ -147,7 +147,7 @@ func limitsOf(s job.Spec) (words []string) {
 		words = append(words, count(s.GPUs, "GPU"))
 	}
 	if s.Processes > 0 {
-		words = append(words, fmt.Sprintf("%d processes", s.Processes))
+		words = append(words, processes(s.Processes))
 	}
 	return words
 }

@@ -254,6 +254,13 @@ func TestAnOutputThatTakesNothingIsAnError(t *testing.T) {
 // atTerminal gives an app at a terminal where keys are typed.
 func (d *desk) atTerminal(keys string) *app {
 	d.t.Helper()
+	a, _ := d.atTerminalSeen(keys)
+	return a
+}
+
+// atTerminalSeen gives also what the terminal shows.
+func (d *desk) atTerminalSeen(keys string) (*app, *os.File) {
+	d.t.Helper()
 	master, tty, err := pty.Open()
 	if err != nil {
 		d.t.Fatal(err)
@@ -264,7 +271,7 @@ func (d *desk) atTerminal(keys string) *app {
 	}
 	a := *d.app
 	a.out, a.in, a.err = &bytes.Buffer{}, tty, tty
-	return &a
+	return &a, master
 }
 
 func TestAnythingButYesIsNotConfirmed(t *testing.T) {

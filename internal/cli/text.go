@@ -75,6 +75,14 @@ func span(d time.Duration) string {
 
 func size(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
+// processes is "1 process", "12 processes".
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return comma(n) + " processes"
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -159,7 +159,7 @@ func limitsLine(s job.Spec) string {
 		words = append(words, s.Disk.Words()+" of disk")
 	}
 	if s.Processes > 0 {
-		words = append(words, fmt.Sprintf("%d processes", s.Processes))
+		words = append(words, processes(s.Processes))
 	}
 	if s.Queue != job.DefaultQueue && s.Queue != "" {
 		words = append(words, "queue "+s.Queue)

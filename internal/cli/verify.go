@@ -74,7 +74,7 @@ func (a *app) printVerified(r drover.Verified) {
 		if r.Stopped > 0 {
 			stopped = fmt.Sprintf(", and %s that ended when a person stopped agents", count(r.Stopped, "run"))
 		}
-		p("unseen", "%s may have run again without a record, because of %s%s", count(r.Bound, "item"), count(r.Losses, "lost agent's claim"), stopped)
+		p("unseen", "%s may have run again without a record, because of %s of lost agents%s", count(r.Bound, "item"), count(r.Losses, "claim"), stopped)
 	} else {
 		p("logs", "%s; %s", entryCount(r.Entries), count(r.Attempts, "attempt"))
 	}

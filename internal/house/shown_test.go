@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,7 +28,7 @@ func showers(root string) (list []shower, err error) {
 		if err != nil || d.IsDir() && name != root && strings.HasPrefix(d.Name(), ".") {
 			return cmp.Or(err, error(filepath.SkipDir))
 		}
-		if strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "house") || strings.Contains(name, "testdata") && strings.HasSuffix(name, ".golden") {
+		if strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "house") || strings.HasSuffix(name, ".golden") || strings.Contains(name, "testdata/screens/") {
 			more = append(more, name)
 		}
 		return nil
@@ -38,17 +39,17 @@ func showers(root string) (list []shower, err error) {
 			return nil, err
 		}
 		s := shower{strings.TrimSuffix(filepath.Base(name), ".txt"), string(b)}
-		if !strings.HasSuffix(name, ".txt") {
+		if !slices.Contains(scripts, name) {
 			relative, err := filepath.Rel(root, name)
 			if err != nil {
 				return nil, err
 			}
 			s.name = filepath.ToSlash(relative)
 		}
-		switch filepath.Ext(name) {
-		case ".txt": // '' is a ' in a quoted word of a script
+		switch {
+		case slices.Contains(scripts, name): // '' is a ' in a quoted word of a script
 			s.text = strings.ReplaceAll(comments.ReplaceAllString(s.text, ""), "''", "'")
-		case ".go":
+		case strings.HasSuffix(name, ".go"):
 			if s.text, err = literals(name, b); err != nil {
 				return nil, err
 			}

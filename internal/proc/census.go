@@ -133,7 +133,7 @@ func sweep(token string, session int, groups []string) (killed, refused int, err
 				return len(total), 0, nil
 			}
 		case len(now) == 0:
-			return len(total), refused, fault.New(fault.Denied, "", "sweep tree %s: %d processes of another user are left", token, refused)
+			return len(total), refused, fault.New(fault.Denied, "", "sweep tree %s: %s left that another user owns", token, areProcesses(refused))
 		case time.Now().After(end):
 			return len(total), len(now), fmt.Errorf("sweep tree %s: %d killed processes do not end", token, len(now))
 		}
@@ -155,4 +155,12 @@ func marked(env []byte, token string) bool {
 		}
 	}
 	return false
+}
+
+// areProcesses is "1 process is", "3 processes are".
+func areProcesses(n int) string {
+	if n == 1 {
+		return "1 process is"
+	}
+	return fmt.Sprintf("%d processes are", n)
 }

@@ -104,7 +104,7 @@ func SweepGroups() (removed int, err error) {
 			return 0, fmt.Errorf("sweep groups: %w", err)
 		case len(killed) == 0 || time.Now().After(end):
 			if removed = removeGroups(stale); removed < len(stale) {
-				return removed, fmt.Errorf("sweep groups: %d are still in use, by %d processes of another user", len(stale)-removed, refused)
+				return removed, fmt.Errorf("sweep groups: %d still in use: %s left that another user owns", len(stale)-removed, areProcesses(refused))
 			}
 			return removed, nil
 		}

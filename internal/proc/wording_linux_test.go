@@ -66,7 +66,7 @@ func TestASweepCountsWhatItMayNotKill(t *testing.T) {
 		_, _, err := sweep("sweep-of-another-user", other.Process.Pid, nil)
 		swept <- err
 	}()
-	reads(t, <-swept, fault.Denied, "sweep tree sweep-of-another-user: 1 processes of another user are left", "")
+	reads(t, <-swept, fault.Denied, "sweep tree sweep-of-another-user: 1 process is left that another user owns", "")
 }
 
 func TestAStatThatCannotBeReadIsQuoted(t *testing.T) {
