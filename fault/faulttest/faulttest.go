@@ -5,6 +5,7 @@
 package faulttest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -46,13 +47,17 @@ func (s *Sayings) Add(what, sentence string) {
 	s.said[what] = append(s.said[what], strings.ReplaceAll(sentence, "\n", "\n    "))
 }
 
-// Error notes an error with its kind and its hint. nil is noted as no error.
+// Error notes an error, of a fault also its kind and its hint. nil is noted as no error.
 func (s *Sayings) Error(what string, err error) {
 	if err == nil {
 		s.Add(what, "no error")
 		return
 	}
-	s.Add(what, fmt.Sprintf("%v: %v", fault.KindOf(err), err))
+	kind := ""
+	if f := new(fault.Fault); errors.As(err, &f) {
+		kind = f.Kind.String() + ": "
+	}
+	s.Add(what, kind+err.Error())
 	if hint := fault.Hint(err); hint != "" {
 		s.Add(what, "Next: "+hint)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 )
 
@@ -27,6 +28,7 @@ func files(names ...string) Tree {
 }
 
 func TestTreesThatLeadOutsideAreRefused(t *testing.T) {
+	var said faulttest.Sayings
 	t.Parallel()
 	for name, bad := range map[string]Tree{
 		"climbs":              files("../x"),
@@ -58,7 +60,9 @@ func TestTreesThatLeadOutsideAreRefused(t *testing.T) {
 		"upper-case digest":   {Files: []File{{Path: "a", SHA256: store.Digest(strings.ToUpper(string(abc)))}}},
 	} {
 		dir, intact := cage(t)
+		said.Hide(dir, "HERE")
 		err := Restore(t.Context(), memory(), bad, dir)
+		said.Error(name, err)
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -74,6 +78,7 @@ func TestTreesThatLeadOutsideAreRefused(t *testing.T) {
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
+	said.Compare(t, "trees")
 }
 
 func TestATreeSurvivesItsStoredForm(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // sample is an object as a Writer makes it.
@@ -72,6 +74,8 @@ func TestEveryTruncationAndEveryFlippedByteIsNoticed(t *testing.T) {
 // TestAnIndexThatLiesAboutItsBlocksIsNoticed: whoever made it knows how to make
 // a checksum. What is skipped by the index must be what reading would skip.
 func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
+	var sayings faulttest.Sayings
+	t.Cleanup(func() { sayings.Compare(t, "index") })
 	at := place{1, 2, "abc"}
 	for name, lie := range map[string]func(*block){
 		"nothing":     func(*block) {},
@@ -94,6 +98,9 @@ func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
 		body = p.pack(body)
 		lie(&p.blocks[0])
 		_, errs := parsed(t, at.key(prefix, 0), p.seal(body, at))
+		for _, err := range errs {
+			sayings.Error(name, err)
+		}
 		if honest := name == "nothing"; honest != (errs == nil) {
 			t.Errorf("a lie about %s: got %v", name, errs)
 		}

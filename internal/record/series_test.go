@@ -8,12 +8,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // numbers makes points of a name, one each apart, whose values are their index.
@@ -297,6 +300,8 @@ func TestThinningKeepsSpikesAndEnds(t *testing.T) {
 }
 
 func TestDamagedMetricsAreSaidAndPassedOver(t *testing.T) {
+	var sayings faulttest.Sayings
+	t.Cleanup(func() { sayings.Compare(t, "metrics") })
 	no := errors.New("no")
 	good := Frame{Stream: Metric, Data: []byte("m1 5\n=x 0 ~1 2.5\n")}
 	in := func(yield func(Frame, error) bool) {
@@ -309,7 +314,9 @@ func TestDamagedMetricsAreSaidAndPassedOver(t *testing.T) {
 	}
 	for _, bad := range []string{"", "m1", "m1 \n", "m1 x\n", "m1 253402300800000\n", "m1 5\n\n", "m1 5\n=x 0 1 1", "m1 5\n0 0 1 1\n", "m1 5\n=x 0 1\n",
 		"m1 5\n=x 0 1 1 1\n", "m1 5\n=x -6 1 1\n", "m1 5\n= 0 1 1\n", "m1 5\n=x 0 1 y\n", "m1 5\n=x 0 z 1\n", "m1 5\n=x 0 1 1\n1 0 1 1\n"} {
-		if points, err := Points(Frame{Stream: Metric, Data: []byte(bad)}); !errors.Is(err, errBroken) {
+		points, err := Points(Frame{Stream: Metric, Data: []byte(bad)})
+		sayings.Error(strconv.Quote(bad), err)
+		if !errors.Is(err, errBroken) {
 			t.Errorf("%q: read as %v, %v", bad, points, err)
 		}
 	}

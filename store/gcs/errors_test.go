@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 )
 
 func TestEveryAnswerHasItsMeaning(t *testing.T) {
+	var said faulttest.Sayings
 	for _, c := range []struct {
 		status          int
 		reason, message string
@@ -41,10 +43,13 @@ func TestEveryAnswerHasItsMeaning(t *testing.T) {
 	} {
 		f := newFake()
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.refuse(w, c.status, c.reason, c.message) })
-		b := at(t, serve(t, h), "gs://b-1/p")
+		endpoint := serve(t, h)
+		said.Hide(endpoint, "http://server")
+		b := at(t, endpoint, "gs://b-1/p")
 		_, readErr := b.Get(t.Context(), "k", 0, -1)
 		for doing, got := range map[string][2]error{"create": {b.Create(t.Context(), "k", strings.NewReader("x")), c.write}, "get": {readErr, c.read}} {
 			err, want := got[0], got[1]
+			said.Error(fmt.Sprint(c.status, " ", c.reason, " ", doing), err)
 			if want != nil && !errors.Is(err, want) || want == nil && (fault.KindOf(err) != c.kind || again(err)) {
 				t.Errorf("%d %s: %s says %v", c.status, c.reason, doing, err)
 			}
@@ -59,6 +64,7 @@ func TestEveryAnswerHasItsMeaning(t *testing.T) {
 			}
 		}
 	}
+	said.Compare(t, "answers")
 }
 
 func TestWhoseConnectionIsRefusedDidNothing(t *testing.T) {
@@ -100,6 +106,8 @@ func TestAnEarlierRequestMayStillLand(t *testing.T) {
 }
 
 func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
+	var said faulttest.Sayings
+	t.Cleanup(func() { said.Compare(t, "places") })
 	for place, want := range map[string]string{
 		"gs://b-1": "gs://b-1", "gs://b-1/": "gs://b-1", "gs://b-1/p": "gs://b-1/p", "gs://b_1.example.com/p/q/": "gs://b_1.example.com/p/q",
 		"gs://": "", "gs:///p": "", "gs://B/p": "", "gs://ab": "", "gs://-ab": "", "gs://b-1/../x": "", "gs://b-1//p": "", "gs://b-1/a b": "",
@@ -109,6 +117,9 @@ func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
 		"gs://b-1?x=y": "", "s3://b-1": "", "b-1": "", "gs://b-1/" + strings.Repeat("x", 123): "", "gs://b-1/" + strings.Repeat("x", 122): "gs://b-1/" + strings.Repeat("x", 122),
 	} {
 		b, err := Open(t.Context(), place, Options{})
+		if want == "" {
+			said.Error(place, err)
+		}
 		switch {
 		case want == "" && (fault.KindOf(err) != fault.Invalid || err == nil || fault.Hint(err) == ""):
 			t.Errorf("%q: %v", place, err)

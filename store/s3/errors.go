@@ -224,7 +224,7 @@ func (b *Bucket) unreached(doing string, a answer, unclear error) error {
 	case errors.Is(a.err, http.ErrSchemeMismatch):
 		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in --store-endpoint, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
 	case errors.As(a.err, &cert):
-		unclear, hint = store.ErrBusy, "If the server is yours, name who signed its certificate: SSL_CERT_FILE=ca.pem. Else see that --store-endpoint is right."
+		unclear, hint = store.ErrBusy, "If the server is yours, name the authority that signed its certificate: SSL_CERT_FILE=ca.pem. Else see that --store-endpoint is right."
 	case errors.As(a.err, &dns), errors.As(a.err, &op) && op.Op == "dial":
 		unclear = store.ErrBusy
 	}
@@ -284,7 +284,7 @@ func (b *Bucket) denied(doing string, a answer) error {
 	case a.code == "AccessDenied" && b.unsigned.Load():
 		hint = b.signInHint()
 	case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
-		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for whom aws sts get-caller-identity names."
+		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for the user that aws sts get-caller-identity names."
 	case a.status == http.StatusNotImplemented || a.code == "NotImplemented":
 		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with --store-endpoint."
 	case a.status == http.StatusMovedPermanently || a.code == "AuthorizationHeaderMalformed" || a.status == http.StatusTemporaryRedirect:

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 func TestURLsArePlacesOrRefused(t *testing.T) {
+	var said faulttest.Sayings
 	for text, want := range map[string]string{
 		"s3://bucket":                            "s3://bucket",
 		"s3://bucket/":                           "s3://bucket",
@@ -44,10 +46,13 @@ func TestURLsArePlacesOrRefused(t *testing.T) {
 		"s3://bucket?endpoint=http://h/?a=b": "no keys",
 		"s3://bucket?endpoint=http://h/%s":   "query",
 	} {
-		if _, err := parse(text, Options{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" || !strings.Contains(err.Error(), why) {
+		_, err := parse(text, Options{})
+		said.Error(text, err)
+		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+	said.Compare(t, "places")
 }
 
 func long(n int) string { return strings.Repeat("x", n) }

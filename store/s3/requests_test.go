@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/s3"
 	"github.com/drover-run/drover/store/s3/s3test"
@@ -79,6 +80,7 @@ func drain(r io.ReadCloser, err error) error {
 }
 
 func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
+	var said faulttest.Sayings
 	for _, row := range []struct {
 		status     int
 		code       string
@@ -103,12 +105,15 @@ func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
 				s3test.Refuse(w, row.status, row.code, "The reason.")
 				return true
 			}}
-			b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil)})
+			endpoint := serve(t, server, nil)
+			said.Hide(endpoint, "http://server")
+			b := open(t, "s3://facts", s3.Options{Endpoint: endpoint})
 			_, getting := b.Get(t.Context(), "k", 0, -1)
 			_, _, listing := b.List(t.Context(), "", "", 1)
 			for doing, err := range map[string]error{
 				"create": b.Create(t.Context(), "k", strings.NewReader("x")), "get": getting, "list": listing, "delete": b.Delete(t.Context(), "k"),
 			} {
+				said.Error(row.code+" "+doing, err)
 				if fault.KindOf(err) != row.kind || !strings.Contains(fault.Hint(err), row.hint) || !strings.HasPrefix(err.Error(), doing+" ") || !strings.Contains(err.Error(), row.text) {
 					t.Errorf("%s: %v (%v): %s", doing, err, fault.KindOf(err), fault.Hint(err))
 				}
@@ -120,6 +125,7 @@ func TestARefusalSaysWhoMustActAndHow(t *testing.T) {
 			}
 		})
 	}
+	said.Compare(t, "refusals")
 }
 
 // Whatever does not say that a write was refused leaves it open whether it was done: only
@@ -214,6 +220,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 
 // What a mistyped endpoint leads to never answers in S3's words, and is given up too.
 func TestAnEndpointThatCannotBeIsGivenUp(t *testing.T) {
+	var said faulttest.Sayings
 	plain := serve(t, &s3test.Server{}, nil)
 	strange := httptest.NewUnstartedServer(http.NotFoundHandler())
 	strange.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -221,6 +228,10 @@ func TestAnEndpointThatCannotBeIsGivenUp(t *testing.T) {
 	t.Cleanup(strange.Close)
 	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(mute.Close)
+	for as, at := range map[string]string{"server": plain, "strange": strange.URL, "mute": mute.URL} {
+		_, at, _ = strings.Cut(at, "://")
+		said.Hide(at, as)
+	}
 	for _, row := range []struct{ endpoint, text, hint string }{
 		{strings.Replace(plain, "http:", "https:", 1), "the server speaks http, not https", "Write http://"},
 		{strange.URL, "certificate", "SSL_CERT_FILE"},
@@ -231,6 +242,7 @@ func TestAnEndpointThatCannotBeIsGivenUp(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		_, err := s.Get(ctx, "k")
 		stop()
+		said.Error(row.text, err)
 		if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), row.text) || !strings.Contains(fault.Hint(err), row.hint) || clock.Boot() < 20e9 {
 			t.Errorf("after %v: %v: %s", clock.Boot(), err, fault.Hint(err))
 		}
@@ -238,6 +250,7 @@ func TestAnEndpointThatCannotBeIsGivenUp(t *testing.T) {
 			t.Errorf("it says what the SDK says: %v", err)
 		}
 	}
+	said.Compare(t, "endpoints")
 }
 
 // Objects are found all the same, so nothing else would tell.
