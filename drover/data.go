@@ -23,10 +23,11 @@ type Data struct {
 	Jobs    int    `json:"jobs"`              // that it has had
 	Newest  string `json:"newest,omitempty"`  // the short id of the last one
 	Success string `json:"success,omitempty"` // that of the last one that has succeeded
-	// State and Checkpoints are those of each node, as the newest generation has them.
+	// State, Checkpoints and Files are those of each node, as the newest generation has them.
 	// A state that all nodes share is node 0's.
 	State       []Kept         `json:"state,omitempty"`
 	Checkpoints []Kept         `json:"checkpoints,omitempty"`
+	Files       []Kept         `json:"files,omitempty"` // those of the working folder that a next attempt begins with
 	Inputs      []InputVersion `json:"inputs,omitempty"`
 	// Outputs are those of the newest job that has succeeded: model, output, files.
 	Outputs []Kept `json:"outputs,omitempty"`
@@ -142,7 +143,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 			name   string
 			digest store.Digest
 			list   *[]Kept
-		}{{"state", s.State, &d.State}, {"checkpoints", s.Checkpoints, &d.Checkpoints}} {
+		}{{"state", s.State, &d.State}, {"checkpoints", s.Checkpoints, &d.Checkpoints}, {"files", s.Files, &d.Files}} {
 			if one.digest == "" || one.name == "state" && shared.Begun != nil {
 				continue
 			}

@@ -65,6 +65,10 @@ type Options struct {
 	// Sockets are where agents of the job with this id serve their newest output on
 	// this machine, as far as that is known without the store. Nil: the store is asked.
 	Sockets func(id string) []string
+	// Folders are the work folders of agents that have died on this machine, which
+	// Leftovers looks at, and RemoveFolder takes one of them away. Nil: there are none.
+	Folders      func() []WorkFolder
+	RemoveFolder func(dir string) error
 	// Images say where container images come from. Without a Build, jobs with a
 	// Dockerfile are refused.
 	Images Images
@@ -76,6 +80,9 @@ type Options struct {
 	// process has.
 	Passes Passes
 }
+
+// WorkFolder is the folder of an agent that died on this machine.
+type WorkFolder = engine.WorkFolder
 
 // Passes say what agents open the store with; a Pass is one.
 type (
@@ -117,7 +124,8 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
-			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again}})
+			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
+			Folders: o.Folders, Remove: o.RemoveFolder}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
 	}

@@ -45,6 +45,7 @@ type Status struct {
 	Submitted     time.Time `json:"submitted"`
 	Started       time.Time `json:"started,omitzero"` // the newest attempt's program
 	Ended         time.Time `json:"ended,omitzero"`
+	Active        time.Time `json:"active,omitzero"` // an agent was last heard of
 	Nodes         []Node    `json:"nodes,omitempty"`
 	// Lineage says which jobs the inputs came from that were another task's.
 	Lineage map[string]job.Origin `json:"lineage,omitempty"`
@@ -53,6 +54,22 @@ type Status struct {
 	User    string                `json:"user,omitempty"`
 	Host    string                `json:"host,omitempty"`
 	Folder  string                `json:"folder,omitempty"`
+}
+
+// Ran is how long the job has run, in its newest attempt; ok is false when nothing of
+// it has begun. The time of a job that nothing works on stands still.
+func (s Status) Ran(now time.Time) (ran time.Duration, ok bool) {
+	if s.Started.IsZero() {
+		return 0, false
+	}
+	until := now
+	if !s.Ended.IsZero() {
+		until = s.Ended
+	}
+	if (s.State == job.Interrupted || s.State == job.Cancelled) && s.Active.Before(until) {
+		until = s.Active
+	}
+	return max(0, until.Sub(s.Started)), true
 }
 
 // Node is one rank of the newest attempt.
@@ -114,7 +131,7 @@ func status(rep ledger.Report) Status {
 	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
 		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Image: rep.Job.Image, Attempt: rep.Run.Attempt(),
 		Interruptions: rep.Run.Interruptions(), Failures: rep.Run.Failures(), Submitted: rep.Job.At,
-		Started: rep.Started(), Ended: rep.Ended(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
+		Started: rep.Started(), Ended: rep.Ended(), Active: rep.Active(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
 	if e := rep.Run.Settled; e != nil {
 		code := e.Code
 		s.Code, s.Reason, s.Hint = &code, e.Reason, e.Hint

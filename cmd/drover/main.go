@@ -15,6 +15,8 @@ import (
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/driver/slurm"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/proc"
@@ -56,7 +58,16 @@ func typed(args []string) []string {
 func face() cli.Host {
 	d := dirs()
 	return cli.Host{Version: version, Dirs: d, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
-		Drivers: func() map[string]driver.Driver { return drivers(d) }, Scripts: map[string]driver.Script{slurm.Target: slurm.Directives}, Queues: queues{d}, Sockets: sockets(workFolder(d))}
+		Drivers: func() map[string]driver.Driver { return drivers(d) }, Scripts: map[string]driver.Script{slurm.Target: slurm.Directives}, Queues: queues{d}, Sockets: sockets(workFolder(d)),
+		Folders: func() []drover.WorkFolder { return leftFolders(workFolder(d)) }, RemoveFolder: agent.RemoveLeft}
+}
+
+// leftFolders are those in which agents worked that have died.
+func leftFolders(work string) (all []drover.WorkFolder) {
+	for _, l := range agent.LeftFolders(work, drover.Gone) {
+		all = append(all, drover.WorkFolder(l))
+	}
+	return all
 }
 
 // workFolder is where the agents of this machine work, each in JOB/AGENT.

@@ -195,6 +195,10 @@ type agent struct {
 	vanish   context.CancelCauseFunc // ends all that waits for the store; with errRemoved
 	pristine snapshot
 	program  *program
+	token    string       // of its tree, as the mark says
+	unsaved  *unsaved     // what the folder holds that may not be stored; nil: nothing
+	dead     []deadFolder // of agents of this task that died here and whose files are not saved
+	over     bool         // the job has settled
 }
 
 // Run works for one job until it has settled, the machine must go, or the store
@@ -230,7 +234,7 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	defer drop(nil)
 	a.beat.start(ctx)
 	defer a.beat.stop(ctx)
-	defer a.cleanUp()
+	defer func() { a.cleanUp(errors.Is(context.Cause(ctx), errRemoved)) }()
 	if a.isMap() {
 		if err := a.countSlots(ctx); err != nil {
 			a.ready.failed = err
@@ -348,6 +352,7 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 		return false, true, err
 	case ledger.Finish:
 		drop(errors.New("the job has ended"))
+		a.over = true
 		if err := a.finish(ctx, o); err != nil {
 			return false, false, err
 		}
@@ -435,7 +440,7 @@ func (a *agent) identify(ctx context.Context) error {
 	if err := a.leaveMark(""); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
 	}
-	a.sweep()
+	a.sweep(ctx)
 	a.openSecrets()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.joining

@@ -651,7 +651,16 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != ledger.Interrupted {
 		t.Errorf("it is %s, exit %+v", rep.State, e)
 	}
-	p.nothingLeft()
+	p.keptFor(j)
+}
+
+// keptFor says that one folder of the job is kept for its next agent.
+func (p *place) keptFor(j job.Job) {
+	p.t.Helper()
+	all := LeftFolders(p.work, func(ledger.Host) (gone, known bool) { return true, true })
+	if len(all) != 1 || all[0].Job != j.Path() {
+		p.t.Errorf("kept are %+v", all)
+	}
 }
 
 func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
@@ -659,7 +668,7 @@ func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
 	p := newPlace(t)
 	up, never := newGate(t), newGate(t)
 	j := p.submit(shell(saving, up, never), nil)
-	w := p.start(j, func(c *Config) { c.Machine.Patience = time.Nanosecond })
+	w := p.start(j, func(c *Config) { c.Machine.Patience, c.Machine.Self = time.Nanosecond, stranger() })
 	up.wait()
 	p.fill(true)
 	w.notice <- Notice{Why: "the machine goes"}
@@ -668,6 +677,13 @@ func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != ledger.Interrupted || len(e.Notes) == 0 {
 		t.Errorf("it is %s, exit %+v", rep.State, e)
 	}
+	// What there was no room for is there for the next attempt.
+	p.fill(false)
+	p.run(j)
+	if out := p.said(j, record.Stdout); out != "from 7 state kept\n" {
+		t.Errorf("the second attempt printed %q", out)
+	}
+	p.nothingLeft()
 }
 
 func TestAStoreThatIsLostTakesTheProgramWithIt(t *testing.T) {
@@ -697,5 +713,5 @@ func TestAStoreThatIsLostTakesTheProgramWithIt(t *testing.T) {
 			t.Error("its program runs on")
 		}
 	}
-	p.nothingLeft()
+	p.keptFor(j) // its files are nowhere else
 }

@@ -203,6 +203,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	if err == nil {
 		c.Limits = a.limits()
 		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
+		a.noteUnsaved(o)
 		err = a.leaveMark(c.Token)
 	}
 	if err == nil {

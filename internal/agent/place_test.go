@@ -179,6 +179,7 @@ type worker struct {
 	p      *place
 	notice chan Notice
 	ended  chan struct{}
+	stop   context.CancelFunc // as if it had been killed: it records nothing
 	status int
 	err    error
 
@@ -207,6 +208,7 @@ func (p *place) start(j job.Job, change func(*Config)) *worker {
 		change(&c)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
 	go func() { // the clean-up below waits
 		defer close(w.ended)
 		w.status, w.err = Run(ctx, c)

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,11 +11,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger"
-	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -59,6 +56,7 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 		return err // its secrets are not here
 	}
 	a.noteSecrets()
+	a.saveDead(ctx)
 	if err := a.fetch(ctx); err != nil {
 		return err
 	}
@@ -194,6 +192,7 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		return a.record(ctx, setupExit(a.ready.failed))
 	}
 	if a.ready.used {
+		a.noteAllSaved()
 		if err := a.fetch(ctx); err != nil {
 			return a.record(ctx, setupExit(err))
 		}
@@ -332,77 +331,23 @@ func setupExit(err error) ledger.Exit {
 }
 
 // cleanUp removes the agent's folder, unless it holds results that nothing else
-// does; and the job's when it is the last in it.
-func (a *agent) cleanUp() {
-	if a.keep {
-		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
-		return
-	}
-	if err := bundle.RemoveAll(a.root); err != nil {
-		a.Log.Warn("folder stays", "dir", a.root, "err", err)
-	}
-	_ = os.Remove(filepath.Dir(a.root)) // fails while another agent is in it
-}
-
-// mark is kept in an agent's folder, so that who comes later can tell whose it
-// was and end what it left.
-type mark struct {
-	Host  ledger.Host `json:"host"`
-	Token string      `json:"token"`           // of the program's tree; "" before it has started
-	Slots int         `json:"slots,omitempty"` // of a map: there are trees of Token-0, Token-1 ... too
-}
-
-const markName = "mark.json"
-
-// tokens are those of all trees that there may be.
-func (m mark) tokens() (all []string) {
-	if m.Token == "" {
-		return nil
-	}
-	all = append(all, m.Token)
-	for slot := range m.Slots {
-		all = append(all, fmt.Sprintf("%s-%d", m.Token, slot))
-	}
-	return all
-}
-
-// sweep ends processes and removes folders of agents, of any job, that died on
-// this machine without a chance to.
-func (a *agent) sweep() {
-	if n, err := proc.SweepGroups(); err != nil || n > 0 {
-		a.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
-	}
-	marks, err := filepath.Glob(filepath.Join(a.Machine.Work, "*", "*", markName))
-	if err != nil {
-		return
-	}
-	for _, file := range marks {
-		var m mark
-		b, err := os.ReadFile(file)
-		if err != nil || json.Unmarshal(b, &m) != nil {
-			continue
-		}
-		if gone, known := a.World.Gone(m.Host); !known || !gone {
-			continue
-		}
-		dir := filepath.Dir(file)
-		for _, token := range m.tokens() {
-			if n, err := proc.Sweep(token); err != nil || n > 0 {
-				a.Log.Warn("ended processes of a lost agent", "dir", dir, "killed", n, "err", err)
+// does; and the job's when it is the last in it. removed says that the job is gone.
+func (a *agent) cleanUp(removed bool) {
+	if a.over || removed {
+		for _, d := range a.dead {
+			if err := removeFolder(d.dir); err != nil {
+				a.Log.Warn("folder stays", "dir", d.dir, "err", err)
 			}
 		}
-		stream.Sweep(dir)
-		if err := bundle.RemoveAll(dir); err != nil {
-			a.Log.Warn("folder stays", "dir", dir, "err", err)
-		}
-		_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it
 	}
-}
-
-func (a *agent) leaveMark(token string) error {
-	b, err := json.Marshal(mark{Host: a.Machine.Self, Token: token, Slots: a.slots})
-	if err != nil {
-		return err
+	switch {
+	case a.keep:
+		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
+		return
+	case a.unsaved != nil && !a.over && !removed:
+		return // for the next agent of this task
 	}
-	return os.WriteFile(filepath.Join(a.root, markName), b, 0o600)
+	if err := removeFolder(a.root); err != nil {
+		a.Log.Warn("folder stays", "dir", a.root, "err", err)
+	}
 }

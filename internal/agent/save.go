@@ -87,6 +87,7 @@ func (a *agent) programEnded(ctx context.Context) error {
 // record is the last stage of an attempt: state, outputs, then the exit that
 // names them (R5). Storing comes first, so an exit is never more than it says.
 func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
+	saved := true
 	if p := a.program; p != nil {
 		if p.limit != nil {
 			p.limit.Stop()
@@ -108,7 +109,7 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 		case errors.Is(err, bundle.ErrLimit):
 			exit = a.refused(exit, err)
 		case fault.KindOf(err) == fault.Full:
-			exit = a.unstored(exit, err)
+			exit, saved = a.unstored(exit, err), false
 		default:
 			return err
 		}
@@ -119,7 +120,11 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 	if err := a.out.Flush(ctx); err != nil {
 		return fmt.Errorf("store logs: %w", err)
 	}
-	return a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
+	err := a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
+	if err == nil && saved {
+		a.noteAllSaved()
+	}
+	return err
 }
 
 func exitText(e ledger.Exit) string {

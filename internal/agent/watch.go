@@ -83,9 +83,9 @@ func (f *folder) stands(k kept) {
 	}
 }
 
-func (a *agent) startSaver(ctx context.Context) *saver {
-	ctx, quit := context.WithCancel(ctx)
-	s := &saver{a: a, rank: a.program.rank, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, quit: quit, gone: make(chan struct{}), pause: max(a.Machine.SaveEvery, saveAtLeast)}
+// newSaver makes a saver of what a program keeps, which saves when it is asked to.
+func (a *agent) newSaver(rank int) *saver {
+	s := &saver{a: a, rank: rank, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, pause: max(a.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints = folder{path: a.paths().Checkpoints, as: a.seen().Checkpoints}
 	s.state = folder{path: a.paths().State, as: a.seen().State, bare: a.job.Spec.Rules == job.SSM} // S3 has none
 	s.files = a.workFiles().folder()
@@ -93,6 +93,14 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 		f.left, f.maxBytes = a.left, a.maxSaved()
 		f.stands(a.restored[i])
 	}
+	return s
+}
+
+// startSaver starts one that saves again and again while the program runs.
+func (a *agent) startSaver(ctx context.Context) *saver {
+	ctx, quit := context.WithCancel(ctx)
+	s := a.newSaver(a.program.rank)
+	s.quit, s.gone = quit, make(chan struct{})
 	go func() {
 		defer close(s.gone)
 		for {

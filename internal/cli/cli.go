@@ -54,9 +54,13 @@ type Host struct {
 	Scripts map[string]driver.Script
 	// Sockets finds where agents of a job on this machine serve their output.
 	Sockets func(id string) []string
-	Queues  Queues
-	Version string
-	Dirs    Dirs
+	// Folders are the work folders of agents that died on this machine, and RemoveFolder
+	// takes one of them away.
+	Folders      func() []drover.WorkFolder
+	RemoveFolder func(dir string) error
+	Queues       Queues
+	Version      string
+	Dirs         Dirs
 }
 
 // Agents are as whom agents open the store; the zero value is a narrow session of
@@ -488,7 +492,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if c.refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Passes: r.Passes, Sockets: a.Sockets,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.openPlace(ctx, url)
 			return b, err

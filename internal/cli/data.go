@@ -82,7 +82,7 @@ func (a *app) printData(d drover.Data) error {
 	}
 	fmt.Fprintf(a.out, "%s/%s   %s, %s\n", d.Project, d.Task, count(d.Jobs, "job"), last)
 	t := newTable(a.out, "WHAT", "NODE", "FILES", "SIZE", "FROM")
-	for _, list := range [][]drover.Kept{d.State, d.Checkpoints, d.Outputs} {
+	for _, list := range [][]drover.Kept{d.State, d.Checkpoints, d.Files, d.Outputs} {
 		for _, k := range list {
 			from := dash(k.Job)
 			if k.Job != "" {

@@ -254,8 +254,8 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 		return a.finishMap(ctx, j, output)
 	}
 	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(st.State, st.State.Symbol()), st.ID, st.Project, st.Task, strings.ToLower(string(st.State)))
-	if !st.Started.IsZero() && !st.Ended.IsZero() {
-		head += " in " + span(st.Ended.Sub(st.Started))
+	if ran, ok := st.Ran(time.Now()); ok && !st.Ended.IsZero() {
+		head += " in " + span(ran)
 	}
 	head += attemptWords(st)
 	if st.Reason != "" && st.State != job.Cancelled {

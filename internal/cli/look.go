@@ -155,13 +155,11 @@ func tagged(s drover.Status, tags []string) bool {
 }
 
 func runTime(s drover.Status) string {
-	switch {
-	case s.Started.IsZero():
+	ran, ok := s.Ran(time.Now())
+	if !ok {
 		return "-"
-	case s.Ended.IsZero():
-		return span(time.Since(s.Started))
 	}
-	return span(s.Ended.Sub(s.Started))
+	return span(ran)
 }
 
 func (a *app) statusOf(ctx context.Context, args []string) error {

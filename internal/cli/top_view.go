@@ -97,13 +97,11 @@ func (s topState) list() []string {
 
 // ran is how long a job's program has run, by this screen's clock.
 func (s topState) ran(j drover.Status) string {
-	switch {
-	case j.Started.IsZero():
+	ran, ok := j.Ran(s.now)
+	if !ok {
 		return "-"
-	case j.Ended.IsZero():
-		return span(s.now.Sub(j.Started))
 	}
-	return span(j.Ended.Sub(j.Started))
+	return span(ran)
 }
 
 // topWide is from where on events stand beside the nodes, not below.

@@ -175,7 +175,9 @@ func (e *Engine) complete(ctx context.Context) func(ledger.Saved) (bool, error) 
 }
 
 // OutputsOf merges one output of all ranks of a job: of the attempt that settled it,
-// or of the current one as far as it is stored.
+// or of the current one as far as it is stored. Of a rank whose program has not ended
+// there are the files which its newest generation holds, and of other outputs those of
+// the newest attempt in which it has.
 func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, []bundle.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
@@ -184,14 +186,14 @@ func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) 
 	if attempt == 0 {
 		return bundle.Tree{}, nil, nil
 	}
-	exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, attempt)
+	lists, err := e.outputLists(ctx, rep, attempt, name)
 	if err != nil {
 		return bundle.Tree{}, nil, err
 	}
 	var all []bundle.Named
 	for rank := range rep.Run.Nodes {
-		d, ok := exits[rank].Outputs[name]
-		if !ok {
+		d := lists[rank]
+		if d == "" {
 			continue
 		}
 		t, err := bundle.LoadTree(ctx, e.World.Store, d)
@@ -202,6 +204,54 @@ func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) 
 	}
 	t, collisions := bundle.Merge(all)
 	return t, collisions, nil
+}
+
+// outputLists finds the list of one output of each rank.
+func (e *Engine) outputLists(ctx context.Context, rep ledger.Report, attempt int, name string) (map[int]store.Digest, error) {
+	lists := map[int]store.Digest{}
+	left := map[int]bool{} // ranks of which nothing was found yet
+	for rank := range rep.Run.Nodes {
+		left[rank] = true
+	}
+	for ; attempt > 0 && len(left) > 0; attempt-- {
+		exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, attempt)
+		if err != nil {
+			return nil, err
+		}
+		for rank, exit := range exits {
+			if left[rank] && (!exit.Started.IsZero() || len(exit.Outputs) > 0) { // else its program never ran
+				delete(left, rank)
+				lists[rank] = exit.Outputs[name]
+			}
+		}
+		if name != "files" {
+			continue
+		}
+		for rank := range left {
+			s, err := e.World.State(ctx, rep.Path, rank, e.whole(ctx))
+			if err != nil {
+				return nil, err
+			}
+			if s != nil && s.Job == rep.Path.Job {
+				lists[rank] = s.Files
+				delete(left, rank)
+			}
+		}
+	}
+	return lists, nil
+}
+
+// whole says whether all that a generation names is in the store.
+func (e *Engine) whole(ctx context.Context) func(ledger.Saved) (bool, error) {
+	complete := e.complete(ctx)
+	return func(s ledger.Saved) (bool, error) {
+		for _, d := range s.Lists() {
+			if ok, err := complete(ledger.Saved{State: d}); err != nil || !ok {
+				return false, err
+			}
+		}
+		return true, nil
+	}
 }
 
 // sourceOf lays a job's code out and reads it as a folder.

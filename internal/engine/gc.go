@@ -54,6 +54,7 @@ const (
 	LeftBlobs       = "blobs"       // that nothing names
 	LeftEnvironment = "environment" // of drover's cache
 	LeftAgents      = "agents"      // that a target holds of an ended job
+	LeftFolder      = "folder"      // in which an agent worked that died on this machine
 )
 
 // Leftover is one thing that may go, or one that stays and why.
@@ -108,6 +109,7 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 		return g, err
 	}
 	e.leftAgents(ctx, &g, census)
+	e.leftFolders(&g, census)
 	if err := e.leftEnvironments(&g, now); err != nil {
 		return g, err
 	}
@@ -221,6 +223,43 @@ func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *ledger.Cens
 			}
 			g.Items = append(g.Items, Leftover{Kind: LeftAgents, Name: h.String(), Why: why, handle: h})
 		}
+	}
+}
+
+// leftFolders adds the work folders of agents that died on this machine, of jobs that
+// have ended. Those of others are kept: what they hold may not be stored.
+func (e *Engine) leftFolders(g *Garbage, census *ledger.Census) {
+	if e.Caller.Folders == nil {
+		return
+	}
+	jobs := map[job.Path]*ledger.Counted{}
+	for _, j := range census.Jobs() {
+		jobs[j.Path] = j
+	}
+	for _, f := range e.Caller.Folders() {
+		l := Leftover{Kind: LeftFolder, Name: f.Dir, Bytes: f.Bytes, job: f.Job}
+		j := jobs[f.Job]
+		switch {
+		case !g.options.sees(f.Job):
+			continue
+		case f.Store != e.World.Store.String():
+			l.Why = "its job is in another store, " + f.Store
+			g.Kept = append(g.Kept, l)
+			continue
+		case j == nil || j.Removed:
+			l.Why = "its job was removed"
+		case j.Bad != nil:
+			l.Why = "its job cannot be read"
+			g.Kept = append(g.Kept, l)
+			continue
+		case j.Settled == nil:
+			l.Why = "its agent died, and job " + j.Short + ", which has not ended, begins with what it holds"
+			g.Kept = append(g.Kept, l)
+			continue
+		default:
+			l.Why = "its agent died, and its job has ended: " + strings.ToLower(string(j.Settled.State))
+		}
+		g.Items = append(g.Items, l)
 	}
 }
 

@@ -103,6 +103,8 @@ func (c *collector) run(ctx context.Context) (err error) {
 			}
 		case LeftEnvironment:
 			err = c.environment(ctx, l)
+		case LeftFolder:
+			c.folder(l, jobs[l.job])
 		case LeftAgents:
 			err = c.agents(ctx, l)
 		}
@@ -162,6 +164,19 @@ func (c *collector) environment(ctx context.Context, l Leftover) error {
 	}
 	c.gone(l)
 	return nil
+}
+
+// folder removes the work folder of an agent that died, unless its job goes on again.
+func (c *collector) folder(l Leftover, j *ledger.Counted) {
+	if j != nil && !j.Removed && j.Settled == nil {
+		c.stays(l, inUse)
+		return
+	}
+	if err := c.e.Caller.Remove(l.Name); err != nil {
+		c.stays(l, err.Error())
+		return
+	}
+	c.gone(l)
 }
 
 func (c *collector) agents(ctx context.Context, l Leftover) error {

@@ -187,6 +187,22 @@ func (rep Report) Started() time.Time {
 	return time.Time{}
 }
 
+// Active is when an agent of the job was last heard of: by its heartbeat, or by how the
+// program of its newest attempt ended.
+func (rep Report) Active() (last time.Time) {
+	for _, b := range rep.Beats {
+		if b.At.After(last) {
+			last = b.At
+		}
+	}
+	for _, e := range rep.Run.Exits {
+		if e.Ended.After(last) {
+			last = e.Ended
+		}
+	}
+	return last
+}
+
 // Ended is when the job settled, by its writer's clock; zero while it has not.
 func (rep Report) Ended() time.Time {
 	if rep.Map != nil {

@@ -131,6 +131,24 @@ func (w World) Restore(ctx context.Context, p job.Path, rank int, me Restored, s
 	}
 }
 
+// ReopenState gives the hold on a rank's state back to the attempt that me names, for what
+// its agent had written and not saved when it died. newest is its newest generation,
+// or the one that it began with; nil: there is none. ErrFenced unless that attempt was
+// the last to take the state over.
+func (w World) ReopenState(ctx context.Context, p job.Path, rank int, me Restored) (g *Generations, newest *Saved, err error) {
+	g = &Generations{log: w.openLog(stateDir(p, rank), me.Agent), me: me}
+	if err := g.log.Read(ctx); err != nil {
+		return nil, nil, err
+	}
+	if h, ok := holder(g.log.Entries); !ok || h.Place != me.Place || h.Attempt != me.Attempt || h.Agent != me.Agent {
+		return nil, nil, ErrFenced
+	}
+	if counted := generations(g.log.Entries); len(counted) > 0 {
+		newest = g.log.Entries[counted[len(counted)-1]].Saved
+	}
+	return g, newest, nil
+}
+
 // newest finds the newest complete generation. A torn one, or one that misses a
 // blob, is never offered: the one before it is.
 func newest(entries []Entry, complete func(Saved) (bool, error)) (int, *Saved, error) {

@@ -109,6 +109,24 @@ func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 	if saved, err = d.State(t.Context(), p, 0, all); err != nil || saved.Checkpoints != "c2" {
 		t.Errorf("looked at: %v, %v", saved, err)
 	}
+	// What the last holder left may be saved for it, and what any other left may not.
+	for what, left := range map[string]Restored{"an attempt before": me(4, 2, "b"), "another agent": me(6, 1, "x"), "one that never restored": me(6, 2, "d")} {
+		if _, _, err := d.ReopenState(t.Context(), p, 0, left); !errors.Is(err, ErrFenced) {
+			t.Errorf("reopened for %s: %v", what, err)
+		}
+	}
+	again, newest, err := d.ReopenState(t.Context(), p, 0, me(6, 1, "c"))
+	if d.check(err); newest == nil || newest.Checkpoints != "c2" {
+		t.Fatalf("its newest generation is %+v", newest)
+	}
+	d.check(again.Save(t.Context(), Saved{Checkpoints: "c3", Files: "f3"}))
+	_, saved, err = d.Restore(t.Context(), p, 0, me(6, 2, "d"), 5, all)
+	if d.check(err); saved == nil || saved.Checkpoints != "c3" || saved.Files != "f3" || saved.Agent != "c" {
+		t.Errorf("the next attempt begins with %+v", saved)
+	}
+	if err := again.Save(t.Context(), Saved{Checkpoints: "late"}); !errors.Is(err, ErrFenced) {
+		t.Errorf("saved for a dead agent whose state was taken over: %v", err)
+	}
 	if saved, err = d.State(t.Context(), p, 1, all); err != nil || saved != nil {
 		t.Errorf("another rank has %v, %v", saved, err)
 	}

@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/drover-run/drover/internal/agent/crew/stream"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// The folder of an agent that died holds what its program has written since the last
+// generation. It stays until that is saved, or its job has ended in another way: the
+// next agent of the same task on this machine saves it as the dead attempt's last
+// generation, before an attempt takes the state over.
+
+// mark is kept in an agent's folder, so that later agents can tell which agent it
+// belonged to and end what that one left.
+type mark struct {
+	Host    ledger.Host `json:"host"`
+	Token   string      `json:"token"`             // of the program's tree; "" before it has started
+	Slots   int         `json:"slots,omitempty"`   // of a map: there are trees of Token-0, Token-1 ... too
+	Unsaved *unsaved    `json:"unsaved,omitempty"` // nil: nothing that is not stored
+}
+
+// unsaved says whose files a folder holds that no generation may have.
+type unsaved struct {
+	Store   string       `json:"store"` // as it calls itself
+	Project string       `json:"project"`
+	Task    string       `json:"task"`
+	Job     string       `json:"job"`
+	Place   int          `json:"place"`
+	Attempt int          `json:"attempt"`
+	Rank    int          `json:"rank"`
+	Agent   string       `json:"agent"`
+	Code    store.Digest `json:"code,omitempty"`
+	View    bool         `json:"view,omitempty"` // the program saw the folders at /opt/ml and /state
+}
+
+func (u *unsaved) path() job.Path { return job.Path{Project: u.Project, Task: u.Task, Job: u.Job} }
+
+const markName = "mark.json"
+
+// tokens are those of all trees that there may be.
+func (m mark) tokens() (all []string) {
+	if m.Token == "" {
+		return nil
+	}
+	all = append(all, m.Token)
+	for slot := range m.Slots {
+		all = append(all, fmt.Sprintf("%s-%d", m.Token, slot))
+	}
+	return all
+}
+
+// leaveMark writes it; token is that of the program's tree.
+func (a *agent) leaveMark(token string) error {
+	a.token = token
+	b, err := json.Marshal(mark{Host: a.Machine.Self, Token: token, Slots: a.slots, Unsaved: a.unsaved})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(a.root, markName)
+	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file) // an agent that dies here leaves one of the two whole
+}
+
+// noteUnsaved says in the mark that from here on the folder holds what the program of
+// this attempt writes.
+func (a *agent) noteUnsaved(o ledger.Order) {
+	a.unsaved = nil
+	if a.gens != nil {
+		a.unsaved = &unsaved{Store: a.World.Store.String(), Project: a.Path.Project, Task: a.Path.Task, Job: a.job.ID, Place: a.place,
+			Attempt: o.Attempt, Rank: o.Rank, Agent: a.id, Code: store.Digest(a.job.Code.Blob), View: a.view}
+	}
+}
+
+// noteAllSaved says in the mark that all of the attempt is stored, or is about to be
+// cleared: the folder is of no use to others.
+func (a *agent) noteAllSaved() {
+	if a.unsaved == nil {
+		return
+	}
+	a.unsaved = nil
+	if err := a.leaveMark(a.token); err != nil {
+		a.Log.Warn("mark not written", "err", err)
+	}
+}
+
+// deadFolder is the folder of an agent that has died on this machine.
+type deadFolder struct {
+	dir string
+	mark
+}
+
+// deadFolders are those below work. An agent of before the machine was started again
+// is not known to be dead, and its folder may hold files that never reached the disk.
+func deadFolders(work string, gone func(ledger.Host) (gone, known bool)) (all []deadFolder) {
+	files, err := filepath.Glob(filepath.Join(work, "*", "*", markName))
+	if err != nil {
+		return nil
+	}
+	for _, file := range files {
+		d := deadFolder{dir: filepath.Dir(file)}
+		b, err := os.ReadFile(file)
+		if err != nil || json.Unmarshal(b, &d.mark) != nil {
+			continue
+		}
+		if gone, known := gone(d.Host); known && gone {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// Left is a folder of an agent that has died on this machine: what the program has
+// written last is there alone.
+type Left struct {
+	Dir   string
+	Store string // as its store calls itself
+	Job   job.Path
+	Bytes int64
+}
+
+// LeftFolders are those below work, the folder in which this machine's agents work.
+func LeftFolders(work string, gone func(ledger.Host) (gone, known bool)) (all []Left) {
+	for _, d := range deadFolders(work, gone) {
+		if d.Unsaved != nil {
+			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.path(), Bytes: folderSize(context.Background(), d.dir)})
+		}
+	}
+	return all
+}
+
+// RemoveLeft removes one of them, by its Dir.
+func RemoveLeft(dir string) error { return removeFolder(dir) }
+
+// removeFolder removes an agent's folder, and its job's when it was the last in it.
+func removeFolder(dir string) error {
+	// First of all, or one that is half removed would be saved.
+	if err := os.Remove(filepath.Join(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := bundle.RemoveAll(dir); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it
+	return nil
+}
+
+// sweep ends the processes of agents, of any job, that died on this machine without a
+// chance to, and removes their folders. What may hold files that are not saved stays
+// as long as its job has not ended; of this task it is kept for saveDead.
+func (a *agent) sweep(ctx context.Context) {
+	if n, err := proc.SweepGroups(); err != nil || n > 0 {
+		a.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
+	}
+	for _, d := range deadFolders(a.Machine.Work, a.World.Gone) {
+		for _, token := range d.tokens() {
+			if n, err := proc.Sweep(token); err != nil || n > 0 {
+				a.Log.Warn("ended processes of a lost agent", "dir", d.dir, "killed", n, "err", err)
+			}
+		}
+		stream.Sweep(d.dir)
+		switch {
+		case d.Unsaved == nil:
+		case d.Unsaved.Store == a.World.Store.String() && d.Unsaved.Project == a.Path.Project && d.Unsaved.Task == a.Path.Task:
+			a.dead = append(a.dead, d)
+			continue
+		case !a.hasEnded(ctx, *d.Unsaved):
+			continue
+		}
+		if err := removeFolder(d.dir); err != nil {
+			a.Log.Warn("folder stays", "dir", d.dir, "err", err)
+		}
+	}
+	slices.SortFunc(a.dead, func(x, y deadFolder) int {
+		if x.Unsaved.Place != y.Unsaved.Place {
+			return x.Unsaved.Place - y.Unsaved.Place
+		}
+		return x.Unsaved.Attempt - y.Unsaved.Attempt
+	})
+}
+
+// hasEnded says for certain that the job of a folder has ended, or was removed. Of a
+// job of another store nothing is known.
+func (a *agent) hasEnded(ctx context.Context, u unsaved) bool {
+	if u.Store != a.World.Store.String() {
+		return false
+	}
+	rep, err := a.World.Look(ctx, u.path())
+	if errors.Is(err, store.ErrNotExist) {
+		return errors.Is(a.World.CheckExists(ctx, u.path()), ledger.ErrRemoved)
+	}
+	return err == nil && rep.Run.Settled != nil
+}
+
+// saveDead saves what agents of this task that died on this machine have left, each
+// as the last generation of its attempt. What a newer attempt has taken over already
+// is fenced, and its folder stays until the job has ended.
+func (a *agent) saveDead(ctx context.Context) {
+	var stay []deadFolder
+	for _, d := range a.dead {
+		err := a.saveOneDead(ctx, d)
+		if err == nil {
+			err = removeFolder(d.dir)
+		}
+		if err != nil {
+			stay = append(stay, d)
+			a.note("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
+		}
+	}
+	a.dead = stay
+}
+
+func (a *agent) saveOneDead(ctx context.Context, d deadFolder) error {
+	u := d.Unsaved
+	me := ledger.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
+	gens, newest, err := a.World.ReopenState(ctx, u.path(), u.Rank, me)
+	if err != nil {
+		return err
+	}
+	was, err := a.World.Load(ctx, u.path())
+	if err != nil {
+		return err
+	}
+	// The same folders as the dead agent saw them.
+	dead := &agent{Config: a.Config, id: u.Agent, job: was, root: d.dir, view: u.View, out: a.out, beat: a.beat, gens: gens}
+	if err := dead.recall(ctx, newest); err != nil {
+		return err
+	}
+	a.note("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
+	s := dead.newSaver(u.Rank)
+	if s.files.skipFile != nil {
+		shipped, err := os.MkdirTemp(a.root, "code-before-")
+		if err != nil {
+			return err
+		}
+		defer bundle.RemoveAll(shipped)
+		if err := a.unpackCode(ctx, u.Code, shipped); err != nil {
+			return err
+		}
+		if s.files.skipFile, err = sameAs(shipped, s.files.path); err != nil {
+			return err
+		}
+	}
+	return s.save(ctx, true)
+}
+
+// recall reads what the newest generation holds, so that only what differs is saved.
+// What cannot be read counts as nothing.
+func (a *agent) recall(ctx context.Context, newest *ledger.Saved) error {
+	if newest == nil {
+		return nil
+	}
+	for i, d := range []store.Digest{newest.Checkpoints, newest.State, newest.Files} {
+		if d == "" {
+			continue
+		}
+		t, err := bundle.LoadTree(ctx, a.World.Store, d)
+		if errors.Is(err, store.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		a.restored[i] = kept{digest: t.Digest(), blob: d, tree: t}
+	}
+	return nil
+}
+
+// sameAs says of a file below dir that one of the same name and content is below
+// shipped.
+func sameAs(shipped, dir string) (func(name string, is fs.FileInfo) bool, error) {
+	was, err := os.OpenRoot(shipped)
+	if err != nil {
+		return nil, err
+	}
+	defer was.Close()
+	now, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer now.Close()
+	same := map[string]bool{}
+	before, err := takeSnapshot(shipped)
+	if err != nil {
+		return nil, err
+	}
+	for name := range before {
+		if same[name], err = sameEntry(was, now, name); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+	}
+	return func(name string, _ fs.FileInfo) bool { return same[name] }, nil
+}
+
+func shortID(id string) string { return id[:min(job.MinShort, len(id))] }
