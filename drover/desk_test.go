@@ -58,6 +58,13 @@ func (d *desk) submit(project, task string, nodes int) *Job {
 	return d.job(j.Path())
 }
 
+func (d *desk) short(j *Job) string {
+	d.t.Helper()
+	rec, err := j.Spec(d.t.Context())
+	d.check(err)
+	return rec.Short
+}
+
 // members are agents of a job that have joined its current attempt, by rank.
 func (d *desk) members(j *Job) []*ledger.Member {
 	d.t.Helper()
@@ -140,7 +147,7 @@ func read(t *testing.T, dir string) tree {
 	t.Helper()
 	found := tree{}
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || path == dir || e.Name() == receiptName {
+		if err != nil || path == dir || e.Name() == bundle.Receipt {
 			return err
 		}
 		name, _ := filepath.Rel(dir, path)

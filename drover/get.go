@@ -1,21 +1,24 @@
 package drover
 
 import (
+	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 // Got says what Get brought, and where it is.
@@ -23,6 +26,7 @@ type Got struct {
 	Dir   string
 	Parts []Part
 	Notes []string // what a person should know: names that two nodes both wrote
+	Changes
 }
 
 // Part is one of the folders in Got.Dir.
@@ -39,14 +43,20 @@ var layout = []string{"model", "output", "files"}
 // Get brings the job's outputs into dir: model/, output/, files/ (what the
 // program wrote beside itself) and logs/logs0, one for each node. Files have the modes
 // that the program gave them, less this process's umask, and no set-user-ID bits. Of a job that
-// has not settled it brings what its newest attempt has stored. Files that an
-// earlier Get has put there and that are not among them any more are removed;
-// others are left alone.
+// has not settled it brings what its newest attempt has stored.
+//
+// Files that an earlier Get has put there, and that have not changed since, are
+// replaced, and removed when they are not among the outputs any more. Others stay: the
+// new file then comes beside one of the same name (Changes.Beside).
 //
 // parts names what is wanted of model, output, files and logs; none: all. What an
 // earlier Get has put there of other parts stays.
 func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
-	wanted := func(name string) bool { return len(parts) == 0 || slices.Contains(parts, name) }
+	return j.GetWith(ctx, dir, GetOptions{Parts: parts})
+}
+
+// GetWith is Get with options.
+func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error) {
 	rep, err := j.look(ctx)
 	if err != nil {
 		return Got{}, err
@@ -54,176 +64,216 @@ func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error)
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Got{}, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Got{}, fault.Wrap(err, fault.Denied, "Choose another folder with -o.", "get outputs: make %s", dir)
+	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]bundle.Tree{}}
+	if err := g.lists(ctx); err != nil {
+		return Got{}, err
 	}
-	was := readReceipt(dir)
-	now := receipt{Job: rep.Path.String()}
-	got := Got{Dir: dir}
-	trees := map[string]bundle.Tree{}
+	if g.d, err = openDestination(dir, rep.Path.String(), rep.Job.Short, o); err != nil {
+		return Got{}, err
+	}
+	defer g.d.close()
+	err = g.all(ctx)
+	g.got.Changes = g.d.changes
+	return g.got, err
+}
+
+// getter is one Get.
+type getter struct {
+	j     *Job
+	rep   ledger.Report
+	d     *destination
+	parts []string
+	got   Got
+	names map[string]bool // of all that is brought
+	trees map[string]bundle.Tree
+}
+
+func (g *getter) wanted(part string) bool {
+	return len(g.parts) == 0 || slices.Contains(g.parts, part)
+}
+
+// partOf is the part that a file of the folder belongs to.
+func partOf(b bundle.Brought) string {
+	part, _, _ := strings.Cut(b.Name(), "/")
+	return part
+}
+
+// lists finds out what there is to bring.
+func (g *getter) lists(ctx context.Context) error {
 	for _, name := range layout {
-		if !wanted(name) {
+		if !g.wanted(name) {
 			continue
 		}
-		tree, collisions, err := j.c.engine.OutputsOf(ctx, rep, name)
+		tree, collisions, err := g.j.c.engine.OutputsOf(ctx, g.rep, name)
 		if err != nil {
-			return got, fmt.Errorf("get %s: %w", name, err)
+			return fmt.Errorf("get %s: %w", name, err)
 		}
-		trees[name] = tree
-		now.add(name, tree)
+		g.trees[name] = tree
+		for _, f := range tree.Files {
+			g.names[name+"/"+f.Path] = true
+		}
+		for _, l := range tree.Links {
+			g.names[name+"/"+l.Path] = true
+		}
 		for _, c := range collisions {
-			got.Notes = append(got.Notes, fmt.Sprintf("%s and %s both wrote %s/%s: %s's is here", c.Kept, c.Left, name, c.Path, c.Kept))
+			g.got.Notes = append(g.got.Notes, fmt.Sprintf("%s and %s both wrote %s/%s: %s's is here", c.Kept, c.Left, name, c.Path, c.Kept))
 		}
 	}
-	for rank := range rep.Run.Nodes {
-		if wanted("logs") {
-			now.Files = append(now.Files, fmt.Sprintf("logs/logs%d", rank))
+	for rank := range g.rep.Run.Nodes {
+		if g.wanted("logs") {
+			g.names[fmt.Sprintf("logs/logs%d", rank)] = true
 		}
 	}
-	for _, name := range was.Files {
-		if part, _, _ := strings.Cut(name, "/"); !wanted(part) {
-			now.Files = append(now.Files, name)
+	return nil
+}
+
+func (g *getter) all(ctx context.Context) error {
+	for _, name := range layout {
+		if !g.wanted(name) {
+			continue
+		}
+		if err := g.tree(ctx, name); err != nil {
+			return fmt.Errorf("get %s: %w", name, err)
 		}
 	}
-	// The receipt is there before the first file: what an interrupted Get leaves is no
-	// code of a later command, and the next Get's to take away.
-	both := receipt{Job: now.Job, Files: slices.Concat(was.Files, now.Files)}
-	if err := both.write(dir); err != nil {
-		return got, fault.Wrap(err, fault.Denied, "Choose another folder with -o.", "get outputs: write into %s", dir)
+	if g.wanted("logs") {
+		if err := g.logs(ctx); err != nil {
+			return fmt.Errorf("get logs: %w", err)
+		}
+	}
+	return g.end(ctx)
+}
+
+// tree brings one part. It is complete in the workshop before anything of an earlier one
+// is removed.
+func (g *getter) tree(ctx context.Context, part string) error {
+	t := g.trees[part]
+	// model and output are always there, as SageMaker's are.
+	optional := part == "files" || part == "model" && g.rep.Job.Spec.Verb == job.Process
+	if optional && len(t.Files)+len(t.Links) == 0 {
+		return g.removeOld(ctx, part)
+	}
+	staged := path.Join(bundle.Workshop, part)
+	if err := bundle.RestoreWith(ctx, g.j.c.world.Store, t, g.d.workshop(part), bundle.RestoreOptions{Umask: true}); err != nil {
+		return err
 	}
 	// First of all, or a file of an earlier job could stand where a folder is to be.
-	for _, name := range was.without(now) {
-		removeOurs(dir, name)
+	if err := g.removeOld(ctx, part); err != nil {
+		return err
 	}
-	for _, name := range layout {
-		if !wanted(name) {
-			continue
-		}
-		// model and output are always there, as SageMaker's are.
-		optional := name == "files" || name == "model" && rep.Job.Spec.Verb == job.Process
-		if t := trees[name]; optional && len(t.Files)+len(t.Links) == 0 {
-			continue
-		}
-		part := Part{Name: name, Path: filepath.Join(dir, name), Files: len(trees[name].Files), Bytes: trees[name].Bytes()}
-		if err := bundle.RestoreWith(ctx, j.c.world.Store, trees[name], part.Path, bundle.RestoreOptions{Umask: true}); err != nil {
-			return got, fmt.Errorf("get %s: %w", name, err)
-		}
-		got.Parts = append(got.Parts, part)
-	}
-	if wanted("logs") {
-		logs, err := j.getLogs(ctx, rep, dir)
-		if err != nil {
-			return got, fmt.Errorf("get logs: %w", err)
-		}
-		got.Parts = append(got.Parts, logs)
-	}
-	return got, now.write(dir)
-}
-
-// getLogs writes what each node's program printed into logs/logsN.
-func (j *Job) getLogs(ctx context.Context, rep ledger.Report, dir string) (Part, error) {
-	part := Part{Name: "logs", Path: filepath.Join(dir, "logs")}
-	if err := os.MkdirAll(part.Path, 0o755); err != nil {
-		return part, err
-	}
-	for rank := range rep.Run.Nodes {
-		name := fmt.Sprintf("logs%d", rank)
-		n, err := j.getLog(ctx, filepath.Join(part.Path, name), rank)
-		if err != nil {
-			return part, err
-		}
-		part.Files++
-		part.Bytes += n
-	}
-	return part, nil
-}
-
-func (j *Job) getLog(ctx context.Context, file string, rank int) (n int64, err error) {
-	tmp, err := os.OpenFile(filepath.Join(filepath.Dir(file), ".logs-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(tmp.Name()) // gone after the rename
-	defer tmp.Close()
-	for out, err := range j.Logs(ctx, LogOptions{Nodes: []int{rank}}) {
-		if err != nil {
-			return n, err
-		}
-		m, err := tmp.Write(out.Data)
-		if err != nil {
-			return n, err
-		}
-		n += int64(m)
-	}
-	if err := tmp.Close(); err != nil {
-		return n, err
-	}
-	return n, os.Rename(tmp.Name(), file)
-}
-
-// receipt is kept in the folder, so that the next Get knows which files are
-// ours to take away.
-type receipt struct {
-	Job   string   `json:"job"`
-	Files []string `json:"files"`
-}
-
-const receiptName = bundle.Receipt
-
-// add names what a part of the folder is to hold.
-func (r *receipt) add(name string, t bundle.Tree) {
-	for _, f := range t.Files {
-		r.Files = append(r.Files, name+"/"+f.Path)
-	}
-	for _, l := range t.Links {
-		r.Files = append(r.Files, name+"/"+l.Path)
-	}
-}
-
-// without are the files of r that are not among those of o: there may be millions of both.
-func (r receipt) without(o receipt) (gone []string) {
-	stays := make(map[string]bool, len(o.Files))
-	for _, name := range o.Files {
-		stays[name] = true
-	}
-	for _, name := range r.Files {
-		if !stays[name] {
-			gone = append(gone, name)
-		}
-	}
-	return gone
-}
-
-func readReceipt(dir string) (r receipt) {
-	b, err := os.ReadFile(filepath.Join(dir, receiptName))
-	if err == nil {
-		_ = json.Unmarshal(b, &r) // one that is damaged names nothing
-	}
-	return r
-}
-
-func (r receipt) write(dir string) error {
-	b, err := json.MarshalIndent(r, "", " ")
+	at, err := g.place(ctx, part, staged, t)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, receiptName), append(b, '\n'), 0o644)
+	g.got.Parts = append(g.got.Parts, Part{Name: part, Path: filepath.Join(g.d.dir, at), Files: len(t.Files), Bytes: t.Bytes()})
+	return nil
 }
 
-// removeOurs removes a file that an earlier Get wrote, and folders it leaves
-// empty. Names are taken below dir only.
-func removeOurs(dir, name string) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return
+// removeOld removes what an earlier command brought of a part, and what is not among the
+// outputs any more.
+func (g *getter) removeOld(ctx context.Context, part string) (err error) {
+	g.d.earlier(func(b bundle.Brought) {
+		if err == nil && !b.Item && b.For == "" && partOf(b) == part && !g.names[b.Path] {
+			err = g.d.remove(ctx, b)
+		}
+	})
+	return err
+}
+
+// place moves a part from the workshop to where it belongs: at once where nothing is
+// there, else file by file.
+func (g *getter) place(ctx context.Context, part, staged string, t bundle.Tree) (at string, err error) {
+	var files []bundle.Brought
+	for _, f := range t.Files {
+		files = append(files, bundle.Brought{Path: part + "/" + f.Path, Size: f.Size, SHA256: f.SHA256})
 	}
-	defer root.Close()
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return
+	for _, l := range t.Links {
+		files = append(files, bundle.Brought{Path: part + "/" + l.Path, Link: l.Target})
 	}
-	for d := filepath.Dir(name); d != "." && d != "/" && filepath.Dir(d) != "."; d = filepath.Dir(d) {
-		if root.Remove(d) != nil {
-			return
+	if _, err := g.d.root.Lstat(part); errors.Is(err, fs.ErrNotExist) {
+		w := bufio.NewWriter(g.d.log)
+		for _, b := range files {
+			_, _ = w.Write(b.Line()) // Flush gives the error
+		}
+		if err := w.Flush(); err != nil {
+			return "", notHere(err, bundle.Receipt)
+		}
+		return part, g.d.root.Rename(staged, part)
+	}
+	if at, err = g.d.folder(ctx, part); err != nil {
+		return "", err
+	}
+	named := func(name string) bool { return g.names[name] }
+	for _, b := range files {
+		if err := g.d.put(ctx, path.Join(bundle.Workshop, b.Path), b, named); err != nil {
+			return "", err
 		}
 	}
+	for _, dir := range t.Dirs {
+		if _, err := g.d.folder(ctx, part+"/"+dir); err != nil {
+			return "", err
+		}
+	}
+	return at, nil
+}
+
+// logs writes what each node's program printed into logs/logsN.
+func (g *getter) logs(ctx context.Context) error {
+	if err := g.d.root.Mkdir(path.Join(bundle.Workshop, "logs"), 0o700); err != nil {
+		return err
+	}
+	at, err := g.d.folder(ctx, "logs")
+	if err != nil {
+		return err
+	}
+	part := Part{Name: "logs", Path: filepath.Join(g.d.dir, at)}
+	for rank := range g.rep.Run.Nodes {
+		b, err := g.log(ctx, rank)
+		if err != nil {
+			return err
+		}
+		if err := g.d.put(ctx, path.Join(bundle.Workshop, b.Path), b, func(name string) bool { return g.names[name] }); err != nil {
+			return err
+		}
+		part.Files++
+		part.Bytes += b.Size
+	}
+	g.got.Parts = append(g.got.Parts, part)
+	return g.removeOld(ctx, "logs")
+}
+
+// log completes one node's log in the workshop.
+func (g *getter) log(ctx context.Context, rank int) (b bundle.Brought, err error) {
+	b.Path = fmt.Sprintf("logs/logs%d", rank)
+	file, err := g.d.root.OpenFile(path.Join(bundle.Workshop, b.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sum := sha256.New()
+	for out, err := range g.j.Logs(ctx, LogOptions{Nodes: []int{rank}}) {
+		if err != nil {
+			return b, err
+		}
+		n, err := io.MultiWriter(file, sum).Write(out.Data)
+		if b.Size += int64(n); err != nil {
+			return b, err
+		}
+	}
+	b.SHA256 = store.Digest(hex.EncodeToString(sum.Sum(nil)))
+	return b, nil
+}
+
+// end removes what stood beside a file of the user's and has its own name now, or is not
+// among the outputs any more, and writes the receipt.
+func (g *getter) end(ctx context.Context) (err error) {
+	g.d.earlier(func(b bundle.Brought) {
+		if err == nil && !b.Item && b.For != "" && g.wanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
+			err = g.d.remove(ctx, b)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return g.d.finish(func(b bundle.Brought) bool { return b.Item || !g.wanted(partOf(b)) })
 }

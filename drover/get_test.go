@@ -1,7 +1,9 @@
 package drover
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -75,22 +78,39 @@ func TestAReceiptCannotNameWhatIsNotOurs(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit("demo", "digits", 1)
 	d.end(j, done, outputs{"model": {"w": "1"}})
+	line := func(names ...string) (text string) {
+		for _, name := range names {
+			text += string(bundle.Brought{Path: name, Size: 5, SHA256: digestOf("stays")}.Line())
+			text += string(bundle.Brought{Path: name, For: "model/x", Size: 5, SHA256: digestOf("stays")}.Line())
+		}
+		return text
+	}
 	for name, receipt := range map[string]string{
-		"above":   `{"files":["../outside","model/../../outside","model/w"]}`,
-		"at root": `{"files":["` + "ROOT" + `/outside"]}`,
-		"a link":  `{"files":["link/outside"]}`,
-		"itself":  `{"files":[".","","/","model/.."]}`,
-		"damaged": `{"files":`,
+		"above":         line("../outside", "model/../../outside", "model/w"),
+		"at root":       line("ROOT/outside"),
+		"a link":        line("model/link/outside", "link/outside"),
+		"itself":        line(".", "", "/", "model/.."),
+		"damaged":       `{"files":`,
+		"without a sum": `{"path":"mine"}` + "\n" + `{"path":"model/mine","size":5}` + "\n",
+		"an older one":  `{"job":"a/b/c","files":["mine","model/mine"]}`,
 	} {
 		root := t.TempDir()
 		dir := filepath.Join(root, "out")
-		write(t, root, tree{"outside": "stays", "out/" + receiptName: strings.ReplaceAll(receipt, "ROOT", root)})
+		write(t, root, tree{"outside": "stays", "out/mine": "stays", "out/model/mine": "stays", "out/" + bundle.Receipt: strings.ReplaceAll(receipt, "ROOT", root)})
 		d.check(os.Symlink(root, filepath.Join(dir, "link")))
+		d.check(os.Symlink(root, filepath.Join(dir, "model", "link")))
 		d.get(j, dir)
-		if got, err := os.ReadFile(filepath.Join(root, "outside")); err != nil || string(got) != "stays" {
-			t.Errorf("%s: it took away a file outside (%v)", name, err)
+		for _, file := range []string{"outside", "out/mine", "out/model/mine", "out/link", "out/model/link"} {
+			if _, err := os.Lstat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s: it took %s away", name, file)
+			}
 		}
 	}
+}
+
+func digestOf(text string) store.Digest {
+	sum := sha256.Sum256([]byte(text))
+	return store.Digest(hex.EncodeToString(sum[:]))
 }
 
 func TestHostileNamesStayInTheFolder(t *testing.T) {
@@ -115,7 +135,7 @@ func TestHostileNamesStayInTheFolder(t *testing.T) {
 		if _, err := j.Get(t.Context(), filepath.Join(root, "out")); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q: %v", name, err)
 		}
-		if diff := cmp.Diff(tree{"out/": ""}, read(t, root)); diff != "" {
+		if diff := cmp.Diff(tree{}, read(t, root)); diff != "" {
 			t.Errorf("%q left (-want +got):\n%s", name, diff)
 		}
 	}
@@ -192,15 +212,124 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	}
 }
 
-func TestAReceiptOfVeryManyFilesIsCompared(t *testing.T) {
+// What an earlier Get did not bring, or what has changed since, stays; the new file is
+// beside it. The same again makes no second copy.
+func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 	t.Parallel()
-	const n = 200_000 // each with each would take minutes
-	var was, now receipt
-	for i := range n {
-		was.Files = append(was.Files, fmt.Sprintf("model/%07d", i))
-		now.Files = append(now.Files, fmt.Sprintf("model/%07d", n-i))
+	d := newDesk(t)
+	dir := t.TempDir()
+	write(t, dir, tree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m"})
+	d.check(os.Symlink("a", filepath.Join(dir, "model", "link")))
+	first := d.submit("demo", "digits", 1)
+	d.end(first, done, outputs{"model": {"m.bin": "1", ".rc": "1", "dir/f": "1", "a": "mine", "link": "1", "tofile": "1", "new": "1"}, "output": {"o": "1"}})
+	id := d.short(first)
+	got := d.get(first, dir)
+	mine := tree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m", "model/link": "mine"}
+	want := maps.Clone(mine)
+	maps.Copy(want, tree{"model/m." + id + ".bin": "1", "model/.rc." + id: "1", "model/dir." + id + "/f": "1", "model/link." + id: "1", "model/tofile." + id: "1",
+		"model/new": "1", "output." + id + "/o": "1", "logs/logs0." + id: ""})
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		if to, err := os.Readlink(filepath.Join(dir, "model", "link")); to != "a" {
+			t.Errorf("%s: the link leads to %q, %v", what, to, err)
+		}
 	}
-	if diff := cmp.Diff([]string{"model/0000000"}, was.without(now)); diff != "" {
-		t.Errorf("gone (-want +got):\n%s", diff)
+	check("the folder")
+	if got.Kept != 7 || len(got.Beside) != 7 || got.Beside[0].Name != "model/.rc" || got.Removed != 0 {
+		t.Errorf("it says %+v", got.Changes)
+	}
+	d.get(first, dir)
+	check("the same again")
+
+	// The copy beside it is edited too: that is the user's now.
+	write(t, dir, tree{"model/m." + id + ".bin": "edited", "model/new": "2"})
+	want["model/m."+id+".bin"], want["model/m."+id+"-2.bin"] = "edited", "1"
+	want["model/new"], want["model/new."+id] = "2", "1"
+	d.get(first, dir)
+	check("after an edit")
+
+	second := d.submit("demo", "digits", 1)
+	d.end(second, done, outputs{"model": {"m.bin": "2"}})
+	got = d.get(second, dir)
+	other := d.short(second)
+	want = maps.Clone(mine)
+	maps.Copy(want, tree{"model/m." + id + ".bin": "edited", "model/new": "2", "model/m." + other + ".bin": "2", "output." + other + "/": "", "logs/logs0." + other: ""})
+	delete(want, "output."+other+"/") // what an earlier one left of it is no folder of ours to remove
+	found := read(t, dir)
+	for name := range found {
+		if strings.HasSuffix(name, "/") {
+			delete(found, name)
+		}
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("another job (-want +got):\n%s", diff)
+	}
+	if got.Removed != 8 || len(got.Gone) != 8 {
+		t.Errorf("it says %+v", got.Changes)
+	}
+
+	// The user's file is moved away: the name is free.
+	d.check(os.Rename(filepath.Join(dir, "model/m.bin"), filepath.Join(dir, "moved")))
+	d.get(second, dir)
+	if found := read(t, dir); found["model/m.bin"] != "2" || found["model/m."+other+".bin"] != "" {
+		t.Errorf("when the name is free: %v", found)
+	}
+	// Overwrite replaces files, and no folder that holds any.
+	write(t, dir, tree{"model/m.bin": "mine again"})
+	_, err := first.GetWith(t.Context(), dir, GetOptions{Overwrite: true})
+	d.check(err)
+	found = read(t, dir)
+	for name, text := range map[string]string{"model/m.bin": "1", "model/link": "1", "model/dir/f": "1", "output/o": "1", "logs/logs0": "", "model/tofile/mine": "m", "model/tofile." + id: "1"} {
+		if is, there := found[name]; is != text || !there {
+			t.Errorf("overwritten: %s is %q", name, is)
+		}
+	}
+}
+
+// What a killed Get was completing goes with the next one.
+func TestGetClearsAwayWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	dir := t.TempDir()
+	write(t, dir, tree{bundle.Workshop + "/model/half": "x", bundle.Receipt: string(bundle.ReceiptHead("a/b/c")) +
+		string(bundle.Brought{Path: "model/old", Size: 1, SHA256: digestOf("1")}.Line()) + `{"path":"model/w","si`, "model/old": "1", "model/w": "mine"})
+	j := d.submit("demo", "digits", 1)
+	d.end(j, done, outputs{"model": {"w": "1"}})
+	d.get(j, dir)
+	want := tree{"model/w": "mine", "model/w." + d.short(j): "1", "output/": "", "logs/logs0": ""}
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("the folder (-want +got):\n%s", diff)
+	}
+}
+
+// A link in the folder leads nowhere that is written to.
+func TestGetFollowsNoLinkInTheFolder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	root := t.TempDir()
+	write(t, root, tree{"other/o": "mine", "other/sub/x": "mine", "out/output/x": "mine"})
+	for _, link := range []string{"model", "output/sub"} {
+		d.check(os.Symlink(filepath.Join(root, "other"), filepath.Join(root, "out", link)))
+	}
+	j := d.submit("demo", "digits", 1)
+	d.end(j, done, outputs{"model": {"o": "1", "sub/x": "1"}, "output": {"sub/o": "1"}})
+	for _, o := range []GetOptions{{}, {}, {Overwrite: true}} {
+		_, err := j.GetWith(t.Context(), filepath.Join(root, "out"), o)
+		d.check(err)
+		if diff := cmp.Diff(tree{"o": "mine", "sub/x": "mine"}, read(t, filepath.Join(root, "other"))); diff != "" {
+			t.Fatalf("outside (-want +got):\n%s", diff)
+		}
+		model, output := "model."+d.short(j), "output/sub."+d.short(j)
+		if o.Overwrite {
+			model, output = "model", "output/sub"
+		}
+		for name, text := range map[string]string{model + "/o": "1", model + "/sub/x": "1", output + "/o": "1", "output/x": "mine"} {
+			if b, err := os.ReadFile(filepath.Join(root, "out", name)); string(b) != text {
+				t.Errorf("%+v: %s is %q, %v", o, name, b, err)
+			}
+		}
 	}
 }

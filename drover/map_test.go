@@ -268,7 +268,8 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 		t.Errorf("folder (-want +got):\n%s", diff)
 	}
 	write(t, dir, tree{"c.txt": "C.txt of 3", "mine": "stays"}) // as long as it was
-	content["mine"] = "stays"
+	id := d.short(j)
+	content["mine"], content["c.txt"], content["c."+id+".txt"] = "stays", "C.txt of 3", "c.txt of 3"
 	before, err := os.Stat(filepath.Join(dir, "a.txt"))
 	d.check(err)
 	if got, err = j.GetItems(t.Context(), dir, nil); err != nil || got.Files != 3 || got.There != 2 {
@@ -278,8 +279,36 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	if d.check(err); !os.SameFile(before, after) {
 		t.Error("what was there was copied again")
 	}
-	if diff := cmp.Diff(content, read(t, dir)); diff != "" {
-		t.Errorf("folder, again (-want +got):\n%s", diff)
+	if diff := cmp.Diff(content, read(t, dir)); diff != "" || got.Kept != 1 || got.Beside[0] != (Beside{"c.txt", "c." + id + ".txt"}) {
+		t.Errorf("folder, again (-want +got):\n%s\n%+v", diff, got)
+	}
+	if got, err = j.GetItems(t.Context(), dir, nil); err != nil || got.There != 3 || got.Kept != 1 {
+		t.Errorf("the third time: %+v, %v", got, err)
+	}
+
+	// Another job's outputs take the place of these, but not of what is the user's.
+	next := d.submitMap("files", "", "a\nb\nc\nd\n", func(s *job.Spec) { s.Out = []string{"{}.txt"} })
+	d.work(next, "1-0-a", func(try ledger.Try) ledger.Result {
+		r := tried(try, "", 0)
+		name := string(rune('a'+try.Item-1)) + ".txt"
+		r.Outputs, r.Try = append(r.Outputs, d.output(next, try, name, "new")), try.Name
+		return r
+	})
+	for _, what := range []string{"at first", "again"} {
+		got, err := next.GetItems(t.Context(), dir, nil)
+		d.check(err)
+		want := tree{"a.txt": "new", "b.txt": "new", "c.txt": "C.txt of 3", "c." + d.short(next) + ".txt": "new", "d.txt": "new", "deep/er/a.bin": "deep/er/a.bin of 1", "mine": "stays"}
+		if diff := cmp.Diff(want, read(t, dir)); diff != "" || got.Kept != 1 {
+			t.Errorf("another job's, %s (-want +got):\n%s\n%+v", what, diff, got)
+		}
+	}
+	d.check(os.Rename(filepath.Join(dir, "c.txt"), filepath.Join(dir, "moved")))
+	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{}); err != nil || read(t, dir)["c.txt"] != "new" || len(read(t, dir)) != 7 {
+		t.Errorf("when the name is free: %v, %v", err, read(t, dir))
+	}
+	write(t, dir, tree{"a.txt": "mine"})
+	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{Overwrite: true}); err != nil || read(t, dir)["a.txt"] != "new" {
+		t.Errorf("overwritten: %v, %v", err, read(t, dir))
 	}
 }
 

@@ -140,12 +140,11 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 			t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))
 		}
 	}
-	refused(t, get["items"](filepath.Join(dir, "items")), fault.Invalid, "get outputs: item 1: write a.txt: a folder is in its place", hint)
-	root, err := os.OpenRoot(dir)
+	to, err := openDestination(filepath.Join(dir, "items"), "a/b/c", "c", GetOptions{})
 	d.check(err)
-	defer root.Close()
+	defer to.close()
 	for _, hostile := range []string{"../a", "/a", "."} {
-		b := bringer{j: j, root: root, of: map[uint64]int32{}}
+		b := bringer{j: j, d: to, of: map[uint64]int32{}}
 		refused(t, b.bring(t.Context(), ItemResult{Item: 1}, ItemFile{Name: hostile}), fault.Invalid, `output "`+hostile+`" is not a name below a folder`, "")
 	}
 }

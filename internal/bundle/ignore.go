@@ -19,9 +19,6 @@ const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n
 // a script would change its code with every run. They come back as builtin does.
 var marks = []string{"pyvenv.cfg", Receipt}
 
-// Receipt is the file that drover leaves in a folder that it brought outputs to.
-const Receipt = ".drover.json"
-
 // ignorer answers, for a folder, what its ignore files leave out. A deeper
 // file wins over a higher one, a later line over an earlier one, and nothing
 // inside a folder that is left out comes back.

@@ -58,6 +58,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	a.storeFlags(c)
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
+	a.overwriteFlag(f)
 	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	a.notifyFlag(f)

@@ -89,16 +89,17 @@ type Dirs struct {
 // app is one invocation.
 type app struct {
 	Host
-	in       *os.File
-	out, err io.Writer
-	colour   bool
-	quiet    bool
-	typed    []string // the command line, without the program's name
-	notify   string   // of --notify
-	settings settings
-	conf     *config
-	ssm      *ssmRun // of drover ssm: nil for all other verbs
-	away     *minding
+	in        *os.File
+	out, err  io.Writer
+	colour    bool
+	quiet     bool
+	overwrite bool     // with -o: files of the user's own, too
+	typed     []string // the command line, without the program's name
+	notify    string   // of --notify
+	settings  settings
+	conf      *config
+	ssm       *ssmRun // of drover ssm: nil for all other verbs
+	away      *minding
 }
 
 // Main runs one command line and returns its exit status.

@@ -351,7 +351,7 @@ func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, ou
 		return nil
 	}
 	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.Get(ctx, folder)
+		got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.printGot(got, output)
 		}
@@ -361,7 +361,11 @@ func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, ou
 
 func (a *app) printGot(got drover.Got, typed string) {
 	for _, p := range got.Parts {
-		path := strings.TrimRight(typed, "/") + "/" + p.Name
+		name := p.Name
+		if rel, err := filepath.Rel(got.Dir, p.Path); err == nil { // state, of ssm, has no path
+			name = filepath.ToSlash(rel)
+		}
+		path := strings.TrimRight(typed, "/") + "/" + name
 		if !drover.IsURL(typed) {
 			path = filepath.Clean(path)
 		}
@@ -373,4 +377,5 @@ func (a *app) printGot(got drover.Got, typed string) {
 	for _, n := range got.Notes {
 		a.note("  note: %s", n)
 	}
+	a.printChanges(got.Changes)
 }

@@ -18,6 +18,7 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{Use: "get [JOB] | get TASK state | get URL [TARGET]", Short: "Bring a job's outputs and logs; a task's state; or files from a bucket", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeJobs}
 	a.storeFlags(c)
 	c.Flags().StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, to put them in (default: the job's id)")
+	a.overwriteFlag(c.Flags())
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	var o drover.CopyOptions
 	c.Flags().BoolVar(&o.Checksum, "checksum", false, "from a bucket: compare contents also where size and time have not changed")
@@ -44,7 +45,7 @@ func (a *app) getCommand() *cobra.Command {
 			return a.getItems(cmd.Context(), j, s, output)
 		}
 		return a.bringTo(cmd.Context(), output, func(ctx context.Context, folder string) error {
-			got, err := j.Get(ctx, folder)
+			got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 			if err == nil {
 				a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 				a.printGot(got, output)

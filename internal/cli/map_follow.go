@@ -269,7 +269,7 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 		return nil
 	}
 	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetItems(ctx, folder, nil)
+		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.printGotItems(got, output)
 		}
@@ -286,4 +286,5 @@ func (a *app) printGotItems(got drover.GotItems, typed string) {
 	for _, n := range got.Notes {
 		a.note("  note: %s", plainText(n))
 	}
+	a.printChanges(got.Changes)
 }

@@ -104,7 +104,7 @@ func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, outp
 		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
 	}
 	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetItems(ctx, folder, nil)
+		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 			a.printGotItems(got, output)

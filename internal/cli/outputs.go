@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/proc/written"
@@ -95,4 +97,37 @@ func leftOut(left []bundle.Left) []map[string]string {
 		all = append(all, map[string]string{"name": l.Name, "why": l.Why})
 	}
 	return all
+}
+
+// printChanges says which files of the user's stay, and what was removed, a line each.
+func (a *app) printChanges(c drover.Changes) {
+	if c.Kept > 0 {
+		names := make([]string, len(c.Beside))
+		for i, b := range c.Beside {
+			names[i] = b.Path
+		}
+		if c.Kept == 1 {
+			a.note("  kept your %s: the new file is %s (--overwrite replaces yours)", plainText(c.Beside[0].Name), plainText(names[0]))
+		} else {
+			a.note("  kept %s of yours: the new ones are %s (--overwrite replaces yours)", count(c.Kept, "file"), firstOf(names, c.Kept))
+		}
+	}
+	if c.Removed > 0 {
+		a.note("  removed %s that this result does not have: %s", count(c.Removed, "earlier output"), firstOf(c.Gone, c.Removed))
+	}
+}
+
+// firstOf names the first of some files, and counts the others.
+func firstOf(names []string, all int) string {
+	shown := names[:min(len(names), shownLeft)]
+	text := plainText(strings.Join(shown, ", "))
+	if more := all - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %s more", comma(more))
+	}
+	return text
+}
+
+// overwriteFlag adds --overwrite, which belongs to -o.
+func (a *app) overwriteFlag(f *pflag.FlagSet) {
+	f.BoolVar(&a.overwrite, "overwrite", false, "with -o: replace files of your own, too (default: they stay, and new files come beside them)")
 }

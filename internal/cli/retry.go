@@ -43,6 +43,7 @@ func (a *app) retryCommand() *cobra.Command {
 	f.StringVar(&r.step, "memory-step", "", memoryStepUsage)
 	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now in this folder, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
+	a.overwriteFlag(f)
 	f.BoolVar(&r.detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	a.notifyFlag(f)

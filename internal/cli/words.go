@@ -43,6 +43,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.SetInterspersed(false) // after the script everything is the script's
 	f.StringVarP(&s.task, "task", "t", "", "name of the task: its state survives, and it is skipped when complete")
 	f.StringVarP(&s.output, "output", "o", "", "folder, or s3://bucket/folder, that receives model/, output/, files/ and logs/")
+	a.overwriteFlag(f)
 	f.StringVarP(&s.source, "source", "s", "", "folder shipped as code (default: the script's folder)")
 	f.StringArrayVarP(&s.deps, "dependency", "d", nil, "another file or folder to put beside the code; may be repeated")
 	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=URI[:sharded][:subfolder], a URI being a path, a glob, https://, s3://, gs:// or task:NAME/model; may be repeated")

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,10 +71,9 @@ func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
 	if out := e.realPath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && out != dir+"/" {
 		j.output = out
 	}
-	var receipt struct{ Files []string }
-	if text, err := os.ReadFile(filepath.Join(dir, bundle.Receipt)); err == nil && json.Unmarshal(text, &receipt) == nil {
+	if names, there := bundle.ReceiptNames(dir); there {
 		j.brought[bundle.Receipt] = true
-		for _, name := range receipt.Files {
+		for _, name := range names {
 			j.brought[name] = true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
 )
@@ -42,7 +43,7 @@ func TestALogIsNoCodeUnlessTheCommandMayNeedIt(t *testing.T) {
 	d.plain("results/a.bin", "x")
 	d.plain("results/run.py", "x")
 	d.plain("results.txt", "code: it is not in the folder results")
-	d.plain(".drover.json", `{"job":"p/t/j","files":["model/m.bin"]}`)
+	d.plain(".drover.json", string(bundle.ReceiptHead("p/t/j"))+string(bundle.Brought{Path: "model/m.bin", SHA256: "x"}.Line()))
 	d.plain("model/m.bin", "x")
 	d.plain("model/mine.bin", "x")
 	d.plain(".drover-part/3", "x")

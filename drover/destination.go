@@ -1,0 +1,452 @@
+package drover
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/store"
+)
+
+// GetOptions say what is brought, and how. The zero value brings all, and replaces
+// nothing that is not drover's own.
+type GetOptions struct {
+	// Parts names what is wanted of model, output, files and logs of a run; none: all.
+	Parts []string
+	// Overwrite replaces files of the user's own that have the name of one that is
+	// brought. Without it, the new file comes beside them.
+	Overwrite bool
+	// Watch is called after each file of a map's items. May be nil.
+	Watch func(GotItems)
+}
+
+// Changes are what Get did to files that were in the folder before.
+type Changes struct {
+	// Kept counts files of the user's own that have the name of one that was brought;
+	// Beside says of the first of them where the new file is.
+	Kept   int      `json:"kept,omitempty"`
+	Beside []Beside `json:"beside,omitempty"`
+	// Removed counts files of an earlier Get that the result does not have any more;
+	// Gone are the first of them.
+	Removed int      `json:"removed,omitempty"`
+	Gone    []string `json:"gone,omitempty"`
+}
+
+// Beside is a file that could not have its name. Both paths are below the folder.
+type Beside struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// firstNames is how many names Changes has.
+const firstNames = 10
+
+// destination is a folder that outputs are brought into. What its receipt names, and
+// what has not changed since, is drover's to replace and to remove; anything else is
+// the user's.
+type destination struct {
+	root      *os.Root
+	dir       string
+	job       string // its path
+	short     string // its short id
+	overwrite bool
+
+	log      *os.File              // the receipt, which is appended to
+	old      int64                 // bytes of it that were there before
+	known    map[bundle.Print]bool // what the receipt named before; nil: not read yet
+	beside   map[string]bool       // where this command put what could not have its name
+	replaced map[string]bool       // paths of earlier lines that do not count any more
+	last, at string                // the folder that was asked for last, and where it is
+	changes  Changes
+}
+
+const otherFolder = "Choose another folder with -o."
+
+// openDestination makes the folder if it is not there, marks it as one that is no code, and
+// clears away what a command that died was completing. The caller closes.
+func openDestination(dir, jobPath, short string, o GetOptions) (d *destination, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fault.Wrap(err, fault.Denied, otherFolder, "get outputs: make %s", dir)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Denied, otherFolder, "get outputs: open %s", dir)
+	}
+	d = &destination{root: root, dir: dir, job: jobPath, short: short, overwrite: o.Overwrite,
+		beside: map[string]bool{}, replaced: map[string]bool{}}
+	if err := d.begin(); err != nil {
+		d.close()
+		return nil, fault.Wrap(err, fault.Denied, otherFolder, "get outputs: write into %s", dir)
+	}
+	return d, nil
+}
+
+func (d *destination) begin() (err error) {
+	if info, err := d.root.Lstat(bundle.Receipt); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", bundle.Receipt)
+	}
+	if d.log, err = d.root.OpenFile(bundle.Receipt, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return err
+	}
+	if d.old, err = d.log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	head := bundle.ReceiptHead(d.job)
+	if d.old > 0 {
+		// The last line may have been cut short by the end of a command.
+		last := []byte{0}
+		if _, err := d.log.ReadAt(last, d.old-1); err != nil {
+			return err
+		}
+		if head = nil; last[0] != '\n' {
+			head = []byte{'\n'}
+		}
+	}
+	if _, err := d.log.Write(head); err != nil {
+		return err
+	}
+	if err := d.root.RemoveAll(bundle.Workshop); err != nil {
+		return err
+	}
+	return d.root.Mkdir(bundle.Workshop, 0o700)
+}
+
+func (d *destination) close() {
+	if d.log != nil {
+		_ = d.root.RemoveAll(bundle.Workshop)
+		d.log.Close()
+	}
+	d.root.Close()
+}
+
+// earlier gives what the receipt named before this command.
+func (d *destination) earlier(use func(b bundle.Brought)) {
+	for b := range bundle.ReadReceipt(io.NewSectionReader(d.log, 0, d.old)) {
+		use(b)
+	}
+}
+
+// ours says whether b, as it stands in the folder, was brought by drover.
+func (d *destination) ours(b bundle.Brought) bool {
+	if d.known == nil {
+		d.known = map[bundle.Print]bool{}
+		d.earlier(func(b bundle.Brought) {
+			b.For = ""
+			d.known[b.Print()] = true
+		})
+	}
+	b.For = ""
+	return d.known[b.Print()]
+}
+
+// standing is what is at a path of the folder.
+type standing int
+
+const (
+	nothing    standing = iota
+	theSame             // a file or link with the content that is brought
+	drovers             // something that drover brought, and that has not changed since
+	theUsers            // a file, a link or anything else that is not drover's
+	usersFiles          // a folder that is not empty
+)
+
+// stands says what is at a path where b is to be.
+func (d *destination) stands(ctx context.Context, at string, b bundle.Brought) (standing, error) {
+	info, err := d.root.Lstat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nothing, nil
+	case err != nil:
+		return 0, notHere(err, at)
+	case info.IsDir():
+		if d.root.Remove(at) == nil { // it was empty
+			return nothing, nil
+		}
+		return usersFiles, nil
+	}
+	is, err := d.read(ctx, at, info)
+	switch {
+	case err != nil:
+		return 0, err
+	case is.SHA256 == b.SHA256 && is.Link == b.Link && is.Size == b.Size && (is.SHA256 != "" || is.Link != ""):
+		return theSame, nil
+	case d.ours(is):
+		return drovers, nil
+	}
+	return theUsers, nil
+}
+
+// read says what a file, or a link, holds. What is neither, or cannot be read, holds
+// nothing that drover brought.
+func (d *destination) read(ctx context.Context, at string, info fs.FileInfo) (bundle.Brought, error) {
+	is := bundle.Brought{Path: at}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		is.Link, _ = d.root.Readlink(at)
+		return is, nil
+	case !info.Mode().IsRegular():
+		return is, nil
+	}
+	f, err := d.root.Open(at)
+	if err != nil {
+		return is, nil
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, withContext{ctx, f})
+	if ctx.Err() != nil {
+		return is, context.Cause(ctx)
+	}
+	if err == nil {
+		is.Size, is.SHA256 = n, store.Digest(hex.EncodeToString(sum.Sum(nil)))
+	}
+	return is, nil
+}
+
+// withContext reads until ctx ends.
+type withContext struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r withContext) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(b)
+}
+
+// besideName is the n-th name that a file may have: its own, then model.ab3f.bin,
+// model.ab3f-2.bin and so on.
+func (d *destination) besideName(name string, n int) string {
+	if n == 0 {
+		return name
+	}
+	with := "." + d.short
+	if n > 1 {
+		with += "-" + strconv.Itoa(n)
+	}
+	ext := path.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	if stem == "" { // .bashrc
+		stem, ext = ext, ""
+	}
+	const maxName = 255
+	for len(stem) > 0 && len(stem)+len(with)+len(ext) > maxName {
+		stem = stem[:len(stem)-1]
+	}
+	if len(with)+len(stem)+len(ext) > maxName {
+		ext = ""
+	}
+	return stem + with + ext
+}
+
+// mostBeside ends a search for a free name.
+const mostBeside = 10_000
+
+// folder makes the folder for a file, and says where it is: where something that is not a
+// folder has its name, it is beside that. Every folder above the file is a real one.
+func (d *destination) folder(ctx context.Context, name string) (at string, err error) {
+	switch name {
+	case ".":
+		return ".", nil
+	case d.last:
+		return d.at, nil
+	}
+	if at, err = d.makeFolder(ctx, name); err == nil {
+		d.last, d.at = name, at
+	}
+	return at, err
+}
+
+func (d *destination) makeFolder(ctx context.Context, name string) (at string, err error) {
+	above, err := d.folder(ctx, path.Dir(name))
+	if err != nil {
+		return "", err
+	}
+	for n := range mostBeside {
+		at := path.Join(above, d.besideName(path.Base(name), n))
+		info, err := d.root.Lstat(at)
+		if err == nil && info.IsDir() {
+			return at, nil
+		}
+		if err == nil {
+			is, err := d.read(ctx, at, info)
+			if err != nil {
+				return "", err
+			}
+			if !d.overwrite && !d.ours(is) {
+				continue
+			}
+			if err := d.root.Remove(at); err != nil {
+				return "", notHere(err, at)
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", notHere(err, at)
+		}
+		if err := d.root.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", notHere(err, at)
+		}
+		return at, nil
+	}
+	return "", fault.New(fault.Denied, otherFolder, "write %s: there are %d others beside it", name, mostBeside)
+}
+
+// find says where b is to be, and what is there now: theSame, or what may be replaced.
+// named says of a path below the folder that another file of the result has it; may be nil.
+func (d *destination) find(ctx context.Context, b bundle.Brought, named func(string) bool) (at string, is standing, err error) {
+	dir, err := d.folder(ctx, path.Dir(b.Path))
+	if err != nil {
+		return "", 0, err
+	}
+	for n := range mostBeside {
+		at := path.Join(dir, d.besideName(path.Base(b.Path), n))
+		if n > 0 && named != nil && named(at) {
+			continue
+		}
+		is, err := d.stands(ctx, at, b)
+		if err != nil {
+			return "", 0, err
+		}
+		if is < theUsers || is == theUsers && d.overwrite {
+			return at, is, nil
+		}
+	}
+	return "", 0, fault.New(fault.Denied, otherFolder, "write %s: there are %d others beside it", b.Path, mostBeside)
+}
+
+// record writes down that b comes to a path, before it does.
+func (d *destination) record(b bundle.Brought, at string) error {
+	if at != b.Path {
+		b.For, b.Path = b.Path, at
+		d.noteBeside(b.For, at)
+	}
+	if _, err := d.log.Write(b.Line()); err != nil {
+		return notHere(err, bundle.Receipt)
+	}
+	return nil
+}
+
+// noteBeside says that a file is not where it should be.
+func (d *destination) noteBeside(name, at string) {
+	d.beside[at] = true
+	if d.changes.Kept++; d.changes.Kept <= firstNames {
+		d.changes.Beside = append(d.changes.Beside, Beside{name, at})
+	}
+}
+
+// put gives a file or link, which was completed in the workshop, its place.
+func (d *destination) put(ctx context.Context, staged string, b bundle.Brought, named func(string) bool) error {
+	at, is, err := d.find(ctx, b, named)
+	if err != nil {
+		return err
+	}
+	if b.For = ""; is == theSame && !d.ours(bundle.Brought{Path: at, Size: b.Size, SHA256: b.SHA256, Link: b.Link}) {
+		return d.root.Remove(staged) // the user has it already, and it stays the user's
+	}
+	if err := d.record(b, at); err != nil {
+		return err
+	}
+	if err := d.root.Rename(staged, at); err != nil {
+		return notHere(err, at)
+	}
+	return nil
+}
+
+// remove takes away what an earlier command brought, if it has not changed since, and
+// the folders that this leaves empty.
+func (d *destination) remove(ctx context.Context, b bundle.Brought) error {
+	info, err := d.root.Lstat(b.Path)
+	if err != nil || info.IsDir() || !d.straight(path.Dir(b.Path)) {
+		return nil
+	}
+	is, err := d.read(ctx, b.Path, info)
+	if err != nil || !d.ours(is) {
+		return err
+	}
+	if err := d.root.Remove(b.Path); err != nil {
+		return nil // it stays, and nobody is the worse for it
+	}
+	d.last = ""
+	if d.changes.Removed++; d.changes.Removed <= firstNames {
+		d.changes.Gone = append(d.changes.Gone, b.Path)
+	}
+	for dir := path.Dir(b.Path); dir != "." && path.Dir(dir) != "."; dir = path.Dir(dir) {
+		if d.root.Remove(dir) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// straight says that a folder is reached through no link.
+func (d *destination) straight(dir string) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if info, err := d.root.Lstat(dir); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// finish writes the receipt anew: the earlier lines that still count, and those of this
+// command.
+func (d *destination) finish(counts func(b bundle.Brought) bool) (err error) {
+	part := path.Join(bundle.Workshop, "receipt-"+rand.Text())
+	out, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := errWriter{w: out}
+	w.write(bundle.ReceiptHead(d.job))
+	d.earlier(func(b bundle.Brought) {
+		if counts(b) && !d.replaced[b.Path] {
+			w.write(b.Line())
+		}
+	})
+	size, err := d.log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	for b := range bundle.ReadReceipt(io.NewSectionReader(d.log, d.old, size-d.old)) {
+		w.write(b.Line())
+	}
+	if w.err != nil {
+		return w.err
+	}
+	return d.root.Rename(part, bundle.Receipt)
+}
+
+// errWriter keeps the first error.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (w *errWriter) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+}
+
+// workshop is where a part is completed, as a path for other packages.
+func (d *destination) workshop(part string) string {
+	return filepath.Join(d.dir, bundle.Workshop, part)
+}
+
+func notHere(err error, name string) error {
+	return fault.Wrap(err, fault.Denied, otherFolder, "write %s", name)
+}
