@@ -169,8 +169,12 @@ const fewPlots = 2
 // interesting are the plots to show when no metric was named, and the names of
 // those that are not in them.
 func interesting(metrics []track) (shown [][]track, others []string) {
+	metrics = withoutSettings(metrics)
 	byInterest(metrics)
 	first := slices.Clone(metrics)
+	if slices.ContainsFunc(first, track.changes) {
+		first = slices.DeleteFunc(first, func(m track) bool { return !m.changes() })
+	}
 	if n := slices.IndexFunc(first, func(m track) bool { return kindOf(m.name) == aCounter }); n > 0 {
 		first = first[:n]
 	}
@@ -192,6 +196,28 @@ func interesting(metrics []track) (shown [][]track, others []string) {
 		}
 	}
 	return shown, others
+}
+
+// changes says that a metric has more than one value, or one that is no number: that is
+// news, too.
+func (m track) changes() bool {
+	return slices.ContainsFunc(m.points, func(p point) bool { return !finite(p.Value) || p.Value != m.points[0].Value })
+}
+
+// withoutSettings leaves out what does not change while others do, on any node: a
+// configuration that was printed (block_size = 256). A loss or a score that was printed
+// once is a result, and a learning rate may stay as it is.
+func withoutSettings(metrics []track) []track {
+	moves := map[string]bool{}
+	for _, m := range metrics {
+		if moves[m.name] = moves[m.name] || m.changes(); kindOf(m.name) != aThing {
+			moves[m.name] = true
+		}
+	}
+	if !slices.ContainsFunc(metrics, track.changes) {
+		return metrics
+	}
+	return slices.DeleteFunc(slices.Clone(metrics), func(m track) bool { return !moves[m.name] })
 }
 
 // curves are the metrics of one plot over steps where all have them, else over

@@ -196,6 +196,9 @@ func TestWhatIsPlottedWhenNobodySays(t *testing.T) {
 		"far apart":              {[]series{of("a", 0, 1, 2), of("b", 0, 1000, 2000), of("c", 0, 1e6, 2e6)}, []string{"a [0]", "b [0]"}, []string{"c"}},
 		"nodes":                  {[]series{of("loss", 0, 1, 2), of("loss", 1, 1, 2), of("loss", 2, 1, 2), of("loss", 3, 1, 2), of("loss", 4, 1, 2)}, []string{"loss [0]+loss [1]+loss [2]+loss [3]"}, nil},
 		"a loss that is no more": {[]series{of("loss", 0, math.NaN(), math.NaN()), of("acc", 0, 0.1, 0.9)}, []string{"loss [0]", "acc [0]"}, nil},
+		"settings":               {[]series{of("block_size", 0, 256), of("n_embd", 0, 384, 384), of("loss", 0, 4, 3), of("beta2", 0, 0.99), of("acc", 0, 0.5), of("speed", 0, 1, 2)}, []string{"loss [0]+speed [0]"}, []string{"acc"}},
+		"settings alone":         {[]series{of("block_size", 0, 256), of("n_embd", 0, 384, 384)}, []string{"n_embd [0]+block_size [0]"}, nil},
+		"of one node of two":     {[]series{of("gain", 0, 7, 7), of("gain", 1, 7, 8)}, []string{"gain [1]"}, nil},
 		"nothing":                {nil, nil, nil},
 	} {
 		shown, others := interesting(mergeAttempts(row.all))

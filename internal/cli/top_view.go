@@ -159,7 +159,7 @@ func (s topState) headTail() string {
 
 // progress is what the metrics say that people watch most.
 func (s topState) progress() string {
-	metrics := mergeAttempts(s.job.series)
+	metrics := withoutSettings(mergeAttempts(s.job.series))
 	byInterest(metrics)
 	step := int64(0)
 	var items []string

@@ -115,6 +115,26 @@ func TestAPresetFindsItsOwnOutput(t *testing.T) {
 	}
 }
 
+// A number may follow its name with nothing between, if the name is that of a loss or a
+// score; settings of processes are none in whatever form.
+func TestLossesWithoutASignAreFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"loss 3.31\n":                                                         "loss ~1 3.31\n",
+		"train loss 3.32, val loss 3.31\n":                                    "train_loss ~1 3.32\nval_loss ~1 3.31\n",
+		"step 10: train loss 4.2, val loss 4.3\n":                             "train_loss 10 4.2\nval_loss 10 4.3\n",
+		"iter 20: loss 3.31, time 200.01ms, mfu 1.25%\n":                      "loss 20 3.31\n",
+		"step 7 | loss 3.3106 | step time 12.31ms\n":                          "loss 7 3.3106\n",
+		"step 500 train loss: 2.5 test loss: 2.6\n":                           "train_loss 500 2.5\ntest_loss 500 2.6\n",
+		"epoch 3 val/accuracy 91.5% acc@1 nan\n":                              "val/accuracy 3 91.5\nacc@1 3 NaN\n",
+		"lost 3.5 of loss 4, a loss 5s, loss of 3.2, glossary 1.5\n":          "",
+		"{'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29500', 'loss': 0.5}\n": "loss ~1 0.5\n",
+	} {
+		if diff := cmp.Diff(want, found(extractor(t), text)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
 func TestAUsersExpressionFindsEveryMatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		metrics []job.Metric

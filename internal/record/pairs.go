@@ -72,7 +72,35 @@ func (p *pairs) in(line []byte, find presets) []pair {
 			return nil
 		}
 	}
+	if find&findPairs != 0 && !p.unsigned(line) {
+		return nil
+	}
 	return p.found
+}
+
+// unsigned finds numbers that follow a name with nothing between but a space, as in
+// "iter 20: loss 3.31, time 200ms". Any word may stand before a number, so only the
+// names of losses and scores count, and only fractions, NaN and infinity. It is false
+// when there are too many.
+func (p *pairs) unsigned(line []byte) bool {
+	for i := next(line, ' ', 1); i < len(line); i = next(line, ' ', i+1) {
+		c := line[i-1]
+		if !letter(c) && !figure(c) || !promising(line[i:]) {
+			continue
+		}
+		name, from, quote := nameBefore(line, i)
+		if len(name) == 0 || quote != 0 || !scores(name) {
+			continue
+		}
+		v, n, whole := valueAfter(line[i:], false)
+		if n == 0 || whole {
+			continue
+		}
+		if p.append(p.phrase(line[:from], name, true), v); len(p.found) > maxPairs {
+			return false
+		}
+	}
+	return true
 }
 
 // next is where c stands in line from i on; the line's end if it does not.
@@ -237,16 +265,16 @@ func (p *pairs) fits(line []byte, i int, name []byte, quote byte, find presets, 
 	if never(name) || quote != 0 && find&findHF == 0 {
 		return false
 	}
+	upper := bytes.IndexByte(name, '_') > 0 && !bytes.ContainsFunc(name, unicode.IsLower)
+	if upper && whole {
+		return false // OMP_NUM_THREADS=4, 'MASTER_PORT': '29500'
+	}
 	p.nest.upTo(line, i)
 	if p.nest.calls != 0 {
 		return false
 	}
 	if quote != 0 {
 		return p.nest.braces == 1
-	}
-	upper := bytes.IndexByte(name, '_') > 0 && !bytes.ContainsFunc(name, unicode.IsLower)
-	if upper && whole {
-		return false // OMP_NUM_THREADS=4
 	}
 	if line[i] == ':' && !blank(line[i+1:]) {
 		// host:8080 and python:3.12 against train-rmse:0.5.

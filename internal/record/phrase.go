@@ -118,3 +118,19 @@ func likely(name []byte) bool {
 }
 
 var measured = bytes.Fields([]byte("loss acc err auc rmse mae mse f1 score precision recall ppl perplexity lr reward iou map ndcg bleu rouge dice"))
+
+// scores is true for names of losses and scores, whatever stands before that in them:
+// loss, val_loss, train/accuracy, acc@1.
+func scores(name []byte) bool {
+	var buf [maxName]byte
+	word := last(name, &buf)
+	if at := bytes.IndexByte(word, '@'); at > 0 {
+		word = word[:at]
+	}
+	if at := bytes.LastIndexAny(word, "_-."); at >= 0 {
+		word = word[at+1:]
+	}
+	return scoreNames[string(word)] || bytes.HasSuffix(word, []byte("loss"))
+}
+
+var scoreNames = wordSet("loss nll ppl perplexity acc accuracy auc f1 mae mse rmse bleu bpc bpb wer cer iou dice")
