@@ -37,6 +37,39 @@ type Part struct {
 	Bytes int64
 }
 
+// Made says what a job has made, for a person who has not fetched it.
+type Made struct {
+	Model, Output bool
+	Files         int    // beside the script
+	First         string // of them
+}
+
+// Made finds out what the job has made so far.
+func (j *Job) Made(ctx context.Context) (Made, error) {
+	var m Made
+	rep, err := j.look(ctx)
+	if err != nil {
+		return m, err
+	}
+	names, err := j.c.engine.NamesOfOutputs(ctx, rep, layout...)
+	if err != nil {
+		return m, err
+	}
+	m.Model, m.Output = slices.Contains(names, "model"), slices.Contains(names, "output")
+	if slices.Contains(names, "files") {
+		t, _, err := j.c.engine.OutputsOf(ctx, rep, "files")
+		if err != nil {
+			return m, err
+		}
+		for _, f := range t.Files {
+			if m.Files++; m.First == "" || f.Path < m.First {
+				m.First = f.Path
+			}
+		}
+	}
+	return m, nil
+}
+
 // layout is what Get brings, in the order in which it is told.
 var layout = []string{"model", "output", "files"}
 

@@ -75,3 +75,24 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 		}
 	}
 }
+
+// LostFiles counts files that a map's items left in their working folder, in the round that
+// ran last, as far as its agents have told: they are not kept. first is one of them. Where
+// there are very many agents it is not asked.
+func (j *Job) LostFiles(ctx context.Context) (files int, first string, err error) {
+	v, rec, err := j.view(ctx)
+	if err != nil || !ledger.Few(rec.Spec.Workers) {
+		return 0, "", err
+	}
+	r, err := v.Refresh(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	since := rec.At
+	for _, e := range r.Log {
+		if e.Reopened != nil {
+			since = e.At
+		}
+	}
+	return j.c.world.Lost(ctx, j.path, since)
+}

@@ -49,6 +49,7 @@ type Try struct {
 	Stdout      string     `json:"stdout"`
 	Tail        string     `json:"stdout_end,omitempty"`
 	StdoutBytes int64      `json:"stdout_bytes,omitempty"`
+	Cut         bool       `json:"stdout_cut,omitempty"` // something is left out between Stdout and Tail
 	Outputs     []ItemFile `json:"outputs,omitempty"`
 	folder      string     // of its outputs, below the job's
 }
@@ -85,12 +86,23 @@ func (t Try) Status() string {
 type ResultOptions struct {
 	States []job.ItemState // none: all
 	Error  *regexp.Regexp  // that says why an item failed, or is in what it printed last; nil: whatever it was
+	// Whole has Stdout hold all that an item printed there, up to MaxStdout: what does
+	// not stand in its result is read from the logs. Of a longer text, and where the logs
+	// do not have it (yet), Cut says so.
+	Whole bool
 }
 
 // Results gives the items of a map in the order of their manifest, whatever the
 // order in which they ended, also while it runs. It holds a chunk of them at a
 // time, however many there are.
 func (j *Job) Results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
+	if o.Whole {
+		return j.whole(ctx, j.results(ctx, o))
+	}
+	return j.results(ctx, o)
+}
+
+func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
 		v, _, err := j.view(ctx)
 		if err != nil {

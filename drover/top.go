@@ -52,7 +52,7 @@ func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	}
 	h := &ranks{ascending: o.Ascending}
 	reader := &numbers{by: o.By, seen: map[string]bool{}}
-	for it, err := range j.Results(ctx, ResultOptions{}) {
+	for it, err := range j.Results(ctx, ResultOptions{Whole: true}) {
 		if err != nil {
 			return r, err
 		}

@@ -3,6 +3,8 @@ package bundle
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +33,13 @@ func PutTree(ctx context.Context, b Blobs, t Tree) (store.Digest, error) {
 	}
 	d, _, err := b.PutBlob(ctx, body)
 	return d, err
+}
+
+// EmptyTree is the digest of the list of a folder without anything in it.
+func EmptyTree() store.Digest {
+	body, _ := Tree{}.MarshalJSON() // of nothing it is always made
+	sum := sha256.Sum256(body)
+	return store.Digest(hex.EncodeToString(sum[:]))
 }
 
 // LoadTree reads and checks the list that d names. store.ErrNotExist when it is

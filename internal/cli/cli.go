@@ -94,6 +94,7 @@ type app struct {
 	colour    bool
 	quiet     bool
 	overwrite bool     // with -o: files of the user's own, too
+	keepOrder bool     // drover map prints its items' output, in their order
 	typed     []string // the command line, without the program's name
 	notify    string   // of --notify
 	settings  settings

@@ -346,7 +346,7 @@ func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, ou
 	if output == "" {
 		switch st.State {
 		case job.Succeeded, job.Failed, job.Interrupted:
-			a.note("  model, output and logs: drover get %s -o out", st.ID)
+			return a.noteMade(ctx, j, st)
 		}
 		return nil
 	}
@@ -357,6 +357,36 @@ func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, ou
 		}
 		return err
 	})
+}
+
+// noteMade says what there is to fetch, and how.
+func (a *app) noteMade(ctx context.Context, j *drover.Job, st drover.Status) error {
+	if a.quiet {
+		return nil
+	}
+	made, err := j.Made(ctx)
+	if err != nil {
+		return err
+	}
+	var what []string
+	if made.Model {
+		what = append(what, "model")
+	}
+	if made.Output {
+		what = append(what, "output")
+	}
+	switch {
+	case made.Files == 1:
+		what = append(what, "1 file beside the script ("+plainText(made.First)+")")
+	case made.Files > 1:
+		what = append(what, fmt.Sprintf("%s beside the script (%s, ...)", count(made.Files, "file"), plainText(made.First)))
+	}
+	if len(what) == 0 {
+		a.note("  logs: drover logs %s", st.ID)
+		return nil
+	}
+	a.note("  %s and logs: drover get %s -o out", strings.Join(what, ", "), st.ID)
+	return nil
 }
 
 func (a *app) printGot(got drover.Got, typed string) {

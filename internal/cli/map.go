@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"os"
 	"strings"
 
@@ -21,6 +22,7 @@ type mapFlags struct {
 	stdin, shell, stream, fetch         bool
 	trial                               trialFlags
 	retryOn, memoryStep                 string
+	lists                               io.Reader // the items behind :::; nil: there are none
 }
 
 // What drover map and drover retry say of the rules of retry.
@@ -58,10 +60,24 @@ var ofEachItem = map[string]string{
 }
 
 func (a *app) mapCommand() *cobra.Command {
-	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}]",
+	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}] [::: ITEMS ...]",
 		Short: "Run a program for each of many items; again: the failed and the new ones", Args: cobra.ArbitraryArgs}
 	s, m := a.mapFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		args, lists, err := cutLists(args)
+		if err != nil {
+			return err
+		}
+		if lists != nil {
+			if m.from != "" || m.format != "" {
+				return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both ::: and --from or --format")
+			}
+			l, err := mapOfLists(args, lists, m)
+			if err != nil {
+				return err
+			}
+			args, m.out, m.from, m.format, m.lists = l.command, l.out, "-", l.format, l.lines
+		}
 		spec, err := a.mapSpec(cmd, s, m, args)
 		if err != nil {
 			return err
@@ -89,6 +105,7 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
 	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, s3://, gs://, file://) or paths: bring each here before it begins, as {}")
 	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
+	f.BoolVarP(&a.keepOrder, "keep-order", "k", false, "print what items print to stdout, in the order of the items, each when it and those before it have ended")
 	m.trial.add(f)
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
@@ -179,17 +196,23 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if err := m.trial.check(cmd, s); err != nil {
 		return err
 	}
+	if a.keepOrder && s.detach {
+		return fault.New(fault.Invalid, "Leave one of them out; drover logs prints what items printed, later.", "read command line: both --keep-order and --detach")
+	}
 	if err := a.checkOutput(cmd.Context(), spec.Output); err != nil {
 		return err
 	}
-	if spec.From == "-" && a.in != nil && term.IsTerminal(int(a.in.Fd())) {
+	stdin := io.Reader(a.in)
+	if m.lists != nil {
+		stdin = m.lists
+	} else if spec.From == "-" && a.in != nil && term.IsTerminal(int(a.in.Fd())) {
 		return fault.New(fault.Invalid, "Pipe them in: seq 100 | drover map --from - ...; or name a file.", "read items from standard input: it is a terminal")
 	}
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: a.in}, s.force)
+	p, err := c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: stdin}, s.force)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,8 +38,12 @@ func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attache
 	w := a.watchMap(ctx, j)
 	defer w.end()
 
+	settled := make(chan struct{})
+	printed, hush := a.printItems(ctx, j, settled)
+	defer hush()
 	show := a.newProgress()
-	again := time.NewTicker(time.Second) // rate and ETA change though no item ends
+	show.quiet = show.quiet || a.keepOrder && isTerminal(a.out) // one would stand in the other
+	again := time.NewTicker(time.Second)                        // rate and ETA change though no item ends
 	defer again.Stop()
 	var newest lookAt
 	for {
@@ -56,15 +62,42 @@ func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attache
 			if err != nil {
 				return err
 			}
+			close(settled)
+			if err := <-printed; err != nil {
+				return err
+			}
 			return finish(context.WithoutCancel(ctx))
 		case <-signals:
 			stop(errors.New("Ctrl-C"))
 			<-ended
 			w.end()
+			hush()
+			<-printed
 			show.clear()
 			return a.leaveMap(context.WithoutCancel(ctx), j, id, attached, signals, finish)
 		}
 	}
+}
+
+// printItems prints what items print to stdout, in the order of the items, where that was
+// asked for: --keep-order. printed gives how that ended; hush ends it.
+func (a *app) printItems(ctx context.Context, j *drover.Job, settled <-chan struct{}) (printed <-chan error, hush context.CancelFunc) {
+	ended := make(chan error, 1)
+	if !a.keepOrder {
+		ended <- nil
+		return ended, func() {}
+	}
+	// Or "| head" would end us with the pipe, before the outputs are brought.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, hush = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		err := j.PrintInOrder(ctx, a.shown(), drover.PrintOptions{Settled: settled, Note: func(text string) { a.note("note: %s", text) }})
+		if closed(err) || ctx.Err() != nil {
+			err = nil // nobody reads on; the job goes on, and so do we
+		}
+		ended <- err
+	}()
+	return ended, hush
 }
 
 // leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
@@ -212,7 +245,64 @@ func (a *app) endOfMap(ctx context.Context, j *drover.Job) (drover.MapStatus, er
 	if bad > 0 && !a.quiet {
 		err = a.noteFailed(ctx, j, s.ID)
 	}
+	if err == nil && !a.quiet {
+		err = a.noteLost(ctx, j)
+	}
 	return s, err
+}
+
+// noteLost says which files items have left that are not kept, and what would keep them.
+func (a *app) noteLost(ctx context.Context, j *drover.Job) error {
+	files, first, err := j.LostFiles(ctx)
+	if err != nil || files == 0 {
+		return err
+	}
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	form, err := outForm(ctx, j, first)
+	if err != nil {
+		return err
+	}
+	a.note("  not kept: %s in the items' working folder, such as %s. Have the program write to {out}, and add:", count(files, "file"), plainText(first))
+	line := "--out " + plainText(shellWord(form))
+	if typed := slices.Clone(a.typed); len(typed) > 1 && typed[0] == "map" {
+		if !rec.Spec.ByShell && !slices.ContainsFunc(typed, func(word string) bool { return strings.Contains(word, "{out}") }) {
+			at := len(typed)
+			if lists := slices.Index(typed, listMark); lists > 0 {
+				at = lists
+			}
+			typed = slices.Insert(typed, at, "{out}")
+		}
+		line = pasted(slices.Insert(typed, 1, "--out", form), rec.Spec.From == "-" && !slices.Contains(typed, listMark))
+	}
+	a.note("    %s", line)
+	return nil
+}
+
+// looksAtItems is how many items are looked at for the one that a file is named after.
+const looksAtItems = 100
+
+// outForm is a pattern for --out that gives the name of a file which an item left.
+func outForm(ctx context.Context, j *drover.Job, name string) (string, error) {
+	form, longest := "{n}"+filepath.Ext(name), 0
+	for r, err := range j.Results(ctx, drover.ResultOptions{}) {
+		if err != nil {
+			return "", err
+		}
+		base := filepath.Base(r.Value)
+		ext := filepath.Ext(base)
+		for _, part := range []struct{ value, placeholder string }{{r.Value, "{}"}, {base, "{.name}"}, {strings.TrimSuffix(base, ext), "{.stem}"}} {
+			if len(part.value) > longest && part.value != "." && part.value != "/" && strings.Contains(name, part.value) && !strings.ContainsAny(name, "{}") {
+				form, longest = strings.Replace(name, part.value, part.placeholder, 1), len(part.value)
+			}
+		}
+		if r.Item >= looksAtItems {
+			break
+		}
+	}
+	return form, nil
 }
 
 // noteFailed says in which ways items failed, and what to do about it.
@@ -272,6 +362,7 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.printGotItems(got, output)
+			err = leftOutputs(got)
 		}
 		return err
 	})
@@ -287,4 +378,13 @@ func (a *app) printGotItems(got drover.GotItems, typed string) {
 		a.note("  note: %s", plainText(n))
 	}
 	a.printChanges(got.Changes)
+}
+
+// leftOutputs is the failure of a command that could not bring all: two items have an
+// output of one name.
+func leftOutputs(got drover.GotItems) error {
+	if got.Left == 0 {
+		return nil
+	}
+	return fault.New(fault.Failed, "Put the item's number into the name, such as --out '{.stem}-{n}.txt'.", "get outputs: %s not brought, as another item has an output of the same name", count(got.Left, "file"))
 }

@@ -108,6 +108,7 @@ func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, outp
 		if err == nil {
 			a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 			a.printGotItems(got, output)
+			err = leftOutputs(got)
 		}
 		return err
 	})

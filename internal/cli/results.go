@@ -40,23 +40,59 @@ func (a *app) resultsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		results := j.Results(cmd.Context(), drover.ResultOptions{})
 		out := bufio.NewWriterSize(a.shown(), 64<<10)
 		switch {
 		case top.n > 0:
 			return ended(a.topResults(cmd.Context(), j, top, asCSV, out), out)
-		case a.settings.json:
-			return ended(jsonResults(out, results), out)
-		case asCSV:
-			names, err := j.Fields(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return ended(csvResults(out, names, results), out)
+		case a.settings.json || asCSV:
+			return ended(a.allResults(cmd.Context(), j, asCSV, out), out)
 		}
 		return a.resultTable(cmd.Context(), j, out)
 	}
 	return c
+}
+
+// allResults prints all results with all that their items printed. Where that is not to
+// be had, or too long, a mark stands in its place.
+func (a *app) allResults(ctx context.Context, j *drover.Job, asCSV bool, out io.Writer) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	cut, first := 0, 0
+	results := func(yield func(drover.ItemResult, error) bool) {
+		for r, err := range j.Results(ctx, drover.ResultOptions{Whole: true}) {
+			if r.Cut {
+				if cut++; cut == 1 {
+					first = r.Item
+				}
+				if asCSV {
+					r.Stdout = cutText(rec.Short, r)
+				}
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+	if !asCSV {
+		err = jsonResults(out, results)
+	} else {
+		var names []string
+		if names, err = j.Fields(ctx); err == nil {
+			err = csvResults(out, names, results)
+		}
+	}
+	if cut > 0 {
+		a.note("note: the output of %s is cut, as it is longer than %s or not all stored: drover logs %s --item %d", count(cut, "item"), size(drover.MaxStdout), rec.Short, first)
+	}
+	return err
+}
+
+// cutText is an output that is cut, with a mark where something is left out.
+func cutText(id string, r drover.ItemResult) string {
+	left := r.StdoutBytes - int64(len(r.Stdout)+len(r.Tail))
+	return fmt.Sprintf("%s\n[drover: %s bytes are left out here: drover logs %s --item %d]\n%s", r.Stdout, comma(int(left)), id, r.Item, r.Tail)
 }
 
 // ended flushes what was printed; that nobody reads on is no error.
@@ -172,6 +208,9 @@ func tookWord(t drover.Try) string {
 	return span(time.Duration(t.Seconds * float64(time.Second)))
 }
 
+// longestWord is how much of a line a table shows, in bytes.
+const longestWord = 2 << 10
+
 // resultWord is what an item came to, in a few words: its outputs, else the first
 // line that it printed, else why it failed.
 func resultWord(r drover.ItemResult) string {
@@ -183,8 +222,8 @@ func resultWord(r drover.ItemResult) string {
 	}
 	text := strings.TrimRight(r.Stdout, "\r\n")
 	line, more, _ := strings.Cut(text, "\n")
-	if more != "" || r.Tail != "" {
-		line += " …"
+	if more != "" || r.Tail != "" || len(line) > longestWord {
+		line = strings.ToValidUTF8(line[:min(len(line), longestWord)], "") + " …"
 	}
 	return line
 }

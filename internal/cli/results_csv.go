@@ -14,7 +14,10 @@ import (
 
 // csvLooksAt is how many results are looked at for the columns they need: CSV has
 // its header first, and a million results are not held.
-const csvLooksAt = 1000
+const (
+	csvLooksAt = 1000
+	csvHolds   = 16 << 20 // bytes of their output
+)
 
 // csvResults prints a header, then a record an item: its fields by name, or its
 // value where it has none. A result that is a JSON object has a column for each of
@@ -42,6 +45,7 @@ type csvTable struct {
 	names   []string            // of the items' fields
 	keys    []string            // of the results' fields
 	first   []drover.ItemResult // that were looked at
+	held    int                 // bytes of their output
 	written bool                // the header is
 }
 
@@ -50,7 +54,7 @@ func (t *csvTable) add(r drover.ItemResult) error {
 		return t.row(r)
 	}
 	t.first = append(t.first, r)
-	if len(t.first) == csvLooksAt {
+	if t.held += len(r.Stdout); len(t.first) == csvLooksAt || t.held > csvHolds {
 		return t.begin()
 	}
 	return nil

@@ -108,6 +108,13 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 		if a.ssm != nil {
 			return a.ssmSkipped(ctx, j, st, output)
 		}
+		settled := make(chan struct{})
+		close(settled)
+		printed, hush := a.printItems(ctx, j, settled)
+		defer hush()
+		if err := <-printed; err != nil {
+			return err
+		}
 		a.note("%s %s/%s %s", a.paint(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
 		return a.bring(ctx, j, st, output)
 	}

@@ -254,6 +254,29 @@ func (e *Engine) whole(ctx context.Context) func(ledger.Saved) (bool, error) {
 	}
 }
 
+// NamesOfOutputs are those of some outputs of a job that hold anything, without reading
+// their lists.
+func (e *Engine) NamesOfOutputs(ctx context.Context, rep ledger.Report, names ...string) (held []string, err error) {
+	attempt := rep.Run.Attempt()
+	if s := rep.Run.Settled; s != nil {
+		attempt = s.Attempt
+	}
+	empty := bundle.EmptyTree()
+	for _, name := range names {
+		lists, err := e.outputLists(ctx, rep, attempt, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range lists {
+			if d != "" && d != empty {
+				held = append(held, name)
+				break
+			}
+		}
+	}
+	return held, nil
+}
+
 // sourceOf lays a job's code out and reads it as a folder.
 func (e *Engine) sourceOf(ctx context.Context, j job.Job, keep bool) (bundle.Tree, error) {
 	if j.Code.Blob == "" {

@@ -77,6 +77,9 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	if err := checkTemplate(s, l.Fields()); err != nil {
 		return err
 	}
+	if err := checkNames(ctx, s, l); err != nil {
+		return err
+	}
 	if err := e.checkFetch(ctx, p); err != nil {
 		return err
 	}
@@ -135,6 +138,19 @@ func checkTemplate(s job.Spec, fields []string) error {
 		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out --stream.", "check command: a stream program starts before there is an item to put into its arguments")
 	}
 	return nil
+}
+
+// checkNames refuses items of which two would write an output of one name. What is fetched
+// is named when it is there.
+func checkNames(ctx context.Context, s job.Spec, l *items.List) error {
+	if len(s.Out) == 0 || s.Fetch {
+		return nil
+	}
+	t, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: l.Fields(), Shell: s.ByShell, Out: s.Out})
+	if err != nil {
+		return err
+	}
+	return t.CheckNames(ctx, func() iter.Seq2[items.Item, error] { return l.Reader().Range(ctx, 1, l.Count()) }, l.Count())
 }
 
 // ofItems decides what a map's command comes to, given the newest job of its task:

@@ -220,16 +220,27 @@ type TryReport struct {
 
 // Each gives every item of the job in order, reading one chunk after another.
 func (v *MapView) Each(ctx context.Context, give func(ItemReport) error) error {
+	return v.EachFrom(ctx, 1, give)
+}
+
+// EachFrom is Each from item first on. Chunks before it are not read.
+func (v *MapView) EachFrom(ctx context.Context, first int, give func(ItemReport) error) error {
 	if err := v.t.readLog(ctx); err != nil {
 		return err
 	}
 	for i := range v.t.m.Chunks() {
 		id, s := v.t.m.Seed(i)
+		if n := len(s.Items); n > 0 && s.Items[n-1][1] < first {
+			continue
+		}
 		items, err := v.itemsOf(ctx, id, s, false)
 		if err != nil {
 			return err
 		}
 		for item := range s.Items.All {
+			if item < first {
+				continue
+			}
 			r, ok := items[item]
 			if !ok {
 				r = ItemReport{N: item, State: job.ItemPending}

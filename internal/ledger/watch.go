@@ -40,6 +40,10 @@ type Beat struct {
 	Slots    int      `json:"slots,omitempty"`
 	Chunks   []string `json:"chunks,omitempty"`
 	Asked    bool     `json:"asked,omitempty"` // it left because a person stopped it
+	// Lost counts files that items left in their working folder and that are not kept;
+	// LostFirst is one of them.
+	Lost      int    `json:"lost,omitempty"`
+	LostFirst string `json:"lost_first,omitempty"`
 }
 
 // Beat writes an agent's heartbeat. The caller counts, and calls it every
@@ -47,6 +51,24 @@ type Beat struct {
 func (w World) Beat(ctx context.Context, p job.Path, b Beat) error {
 	b.V, b.At = format, w.clock().Now().UTC()
 	return w.Store.Put(ctx, agentKey(p, b.Agent), encode(b))
+}
+
+// Lost counts files that items of the job left in their working folders, by the heartbeats
+// of agents from a time on; first is one of them.
+func (w World) Lost(ctx context.Context, p job.Path, since time.Time) (files int, first string, err error) {
+	rep := Report{Path: p}
+	if err := w.readBeats(ctx, &rep); err != nil {
+		return 0, "", err
+	}
+	for _, b := range rep.Beats {
+		if b.Lost <= 0 || b.At.Before(since) {
+			continue
+		}
+		if files += b.Lost; first == "" {
+			first = b.LostFirst
+		}
+	}
+	return files, first, nil
 }
 
 func (w World) readBeat(ctx context.Context, p job.Path, agent string) (Beat, bool, error) {

@@ -20,6 +20,7 @@ type Filter struct {
 	Attempts []int     // none: all
 	Ranks    []int     // none: all
 	Item     uint64    // 0: all
+	LastItem uint64    // with Item: those from Item to this one; 0: Item alone
 	Streams  Stream    // bits; 0: all
 	Since    time.Time // from this on; zero: from the beginning
 	Until    time.Time // before this; zero: to the end
@@ -42,7 +43,7 @@ func (f *Filter) header(h header) bool {
 // covers is true when the block holds no frame that is not chosen.
 func (f *Filter) covers(b *block) bool {
 	return b.first >= f.FromSeq &&
-		(f.Item == 0 || b.minItem == f.Item && f.Item == b.maxItem) &&
+		(f.Item == 0 || f.Item <= b.minItem && b.maxItem <= f.lastItem()) &&
 		(f.Streams == 0 || b.streams&^byte(f.Streams) == 0) &&
 		(f.Since.IsZero() || b.oldest >= micros(f.Since)) &&
 		(f.Until.IsZero() || b.newest < micros(f.Until))
@@ -51,11 +52,13 @@ func (f *Filter) covers(b *block) bool {
 // block is true when the block may hold a frame that is chosen.
 func (f *Filter) block(b *block) bool {
 	return b.last >= f.FromSeq &&
-		(f.Item == 0 || b.minItem <= f.Item && f.Item <= b.maxItem) &&
+		(f.Item == 0 || b.minItem <= f.lastItem() && f.Item <= b.maxItem) &&
 		(f.Streams == 0 || byte(f.Streams)&b.streams != 0) &&
 		(f.Since.IsZero() || b.newest >= micros(f.Since)) &&
 		(f.Until.IsZero() || b.oldest < micros(f.Until))
 }
+
+func (f *Filter) lastItem() uint64 { return max(f.Item, f.LastItem) }
 
 // under narrows the listing as far as the filter allows.
 func (f *Filter) under(prefix string) string {

@@ -1,0 +1,423 @@
+package drover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
+)
+
+const (
+	// MaxStdout is the longest standard output of an item that ResultOptions.Whole gives.
+	MaxStdout = 8 << 20
+	// batchBytes and batchItems bound what is read from the logs at once, and so held.
+	batchBytes = 16 << 20
+	batchItems = 1000
+	// inHead is how much of stdout stands in a result at least, if there is so much.
+	inHead = 2 << 10
+)
+
+// inResult gives what a try printed to stdout, where its result holds all of that.
+func inResult(t Try) (text string, all bool) {
+	switch {
+	case strings.Contains(t.Stdout, "\uFFFD") || strings.Contains(t.Tail, "\uFFFD"):
+		return "", false // other bytes may have stood there
+	case t.StdoutBytes <= int64(len(t.Stdout)+len(t.Tail)), t.Tail == "" && len(t.Stdout) < inHead:
+		return t.Stdout + t.Tail, true
+	}
+	return "", false
+}
+
+// whole completes the results that do not hold all that was printed.
+func (j *Job) whole(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
+	return func(yield func(ItemResult, error) bool) {
+		var batch []ItemResult
+		var bytes int64
+		flush := func() bool {
+			err := j.complete(ctx, batch)
+			for _, r := range batch {
+				if !yield(r, err) || err != nil {
+					return false
+				}
+			}
+			batch, bytes = nil, 0
+			return true
+		}
+		for r, err := range results {
+			if err != nil {
+				if flush() {
+					yield(r, err)
+				}
+				return
+			}
+			if text, all := inResult(r.Try); all {
+				r.Stdout, r.Tail = text, ""
+			} else if r.StdoutBytes > MaxStdout {
+				r.Cut = true
+			} else if r.Code != nil {
+				r.Cut = true // until it is read
+				bytes += r.StdoutBytes
+			}
+			if len(batch) == 0 && !r.Cut { // nothing waits
+				if !yield(r, nil) {
+					return
+				}
+				continue
+			}
+			if batch = append(batch, r); (bytes >= batchBytes || len(batch) >= batchItems) && !flush() {
+				return
+			}
+		}
+		flush()
+	}
+}
+
+// complete reads the outputs that are cut in a batch of results, in one pass over their logs.
+func (j *Job) complete(ctx context.Context, batch []ItemResult) error {
+	var wanted []printing
+	for _, r := range batch {
+		if r.Cut && r.StdoutBytes <= MaxStdout {
+			wanted = append(wanted, printingOf(r.Item, r.Try))
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	texts, err := j.printed(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	for i := range batch {
+		r := &batch[i]
+		if text := texts[r.Item]; r.Cut && int64(len(text)) >= r.StdoutBytes && len(text) > 0 {
+			r.Stdout, r.Tail, r.Cut = string(text), "", false
+		}
+	}
+	return nil
+}
+
+// printing is a try whose output is looked for in the logs.
+type printing struct {
+	item  int
+	began time.Time
+	bytes int64 // to stdout
+}
+
+func printingOf(item int, t Try) printing {
+	began := time.Time{}
+	if !t.Ended.IsZero() {
+		began = t.Ended.Add(-time.Duration(t.Seconds * float64(time.Second)))
+	}
+	return printing{item, began, t.StdoutBytes}
+}
+
+// printed reads what tries printed to stdout, by item, as far as it is stored. Tries of one
+// item are told apart by the times of their frames; of a try that was lost before it was
+// recorded there may be more.
+func (j *Job) printed(ctx context.Context, wanted []printing) (map[int][]byte, error) {
+	type found struct{ before, since []byte } // the try began
+	of, all := map[int]printing{}, map[int]map[string]*found{}
+	f := record.Filter{Streams: record.Stdout, Item: uint64(wanted[0].item)}
+	for _, w := range wanted {
+		of[w.item] = w
+		f.Item, f.LastItem = min(f.Item, uint64(w.item)), max(f.LastItem, uint64(w.item))
+	}
+	for fr, err := range record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f) {
+		if err != nil {
+			return nil, fmt.Errorf("read output of items: %w", err)
+		}
+		w, is := of[int(fr.Item)]
+		if !is {
+			continue
+		}
+		writers := all[w.item]
+		if writers == nil {
+			writers = map[string]*found{}
+			all[w.item] = writers
+		}
+		by := writers[fr.Writer]
+		if by == nil {
+			by = &found{}
+			writers[fr.Writer] = by
+		}
+		if fr.Time.Before(w.began) {
+			// Kept to its length: a clock may have been set.
+			if by.before = append(by.before, fr.Data...); int64(len(by.before)) > 2*w.bytes {
+				by.before = bytes.Clone(by.before[int64(len(by.before))-w.bytes:])
+			}
+			continue
+		}
+		by.since = append(by.since, fr.Data...)
+	}
+	texts := map[int][]byte{}
+	for item, writers := range all {
+		w := of[item]
+		for _, by := range writers {
+			text := by.since
+			if missing := w.bytes - int64(len(text)); missing > 0 && len(text) > 0 && int64(len(by.before)) >= missing {
+				text = slices.Concat(by.before[int64(len(by.before))-missing:], text)
+			}
+			if had := texts[item]; int64(len(had)) != w.bytes && (int64(len(text)) == w.bytes || len(text) > len(had)) {
+				texts[item] = text
+			}
+		}
+	}
+	return texts, nil
+}
+
+// PrintOptions are for PrintInOrder.
+type PrintOptions struct {
+	// Settled is closed when the job has ended, or when nobody works on it any more: then
+	// what is there is printed, and no more is waited for.
+	Settled <-chan struct{}
+	// Note is told what could not be printed whole. May be nil.
+	Note func(text string)
+}
+
+// PrintInOrder writes to w what the items of a map printed to stdout, in the order of the
+// items and nothing else: each item's when it and all those before it have ended, also when
+// it failed. What programs that stay have answered is written as a line. It holds no more
+// than some items at once, however long the first one takes: the rest is in the store.
+func (j *Job) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) error {
+	v, rec, err := j.view(ctx)
+	if err != nil {
+		return err
+	}
+	p := &inOrder{j: j, v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
+	for {
+		over := false
+		select {
+		case <-o.Settled:
+			over = true
+		default:
+		}
+		if err := p.round(ctx, over); err != nil || over {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-o.Settled:
+		case <-time.After(4 * j.c.pace()):
+		}
+	}
+}
+
+// inOrder is one PrintInOrder.
+type inOrder struct {
+	j       *Job
+	v       *ledger.MapView
+	to      io.Writer
+	o       PrintOptions
+	stream  bool
+	secrets bool // lengths in results are those before secrets were taken out
+	next    int  // item
+	had     int  // how many had ended at the last round
+	waited  time.Duration
+}
+
+var errNotYet = errors.New("the next item has not ended")
+
+// round prints what can be printed now.
+func (p *inOrder) round(ctx context.Context, over bool) error {
+	r, err := p.v.Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	ended := r.Tally.Items - r.Tally.Open()
+	if ended == p.had && !over && p.waited == 0 {
+		return nil
+	}
+	p.had = ended
+	var batch []ledger.ItemReport
+	var size int64
+	err = p.v.EachFrom(ctx, p.next, func(r ledger.ItemReport) error {
+		if !hasEnded(r.State) {
+			if !over {
+				return errNotYet
+			}
+			return nil // nobody works on it: it is left out
+		}
+		batch = append(batch, r)
+		if _, all := inResult(p.try(r)); !all {
+			size += r.Result.Size
+		}
+		if size < batchBytes && len(batch) < batchItems {
+			return nil
+		}
+		err := p.print(ctx, batch, over)
+		batch, size = nil, 0
+		return err
+	})
+	if err == nil || errors.Is(err, errNotYet) {
+		err = p.print(ctx, batch, over)
+	}
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
+}
+
+func hasEnded(s job.ItemState) bool {
+	return s == job.ItemSucceeded || s == job.ItemFailed || s == job.ItemQuarantined || s == job.ItemCancelled
+}
+
+// try is what counts of an item; of one that never ran nothing was printed.
+func (p *inOrder) try(r ledger.ItemReport) Try {
+	if r.Result == nil {
+		return Try{}
+	}
+	return tryOf(r.Agent, *r.Result)
+}
+
+// print prints items in order until one whose output is not stored yet.
+func (p *inOrder) print(ctx context.Context, batch []ledger.ItemReport, over bool) error {
+	var wanted []printing
+	for _, r := range batch {
+		if t := p.try(r); !p.stream && t.StdoutBytes <= batchBytes {
+			if _, all := inResult(t); !all {
+				wanted = append(wanted, printingOf(r.N, t))
+			}
+		}
+	}
+	var texts map[int][]byte
+	if len(wanted) > 0 {
+		for {
+			var err error
+			if texts, err = p.j.printed(ctx, wanted); err != nil {
+				return err
+			}
+			if !over || !p.lacks(wanted, texts) || !p.patient() {
+				break
+			}
+			if err := p.pause(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range batch {
+		if err := p.item(ctx, r, texts, over); err != nil {
+			return err
+		}
+		p.next, p.waited = r.N+1, 0
+	}
+	return nil
+}
+
+// kept is how much of an item's output the logs have in the end.
+func (p *inOrder) kept(bytes int64) int64 {
+	if p.secrets {
+		return min(bytes, 1)
+	}
+	return min(bytes, proc.DefaultMaxOutput)
+}
+
+func (p *inOrder) lacks(wanted []printing, texts map[int][]byte) bool {
+	return slices.ContainsFunc(wanted, func(w printing) bool { return int64(len(texts[w.item])) < p.kept(w.bytes) })
+}
+
+// patience is how long output is waited for that is not stored though its item has ended,
+// once the job has: agents store what they have before they go.
+const patience = 65 * time.Second
+
+func (p *inOrder) patient() bool {
+	return p.waited < patience && (!p.j.c.near || p.waited < patience/10)
+}
+
+func (p *inOrder) pause(ctx context.Context) error {
+	d := 4 * p.j.c.pace()
+	p.waited += d
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// item prints one.
+func (p *inOrder) item(ctx context.Context, r ledger.ItemReport, texts map[int][]byte, over bool) error {
+	t := p.try(r)
+	text, all := inResult(t)
+	switch {
+	case p.stream:
+		if text = t.Stdout; text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		_, err := io.WriteString(p.to, text)
+		return err
+	case all:
+		_, err := io.WriteString(p.to, text)
+		return err
+	case t.StdoutBytes > batchBytes:
+		return p.large(ctx, r.N, t, over)
+	}
+	stored := texts[r.N]
+	if int64(len(stored)) < p.kept(t.StdoutBytes) {
+		if !over {
+			p.waited += 1 // look again, though no other item has ended
+			return errNotYet
+		}
+		p.short(r.N, int64(len(stored)), t.StdoutBytes)
+	}
+	_, err := p.to.Write(stored)
+	return err
+}
+
+func (p *inOrder) short(item int, has, of int64) {
+	if p.o.Note != nil && !p.secrets {
+		p.o.Note(fmt.Sprintf("item %d printed %s bytes, and the first %s of them were kept", item, job.Comma(int(of)), job.Comma(int(has))))
+	}
+}
+
+// large prints what is too much to hold, frame by frame, once all of it is stored.
+func (p *inOrder) large(ctx context.Context, item int, t Try, over bool) error {
+	w := printingOf(item, t)
+	f := record.Filter{Streams: record.Stdout, Item: uint64(item), Since: w.began}
+	for {
+		sizes, best := map[string]int64{}, ""
+		for fr, err := range record.Read(ctx, p.j.c.world.Store, ledger.LogsPrefix(p.j.path), f) {
+			if err != nil {
+				return fmt.Errorf("read output of item %d: %w", item, err)
+			}
+			if sizes[fr.Writer] += int64(len(fr.Data)); best == "" || sizes[fr.Writer] > sizes[best] {
+				best = fr.Writer
+			}
+		}
+		if sizes[best] < p.kept(w.bytes) && !over {
+			p.waited++
+			return errNotYet
+		}
+		if sizes[best] < p.kept(w.bytes) && p.patient() {
+			if err := p.pause(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if sizes[best] < w.bytes {
+			p.short(item, sizes[best], w.bytes)
+		}
+		for fr, err := range record.Read(ctx, p.j.c.world.Store, ledger.LogsPrefix(p.j.path), f) {
+			if err != nil {
+				return fmt.Errorf("read output of item %d: %w", item, err)
+			}
+			if fr.Writer != best {
+				continue
+			}
+			if _, err := p.to.Write(fr.Data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
