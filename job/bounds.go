@@ -67,10 +67,13 @@ func (p Path) Check() error {
 // Check refuses a job.json with a number that no submit lets through, and with outputs
 // outside of their folder.
 func (j Job) Check() error {
-	if err := j.Spec.check(); err != nil {
+	if err := j.Spec.Check(); err != nil {
 		return err
 	}
 	if err := j.Manifest.Check(j.ChunkSize); err != nil {
+		return err
+	}
+	if err := j.Inherited.Check(); err != nil {
 		return err
 	}
 	if j.Spec.Verb == Map && j.Manifest.Count > 0 && j.ChunkSize < 1 {
@@ -83,9 +86,9 @@ func (j Job) Check() error {
 	)
 }
 
-// check holds the numbers of a stored spec against the bounds of Normal. What else Normal
+// Check holds the numbers of a stored spec against the bounds of Normal. What else Normal
 // refuses was allowed by some drover before, or is a matter of the submitting machine.
-func (s Spec) check() error {
+func (s Spec) Check() error {
 	long := float64(maxDuration)
 	err := checkSpans(
 		span{"nodes", float64(s.Nodes), 0, maxNodes},

@@ -30,19 +30,6 @@ func (c Container) Set() bool {
 	return c.Image != "" || c.Dockerfile != "" || c.Framework != "" || c.Shm != 0 || len(c.Mounts) > 0
 }
 
-// Same says whether two ask for the same.
-func (c Container) Same(o Container) bool {
-	if c.Image != o.Image || c.Dockerfile != o.Dockerfile || c.Framework != o.Framework || c.Shm != o.Shm || len(c.Mounts) != len(o.Mounts) {
-		return false
-	}
-	for i, m := range c.Mounts {
-		if m != o.Mounts[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // Mount is one folder or file of the machine that a container sees.
 type Mount struct {
 	Source   string // absolute, on the machine

@@ -7,7 +7,6 @@ package job
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -124,8 +123,10 @@ type Spec struct {
 	TargetArgs map[string][]string `json:"target_args,omitempty" yaml:"target_args,omitempty" jsonschema:"description=Options of a target's own scheduler\\, by target: {slurm: [--account=bio]}"`
 	// NewCode asks that nothing runs with code as it was when a job was submitted: what
 	// is left of a map that has changed code runs with the new one.
-	NewCode bool   `json:"-" yaml:"-"`
-	Output  string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
+	NewCode bool `json:"-" yaml:"-"`
+	// ProjectOf is the folder whose name Project is; "": the project was named.
+	ProjectOf string `json:"-" yaml:"-"`
+	Output    string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
 }
 
 // Input is one named data source (SageMaker: a channel).
@@ -233,17 +234,6 @@ func (s Spec) processing() Spec {
 		s.Results = []Result{{Name: "output", From: Processing + "/output"}}
 	}
 	return s
-}
-
-// Same says whether two specs in normal form ask for the same command: what a second command
-// is compared by before it attaches to a live job. Where results go (-o) and
-// what is merely shown do not count.
-func (s Spec) Same(o Spec) bool {
-	return s.Verb == o.Verb && s.Program == o.Program && slices.Equal(s.Args, o.Args) &&
-		s.Source == o.Source && slices.Equal(s.Deps, o.Deps) && slices.Equal(s.Inputs, o.Inputs) &&
-		slices.Equal(s.Entrypoint, o.Entrypoint) && maps.Equal(s.Hyperparameters, o.Hyperparameters) && s.Container.Same(o.Container) && s.Rules == o.Rules &&
-		slices.Equal(s.Results, o.Results) && s.Nodes == o.Nodes && s.Procs == o.Procs && s.Launcher == o.Launcher && s.GPUs == o.GPUs &&
-		s.From == o.From && s.Format == o.Format && s.ByShell == o.ByShell && s.Stdin == o.Stdin && s.Stream == o.Stream && s.Fetch == o.Fetch && slices.Equal(s.Out, o.Out)
 }
 
 // IsScript says whether the program is a Python script by its name.

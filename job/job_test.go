@@ -212,7 +212,6 @@ func TestSameComparesTheCommandAlone(t *testing.T) {
 		"inputs":  func(s *job.Spec) { s.Inputs = []job.Input{{Name: "data", Path: "e"}, {Name: "more", Path: "d"}} },
 		"nodes":   func(s *job.Spec) { s.Nodes = 2 },
 		"procs":   func(s *job.Spec) { s.Procs = 4 },
-		"gpus":    func(s *job.Spec) { s.GPUs = 4 },
 	} {
 		s := full()
 		change(&s)
@@ -221,9 +220,9 @@ func TestSameComparesTheCommandAlone(t *testing.T) {
 		}
 	}
 	s := full()
-	s.Output, s.On, s.Env, s.Timeout, s.Retries = "elsewhere", "local", nil, 0, 0
+	s.Output, s.On, s.Env, s.Timeout, s.Retries, s.GPUs, s.Image = "elsewhere", "local", nil, 0, 0, 4, "a:1"
 	if !s.Same(full()) || !full().Same(s) {
-		t.Error("specs that differ in limits and output alone are called different")
+		t.Error("specs that differ in settings and output alone are called different commands")
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -124,6 +126,14 @@ func TaskName(s Spec, user, host, folder string) string {
 			parts = append(parts, "input", in.Name, strconv.FormatBool(in.Sharded), in.Subdir)
 		}
 	}
+	for _, one := range []struct {
+		what  string
+		words []string
+	}{{"hyperparameters", pairs(s.Hyperparameters)}, {"entrypoint", s.Entrypoint}, {"results", resultWords(s.Results)}} {
+		if len(one.words) > 0 {
+			parts = append(append(parts, one.what, strconv.Itoa(len(one.words))), one.words...)
+		}
+	}
 	if verb == Map {
 		parts = append(parts, "items", s.From, s.Format, strconv.FormatBool(s.ByShell), strconv.FormatBool(s.Stdin), strings.Join(s.Out, "\x00"))
 		if s.Stream {
@@ -150,6 +160,32 @@ func TaskName(s Spec, user, host, folder string) string {
 		name = strings.Trim(name[:MaxName-7], "-")
 	}
 	return name + "-" + digest
+}
+
+// pairs are the keys of a map in order, each with its value.
+func pairs(m map[string]string) (words []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		words = append(words, k, m[k])
+	}
+	return words
+}
+
+func resultWords(all []Result) (words []string) {
+	for _, r := range all {
+		words = append(words, r.Name, r.From)
+	}
+	return words
+}
+
+// TaskBeside is the name of a task nobody named that has another one's command and other
+// settings, whose digest is key: the task's own name with six other digits.
+func TaskBeside(task, key string) string {
+	sum := sha256.Sum256([]byte(task + "\x00" + key))
+	base := task
+	if i := strings.LastIndexByte(task, '-'); i > 0 {
+		base = task[:i]
+	}
+	return base + "-" + hex.EncodeToString(sum[:])[:6]
 }
 
 // idEncoding is base32 without what is easily misread: 0 and o, 1 and l.

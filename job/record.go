@@ -33,6 +33,13 @@ type Job struct {
 	// Interpreter is the Python that the plan found, where agents run on the
 	// machine that made it: the copy of the code may lie where another is found.
 	Interpreter string `json:"interpreter,omitempty"`
+	// Inherited are the variables that the program has from the command that submitted
+	// the job, where the target's agents inherit them; nil: they do not. Those of a
+	// placement that another command asked for are with its entry.
+	Inherited *Inherited `json:"inherited,omitempty"`
+	// SettingsKey is a digest of the spec's settings and of Inherited: of a task without
+	// a name, jobs with another one may be another task's (ledger.Beside).
+	SettingsKey string `json:"settings_key,omitempty"`
 	// Image is the container image that its agents run in, as exactly as the target
 	// can name it; "": the target's own choice, if it has containers. ImageBuilt is
 	// the digest of the Dockerfile and the files that drover built it from; "": it

@@ -111,6 +111,11 @@ func checkPlainEnv(s Spec) error {
 	return nil
 }
 
+// LooksSecret says whether a variable looks like a secret by its name or its value.
+func LooksSecret(name, value string) bool {
+	return secretValue(value) || secretName(name) && !harmless(value)
+}
+
 // SuspiciousArg gives the first argument that looks like a secret, for a note:
 // arguments are stored, and anybody on the machine can list them.
 func SuspiciousArg(args []string) (i int, ok bool) {

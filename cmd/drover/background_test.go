@@ -51,10 +51,10 @@ func (b *backgrounds) command(ts *testscript.TestScript, args []string) *process
 		name, _, _ := strings.Cut(kv, "=")
 		names = append(names, name)
 	}
-	names = append(names, "GATE", "DROVER_STORE", "DROVER_PROJECT")
+	names = append(names, "GATE", "DROVER_STORE", "DROVER_PROJECT", "SEED", "SHLVL", "A")
 	var environ []string
 	for _, name := range names {
-		if v := ts.Getenv(name); v != "" {
+		if v := ts.Getenv(name); v != "" || name == "exe" { // which exec hands on, too, empty
 			environ = append(environ, name+"="+v)
 		}
 	}

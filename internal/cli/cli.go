@@ -369,28 +369,34 @@ func (a *app) config() (*config, error) {
 
 // project is the one that is meant when none is typed.
 func (a *app) project() (string, error) {
+	name, _, err := a.projectAnd()
+	return name, err
+}
+
+// projectAnd is the project, and the folder whose name it has if nobody has named it.
+func (a *app) projectAnd() (name, folder string, err error) {
 	if a.settings.project != "" {
-		return a.settings.project, job.ValidName("project", a.settings.project)
+		return a.settings.project, "", job.ValidName("project", a.settings.project)
 	}
 	c, err := a.config()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	p, err := c.use("project")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if p != "" {
-		return p, job.ValidName("project", p)
+		return p, "", job.ValidName("project", p)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+		return "", "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
 	}
 	if name := job.Label(lastElement(dir)); name != "" && name != "ids" && name != "blobs" {
-		return name, nil
+		return name, dir, nil
 	}
-	return "default", nil
+	return "default", dir, nil
 }
 
 // place is the store that is meant.

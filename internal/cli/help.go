@@ -166,18 +166,30 @@ that DROVER_NOTICE names appears when items are to end: their agent must go, or 
   vision/digits   a task of another project
   last            the newest job of the store
 `,
-	"second-command": `What a second, identical command does
+	"second-command": `What a second command does
 
-  The job is live            it attaches: output goes on, nothing is started twice
-  Interrupted                it goes on from the last checkpoint; when the code or the inputs
+What was typed is what runs. The same command, while the last job of its task
+
+  is live                    attaches: output goes on, nothing is started twice
+  was interrupted            goes on from the last checkpoint; when the code or the inputs
                              changed, a new job begins from those checkpoints
-  Succeeded                  it runs again; with -t it is skipped while code, inputs, arguments
-                             and environment are the same, and says what changed otherwise
-  Failed or cancelled        a new job, from its checkpoints; --force begins with none
+  succeeded                  runs again; with -t it is skipped while code, inputs, arguments
+                             and settings are the same, and says what changed otherwise
+  failed or was cancelled    is a new job, from its checkpoints; --force begins with none
 
-  A map goes on as the same job: items that failed or were cancelled run again, items that are
-  new are added, also while it is live, and items no longer given keep their results. When
-  the code or the command changed, it is a new job; --force makes one too.
+The same command with other settings (--env, --python, --memory, --timeout, --on ..., and
+variables that a program on this machine inherits, but for those of the terminal)
+
+  while it is live           is another job beside it; with -t it is refused
+  interrupted or failed      goes on from its checkpoints, with these
+  succeeded, with -t         runs again, and says what changed
+
+A map goes on as the same job: items that failed or were cancelled run again, items that are
+new are added, also while it is live, and items no longer given keep their results. Other
+settings, such as more --memory, bind what begins from then on; while it is live they are
+refused. When the code or the command changed, it is a new job; --force makes one too.
+
+A task named with -t that was begun in another folder of the same name is refused: -p decides.
 
 Ctrl-C sends SIGINT, as at a terminal, and leaves the job INTERRUPTED: the same command, or
 drover resume, goes on. A second Ctrl-C sends SIGTERM, a third kills the program.

@@ -31,7 +31,7 @@ func (a *app) rememberOutputs() {
 // again is the command that was typed, with one flag more after its verb.
 func (a *app) again(flag string) string {
 	typed := slices.Clone(a.typed)
-	if !slices.Contains(typed, flag) && len(typed) > 0 {
+	if flag != "" && !slices.Contains(typed, flag) && len(typed) > 0 {
 		typed = slices.Insert(typed, 1, flag)
 	}
 	return pasted(typed, false)

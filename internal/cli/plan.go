@@ -31,6 +31,10 @@ func (a *app) planLines(p *drover.Plan) []string {
 			lines = append(lines, "settings "+line)
 		}
 	}
+	if since, keeps := p.KeepsCode(); keeps {
+		lines = append(lines, fmt.Sprintf("code     as the job has it since %s, without what has changed here", since.Local().Format("2006-01-02 15:04:05")))
+		return append(append(lines, mapLines(p)...), useLines(p)...)
+	}
 	if p.CodeNote != "" {
 		lines = append(lines, "code     "+p.CodeNote)
 	} else if len(p.Code.Entries) > 0 {
@@ -46,7 +50,15 @@ func (a *app) planLines(p *drover.Plan) []string {
 		}
 		lines = append(lines, "         "+plainText(n))
 	}
-	lines = append(lines, mapLines(p)...)
+	lines = append(append(lines, mapLines(p)...), useLines(p)...)
+	if p.Environment.Interpreter != "" {
+		lines = append(lines, "python   "+p.Environment.Why)
+	}
+	return append(lines, costLines(p)...)
+}
+
+// useLines say what the job uses, beside its code and its items.
+func useLines(p *drover.Plan) (lines []string) {
 	if line := nodesLine(p.Spec); line != "" {
 		lines = append(append(lines, "nodes    "+line), crowdLine(p.Offer, p.Spec.Nodes, "nodes")...)
 	}
@@ -66,10 +78,7 @@ func (a *app) planLines(p *drover.Plan) []string {
 	if p.Pass != "" {
 		lines = append(lines, "rights   "+plainText(p.Pass))
 	}
-	if p.Environment.Interpreter != "" {
-		lines = append(lines, "python   "+p.Environment.Why)
-	}
-	return append(lines, costLines(p)...)
+	return lines
 }
 
 // saidLines are "#SBATCH  --partition=gpu --time=1:00:00", and below it what is not taken.

@@ -111,7 +111,7 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 		return spec, err
 	}
 	if spec.Project == "" || a.settings.project != "" {
-		if spec.Project, err = a.project(); err != nil {
+		if spec.Project, spec.ProjectOf, err = a.projectAnd(); err != nil {
 			return spec, err
 		}
 	}

@@ -156,6 +156,13 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 	if err != nil {
 		return nil, err
 	}
+	if j.Spec.Verb == job.Map { // its agents are asked for with what binds now
+		m, err := e.World.MapOf(ctx, j)
+		if err != nil {
+			return nil, err
+		}
+		j = m.Bind(j)
+	}
 	d, err := e.Driver(j.Spec.On)
 	if err != nil {
 		return nil, err
@@ -206,17 +213,22 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 // while no machine goes.
 func (e *Engine) keeperOf(ctx context.Context, d driver.Driver, j job.Job) (keeper, time.Duration) {
 	look := time.Duration(0)
-	if !e.Near {
-		look = farPace
-		if o, err := d.Offer(ctx, needsOf(j)); err == nil && o.Attached {
+	var inherited *job.Inherited
+	if o, err := d.Offer(ctx, needsOf(j)); err == nil {
+		if inherited = e.placedWith(o, j); !e.Near && o.Attached {
 			look = besidePace
 		}
 	}
+	if !e.Near && look == 0 {
+		look = farPace
+	}
 	if j.Spec.Verb == job.Map {
-		return e.World.NewMapKeeper(j, e.Caller.By), min(look, farPace)
+		k := e.World.NewMapKeeper(j, e.Caller.By)
+		k.Inherited = inherited
+		return k, min(look, farPace)
 	}
 	k := e.World.NewKeeper(j, e.Caller.By)
-	k.Far = !e.Near
+	k.Far, k.Inherited = !e.Near, inherited
 	return k, look
 }
 

@@ -158,58 +158,79 @@ func checkNames(ctx context.Context, s job.Spec, l *items.List) error {
 func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
 	rep := p.before
 	old := rep.Job
-	changed := p.differences(old)
-	settled := rep.Run.Settled != nil
 	fresh, err := e.compare(ctx, p, rep)
 	if err != nil {
 		return err
 	}
-	sameCommand := len(changed) == 0 && p.Spec.Same(old.Spec)
-	takes := p.Spec.NewCode && !force && hasCode(changed) && p.Spec.Same(old.Spec)
+	d := p.differ
+	content := d.content()
+	settled, same := rep.Run.Settled != nil, len(d.command) == 0
+	takes := p.Spec.NewCode && !force && hasCode(content) && same
+	left := fresh > 0
+	if t := rep.Run.Settled; t != nil {
+		p.Items.Again = t.Tally.Failed + t.Tally.Quarantined + t.Tally.Cancelled
+		left = left || p.Items.Again > 0
+	}
 	switch {
 	case !settled && rep.Run.Stop == nil:
-		return p.unfinished(force, changed, fresh)
-	case !settled && (force || !sameCommand && !takes):
-		return p.again(force)
+		return p.unfinished(fresh)
+	case !settled && (force || (!same || len(content) > 0) && !takes):
+		return p.again()
 	case !settled:
-		return p.stopping(changed)
+		return p.stopping()
 	case takes:
-		return p.endedWithNewCode(changed, fresh)
-	case force || !sameCommand && rep.State != job.Succeeded:
-		if len(changed) > 0 && rep.State != job.Succeeded {
-			p.Note = fmt.Sprintf("%s changed since job %s%s; this is a new one, with all items", strings.Join(changed, ", "), old.Short, p.changedFiles())
-			if !force && hasCode(changed) && len(besideCode(changed)) == 0 {
-				p.Choices = []string{"only what had no success, with the new code: drover retry --new-code " + old.Short}
-			}
-		}
-		p.Items.New = p.Items.Count
-		return nil
-	case !sameCommand:
-		if p.Spec.Named && len(changed) > 0 {
-			p.Note = "running again: " + strings.Join(changed, ", ") + " changed since job " + old.Short + p.changedFiles()
-		}
-		p.Items.New = p.Items.Count
+		return p.endedWithNewCode(fresh)
+	case force || !same || len(content) > 0 || !left && len(d.all()) > 0 || left && d.moved():
+		p.allAnew(force)
 		return nil
 	}
-	t := rep.Run.Settled.Tally
-	p.Items.Again = t.Failed + t.Quarantined + t.Cancelled
+	if left {
+		if err := p.takeSettings(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case p.Items.Again > 0 && fresh > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s: running %d %s without success and %d new ones", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh)
+		p.Note = fmt.Sprintf("job %s: running %d %s without success and %d new ones%s", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh, p.newSettings())
 	case p.Items.Again > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s: running %d %s without success again", old.Short, p.Items.Again, itemWord(p.Items.Again))
+		p.Note = fmt.Sprintf("job %s: running %d %s without success again%s", old.Short, p.Items.Again, itemWord(p.Items.Again), p.newSettings())
 	case fresh > 0:
 		p.Action = Reopen
-		p.Note = fmt.Sprintf("job %s: added %d new %s", old.Short, fresh, itemWord(fresh))
+		p.Note = fmt.Sprintf("job %s: added %d new %s%s", old.Short, fresh, itemWord(fresh), p.newSettings())
 	case p.Spec.Named:
 		p.Action = Skip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
 	default:
 		p.Items.New = p.Items.Count
 	}
+	if left && d.seen() {
+		p.Choices = p.choices(nil)
+	}
 	return nil
+}
+
+// allAnew has a map that has settled run with all its items, in a new job.
+func (p *Plan) allAnew(force bool) {
+	old, changed := p.before.Job, p.differ.all()
+	p.Items.New, p.Items.Again = p.Items.Count, 0
+	p.Changed = changed
+	switch {
+	case len(changed) == 0:
+	case p.before.State != job.Succeeded:
+		p.Note = fmt.Sprintf("%s changed since job %s%s; this is a new one, with all items", strings.Join(changed, ", "), old.Short, p.changedFiles())
+		if content := p.differ.content(); !force && len(p.differ.command) == 0 && !p.differ.moved() && hasCode(content) && len(besideCode(content)) == 0 {
+			p.Choices = []string{"only what had no success, with the new code: drover retry --new-code " + old.Short}
+		}
+	case p.Spec.Named:
+		p.Note = p.runsAgain()
+	}
+}
+
+// moved says that a map is to run where it cannot go on.
+func (d differ) moved() bool {
+	return slices.ContainsFunc(d.options, func(x job.Difference) bool { return slices.Contains(fixed, x.Name) })
 }
 
 func itemWord(n int) string {
@@ -259,10 +280,10 @@ func (e *Engine) Readers(ctx context.Context, m *ledger.Map) ([]*items.Reader, e
 
 // reopen carries out Extend and Reopen: new items are stored, their files are named so
 // that no gc takes them, and the job is given both in one entry.
-func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
+func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	j := p.before.Job
 	if err := e.unseen(ctx, p); err != nil {
-		return p.Job, err
+		return p.Job, true, err
 	}
 	var again *ledger.Reopened
 	if p.Items.Again > 0 {
@@ -270,50 +291,51 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, error) {
 	}
 	sweeps, err := e.World.Sweeps(ctx)
 	if err != nil {
-		return p.Job, err
+		return p.Job, true, err
 	}
 	var more *ledger.Extended
 	if p.Items.fresh != nil && p.Items.fresh.Count() > 0 {
 		m, err := e.putItems(ctx, p, p.Items.fresh, p.Job)
 		if err != nil {
-			return p.Job, err
+			return p.Job, true, err
 		}
 		if m.Files != nil && j.Manifest.Files == nil {
-			return p.Job, fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
+			return p.Job, true, fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
 		}
 		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
 	}
-	r := ledger.Round{Again: again, More: more}
+	r := ledger.Round{Again: again, More: more, Amend: p.amend}
 	if p.TakesNewCode {
 		if r.Amend, err = e.storeCode(ctx, p, j.Short, r.Amend); err != nil {
-			return p.Job, err
+			return p.Job, true, err
 		}
 	}
 	if err := e.nameRound(ctx, p, r, sweeps); err != nil {
-		return p.Job, err
+		return p.Job, true, err
 	}
 	if p.before.Run.Stop != nil && p.before.Run.Settled == nil { // its agents may be gone, and then it does not settle by itself
 		if _, err := e.Attend(ctx, p.Job); err != nil {
-			return p.Job, err
+			return p.Job, true, err
 		}
 	}
 	e.sweep(ctx, p.Spec.On)
 	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, r)
 	if err != nil {
-		return p.Job, err
+		return p.Job, true, err
 	}
 	path := p.Job
 	path.Job = live
 	if !ok {
-		return path, e.lost(ctx, p, path)
+		return e.lost(ctx, p, path)
 	}
-	return path, nil
+	return path, true, nil
 }
 
 // nameRound names the blobs that a round is going to name, and stores those again that
 // gc took meanwhile.
 func (e *Engine) nameRound(ctx context.Context, p *Plan, r ledger.Round, sweeps *ledger.Sweeps) error {
-	files, code := r.More != nil && r.More.Manifest.Files != nil, r.Amend != nil && r.Amend.Code != nil
+	files := r.More != nil && r.More.Manifest.Files != nil
+	code := r.Amend != nil && r.Amend.Code != nil && r.Amend.Code.Blob != p.before.Job.Code.Blob
 	if !files && !code {
 		return nil
 	}
@@ -353,18 +375,4 @@ func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
 	}
 	j.Manifest, j.ChunkSize = m, ledger.ChunkSize(m.Count, p.Spec.Workers)
 	return nil
-}
-
-// itemDifferences lists what differs between two maps' commands beside what runs share.
-func itemDifferences(s, o job.Spec) (diff []string) {
-	if s.From != o.From || s.Format != o.Format {
-		diff = append(diff, "where items come from")
-	}
-	if s.ByShell != o.ByShell || s.Stdin != o.Stdin || s.Stream != o.Stream || s.Fetch != o.Fetch {
-		diff = append(diff, "how items are given")
-	}
-	if !slices.Equal(s.Out, o.Out) {
-		diff = append(diff, "outputs")
-	}
-	return diff
 }

@@ -214,12 +214,12 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
 	old := job.Job{Spec: job.Spec{Container: job.Container{Image: "a:1"}}}
 	for want, c := range map[string]job.Container{
-		"":                        {Image: "a:1"},
-		"image":                   {Image: "a:2"},
-		"mounts or shared memory": {Image: "a:1", Mounts: []string{"/d:/d"}},
+		"":                          {Image: "a:1"},
+		"--image (a:1, now a:2)":    {Image: "a:2"},
+		"--mount (none, now /d:/d)": {Image: "a:1", Mounts: []string{"/d:/d"}},
 	} {
 		p := Plan{Spec: job.Spec{Container: c}}
-		if got := strings.Join(p.differences(old), ", "); got != want {
+		if got := strings.Join(p.differences(old, nil).all(), ", "); got != want {
 			t.Errorf("%+v: %q, want %q", c, got, want)
 		}
 	}

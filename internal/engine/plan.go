@@ -3,21 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
 
 // Action is what a command comes to, given what is there already.
@@ -75,6 +69,12 @@ type Plan struct {
 	stateSince int
 	typed      func(flag string) string // as Caller.Again
 	before     ledger.Report            // the job that is there, when there is one
+	differ     differ                   // from that job
+	inherited  *job.Inherited           // the variables that its program would have from here; nil: not compared
+	amend      *ledger.Amended          // the settings that a map which is there goes on with; nil: those that it has
+	besides    []beside
+	force      bool
+	undecided  *Plan // the plan before it was decided
 }
 
 // Plan finds out what spec would do. force makes a complete task run again.
@@ -194,236 +194,7 @@ func (e *Engine) launcher(ctx context.Context, p Plan) error {
 	return nil
 }
 
-// decide applies the second-command rule.
-func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
-	path := job.Path{Project: p.Spec.Project, Task: p.Spec.Task}
-	task, err := e.World.Task(ctx, path)
-	if err != nil {
-		return err
-	}
-	p.Action = Start
-	path.Job = task.Newest()
-	if path.Job == "" {
-		return nil
-	}
-	rep, err := e.World.Look(ctx, path)
-	if errors.Is(err, store.ErrNotExist) { // removed since
-		gone := task.Gone[path.Job]
-		p.begin(task, path.Job, gone.Since, gone.StateSince, force)
-		if p.Spec.Rules == job.SSM {
-			return e.ofSeed(ctx, p, task, force)
-		}
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if rep.Map != nil {
-		rep.Job = rep.Map.Map.Recoded(rep.Job)
-	}
-	if is := rep.Job.Spec.Task; is != path.Task && strings.EqualFold(is, path.Task) { // the store's folder ignores case
-		return fault.New(fault.Invalid, "Use the name "+is+", or choose another -t.", "start task %s: the store has a task %s, and its file system takes the two names for one", path.Task, is)
-	}
-	p.before, p.Job = rep, path
-	e.compareCode(ctx, p, rep.Job.Code)
-	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || force)
-	if p.Spec.Verb == job.Map && rep.Map != nil {
-		return e.ofItems(ctx, p, force)
-	}
-	if rep.Run.Settled == nil {
-		return p.again(force)
-	}
-	if p.Spec.Rules == job.SSM {
-		return e.ofSeed(ctx, p, task, force)
-	}
-	if rep.State != job.Succeeded {
-		p.Note = fmt.Sprintf("job %s %s; this is a new one", rep.Job.Short, badEnd(rep.State))
-		return nil
-	}
-	p.Changed = p.differences(rep.Job)
-	switch {
-	case p.Spec.Named && !force && len(p.Changed) == 0:
-		p.Action = Skip
-		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
-	case p.Spec.Named && len(p.Changed) > 0:
-		p.Note = "running again: " + strings.Join(p.Changed, ", ") + " changed since job " + rep.Job.Short + p.changedFiles()
-	}
-	return nil
-}
-
-// begin says from where on a new job may begin with checkpoints and state, given
-// where the newest one might; fresh is with no checkpoints.
-func (p *Plan) begin(task ledger.Task, newest string, since, stateSince int, fresh bool) {
-	p.since, p.stateSince = since, stateSince
-	place, _ := task.PlaceOf(newest)
-	if fresh {
-		p.since = place + 1
-	}
-	if p.Spec.CleanState {
-		p.stateSince = place + 1
-	}
-}
-
-// again decides for a job that has not settled.
-func (p *Plan) again(force bool) error {
-	rep := p.before
-	id := rep.Job.Short
-	changed := p.differences(rep.Job)
-	if rep.Run.Stop != nil {
-		p.Action = Replace
-		p.Note = fmt.Sprintf("job %s is stopping (%s); a new one starts once it has settled", id, rep.Run.Stop.Reason)
-		return nil
-	}
-	if p.Spec.Named && !p.Spec.Same(rep.Job.Spec) {
-		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", end it with drover cancel "+id+", or choose another -t.",
-			"start task %s: job %s is live with another command", p.Spec.Task, id)
-	}
-	seed := p.Spec.Rules == job.SSM // its scripts say --force_running each time, and mean the job that they started
-	if force && !seed {
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
-	}
-	code := slices.ContainsFunc(changed, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
-	switch {
-	case rep.State != job.Interrupted && p.Spec.NewCode && code:
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.command("--new-code")+".",
-			"run job %s with new code: it is live, and runs the code as it was", id)
-	case rep.State != job.Interrupted:
-		p.Action = Attach
-		p.Note = fmt.Sprintf("already running since %[2]s as job %[1]s: showing its output", id, stamp(rep.Job.At))
-		if code {
-			p.Note += "; it runs the code as it was then"
-			if files := p.changedFiles(); files != "" {
-				p.Note += ", without changes since" + files
-			}
-		}
-		if rep.State == job.Paused {
-			p.Note += "; it is paused: drover resume " + id + " has it go on"
-		}
-	case seed && p.Spec.CleanState && !rep.Job.Spec.CleanState:
-		p.Action = Replace
-		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, and a new job starts with an empty state", id)
-	case code:
-		p.Action = Replace
-		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints%s", id, strings.Join(changed, ", "), p.changedFiles())
-	default:
-		p.Action = Resume
-		p.Note = fmt.Sprintf("job %s was interrupted; it continues", id)
-	}
-	return nil
-}
-
-// differences lists what differs between the plan and an earlier job, in the
-// words that -t skipping explains itself with.
-func (p *Plan) differences(old job.Job) []string {
-	var diff []string
-	s, o := p.Spec, old.Spec
-	if s.Program != o.Program || s.Verb != o.Verb {
-		diff = append(diff, "program")
-	}
-	if !p.sameCode(old.Code) {
-		diff = append(diff, "code")
-	}
-	if !slices.Equal(s.Args, o.Args) {
-		diff = append(diff, "arguments")
-	}
-	if !slices.Equal(s.Inputs, o.Inputs) {
-		diff = append(diff, "inputs")
-	}
-	for _, in := range s.Inputs {
-		if was, ok := old.Contents[in.Name]; ok && was != p.Contents[in.Name] {
-			diff = append(diff, "input "+in.Name)
-		}
-	}
-	if !maps.Equal(s.Env, o.Env) || !maps.Equal(s.Secrets, o.Secrets) {
-		diff = append(diff, "environment variables")
-	}
-	if p.Environment.Digest != "" && p.Environment.Digest != old.Environment {
-		diff = append(diff, "Python environment")
-	}
-	if s.Nodes != o.Nodes {
-		diff = append(diff, "number of nodes")
-	}
-	if s.Launcher != o.Launcher || s.Procs != o.Procs || s.GPUs != o.GPUs {
-		diff = append(diff, "launcher, processes or GPUs")
-	}
-	c := s.Container
-	c.Mounts, c.Shm = o.Mounts, o.Shm
-	if !c.Same(o.Container) || p.Image.Built != old.ImageBuilt {
-		diff = append(diff, "image")
-	}
-	if !slices.Equal(s.Mounts, o.Mounts) || s.Shm != o.Shm {
-		diff = append(diff, "mounts or shared memory")
-	}
-	if !maps.Equal(s.Hyperparameters, o.Hyperparameters) {
-		diff = append(diff, "hyperparameters")
-	}
-	if !slices.Equal(s.Entrypoint, o.Entrypoint) {
-		diff = append(diff, "entrypoint")
-	}
-	if !slices.Equal(s.Results, o.Results) {
-		diff = append(diff, "results")
-	}
-	if s.Verb == job.Map {
-		diff = append(diff, itemDifferences(s, o)...)
-	}
-	return diff
-}
-
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
-// Submit carries a plan out as far as a job that is durably there: it ships
-// code and inputs and submits, or finds that another command was quicker. The
-// job it returns is live, unless the action was Skip. The plan's action and
-// note are brought up to date.
-func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
-	switch p.Action {
-	case Attach, Resume, Skip:
-		return p.Job, nil
-	case Extend, Reopen:
-		return e.reopen(ctx, p)
-	}
-	if err := e.build(ctx, p); err != nil {
-		return job.Path{}, err
-	}
-	if p.Action == Replace {
-		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a new job with changed code"); err != nil {
-			return job.Path{}, err
-		}
-		if _, err := e.Attend(ctx, p.Job); err != nil { // it may have been stopping before
-			return job.Path{}, err
-		}
-	}
-	e.sweep(ctx, p.Spec.On)
-	j, err := e.propose(ctx, p)
-	if err != nil {
-		return job.Path{}, err
-	}
-	live, mine, err := e.World.Submit(ctx, j, e.Caller.By)
-	if err != nil {
-		return job.Path{}, err
-	}
-	path := j.Path()
-	path.Job = live
-	if mine {
-		return path, nil
-	}
-	return path, e.lost(ctx, p, path)
-}
-
-// lost is a submit that another one has beaten: attach if it is the same command.
-func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) error {
-	winner, err := e.World.Load(ctx, path)
-	if err != nil {
-		return err
-	}
-	if !p.Spec.Same(winner.Spec) {
-		return fault.New(fault.Invalid, "Wait for it with drover wait "+winner.Short+", or choose another -t.",
-			"start task %s: job %s was started a moment ago with another command", p.Spec.Task, winner.Short)
-	}
-	p.Action, p.Job = Attach, path
-	p.Note = fmt.Sprintf("job %s was started a moment ago: showing its output", winner.Short)
-	return nil
-}
 
 // ship stores all that the job needs: a job is never named before (T1).
 func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
@@ -431,6 +202,10 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
 	p.placeOf(&j)
+	if p.inherited == nil && inherits(p.Offer) { // the first command of this user on this machine
+		p.inherited = e.inherited(p.Spec, true)
+	}
+	j.Inherited, j.SettingsKey = p.inherited, settingsKey(p.Spec, p.inherited)
 	j.Code = job.Code{Script: p.Script, Python: p.Python, Note: p.CodeNote}
 	if !p.ship.nothing {
 		b, err := e.putCode(ctx, p)

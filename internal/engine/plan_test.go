@@ -74,7 +74,7 @@ func TestASecondCommand(t *testing.T) {
 	newData := func(d *desk, _ *job.Spec) { d.write(map[string]string{"data.csv": "3,4\n"}) }
 	args := func(_ *desk, s *job.Spec) { s.Args = []string{"--lr", "1"} }
 	env := func(_ *desk, s *job.Spec) { s.Env = map[string]string{"A": "b"} }
-	elsewhere := func(_ *desk, s *job.Spec) { s.Output, s.Timeout = "out2", job.Duration(1e9) }
+	elsewhere := func(_ *desk, s *job.Spec) { s.Output = "out2" }
 	const force = true
 
 	for _, row := range []struct {
@@ -95,14 +95,14 @@ func TestASecondCommand(t *testing.T) {
 		{"running, results elsewhere", spec(named), running, elsewhere, false, Attach, "already running since", 0, nil, ""},
 		{"running, edited", spec(), running, edit, false, Attach, "it runs the code as it was then", 0, nil, ""},
 		{"running, new data", spec(data), running, newData, false, Attach, "it runs the code as it was then", 0, nil, ""},
-		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command"},
+		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command: arguments changed"},
 		{"running, forced", spec(), running, nil, force, "", "", 0, nil, "has not ended (running)"},
 		{"stopping", spec(), stopping, nil, false, Replace, "is stopping (wrong data)", 0, nil, ""},
 		{"interrupted", spec(), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
 		{"interrupted, a task by name", spec(named), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
 		{"interrupted, edited", spec(), interrupted, edit, false, Replace, "code changed", 0, nil, ""},
 		{"interrupted, new data", spec(data), interrupted, newData, false, Replace, "input data changed", 0, nil, ""},
-		{"interrupted, another command of that name", spec(named), interrupted, args, false, "", "", 0, nil, "is live with another command"},
+		{"interrupted, another command of that name", spec(named), interrupted, args, false, "", "", 0, nil, "was interrupted, and is another command: arguments changed"},
 		{"interrupted, forced", spec(), interrupted, nil, force, "", "", 0, nil, "has not ended (interrupted)"},
 		{"failed", spec(), failed, nil, false, Start, "failed; this is a new one", 0, nil, ""},
 		{"failed, a task by name", spec(named), failed, nil, false, Start, "failed; this is a new one", 0, nil, ""},
@@ -116,7 +116,7 @@ func TestASecondCommand(t *testing.T) {
 		{"succeeded, by name, edited", spec(named), succeeded, edit, false, Start, "running again: code changed", 1, []string{"code"}, ""},
 		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, Start, "input data changed", 1, []string{"input data"}, ""},
 		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, Start, "arguments changed", 1, []string{"arguments"}, ""},
-		{"succeeded, by name, other variables", spec(named), succeeded, env, false, Start, "environment variables changed", 1, []string{"environment variables"}, ""},
+		{"succeeded, by name, other variables", spec(named), succeeded, env, false, Start, "variable A changed", 1, []string{"variable A"}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,21 +212,22 @@ func TestWhatDiffersIsSaidInWords(t *testing.T) {
 	}{
 		{"nothing", func(*Plan) {}, nil},
 		{"the program", func(p *Plan) { p.Spec.Program = "b.py" }, []string{"program"}},
-		{"the verb", func(p *Plan) { p.Spec.Verb = job.Shell }, []string{"program"}},
+		{"the verb", func(p *Plan) { p.Spec.Verb = job.Shell }, []string{"verb"}},
 		{"the code", func(p *Plan) { p.Digest = "d" }, []string{"code"}},
 		{"the arguments", func(p *Plan) { p.Spec.Args = []string{""} }, []string{"arguments"}},
 		{"which inputs", func(p *Plan) { p.Spec.Inputs = nil }, []string{"inputs"}},
 		{"what an input holds", func(p *Plan) { p.Contents = map[string]string{"data": "y"} }, []string{"input data"}},
-		{"the variables", func(p *Plan) { p.Spec.Env = map[string]string{"A": "1"} }, []string{"environment variables"}},
+		{"the variables", func(p *Plan) { p.Spec.Env = map[string]string{"A": "1"} }, []string{"variable A"}},
 		{"the environment", func(p *Plan) { p.Environment.Digest = "f" }, []string{"Python environment"}},
 		{"an environment that is not known here", func(p *Plan) { p.Environment = env.Plan{} }, nil},
 		{"the nodes", func(p *Plan) { p.Spec.Nodes = 2 }, []string{"number of nodes"}},
-		{"much", func(p *Plan) { p.Digest = "d"; p.Spec.Args = []string{"x"}; p.Spec.Nodes = 3 }, []string{"code", "arguments", "number of nodes"}},
-		{"what does not count", func(p *Plan) { p.Spec.Output, p.Spec.Timeout, p.Spec.Retries, p.Spec.On = "o", 1, 1, "x" }, nil},
+		{"much", func(p *Plan) { p.Digest = "d"; p.Spec.Args = []string{"x"}; p.Spec.Nodes = 3 }, []string{"arguments", "number of nodes", "code"}},
+		{"the settings", func(p *Plan) { p.Spec.Timeout, p.Spec.Retries, p.Spec.On = 1e9, 1, "x" }, []string{"--retries (none, now 1)", "--timeout (none, now 1s)", "--on (none, now x)"}},
+		{"what does not count", func(p *Plan) { p.Spec.Output, p.Spec.Tags, p.Spec.Priority = "o", map[string]string{"a": "b"}, 1 }, nil},
 	} {
 		p := Plan{Spec: base.Spec, Digest: "c", Contents: base.Contents, Environment: env.Plan{Digest: "e"}}
 		row.change(&p)
-		if diff := cmp.Diff(row.want, p.differences(base)); diff != "" {
+		if diff := cmp.Diff(row.want, p.differences(base, nil).all()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}

@@ -227,8 +227,8 @@ func TestInputsOfOtherTasksAreWhatTheSeedGives(t *testing.T) {
 	}
 	// The same command once more finds the same, and attaches.
 	again, err := d.Plan(t.Context(), second, false)
-	if d.check(err); again.Action != Attach || len(again.differences(d.look(p).Job)) > 0 {
-		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job))
+	if d.check(err); again.Action != Attach || len(again.differences(d.look(p).Job, nil).all()) > 0 {
+		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job, nil).all())
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,49 +17,119 @@ import (
 // cancelled without being asked to be, and no item runs with other code without being
 // asked to.
 
-// unfinished decides for a map that has not settled and is not being stopped. changed
-// is what differs between its job and the command, and fresh how many items the
-// command has that the job does not.
-func (p *Plan) unfinished(force bool, changed []string, fresh int) error {
+// unfinished decides for a map that has not settled and is not being stopped. fresh is
+// how many items the command has that the job does not.
+func (p *Plan) unfinished(fresh int) error {
 	rep := p.before
 	id, live := rep.Job.Short, rep.State != job.Interrupted
 	if fresh > 0 {
 		p.Items.New = fresh
 	}
+	changed := p.differ.content()
 	switch {
-	case !p.Spec.Same(rep.Job.Spec), force && live:
-		return p.again(force) // which refuses the one by name, and the other
-	case force:
+	case len(p.differ.command) > 0:
+		return p.anotherCommand(live)
+	case live && len(p.differ.live()) > 0:
+		return p.liveOtherwise()
+	case p.force && live:
+		return p.again() // which refuses it
+	case p.force:
 		p.Action, p.Items.New = Replace, p.Items.Count
 		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, as --force says, and all items run in a new job", id)
 		return nil
+	}
+	if !live {
+		if err := p.takeSettings(); err != nil {
+			return err
+		}
+	}
+	switch {
 	case p.Spec.NewCode && hasCode(changed):
-		return p.takeNewCode(changed)
+		return p.takeNewCode()
 	case fresh > 0 && len(changed) > 0:
 		return p.refuseItems(changed, fresh)
 	case fresh > 0:
 		p.Action = Extend
-		p.Note = fmt.Sprintf("job %s: added %d new %s", id, fresh, itemWord(fresh))
+		p.Note = fmt.Sprintf("job %s: added %d new %s%s", id, fresh, itemWord(fresh), p.newSettings())
 		return nil
-	}
-	if err := p.again(false); err != nil || len(changed) == 0 {
-		return err
-	}
-	if live {
-		p.Action = Attach
-	} else {
+	case live:
+		if err := p.again(); err != nil || len(changed) == 0 {
+			return err
+		}
+	default:
 		p.Action = Resume
-		p.Note = fmt.Sprintf("job %s was interrupted; it continues with the code of %s, without what has changed since: %s%s",
-			id, stamp(codeTime(rep)), strings.Join(changed, ", "), p.changedFiles())
+		p.Note = fmt.Sprintf("job %s was interrupted; it continues%s", id, p.newSettings())
+		if len(changed) > 0 {
+			p.Note = fmt.Sprintf("job %s was interrupted; it continues with the code of %s, without what has changed since: %s%s%s",
+				id, stamp(codeTime(rep)), strings.Join(changed, ", "), p.changedFiles(), p.newSettings())
+		}
+		if len(changed) == 0 && !p.differ.seen() {
+			return nil
+		}
 	}
 	p.Choices = p.choices(changed)
 	return nil
 }
 
+// liveOtherwise decides for a map that is live with other settings. Where its program
+// would find other things, it is another job, beside it if it has no name. Where limits
+// and numbers alone differ the items would merely run twice.
+func (p *Plan) liveOtherwise() error {
+	if p.Spec.Named || p.differ.seen() {
+		if err := p.anotherCommand(true); err == nil || errors.Is(err, errBeside) {
+			return err
+		}
+	}
+	id := p.before.Job.Short
+	return fault.New(fault.Invalid, "Let what runs end and go on with these: drover cancel --drain "+id+", then "+p.command("")+"; or follow it as it is: drover logs -f "+id+".",
+		"start task %s: job %s is live with other settings: %s", p.Spec.Task, id, strings.Join(p.differ.live(), ", "))
+}
+
+// fixed are settings that a map keeps for life: where its agents are asked for, and what
+// they see of the machine there.
+var fixed = []string{"On", "Image", "Dockerfile", "Framework", "Shm", "Mounts", "NoMounts"}
+
+// takeSettings has a map go on with the settings that were typed, and refuses those that
+// no map can be given. Code and items stay.
+func (p *Plan) takeSettings() error {
+	var no []string
+	for _, x := range p.differ.options {
+		if slices.Contains(fixed, x.Name) {
+			no = append(no, x.String())
+		}
+	}
+	id, end := p.before.Job.Short, ""
+	if len(no) > 0 {
+		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+end+p.command("--force")+".",
+			"go on with job %s: a map cannot be moved: %s changed", id, strings.Join(no, ", "))
+	}
+	if len(p.differ.options) == 0 {
+		return nil
+	}
+	settings := p.Spec.Settings()
+	p.amend = &ledger.Amended{Settings: &settings}
+	typed := func(names ...string) bool {
+		return slices.ContainsFunc(p.differ.options, func(x job.Difference) bool { return slices.Contains(names, x.Name) })
+	}
+	if p.differ.python && !p.differ.code && typed("Python", "NoEnv", "Packages") { // it was asked for by name
+		c := ledger.Code{Code: p.before.Job.Code, Environment: p.Environment.Digest, Interpreter: p.Environment.Active}
+		p.amend.Code, p.differ.python = &c, false
+	}
+	return nil
+}
+
+// newSettings says with what a map goes on that it did not have before.
+func (p *Plan) newSettings() string {
+	if p.amend == nil {
+		return p.differ.inheritedNote()
+	}
+	return ", with other settings from now on: " + strings.Join(p.differ.live(), ", ")
+}
+
 // choices are the commands for what a map that goes on with its own code leaves out.
 func (p *Plan) choices(changed []string) (lines []string) {
 	id, before := p.before.Job.Short, ""
-	if p.before.State != job.Interrupted {
+	if p.before.State != job.Interrupted && p.before.Run.Settled == nil {
 		before = "drover cancel --drain " + id + ", then "
 	}
 	if hasCode(changed) {
@@ -70,16 +141,16 @@ func (p *Plan) choices(changed []string) (lines []string) {
 // command is the command that was typed, with one flag more, to be pasted.
 func (p *Plan) command(flag string) string {
 	if p.typed == nil {
-		return "the same with " + flag
+		return strings.TrimSuffix("the same with "+flag, " with ")
 	}
 	return p.typed(flag)
 }
 
 // takeNewCode has what is left of a map, and new items, run with the code that is here.
-func (p *Plan) takeNewCode(changed []string) error {
+func (p *Plan) takeNewCode() error {
 	rep := p.before
 	id := rep.Job.Short
-	if other := besideCode(changed); len(other) > 0 {
+	if other := besideCode(p.differ.content()); len(other) > 0 {
 		return fault.New(fault.Invalid, "Go on with what it has by drover resume "+id+", or run all items in a new job: "+p.command("--force")+".",
 			"run job %s with new code: it would get new code alone, and changed too: %s", id, strings.Join(other, ", "))
 	}
@@ -88,7 +159,7 @@ func (p *Plan) takeNewCode(changed []string) error {
 			"run job %s with new code: it is running, and its agents have the earlier code", id)
 	}
 	p.Action, p.TakesNewCode = Reopen, true
-	p.Note = fmt.Sprintf("job %s: what is left runs with the new code%s; results so far stay", id, p.changedFiles())
+	p.Note = fmt.Sprintf("job %s: what is left runs with the new code%s; results so far stay%s", id, p.changedFiles(), p.newSettings())
 	return nil
 }
 
@@ -131,10 +202,13 @@ func codeTime(rep ledger.Report) (t time.Time) {
 
 // stopping decides for a map that is being stopped: what had no success runs again once
 // it has settled, as it would for a command that came a moment later.
-func (p *Plan) stopping(changed []string) error {
+func (p *Plan) stopping() error {
 	rep := p.before
-	if len(changed) > 0 {
-		if err := p.takeNewCode(changed); err != nil {
+	if err := p.takeSettings(); err != nil {
+		return err
+	}
+	if len(p.differ.content()) > 0 {
+		if err := p.takeNewCode(); err != nil {
 			return err
 		}
 	}
@@ -143,17 +217,21 @@ func (p *Plan) stopping(changed []string) error {
 	if p.TakesNewCode {
 		p.Note += ", with the new code" + p.changedFiles()
 	}
+	p.Note += p.newSettings()
 	return nil
 }
 
 // endedWithNewCode decides for --new-code and a map that has settled: what had no
 // success runs with the code that is here, and so do new items.
-func (p *Plan) endedWithNewCode(changed []string, fresh int) error {
+func (p *Plan) endedWithNewCode(fresh int) error {
 	rep := p.before
 	t := rep.Run.Settled.Tally
 	p.Items.Again, p.Items.New = t.Failed+t.Quarantined+t.Cancelled, fresh
 	if p.Items.Again+fresh > 0 {
-		return p.takeNewCode(changed)
+		if err := p.takeSettings(); err != nil {
+			return err
+		}
+		return p.takeNewCode()
 	}
 	p.Action = Skip
 	p.Note = "complete since " + stamp(rep.Ended()) + "; nothing is left for the new code, and --force runs all items with it"

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -114,6 +115,14 @@ func checkTaskEntry(e *Entry) error {
 			return err
 		}
 	}
+	if b := e.Beside; b != nil {
+		if len(b.Key) > 2*sha256.Size {
+			return errors.New("the key of settings is too long")
+		}
+		if err := job.ValidName("task", b.Task); err != nil {
+			return err
+		}
+	}
 	for _, id := range ids {
 		if strings.Contains(id, "/") || store.CheckKey(id) != nil {
 			return fmt.Errorf("%.80q is not an id of a job", id) // it becomes a part of keys
@@ -124,7 +133,7 @@ func checkTaskEntry(e *Entry) error {
 
 func checkJobEntry(e *Entry) error {
 	if p := e.Placed; p != nil {
-		if err := first(counted("placement", p.Placement), number("agents", p.Agents, 0, job.MaxAgents)); err != nil {
+		if err := first(counted("placement", p.Placement), number("agents", p.Agents, 0, job.MaxAgents), p.Inherited.Check()); err != nil {
 			return err
 		}
 	}
@@ -181,6 +190,11 @@ func checkRounds(e *Entry) error {
 	a := e.Amended
 	if a == nil {
 		return nil
+	}
+	if a.Settings != nil {
+		if err := a.Settings.Check(); err != nil {
+			return err
+		}
 	}
 	if a.Limits != nil {
 		if err := a.Limits.Check(); err != nil {

@@ -16,38 +16,45 @@ import (
 func TestARecordOutOfBoundsIsNotRead(t *testing.T) {
 	deep := strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)
 	for text, into := range map[string]any{
-		`{"v":1,"spec":{"nodes":2147483648}}`:                                                   new(job.Job),
-		`{"v":1,"spec":{"nodes":-1}}`:                                                           new(job.Job),
-		`{"v":1,"spec":{"workers":1000000000}}`:                                                 new(job.Job),
-		`{"v":1,"spec":{"out":["../../{}.txt"]}}`:                                               new(job.Job),
-		`{"v":1,"spec":{"out":["/tmp/{}.txt"]}}`:                                                new(job.Job),
-		`{"v":1,"chunk_size":1,"manifest":{"count":9000000000000000000}}`:                       new(job.Job),
-		`{"v":1,"chunk_size":0,"manifest":{"count":-5}}`:                                        new(job.Job),
-		`{"v":1,"chunk_size":1,"manifest":{"count":1000000000}}`:                                new(job.Job),
-		`{"v":1,"chunk_size":1000000000,"manifest":{"count":1000000000}}`:                       new(job.Job),
-		`{"v":1,"x":` + deep + `}`:                                                              new(job.Job),
-		`{"project":"../../..","task":"etc","job":"passwd"}`:                                    new(job.Path),
-		`{"project":"p\n\u001b[2J","task":"t","job":"aaaa"}`:                                    new(job.Path),
-		`{"v":1,"submitted":{"job":"../../tidy/aaaa"}}`:                                         new(Entry),
-		`{"v":1,"removed":{"job":""}}`:                                                          new(Entry),
-		`{"v":1,"placed":{"placement":1,"agents":1099511627776}}`:                               new(Entry),
-		`{"v":1,"attempt":{"k":9223372036854775807}}`:                                           new(Entry),
-		`{"v":1,"attempt":{"k":2,"keep":{"0":"../../../x"}}}`:                                   new(Entry),
-		`{"v":1,"settled":{"state":"FAILED","tally":{"items":-1}}}`:                             new(Entry),
-		`{"v":1,"settled":{"state":"FAILED","reason":"` + strings.Repeat("A", maxEntry) + `"}}`: new(Entry),
-		`{"v":1,"extended":{"first":1,"size":1,"manifest":{"count":9000000000000000000}}}`:      new(Entry),
-		`{"v":1,"claimed":{"agent":"a/b","n":1}}`:                                               new(Entry),
-		`{"v":1,"handed":{"items":[[1,1000000000]]}}`:                                           new(Entry),
-		`{"v":1,"handed":{"items":[[5,1]]}}`:                                                    new(Entry),
-		`{"v":1,"handed":{"items":[[1,5],[3,9]]}}`:                                              new(Entry),
-		`{"v":1,"again":{"by":1,"items":[[1,9223372036854775807]]}}`:                            new(Entry),
-		`{"v":1,"results":[{"i":99999999999}]}`:                                                 new(Entry),
-		`{"v":1,"results":[` + strings.Repeat("{},", 600_000) + `{}]}`:                          new(Entry),
-		`{"v":1,"results":[{"i":1` + strings.Repeat(`},{"i":1`, maxResults) + `}]}`:             new(Entry),
-		`{"v":1,"agent":"../../x"}`:                                                             new(Join),
-		`{"v":1,"agent":"a","rank":2147483648}`:                                                 new(Beat),
-		`{"v":1,"n":-1}`:                                                                        new(Snapshot),
-		`{"v":1,"at":"` + strings.Repeat("A", 100_000) + `"}`:                                   new(Exit),
+		`{"v":1,"spec":{"nodes":2147483648}}`:                                                                new(job.Job),
+		`{"v":1,"spec":{"nodes":-1}}`:                                                                        new(job.Job),
+		`{"v":1,"spec":{"workers":1000000000}}`:                                                              new(job.Job),
+		`{"v":1,"spec":{"out":["../../{}.txt"]}}`:                                                            new(job.Job),
+		`{"v":1,"spec":{"out":["/tmp/{}.txt"]}}`:                                                             new(job.Job),
+		`{"v":1,"chunk_size":1,"manifest":{"count":9000000000000000000}}`:                                    new(job.Job),
+		`{"v":1,"chunk_size":0,"manifest":{"count":-5}}`:                                                     new(job.Job),
+		`{"v":1,"chunk_size":1,"manifest":{"count":1000000000}}`:                                             new(job.Job),
+		`{"v":1,"chunk_size":1000000000,"manifest":{"count":1000000000}}`:                                    new(job.Job),
+		`{"v":1,"x":` + deep + `}`:                                                                           new(job.Job),
+		`{"project":"../../..","task":"etc","job":"passwd"}`:                                                 new(job.Path),
+		`{"project":"p\n\u001b[2J","task":"t","job":"aaaa"}`:                                                 new(job.Path),
+		`{"v":1,"submitted":{"job":"../../tidy/aaaa"}}`:                                                      new(Entry),
+		`{"v":1,"removed":{"job":""}}`:                                                                       new(Entry),
+		`{"v":1,"placed":{"placement":1,"agents":1099511627776}}`:                                            new(Entry),
+		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"k","digests":{"A B\u001b[2J":"x"}}}}`: new(Entry),
+		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"` + strings.Repeat("k", 100) + `"}}}`: new(Entry),
+		`{"v":1,"beside":{"key":"k","task":"../../x"}}`:                                                      new(Entry),
+		`{"v":1,"beside":{"key":"` + strings.Repeat("k", 100) + `","task":"t"}}`:                             new(Entry),
+		`{"v":1,"amended":{"settings":{"workers":1000000000}}}`:                                              new(Entry),
+		`{"v":1,"inherited":{"digests":{"A":"` + strings.Repeat("0", 100) + `"}}}`:                           new(job.Job),
+		`{"v":1,"inherited":{"digests":{` + manyDigests(job.MaxInherited+1) + `}}}`:                          new(job.Job),
+		`{"v":1,"attempt":{"k":9223372036854775807}}`:                                                        new(Entry),
+		`{"v":1,"attempt":{"k":2,"keep":{"0":"../../../x"}}}`:                                                new(Entry),
+		`{"v":1,"settled":{"state":"FAILED","tally":{"items":-1}}}`:                                          new(Entry),
+		`{"v":1,"settled":{"state":"FAILED","reason":"` + strings.Repeat("A", maxEntry) + `"}}`:              new(Entry),
+		`{"v":1,"extended":{"first":1,"size":1,"manifest":{"count":9000000000000000000}}}`:                   new(Entry),
+		`{"v":1,"claimed":{"agent":"a/b","n":1}}`:                                                            new(Entry),
+		`{"v":1,"handed":{"items":[[1,1000000000]]}}`:                                                        new(Entry),
+		`{"v":1,"handed":{"items":[[5,1]]}}`:                                                                 new(Entry),
+		`{"v":1,"handed":{"items":[[1,5],[3,9]]}}`:                                                           new(Entry),
+		`{"v":1,"again":{"by":1,"items":[[1,9223372036854775807]]}}`:                                         new(Entry),
+		`{"v":1,"results":[{"i":99999999999}]}`:                                                              new(Entry),
+		`{"v":1,"results":[` + strings.Repeat("{},", 600_000) + `{}]}`:                                       new(Entry),
+		`{"v":1,"results":[{"i":1` + strings.Repeat(`},{"i":1`, maxResults) + `}]}`:                          new(Entry),
+		`{"v":1,"agent":"../../x"}`:                                                                          new(Join),
+		`{"v":1,"agent":"a","rank":2147483648}`:                                                              new(Beat),
+		`{"v":1,"n":-1}`:                                                                                     new(Snapshot),
+		`{"v":1,"at":"` + strings.Repeat("A", 100_000) + `"}`:                                                new(Exit),
 	} {
 		v := 1
 		err := decode([]byte(text), into, &v, "p/t/j/x")
@@ -61,6 +68,14 @@ func TestARecordOutOfBoundsIsNotRead(t *testing.T) {
 			}
 		}
 	}
+}
+
+func manyDigests(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf(`"A%d":"x"`, i))
+	}
+	return strings.Join(all, ",")
 }
 
 // Texts of items may be full of braces: they are none of the record's.

@@ -49,6 +49,9 @@ type Keeper struct {
 	// Far says that a request costs something: what follows from an entry of our own
 	// is decided without reading on, and agents are looked for by their joins first.
 	Far bool
+	// Inherited are the variables that agents inherit from who keeps the job; nil: those
+	// that the job has.
+	Inherited *job.Inherited
 
 	crew
 	agents []string      // on living machines, by their heartbeats
@@ -181,7 +184,7 @@ func (k *Keeper) next(machines []Machine) (Entry, bool) {
 		return Entry{}, false
 	}
 	k.counted[len(k.run.Placed)+1] = false
-	return Entry{Placed: &Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target}}, true
+	return Entry{Placed: &Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target, Inherited: k.Inherited}}, true
 }
 
 // pending says whether the newest placement is written but not yet started.

@@ -22,6 +22,7 @@ type Entry struct {
 	Submitted *Submitted `json:"submitted,omitempty"`
 	Closed    *Closed    `json:"closed,omitempty"`
 	Removed   *Removed   `json:"removed,omitempty"`
+	Beside    *Beside    `json:"beside,omitempty"`
 
 	// A job's log.
 	Placed    *Placed  `json:"placed,omitempty"`
@@ -78,12 +79,22 @@ type Closed struct {
 	Job string `json:"job"`
 }
 
+// Beside says that commands of the task with certain settings are jobs of another task:
+// when the first such was submitted, a job with other settings was live (T3).
+type Beside struct {
+	Key  string `json:"key"`  // digest of the settings
+	Task string `json:"task"` // of the same project
+}
+
 // Placed comes before the driver is asked for agents (J1): the engine's name
 // for them is the job's id and Placement, so an ambiguous start is found again.
 type Placed struct {
 	Placement int    `json:"placement"` // 1, 2, ...
 	Agents    int    `json:"agents"`    // how many were asked for
 	Target    string `json:"target"`
+	// Inherited are the variables of the command that asks for the agents, where these
+	// inherit them and they are others than the job's; nil: they are the job's.
+	Inherited *job.Inherited `json:"inherited,omitempty"`
 }
 
 // Cause says why an attempt was opened.

@@ -255,7 +255,7 @@ func (w World) Events(ctx context.Context, rep Report) ([]job.Event, error) {
 		case e.Resumed != nil:
 			events = append(events, at(e.At, "resumed", "goes on"))
 		case e.Amended != nil:
-			events = append(events, at(e.At, "amended", "limits changed for items that start from now on"))
+			events = append(events, at(e.At, "amended", "%s changed for items that start from now on", amendedWords(*e.Amended)))
 		case e.Drained != nil:
 			events = append(events, at(e.At, "drained", "agent %s is to leave%s", e.Drained.Agent, suffix(e.Drained.Reason)))
 		case e.Told != nil:
@@ -268,6 +268,17 @@ func (w World) Events(ctx context.Context, rep Report) ([]job.Event, error) {
 	return events, nil
 }
 
+// amendedWords says what an entry changes.
+func amendedWords(a Amended) string {
+	switch {
+	case a.Settings != nil:
+		return "settings"
+	case a.Code != nil:
+		return "code"
+	}
+	return "limits"
+}
+
 // round says in words what another round of a map is for.
 func round(e Entry) string {
 	var parts []string
@@ -276,6 +287,9 @@ func round(e Entry) string {
 	}
 	if e.Extended != nil {
 		parts = append(parts, count(e.Extended.Manifest.Count, "new item"))
+	}
+	if e.Amended != nil {
+		parts = append(parts, amendedWords(*e.Amended)+" changed")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -21,7 +21,7 @@ type Map struct {
 	N          int // entries folded
 	Placed     []Placed
 	Extensions []Extension
-	Amended    Amended // what binds now; nil fields: as the spec says
+	Amended    Amended // what binds now; nil fields: as the spec says, which has the settings
 	Reopened   []Numbered[Reopened]
 	// Told are the agents that the engine says are gone.
 	Told   map[string]Death
@@ -252,6 +252,10 @@ func (m *Map) extend(n int, x Extended) bool {
 
 // Amend takes in what binds from now on; fields left out stay.
 func (m *Map) Amend(a Amended) {
+	if a.Settings != nil {
+		m.Spec = m.Spec.With(*a.Settings)
+		m.Amended = Amended{Code: m.Amended.Code}
+	}
 	if a.Limits != nil {
 		m.Amended.Limits = a.Limits
 	}

@@ -125,6 +125,9 @@ type Amended struct {
 	RetryOn    *job.RetryOn `json:"retry_on,omitempty"`
 	MemoryStep *float64     `json:"memory_step,omitempty"`
 	Code       *Code        `json:"code,omitempty"`
+	// Settings are all settings of a command that was typed again with others, as
+	// job.Spec.Settings gives them: none of those before binds any more.
+	Settings *job.Spec `json:"settings,omitempty"`
 }
 
 // Code is what agents that begin from then on run items with: stored before an entry

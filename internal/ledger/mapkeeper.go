@@ -20,6 +20,8 @@ type MapKeeper struct {
 	target string
 	by     string
 	t      *chart
+	// Inherited is as a Keeper's.
+	Inherited *job.Inherited
 
 	beats map[string]Beat // last ones of agents whose machines are gone
 	began bool
@@ -228,7 +230,7 @@ func (k *MapKeeper) next(ctx context.Context, machines []Machine) (*Entry, error
 	}
 	n := len(k.t.m.Placed) + 1
 	k.counted[n] = false
-	return &Entry{Placed: &Placed{Placement: n, Agents: missing, Target: k.target}}, nil
+	return &Entry{Placed: &Placed{Placement: n, Agents: missing, Target: k.target, Inherited: k.Inherited}}, nil
 }
 
 // surveyed is what a keeper found.

@@ -19,6 +19,9 @@ type Task struct {
 	Live string  // the job that was submitted and not yet closed; "" when none
 	// Gone are the jobs that gc has removed, by id; nil when there are none.
 	Gone map[string]Removed
+	// Beside are the tasks that jobs with other settings belong to, by the digest of
+	// these; nil when there are none (T3).
+	Beside map[string]string
 }
 
 // Place is a job's number in its task's log: the order of jobs that needs no clock.
@@ -67,6 +70,13 @@ func foldTask(entries []Entry) Task {
 			}
 			if _, twice := t.Gone[e.Removed.Job]; !twice {
 				t.Gone[e.Removed.Job] = *e.Removed
+			}
+		case e.Beside != nil && t.Live != "":
+			if t.Beside == nil {
+				t.Beside = map[string]string{}
+			}
+			if _, twice := t.Beside[e.Beside.Key]; !twice {
+				t.Beside[e.Beside.Key] = e.Beside.Task
 			}
 		}
 	}
@@ -128,7 +138,8 @@ func (w World) Propose(ctx context.Context, j job.Job) error {
 // Submit makes j the task's live job (T1). All that j needs was stored before.
 // live is j when it was, even if it has ended by now.
 // When another job is live, live names it and mine is false: j does not exist
-// then, and its job.json and short id are taken away again.
+// then, and its job.json and short id are taken away again. So it is when live is "" and
+// mine is false: the task's log says that jobs with j's settings are another task's (T3).
 func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, mine bool, err error) {
 	p := j.Path()
 	if err := w.Propose(ctx, j); err != nil {
@@ -146,6 +157,9 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 		}
 		if _, gone := t.Gone[j.ID]; gone {
 			return "", false, errors.Join(abandoned(j), w.withdraw(ctx, j))
+		}
+		if _, elsewhere := t.Beside[j.SettingsKey]; elsewhere && !j.Spec.Named {
+			return "", false, w.withdraw(ctx, j)
 		}
 		if t.Live != "" {
 			closed, err := w.closeIfSettled(ctx, l, job.Path{Project: p.Project, Task: p.Task, Job: t.Live})
@@ -168,6 +182,32 @@ func (w World) Submit(ctx context.Context, j job.Job, by string) (live string, m
 			return "", false, err
 		}
 		if err := l.Read(ctx); err != nil {
+			return "", false, err
+		}
+	}
+}
+
+// PutBeside says in the log of a task that jobs with the settings of a digest are another
+// task's, because live, a job of this one with other settings, is live (T3). It returns
+// once that is durable: the task is the one that was said first. ok is false when live is
+// not live any more, and nothing was said: then the caller decides again.
+//
+// Commands with these settings go by what the log says, so of two that are typed at once
+// one does not start here and the other one there: the entry and a submit want one number.
+func (w World) PutBeside(ctx context.Context, p job.Path, by, live, key, task string) (name string, ok bool, err error) {
+	l := w.openLog(taskDir(p)+"/log", by)
+	for {
+		if err := l.Read(ctx); err != nil {
+			return "", false, err
+		}
+		t := foldTask(l.Entries)
+		if name, ok := t.Beside[key]; ok {
+			return name, true, nil
+		}
+		if t.Live != live || live == "" {
+			return "", false, nil
+		}
+		if _, err := l.Append(ctx, Entry{Beside: &Beside{Key: key, Task: task}}); err != nil {
 			return "", false, err
 		}
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
 )
 
 // ids makes a reader of randomness from which these ids are drawn, one after
@@ -259,5 +261,54 @@ func TestARecordIsNamedOnce(t *testing.T) {
 	d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}})
 	if _, err := d.LoadAccepted(t.Context(), j.Path()); err != nil {
 		t.Error(err)
+	}
+}
+
+// T3: jobs with settings that the task's log gives to another task are not submitted to
+// this one, whoever comes when; and what was said first stands.
+func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
+	ctx := t.Context()
+	w := World{Store: store.New(mem.New(), store.Options{}), Rand: rand.Reader}
+	submit := func(key string) (job.Job, string, bool) {
+		j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "a", Nodes: 1}, SettingsKey: key}
+		if err := w.NameJob(ctx, &j); err != nil {
+			t.Fatal(err)
+		}
+		live, mine, err := w.Submit(ctx, j, "cli-"+key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j, live, mine
+	}
+	at := job.Path{Project: "p", Task: "t"}
+	if _, ok, err := w.PutBeside(ctx, at, "cli", "", "k2", "t-2"); ok || err != nil {
+		t.Errorf("it was said though no job is live: %v", err)
+	}
+	one, _, _ := submit("k1")
+	if _, ok, err := w.PutBeside(ctx, at, "cli", "another", "k2", "t-2"); ok || err != nil {
+		t.Errorf("it was said of a job that is not live: %v", err)
+	}
+	for _, name := range []string{"t-2", "t-3"} {
+		if got, ok, err := w.PutBeside(ctx, at, "cli", one.ID, "k2", name); got != "t-2" || !ok || err != nil {
+			t.Errorf("the task is %q: %v", got, err)
+		}
+	}
+	p := one.Path()
+	p.Job = one.ID
+	if _, err := w.Cancel(ctx, p, "cli", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	l := w.openLog(jobDir(p)+"/log", "cli")
+	if err := l.Read(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(ctx, Entry{Settled: &Settled{State: job.Cancelled}}); err != nil {
+		t.Fatal(err)
+	}
+	if j, live, mine := submit("k2"); mine || live != "" {
+		t.Errorf("job %s was submitted: %q", j.ID, live)
+	}
+	if _, _, mine := submit("k3"); !mine {
+		t.Error("a job with settings of its own was not submitted")
 	}
 }

@@ -98,6 +98,10 @@ func (r *rounds) take(n int, e ledger.Entry) {
 	if e.Reopened != nil && !r.reopen(n, e) {
 		return
 	}
+	if a := e.Amended; a != nil && a.Settings != nil {
+		r.fewest, r.most = min(r.fewest, a.Settings.Retries), max(r.most, a.Settings.Retries)
+		r.rules = append(r.rules, a.Settings.RetryOn)
+	}
 	if a := e.Amended; a != nil && a.Retries != nil {
 		r.fewest, r.most = min(r.fewest, *a.Retries), max(r.most, *a.Retries)
 	}

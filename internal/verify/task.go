@@ -34,8 +34,8 @@ func (v *verifier) readTask(ctx context.Context) error {
 	gone := map[string]bool{}
 	whole, err := v.readLog(ctx, "task", dir, last, func(n int, e ledger.Entry) error {
 		rest := e
-		rest.Submitted, rest.Closed, rest.Removed = nil, nil, nil
-		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil)
+		rest.Submitted, rest.Closed, rest.Removed, rest.Beside = nil, nil, nil, nil
+		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil, e.Beside != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
 		if !bare(rest) || facts != 1 || nameless {
 			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
@@ -73,6 +73,9 @@ func (v *verifier) takeTask(n int, e ledger.Entry, live *string, gone map[string
 			t.closed[len(t.closed)-1] = n
 		}
 		*live = ""
+	case e.Beside != nil && *live == "":
+		note("it gives settings the task %s, and no job was live", e.Beside.Task)
+	case e.Beside != nil:
 	case e.Removed.Job == *live:
 		note("it removes job %s, which was live", e.Removed.Job)
 	default:

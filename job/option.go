@@ -1,0 +1,241 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Class says what a field of a Spec means to a second command that is typed while the
+// task has a job: DESIGN section 7.
+type Class int
+
+// The classes. Every field of Spec has one, in options; a test holds that table against
+// the struct.
+const (
+	// ClassCommand is of fields that say which command it is. With another value it is another command:
+	// a task without a name gets another name by it.
+	ClassCommand Class = iota + 1
+	// ClassSetting is of fields that say what the program is given and how it is run: what it finds, sees
+	// and may print into. Its results may differ by them.
+	ClassSetting
+	// ClassBound is of limits and numbers of tries, agents and slots: results do not
+	// differ by them, but whether there are any.
+	ClassBound
+	// ClassLabel is of fields that say when a job has its turn and how it is found. They count while a job
+	// has not ended, and are no reason to run a complete one again.
+	ClassLabel
+	// ClassOnce is of fields of one command alone and are not compared, but for CleanState.
+	ClassOnce
+)
+
+// option is what is known of a field of Spec.
+type option struct {
+	class Class
+	words string // the flag, or in words where there is none
+}
+
+// options are the fields of Spec, those of the structs within it beside the others.
+var options = map[string]option{
+	"Project": {ClassCommand, "project"}, "Task": {ClassCommand, "task"}, "Verb": {ClassCommand, "verb"}, "Program": {ClassCommand, "program"}, "Args": {ClassCommand, "arguments"},
+	"Source": {ClassCommand, "--source"}, "Deps": {ClassCommand, "--dependency"}, "Inputs": {ClassCommand, "inputs"}, "Results": {ClassCommand, "results"},
+	"Nodes": {ClassCommand, "number of nodes"}, "Procs": {ClassCommand, "--procs-per-node"}, "Launcher": {ClassCommand, "--launcher"}, "Rules": {ClassCommand, "drover or ssm"},
+	"Hyperparameters": {ClassCommand, "hyperparameters"}, "Entrypoint": {ClassCommand, "entrypoint"},
+	"From": {ClassCommand, "where items come from"}, "Format": {ClassCommand, "--format"}, "ByShell": {ClassCommand, "--shell"}, "Stdin": {ClassCommand, "--stdin"},
+	"Stream": {ClassCommand, "--stream"}, "Fetch": {ClassCommand, "--fetch"}, "Out": {ClassCommand, "--out"},
+
+	"Env": {ClassSetting, "--env"}, "Secrets": {ClassSetting, "--secret"}, "Python": {ClassSetting, "--python"}, "NoEnv": {ClassSetting, "--no-env"},
+	"Packages": {ClassSetting, "--packages"}, "GPUs": {ClassSetting, "--gpus"}, "Machine": {ClassSetting, "--machine"}, "NoMounts": {ClassSetting, "--no-mounts"},
+	"Image": {ClassSetting, "--image"}, "Dockerfile": {ClassSetting, "--dockerfile"}, "Framework": {ClassSetting, "--framework"}, "Shm": {ClassSetting, "--shm"},
+	"Mounts": {ClassSetting, "--mount"}, "On": {ClassSetting, "--on"}, "TargetArgs": {ClassSetting, "--slurm-arg"}, "Metrics": {ClassSetting, "--metric"},
+
+	"CPUs": {ClassBound, "--cpus"}, "Memory": {ClassBound, "--memory"}, "Disk": {ClassBound, "--disk"}, "Processes": {ClassBound, "--procs"},
+	"Timeout": {ClassBound, "--timeout"}, "Grace": {ClassBound, "--grace"}, "StopSignal": {ClassBound, "--stop-signal"}, "Retries": {ClassBound, "--retries"}, "ItemTimeout": {ClassBound, "--item-timeout"},
+	"RetryOn": {ClassBound, "--retry-on"}, "MemoryStep": {ClassBound, "--memory-step"}, "MaxFails": {ClassBound, "--max-fails"}, "Workers": {ClassBound, "--workers"},
+	"Slots": {ClassBound, "-j"},
+
+	"Queue": {ClassLabel, "--queue"}, "Priority": {ClassLabel, "--priority"}, "Now": {ClassLabel, "--now"}, "Tags": {ClassLabel, "--tag"},
+
+	"Named": {ClassOnce, "-t"}, "Share": {ClassOnce, "the queue's share"}, "PlainEnv": {ClassOnce, "--plain-env"}, "CleanState": {ClassOnce, "--clean-state"},
+	"NewCode": {ClassOnce, "--new-code"}, "ProjectOf": {ClassOnce, "the folder"}, "Output": {ClassOnce, "--output"},
+}
+
+// Field is one field of a Spec, by its name in Go: those of the structs within it are
+// beside the others.
+type Field struct {
+	Name  string
+	Class Class
+	index []int
+}
+
+// Fields are all fields of a Spec, in their order.
+func Fields() []Field {
+	var all []Field
+	var walk func(t reflect.Type, at []int)
+	walk = func(t reflect.Type, at []int) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			index := append(slices.Clone(at), i)
+			if f.Anonymous {
+				walk(f.Type, index)
+				continue
+			}
+			all = append(all, Field{f.Name, options[f.Name].class, index})
+		}
+	}
+	walk(reflect.TypeFor[Spec](), nil)
+	return all
+}
+
+// OptionNames are the fields that have a class, in order.
+func OptionNames() []string { return slices.Sorted(maps.Keys(options)) }
+
+// fields are read once: a plan compares them a few times.
+var fields = sync.OnceValue(Fields)
+
+// Difference is a field that two specs do not have in common.
+type Difference struct {
+	Name    string // of the field, in Go
+	Class   Class
+	words   string
+	was, is string // for people; both "": the values are not said
+}
+
+// String names what differs, and from what to what: "--memory (200M, now 1G)".
+func (d Difference) String() string {
+	if d.was == "" && d.is == "" {
+		return d.words
+	}
+	return fmt.Sprintf("%s (%s, now %s)", d.words, d.was, d.is)
+}
+
+// Differences are the fields of s, both in normal form, that o has otherwise, in the
+// order of Spec. Where the job lies (project and task) and what is said of one command
+// alone does not count; that the state is to be empty counts where o did not say so.
+func (s Spec) Differences(o Spec) (all []Difference) {
+	is, was := reflect.ValueOf(s), reflect.ValueOf(o)
+	for _, f := range fields() {
+		if f.Name == "Project" || f.Name == "Task" || f.Class == ClassOnce && !(f.Name == "CleanState" && s.CleanState) {
+			continue
+		}
+		a, b := is.FieldByIndex(f.index), was.FieldByIndex(f.index)
+		if same(a, b) {
+			continue
+		}
+		d := Difference{Name: f.Name, Class: f.Class, words: options[f.Name].words}
+		switch {
+		case f.Name == "Env" || f.Name == "Secrets": // values are not for notes
+			d.words = Variables(changedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))
+		case f.Name == "CleanState" || f.Class == ClassCommand:
+		default:
+			d.was, d.is = valueWords(b), valueWords(a)
+		}
+		if len(d.was) > maxValue || len(d.is) > maxValue { // a Dockerfile, a long list
+			d.was, d.is = "", ""
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// maxValue is the longest value that a difference quotes.
+const maxValue = 60
+
+// same compares two values; a list or map that is empty is none.
+func same(a, b reflect.Value) bool {
+	if k := a.Kind(); (k == reflect.Slice || k == reflect.Map) && a.Len() == 0 && b.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// valueWords is a value as a person would type it; "none" for none.
+func valueWords(v reflect.Value) string {
+	if v.IsZero() {
+		return map[bool]string{true: "off", false: "none"}[v.Kind() == reflect.Bool]
+	}
+	switch v := v.Interface().(type) {
+	case bool:
+		return "on"
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case []string:
+		return strings.Join(v, " ")
+	case RetryOn:
+		return strings.Join(v, ",")
+	case map[string]string:
+		var pairs []string
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			pairs = append(pairs, k+"="+v[k])
+		}
+		return strings.Join(pairs, " ")
+	case map[string][]string:
+		var words []string
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			words = append(words, v[k]...)
+		}
+		return strings.Join(words, " ")
+	case []Metric:
+		var names []string
+		for _, m := range v {
+			names = append(names, m.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// changedNames are the keys that two maps do not have in common, or with other values,
+// in order.
+func changedNames(a, b map[string]string) (names []string) {
+	for k, v := range a {
+		if w, ok := b[k]; !ok || w != v {
+			names = append(names, k)
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Variables says which environment variables differ: "variable A", "variables A and B",
+// "variables A, B, C and 2 more".
+func Variables(names []string) string {
+	switch n := len(names); {
+	case n == 1:
+		return "variable " + names[0]
+	case n <= 3 && n > 0:
+		return "variables " + strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	case n > 3:
+		return "variables " + strings.Join(names[:3], ", ") + " and " + strconv.Itoa(n-3) + " more"
+	}
+	return "variables"
+}
+
+// Same says whether two specs in normal form ask for the same command, by the fields
+// of ClassCommand: another one is never taken for it.
+func (s Spec) Same(o Spec) bool {
+	return !slices.ContainsFunc(s.Differences(o), func(d Difference) bool { return d.Class == ClassCommand })
+}
+
+// With is the command of s with the settings, bounds and labels of o.
+func (s Spec) With(o Spec) Spec {
+	to, from := reflect.ValueOf(&s).Elem(), reflect.ValueOf(o)
+	for _, f := range fields() {
+		if f.Class == ClassSetting || f.Class == ClassBound || f.Class == ClassLabel {
+			to.FieldByIndex(f.index).Set(from.FieldByIndex(f.index))
+		}
+	}
+	return s
+}
+
+// Settings are the settings, bounds and labels of s alone: what With takes of it.
+func (s Spec) Settings() Spec { return Spec{}.With(s) }
