@@ -57,7 +57,7 @@ func TestFindReadsWhatPeopleCallJobs(t *testing.T) {
 		{"digits", "", nil, fault.Missing},
 		{"demo/nothing", "", nil, fault.Missing},
 		{"digits#0", "demo", nil, fault.Invalid},
-		{"Digits", "demo", nil, fault.Invalid},
+		{"Digits", "demo", nil, fault.Missing}, // a name of its own
 		{"", "demo", nil, fault.Invalid},
 		{"../x", "demo", nil, fault.Invalid},
 	} {

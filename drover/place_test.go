@@ -32,8 +32,12 @@ func TestMain(m *testing.M) {
 // dir.Open's bucket and local.New's driver instead, and nothing else differs.
 // The current folder of the client is a new one that holds files.
 func open(files map[string]string) (c *drover.Client, folder string, done func()) {
-	folder, err := os.MkdirTemp("", "drover-example-")
+	base, err := os.MkdirTemp("", "drover-example-")
 	if err != nil {
+		panic(err)
+	}
+	folder = filepath.Join(base, "code") // drover's own files are not in it
+	if err := os.Mkdir(folder, 0o755); err != nil {
 		panic(err)
 	}
 	for name, text := range files {
@@ -53,16 +57,16 @@ func open(files map[string]string) (c *drover.Client, folder string, done func()
 		_, err := agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
 			Placement: r.Placement, Index: index, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Machine: agent.Machine{Self: ledger.Host(proc.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
-				Work: filepath.Join(folder, ".work"), Cache: filepath.Join(folder, ".cache")}})
+				Work: filepath.Join(base, "work"), Cache: filepath.Join(base, "cache")}})
 		return err
 	})
 	c, err = drover.Open(context.Background(), drover.Options{Bucket: bucket, Near: true, Folder: folder,
-		Drivers: map[string]driver.Driver{mem.Target: place}, Cache: filepath.Join(folder, ".cache")})
+		Drivers: map[string]driver.Driver{mem.Target: place}, Cache: filepath.Join(base, "cache")})
 	if err != nil {
 		panic(err)
 	}
 	return c, folder, func() {
 		place.Close()
-		os.RemoveAll(folder)
+		os.RemoveAll(base)
 	}
 }

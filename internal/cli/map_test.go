@@ -114,7 +114,7 @@ func TestWhatIsTypedIsWhatTheSpecSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.Project, got.Nodes = "", 0
+		got.Project, got.ProjectOf, got.Nodes = "", "", 0
 		if row.want.Program == d.t.Name() { // of a job file: relative to its folder
 			dir, _ := os.Getwd()
 			row.want.Program, row.want.From = dir+"/work.sh", dir+"/list.csv"

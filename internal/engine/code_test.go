@@ -37,7 +37,7 @@ func TestALogIsNoCodeUnlessTheCommandMayNeedIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.Caller.State = t.TempDir()
-	d.plain("nohup.out", "x")
+	d.plain("nohup.out", "#!/bin/sh\n") // as the program it says what runs it
 	d.plain("deep/job.out", "x")
 	d.plain("former.csv", "x")
 	d.plain("results/a.bin", "x")
