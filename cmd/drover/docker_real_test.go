@@ -240,6 +240,46 @@ else:
 	}
 }
 
+// A script that keeps its checkpoint beside itself goes on from it in another container.
+func TestRealDockerGoesOnFromFilesBesideTheScript(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(`
+import os, sys, time
+n = int(open("ckpt").read()) if os.path.exists("ckpt") else 0
+print("start from", n, flush=True)
+if n == 0:
+    with open("ckpt", "w") as f:
+        f.write("7")
+    print("holding", flush=True)
+    time.sleep(1000)
+`))
+	var said bytes.Buffer
+	c := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "run", "--on", "docker", "--image", dockerd.Debian, "-t", "beside", "count.py")
+	c.Dir, c.Env, c.Stdout, c.Stderr = h.work, h.environ, &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "files are saved", func() bool {
+		events := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), "events", "beside")
+		events.Dir, events.Env = h.work, h.environ
+		out, _ := events.Output() // there may be no job yet
+		return strings.Contains(string(out), "saved files of the working folder")
+	})
+	killed := 0
+	for pid, command := range processesOf(filepath.Dir(h.work)) {
+		if strings.Contains(command, " agent --store ") && !isFirst(pid) {
+			killed++
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := c.Wait(); err != nil || killed != 1 || !strings.Contains(said.String(), "start from 7\n") {
+		t.Errorf("after %d agents were killed it ended with %v:\n%s", killed, err, &said)
+	}
+}
+
 // isFirst says whether a process is process 1 of its container.
 func isFirst(pid int) bool {
 	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))

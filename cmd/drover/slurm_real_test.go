@@ -233,6 +233,26 @@ func TestRealSlurmGoesOnAfterScancelByHand(t *testing.T) {
 	}
 }
 
+// A script that keeps its checkpoint beside itself goes on from it, too.
+func TestRealSlurmGoesOnFromFilesBesideTheScript(t *testing.T) {
+	h := withSlurm(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(strings.ReplaceAll(counter, "/opt/ml/checkpoints/n", "n")))
+	c, said := h.begins(t, "step 7\n", "run", "-t", "beside", "count.py", "9", "7", "never")
+	drivertest.Until(t, "files are saved", func() bool {
+		out, _ := h.drover(t, 0, "events", "beside")
+		return strings.Contains(out, "saved files of the working folder")
+	})
+	if out, err := exec.Command("scancel", strings.TrimSpace(queue(t, "--format=%A"))).CombinedOutput(); err != nil {
+		t.Fatalf("scancel: %v: %s", err, out)
+	}
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 130 {
+		t.Errorf("it ended with %v:\n%s", err, said)
+	}
+	if out, _ := h.drover(t, 0, "resume", "beside"); !strings.Contains(out, "begins at 7") || !strings.Contains(out, "step 9") {
+		t.Errorf("it goes on with\n%s", out)
+	}
+}
+
 func TestRealSlurmSettlesWithTheCommandLineGone(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))

@@ -398,27 +398,35 @@ func TestStateOutlivesItsJob(t *testing.T) {
 	w := newWard(t)
 	ctx := t.Context()
 	first := w.job("digits", job.Succeeded)
-	var lists []store.Digest
+	var lists, files []store.Digest
 	for i := range 3 {
 		list, _, err := folder{fmt.Appendf(nil, "state %d", i)}.put(ctx, w.World.Store)
 		w.check(err)
 		lists = append(lists, list)
+		list, _, err = folder{fmt.Appendf(nil, "files %d", i)}.put(ctx, w.World.Store)
+		w.check(err)
+		files = append(files, list)
 	}
 	gens, _, err := w.World.Restore(ctx, first.Path(), 0, ledger.Restored{Job: first.ID, Attempt: 1, Agent: "a"}, 0, nil)
 	w.check(err)
-	for _, list := range lists {
-		w.check(gens.Save(ctx, ledger.Saved{State: list}))
+	for i, list := range lists {
+		w.check(gens.Save(ctx, ledger.Saved{State: list, Files: files[i]}))
 	}
-	w.check(w.World.Store.Delete(ctx, "blobs/"+string(lists[2]))) // torn: the one before counts
+	w.check(w.World.Store.Delete(ctx, "blobs/"+string(files[2]))) // torn: the one before counts
 	w.pass(2 * time.Hour)
 	w.collect(GCOptions{Jobs: []job.Path{first.Path()}})
-	if err := read(ctx, w.World.Store, lists[1]); err != nil {
-		t.Errorf("the newest whole generation: %v", err)
+	for _, list := range []store.Digest{lists[1], files[1]} {
+		if err := read(ctx, w.World.Store, list); err != nil {
+			t.Errorf("the newest whole generation: %v", err)
+		}
 	}
-	if err := read(ctx, w.World.Store, lists[0]); err == nil {
-		t.Error("an older generation is still there")
+	for _, list := range []store.Digest{lists[0], files[0]} {
+		if err := read(ctx, w.World.Store, list); err == nil {
+			t.Error("an older generation is still there")
+		}
 	}
-	if n := w.objects("blobs/"); n != 2 { // its list and its content
+	// Lists and contents of the one that counts, and the state of the torn one.
+	if n := w.objects("blobs/"); n != 6 {
 		t.Errorf("%d blobs are left", n)
 	}
 }
