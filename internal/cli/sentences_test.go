@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/internal/cli/ssm"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/transfer"
@@ -262,4 +263,23 @@ func TestAJobThatTopNoLongerListsIsNamed(t *testing.T) {
 	if _, err := (&topStore{}).find("7fk2"); err == nil || err.Error() != "show job 7fk2: it is not in the list any more" {
 		t.Error(err)
 	}
+}
+
+// The words that other programs have for a verb lead to drover's own.
+func TestVerbsOfOtherProgramsLeadToThoseOfDrover(t *testing.T) {
+	home, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t)
+	var said faulttest.Sayings
+	for _, verb := range strings.Fields("kill scancel abort stop rm delete remove clean list jobs squeue show describe info history watch tail log output download fetch upload " +
+		"exec ssh submit sbatch start launch restart rerun continue parallel foreach bash plot debug nodes workers targets clusters login configure setup") {
+		_, _, err := d.typed(verb, "x")
+		said.Error(verb, err)
+	}
+	_, _, err = d.typed("map", "--item-timeout", "soon", "--from", "1-3", "true")
+	said.Error("a time that is none", err)
+	t.Chdir(home)
+	said.Compare(t, "other-verbs")
 }

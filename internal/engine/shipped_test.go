@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -26,6 +27,7 @@ func (d *desk) keys() (keys []string) {
 // TestAnItemWithAPasswordIsRefusedBeforeAnythingIsStored: also far behind the items that
 // a plan looks at for an address, and in any format.
 func TestAnItemWithAPasswordIsRefusedBeforeAnythingIsStored(t *testing.T) {
+	var said faulttest.Sayings
 	for from, text := range map[string]string{
 		"items.txt":   strings.Repeat("https://host/a\n", 3*fetchSample) + "https://me:" + planted + "@host/b\n",
 		"token.txt":   "https://host/a\nhttps://" + planted + "@host/b\n",
@@ -47,6 +49,7 @@ func TestAnItemWithAPasswordIsRefusedBeforeAnythingIsStored(t *testing.T) {
 			_, err = d.Submit(t.Context(), &p)
 			p.Close()
 		}
+		said.Error(from, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fmt.Sprint(err), "user's name or password") || strings.Contains(fmt.Sprint(err)+fault.Hint(err), planted) {
 			t.Errorf("%s: %v", from, err)
 		}
@@ -54,6 +57,7 @@ func TestAnItemWithAPasswordIsRefusedBeforeAnythingIsStored(t *testing.T) {
 			t.Errorf("%s: stored all the same: %q", from, keys)
 		}
 	}
+	said.Compare(t, "item-passwords")
 }
 
 // TestItemsThatAreAddressesWithAnAtAreFetched: an @ alone is no password.
@@ -78,7 +82,7 @@ func TestItemsForTheProgramWithAPasswordGetANote(t *testing.T) {
 	d.check(err)
 	defer p.Close()
 	notes := strings.Join(p.Items.Notes, "\n")
-	if !strings.Contains(notes, "2 items, item 2 first, with a password") || strings.Contains(notes, planted) {
+	if !strings.Contains(notes, "2 items, item 2 first, with a password in an address: items are stored as they are, and --secret NAME keeps a password out of them") || strings.Contains(notes, planted) {
 		t.Errorf("notes: %q", notes)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 )
 
 // stub is an environ in which nvidia-smi is the stub of testdata.
@@ -190,6 +191,7 @@ func TestWithoutNvidiaSmiThereAreNoGPUs(t *testing.T) {
 }
 
 func TestABrokenNvidiaSmiIsAFaultWithAHint(t *testing.T) {
+	var said faulttest.Sayings
 	const mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161"
 	for _, c := range []struct {
 		name    string
@@ -223,10 +225,17 @@ func TestABrokenNvidiaSmiIsAFaultWithAHint(t *testing.T) {
 			`find GPUs: nvidia-smi says "[Unknown Error]" of GPU 0`, "nvidia-smi --gpu-reset -i 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := GPUs(t.Context(), stub(t, c.environ...))
+			environ := stub(t, c.environ...)
+			for _, kv := range environ {
+				if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+					said.Hide(filepath.SplitList(path)[0], "BIN")
+				}
+			}
+			got, err := GPUs(t.Context(), environ)
 			if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("GPUs() = %v, %v; want an error with %s", got, err, c.want)
 			}
+			said.Error(c.name, err)
 			if fault.KindOf(err) != fault.Full || !strings.Contains(fault.Hint(err), c.hint) {
 				t.Errorf("kind %v, hint %q", fault.KindOf(err), fault.Hint(err))
 			}
@@ -236,6 +245,7 @@ func TestABrokenNvidiaSmiIsAFaultWithAHint(t *testing.T) {
 			}
 		})
 	}
+	said.Compare(t, "gpus")
 }
 
 func TestAGPUThatHasFailedCanBeLeftOut(t *testing.T) {

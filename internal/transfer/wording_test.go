@@ -59,3 +59,17 @@ func TestWhatCannotBeSentOrBroughtSaysWhatToDo(t *testing.T) {
 	err = u.send(t.Context(), sending{path: filepath.Join(dir, "absent")})
 	reads(t, err, fault.Invalid, "read: open …", "Make it readable, or take it away, and run it again.")
 }
+
+func TestANameThatNoFileCanHaveSaysWhy(t *testing.T) {
+	for name, want := range map[string]string{
+		"a/../b":                 "it is not a path below a folder",
+		"a\x00b":                 "its name holds a zero byte",
+		ours + "part":            "its name is reserved for drover",
+		strings.Repeat("x", 256): "a part of its name is longer than 255 bytes",
+		"a/b":                    "",
+	} {
+		if got := badName(name); got != want {
+			t.Errorf("%.20q: %q, want %q", name, got, want)
+		}
+	}
+}

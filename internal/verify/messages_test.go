@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger"
 )
 
 func TestAJobThatCannotBeVerifiedSaysWhy(t *testing.T) {
@@ -20,5 +21,18 @@ func TestAJobThatCannotBeVerifiedSaysWhy(t *testing.T) {
 	if fault.KindOf(err) != fault.Missing || err.Error() != "verify job "+mapPath.Job+": there is no such job in "+s.String() ||
 		fault.Hint(err) != "Name a job by its id, its task, or last." {
 		t.Errorf("never there: %v, %q", err, fault.Hint(err))
+	}
+}
+
+func TestWhatAnItemTookAlongIsInWords(t *testing.T) {
+	for want, c := range map[string]ledger.Carry{
+		"nothing":                               {},
+		"1 end out of memory":                   {OOMs: 1},
+		"2 failures, 3 ends out of memory":      {Failures: 2, OOMs: 3},
+		"1 interruption, 2 blames, 1 suspicion": {Interruptions: 1, Blames: 2, Suspicions: 1},
+	} {
+		if got := counts(c); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
 	}
 }

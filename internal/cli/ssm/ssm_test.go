@@ -2,10 +2,12 @@ package ssm
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -86,6 +88,7 @@ func TestTheProgramsArguments(t *testing.T) {
 // A refusal says what was typed, and its hint is in the tool's own words: no flag
 // stands in it that ssm does not have.
 func TestRefusalsAndTheirHints(t *testing.T) {
+	var sayings faulttest.Sayings
 	for line, want := range map[string]string{
 		"":                                        "no verb is given|ssm run -h",
 		"rum -p a":                                `"rum" is no verb|Did you mean ssm run?`,
@@ -97,6 +100,12 @@ func TestRefusalsAndTheirHints(t *testing.T) {
 		"run -p a -t b -e w --iit a T1 bogus":     `"bogus" is nothing that a task leaves|Use state, model, source or output.`,
 		"run -p a -t b -e w --iit a T1 modle":     `"modle" is nothing that a task leaves|Did you mean model?`,
 		"run -p a -t b -e w --ic two":             `"two" is no whole number|--ic 2`,
+		"run -p a -t b -e w --md":                 "nothing stands after it|--md NAME REGEX",
+		"run -p a -t b -e w --md x y z":           `"z" belongs to no flag|Quote what belongs together`,
+		"run -p a -t b -e w --=3":                 `"--=3" names no hyperparameter|Write it as --NAME VALUE.`,
+		"run -p a -t b -e w -f jax":               `there is no framework "jax"|Use pytorch or tensorflow.`,
+		"run -p a -t b -e w --distribution x":     `--distribution: "x" is no JSON|parameter_server`,
+		"run -p a -t b -e w stray":                `stray|`,
 		"run -p a -t b -e w --md x":               "one word stands after it|--md NAME REGEX",
 		"run -p a -t b -e w -f tensorfow":         `no framework "tensorfow"|Did you mean -f tensorflow?`,
 		"run -p a -t b -e w --no_spot=1":          "takes no value|Write --no_spot alone.",
@@ -110,17 +119,19 @@ func TestRefusalsAndTheirHints(t *testing.T) {
 		}
 		_, err = Read(args, noEnv)
 		said, hint, _ := strings.Cut(want, "|")
+		sayings.Error(strconv.Quote(line), err)
 		if err == nil || !strings.Contains(err.Error(), said) || !strings.Contains(fault.Hint(err), hint) || fault.Exit(err) != fault.ExitUsage {
 			t.Errorf("%q: %v\n  %s", line, err, fault.Hint(err))
 			continue
 		}
 		for _, w := range strings.Fields(fault.Hint(err)) {
 			w = strings.Trim(w, `.,"'?:`)
-			if strings.HasPrefix(w, "-") && w != "--" && !slices.ContainsFunc(Flags(), func(n []string) bool { return slices.Contains(n, w) }) {
+			if strings.HasPrefix(w, "-") && w != "--" && w != "--NAME" && !slices.ContainsFunc(Flags(), func(n []string) bool { return slices.Contains(n, w) }) {
 				t.Errorf("%q: the hint names %s: ssm has no such flag", line, w)
 			}
 		}
 	}
+	sayings.Compare(t, "refusals")
 }
 
 func TestHelpNamesEveryFlag(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/job"
 )
@@ -279,6 +281,7 @@ func TestAnArchiveIsPushedWithoutDocker(t *testing.T) {
 }
 
 func TestWhatOnlyDockerCanBuildIsSaid(t *testing.T) {
+	var said faulttest.Sayings
 	serve(t, nil)
 	dir := testFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "x.tgz"), []byte("\x1f\x8b\x08 more"), 0o644); err != nil {
@@ -293,6 +296,7 @@ func TestWhatOnlyDockerCanBuildIsSaid(t *testing.T) {
 		{"FROM scratch\nCOPY --chown=me a.py /\n", "--chown=me"},
 		{"FROM scratch\nADD x.tgz /\n", "an archive"},
 		{"FROM scratch\nADD https://a.b/c /\n", "an address"},
+		{"FROM scratch\nCOPY a.py\n", "COPY without a destination"},
 		{"FROM scratch\nVOLUME /x\n", "VOLUME"},
 		{"FROM scratch\nENV A=${B#c}\n", "only Docker's builder understands"},
 	} {
@@ -301,6 +305,7 @@ func TestWhatOnlyDockerCanBuildIsSaid(t *testing.T) {
 		if err == nil {
 			_, err = Append(t.Context(), p, empty.Image, t.TempDir(), io.Discard)
 		}
+		said.Error(strconv.Quote(c.text), err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.why) || fault.Hint(err) == "" {
 			t.Errorf("%q is answered with %v, want %q", c.text, err, c.why)
 		}
@@ -313,6 +318,8 @@ func TestWhatOnlyDockerCanBuildIsSaid(t *testing.T) {
 	if fault.KindOf(err) != fault.Missing || !strings.Contains(fault.Hint(err), "--push") {
 		t.Errorf("with nowhere to go it is answered with %v, hint %q", err, fault.Hint(err))
 	}
+	said.Hide(dir, "HERE")
+	said.Compare(t, "docker-only")
 }
 
 func TestWhatARegistrySaysBecomesAFault(t *testing.T) {
@@ -345,7 +352,7 @@ func TestWhatARegistrySaysBecomesAFault(t *testing.T) {
 			t.Errorf("status %d is answered with %v (%s), hint %q", c.status, err, fault.KindOf(err), fault.Hint(err))
 		}
 	}
-	if got := loginHint("763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"); !strings.Contains(got, "get-login-password --region eu-west-1 |") {
+	if got := loginHint("763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"); !strings.Contains(got, "Log in: aws ecr get-login-password --region eu-west-1 | docker login -u AWS --password-stdin 763104351884.dkr.ecr.eu-west-1.amazonaws.com.") {
 		t.Errorf("the way to log in to ECR is %q", got)
 	}
 }

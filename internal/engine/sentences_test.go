@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/job"
+)
+
+func TestAFileThatNothingRunsSaysWhatWould(t *testing.T) {
+	d := newDesk(t)
+	var said faulttest.Sayings
+	for _, name := range []string{"sim.c", "sim.cc", "sim.cu", "sim.f90", "sim.go", "sim.rs", "Sim.java", "sim.lua", "sim.php", "sim.ts", "sim.m", "sim.do",
+		"sim.sas", "sim.scm", "sim.tcl", "sim.awk", "notes.txt", "src/sim.c"} {
+		d.write(map[string]string{name: "x\n"})
+		said.Error(name, unrunnable(name, filepath.Join(d.dir, name)))
+	}
+	said.Compare(t, "unrunnable")
+}
+
+func TestWhatDiffersBetweenTwoCommandsIsNamed(t *testing.T) {
+	base := job.Spec{Verb: job.Map, Nodes: 1, Items: job.Items{From: "a.txt"}}
+	for want, change := range map[string]func(s *job.Spec){
+		"where items come from": func(s *job.Spec) { s.From = "b.txt" },
+		"how items are given":   func(s *job.Spec) { s.Stdin = true },
+		"outputs":               func(s *job.Spec) { s.Out = []string{"{n}"} },
+	} {
+		s := base
+		change(&s)
+		if got := itemDifferences(s, base); !cmp.Equal(got, []string{want}) {
+			t.Errorf("it names %q, want %s", got, want)
+		}
+	}
+}
+
+// A map's items run on one node each, whatever the script asks for.
+func TestNodesOfAScriptMeanNothingForItems(t *testing.T) {
+	said := driver.Said{Nodes: 3}
+	agreed(job.Spec{Verb: job.Map}, &said)
+	want := []string{"--nodes=3: An item runs on one node; --workers sets how many agents there are."}
+	if diff := cmp.Diff(want, said.Left); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnImageOnATargetWithoutContainersSaysWhere(t *testing.T) {
+	d := newDesk(t)
+	p := &Plan{Spec: job.Spec{On: "mem", Container: job.Container{Image: "a:1"}}}
+	err := d.noContainers(p)
+	if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != "Leave out the options for an image." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+	d.Engine.Drivers["boxes"] = boxes{d.mem}
+	if err := d.noContainers(p); fault.Hint(err) != "Add --on boxes, or leave out the options for an image." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+}
+
+// boxes is a target with containers.
+type boxes struct{ driver.Driver }
+
+func (boxes) Offer(context.Context, driver.Needs) (driver.Offer, error) {
+	return driver.Offer{Containers: true}, nil
+}
+
+func TestACommandThatWasNotTypedIsTheSame(t *testing.T) {
+	if got := (&Plan{}).command("--force"); got != "the same with --force" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func TestATaskThatIsNotThereMayBeAnotherProjects(t *testing.T) {
+	d := newDesk(t)
+	_, _, err := d.chained(t.Context(), job.Input{Name: "model"}, job.TaskRef{Task: "train", What: "model"}, "demo", "", false)
+	if fault.KindOf(err) != fault.Missing || err.Error() != "read input model: project demo has no task train" ||
+		fault.Hint(err) != "drover status lists what there is; another project's is task:PROJECT/train/model." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+}
+
+func TestNotesOfPasswordsSayWhatToDo(t *testing.T) {
+	d := newDesk(t)
+	d.write(map[string]string{".netrc": "machine host login me password x\n", "requirements.txt": "numpy\n--index-url https://me:" + planted + "@host/simple\n"})
+	p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Task: "t", Verb: job.Run, Program: "train.sh", On: "mem"}, false)
+	d.check(err)
+	defer p.Close()
+	notes := strings.Join(p.Code.Notes, "\n")
+	for _, want := range []string{
+		".netrc holds logins and is stored with the code, for every reader of the store: name it in .droverignore",
+		"requirements.txt line 2 has a password in an address and is stored with the code, for every reader of the store: take it out and set PIP_INDEX_URL, or use ~/.netrc or --secret NAME",
+	} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("it notes\n%s\nwant %s", notes, want)
+		}
+	}
+}
