@@ -25,21 +25,6 @@ func TestAFileThatNothingRunsSaysWhatWould(t *testing.T) {
 	said.Compare(t, "unrunnable")
 }
 
-func TestWhatDiffersBetweenTwoCommandsIsNamed(t *testing.T) {
-	base := job.Spec{Verb: job.Map, Nodes: 1, Items: job.Items{From: "a.txt"}}
-	for want, change := range map[string]func(s *job.Spec){
-		"where items come from": func(s *job.Spec) { s.From = "b.txt" },
-		"how items are given":   func(s *job.Spec) { s.Stdin = true },
-		"outputs":               func(s *job.Spec) { s.Out = []string{"{n}"} },
-	} {
-		s := base
-		change(&s)
-		if got := itemDifferences(s, base); !cmp.Equal(got, []string{want}) {
-			t.Errorf("it names %q, want %s", got, want)
-		}
-	}
-}
-
 // A map's items run on one node each, whatever the script asks for.
 func TestNodesOfAScriptMeanNothingForItems(t *testing.T) {
 	said := driver.Said{Nodes: 3}
