@@ -221,6 +221,10 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if i, ok := job.SuspiciousArg(spec.Args); ok {
 		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
+	if n := p.Items.Gone; a.keepOrder && n > 0 && (p.Action == "attach" || p.Action == "resume" || p.Action == "reopen" || p.Action == "skip") {
+		return fault.New(fault.Invalid, "Add --force to run these items in a new job, or -t NAME for a task of their own.",
+			"print items in order: the job that this continues has %s that this command does not name", count(n, "other item"))
+	}
 	if s.plan {
 		return a.showPlan(p)
 	}
