@@ -115,6 +115,7 @@ const (
 	ExitTimeLimit   = 124 // --timeout, as timeout(1)
 	ExitDrover      = 125 // drover or the provider, not the program
 	ExitInterrupted = 130
+	ExitPipe        = 141 // nobody reads stdout any more, as a shell says it of SIGPIPE
 )
 
 // Exit maps an error to drover's exit status: the one table.

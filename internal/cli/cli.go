@@ -99,6 +99,7 @@ type app struct {
 	notify    string   // of --notify
 	settings  settings
 	conf      *config
+	joined    bool    // the job is another command's, which we only follow
 	ssm       *ssmRun // of drover ssm: nil for all other verbs
 	away      *minding
 }

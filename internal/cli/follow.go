@@ -38,7 +38,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
 	defer signal.Stop(signals)
-	// Or "| head" would end us with the pipe, before the outputs are brought.
+	// Or "| head" would end us with the pipe, while the job goes on.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	type end struct {
 		st  drover.Status
@@ -53,8 +53,9 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 	reading, hush := context.WithCancel(context.WithoutCancel(ctx))
 	defer hush()
 	enough, settled := make(chan struct{}), make(chan struct{})
+	unread := make(chan struct{})
 	go func() {
-		printed <- a.print(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled})
+		printed <- a.print(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled}, func() { close(unread) })
 	}()
 
 	for {
@@ -71,6 +72,11 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 				return err
 			}
 			return a.finish(context.WithoutCancel(ctx), j, e.st, output)
+		case <-unread:
+			stop(errors.New("nobody reads the output"))
+			<-ended
+			<-printed
+			return a.leaveUnread(context.WithoutCancel(ctx), j, id, attached && !a.joined, signals)
 		case <-signals:
 			stop(errors.New("Ctrl-C"))
 			<-ended
@@ -89,6 +95,31 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 			return a.interrupted(context.WithoutCancel(ctx), j, output)
 		}
 	}
+}
+
+// leaveUnread is the end of a command whose output nobody reads any more, as of one before
+// "| head". A program would die of that, so one that this command has started here is
+// stopped as by Ctrl-C; others, and those elsewhere, go on.
+func (a *app) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
+	if !stops {
+		a.note("stdout is closed: %s goes on", id)
+		a.note("  follow: drover logs -f %s   stop: drover cancel %s", id, id)
+		return status(fault.ExitPipe)
+	}
+	a.note("stdout is closed: stopping %s, as Ctrl-C does", id)
+	if err := a.interrupt(ctx, j, signals); err != nil {
+		return err
+	}
+	st, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.State.Settled() {
+		a.note("%s %s %s", a.paint(st.State, st.State.Symbol()), id, strings.ToLower(string(st.State)))
+	} else {
+		a.note("%s %s interrupted   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), id, id)
+	}
+	return status(fault.ExitPipe)
 }
 
 // interrupt is Ctrl-C where agents live beside us: the first gives the program its stop
@@ -184,8 +215,9 @@ func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) err
 }
 
 // print writes the program's output as it comes. What drover does before the
-// program starts, and a new attempt, are told beside it.
-func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) error {
+// program starts, and a new attempt, are told beside it. unread is called, once, when
+// nobody reads what is printed any more.
+func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -208,7 +240,8 @@ func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions) err
 			continue
 		}
 		if err := p.print(o); closed(err) {
-			return nil // nobody reads on; the job goes on, and so do we
+			unread()
+			return nil
 		} else if err != nil {
 			a.note("note: output is no longer shown: %s", err)
 			return nil

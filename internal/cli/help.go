@@ -126,6 +126,7 @@ var topics = map[string]string{
   124          the time limit was reached (--timeout)
   125          drover or the machine failed, not the program: it never ran
   130          interrupted (Ctrl-C) or cancelled
+  141          nobody reads stdout any more: drover run train.py | head
 `,
 	"environment": `Environment variables
 

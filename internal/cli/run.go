@@ -129,7 +129,7 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 	if err != nil {
 		return err
 	}
-	if !detach {
+	if a.joined = p.Action == "attach"; !detach {
 		return a.follow(ctx, j, rec.Short, output, p.Offer.Attached, since)
 	}
 	if err := j.Start(ctx); err != nil {
