@@ -41,6 +41,9 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 		w.Next = "drover get " + s.ID + " -o out"
 	case job.Failed:
 		w.failed(rep, s)
+		if hint := j.stayedHome(ctx, rep); hint != "" {
+			w.Detail = append(w.Detail, hint)
+		}
 	case job.Cancelled:
 		w.Answer = s.Reason
 		w.Detail = []string{"the command that started it, typed again, goes on from its checkpoints"}
@@ -79,6 +82,24 @@ func (w *Reason) failed(rep ledger.Report, s Status) {
 	if s.Hint != "" {
 		w.Detail = append(w.Detail, s.Hint)
 	}
+}
+
+// StayedHome says of a failed job which file its program did not find that is here and was
+// not shipped, and what brings it along; "" where there is none.
+func (j *Job) StayedHome(ctx context.Context) string {
+	rep, err := j.look(ctx)
+	if err != nil || rep.Run.Settled == nil {
+		return ""
+	}
+	return j.stayedHome(ctx, rep)
+}
+
+func (j *Job) stayedHome(ctx context.Context, rep ledger.Report) string {
+	exit, ok := rep.Run.Exits[rep.Run.Settled.Rank]
+	if !ok || rep.Job.Spec.Verb == job.Map {
+		return ""
+	}
+	return j.c.engine.StayedHome(ctx, rep.Job, exit.Trace)
 }
 
 func lastIndex(lines []string, text string) int {

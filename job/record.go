@@ -67,7 +67,11 @@ type Code struct {
 	// Python is the script, or a module's file, that a Python interpreter named as the
 	// program runs; "-" when it is not in the code. The environment is prepared for it.
 	Python string `json:"python,omitempty"`
-	Note   string `json:"note,omitempty"` // why less came along than a person might expect
+	// Paths are folders of the code that Python is to look for modules in, after the
+	// caller's own PYTHONPATH: those of packages that "pip install -e" shows at home, and
+	// of a src layout.
+	Paths []string `json:"paths,omitempty"`
+	Note  string   `json:"note,omitempty"` // why less came along than a person might expect
 	// LeftOut are files that were in the folder and are no code, such as logs, by their
 	// names there; one that ends in a slash is a folder. They do not make another code.
 	LeftOut []string `json:"left_out,omitempty"`

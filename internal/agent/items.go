@@ -96,7 +96,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 	}
 	spec := a.job.Spec
 	k := crew.Kit{Dir: a.paths().Code, Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}
-	if k.Environ, err = a.withModule(k.Environ); err != nil {
+	if k.Environ, err = a.withModule(k.Environ, k.Dir); err != nil {
 		return crew.Kit{Failed: err}
 	}
 	r := env.ProgramRequest{Dir: k.Dir, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}

@@ -189,7 +189,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.withSecrets(environ)
-	if environ, err = a.withModule(environ); err != nil {
+	if environ, err = a.withModule(environ, a.seen().Code); err != nil {
 		return nil, err
 	}
 	environ = append(environ, markVariable+"=1")

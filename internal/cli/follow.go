@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -311,9 +310,8 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	if st.State == job.Failed {
 		if hint := a.inWords(st.Hint); hint != "" {
 			a.note("  %s", plainText(hint))
-		} else if file := stayedHome(st); file != "" {
-			top, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(file)), "/")
-			a.note("  %s exists here and was not shipped: -d %s ships it beside the script, -i %s makes it an input", file, top, top)
+		} else if hint := j.StayedHome(ctx); hint != "" {
+			a.note("  %s", plainText(hint))
 		}
 		a.note("  why: drover why %s", st.ID)
 	}
@@ -339,25 +337,6 @@ func attemptWords(st drover.Status) string {
 		words += ", " + count(st.Failures, "failure")
 	}
 	return words + ")"
-}
-
-// notFound is how Python and most programs say that a file is missing.
-var notFound = regexp.MustCompile(`No such file or directory: ['"]?([^'"\n]+)['"]?`)
-
-// stayedHome names a file that the program did not find and that is here: it
-// runs in a copy of what went along.
-func stayedHome(st drover.Status) string {
-	for _, n := range st.Nodes {
-		all := notFound.FindAllStringSubmatch(n.Trace, -1)
-		if len(all) == 0 {
-			continue
-		}
-		file := all[len(all)-1][1]
-		if _, err := os.Stat(file); err == nil && filepath.IsLocal(file) {
-			return file
-		}
-	}
-	return ""
 }
 
 // bring downloads the outputs when a folder was named, and says where they are.

@@ -58,6 +58,9 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err != nil {
 		return err
 	}
+	if err := a.waitFor(ctx, s); err != nil {
+		return err
+	}
 	p, err := c.Plan(ctx, spec, s.force)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ type startFlags struct {
 	task, output, source, python string
 	deps, inputs, env, envFile   []string
 	timeout, grace, stopSignal   string
+	after                        []string
 	slurmArgs                    []string
 	retries, nodes, procs, gpus  int
 	launcher, machine            string
@@ -64,6 +65,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.StringVar(&a.settings.agentProfile, "agent-profile", "", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine (default: the config)")
 	f.StringVar(&a.settings.on, "on", "", "target (default: $DROVER_ON, the config, local)")
 	f.StringArrayVar(&s.slurmArgs, "slurm-arg", nil, "option of sbatch, for --on slurm: --account=bio, --constraint=a100; may be repeated")
+	f.StringArrayVar(&s.after, "after", nil, "wait until this job has succeeded, before anything is planned or submitted; refused when it fails; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
 	f.BoolVar(&s.newCode, "new-code", false, "run nothing with code as it was: refused while a job with other code is live")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")

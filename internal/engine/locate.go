@@ -96,6 +96,9 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 			if err := unrunnable(s.Program, file); err != nil && !apart {
 				return "", "", err
 			}
+			if target := pythonTarget(file); e.inside(target) {
+				file = target
+			}
 			rel, err := filepath.Rel(dir, file) // the whole folder comes along, and items run in it
 			return dir, filepath.ToSlash(rel), err
 		}
@@ -114,6 +117,9 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 	case err == nil && info.IsDir() && !(apart && filepath.IsAbs(s.Program)):
 		return "", "", fault.New(fault.Invalid, "Name the script in it: drover run "+path.Join(s.Program, "train.py")+".", "read script: %q is a folder", s.Program)
 	case err == nil && s.Source != "":
+		if target := pythonTarget(file); inside(dir, target) {
+			file = target
+		}
 		rel, err := filepath.Rel(dir, file)
 		if err != nil || !filepath.IsLocal(rel) {
 			return "", "", fault.New(fault.Invalid, "Choose a source folder that holds it.", "read script: %q is not in the source folder %q", s.Program, s.Source)
@@ -123,7 +129,7 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 		if err := unrunnable(s.Program, file); err != nil && !apart {
 			return "", "", err
 		}
-		if e.inside(file) || isScript(file) {
+		if file = pythonTarget(file); e.inside(file) || isScript(file) {
 			return filepath.Dir(file), filepath.Base(file), nil
 		}
 		return dir, "", nil
@@ -151,6 +157,20 @@ func elsewhere(program string) bool {
 func isInterpreter(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && env.IsInterpreter(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !isScript(file)
+}
+
+// pythonTarget is the file that Python runs for a script: where the script is a symbolic
+// link, what it points to, because Python looks for modules beside that.
+func pythonTarget(file string) string {
+	info, err := os.Lstat(file)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 || !strings.EqualFold(filepath.Ext(file), ".py") {
+		return file
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil || !strings.EqualFold(filepath.Ext(real), ".py") {
+		return file // a link to a file with another ending is run as what its own name says
+	}
+	return real
 }
 
 // inside says whether a file lies in the current folder or below.

@@ -55,6 +55,9 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	p := &c.plan
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
 	p.Python = e.pythonFile(*p)
+	if err = e.addPackages(ctx, p); err != nil {
+		return c, err
+	}
 	c.Dir, c.Files = p.Code.Dir, len(p.Code.Entries)
 	if !p.ship.nothing && !inside(e.Caller.Folder, c.Dir) && !inside(c.Dir, e.Caller.Folder) {
 		return c, fault.New(fault.Invalid, "If that is what you mean, change to it first: cd "+c.Dir+".", "find code of job %s: its command names %s, and this is %s", j.Short, c.Dir, e.Caller.Folder)
@@ -132,7 +135,7 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Roun
 // storeCode stores a plan's code, and gives what binds a job's items from then on: that
 // code, and what else is in amend, which may be nil.
 func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *ledger.Amended) (*ledger.Amended, error) {
-	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: job.Code{Script: p.Script, Python: p.Python, Note: p.CodeNote}}
+	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: job.Code{Script: p.Script, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}}
 	if !p.ship.nothing {
 		b, err := e.putCode(ctx, p)
 		if err != nil {

@@ -44,7 +44,8 @@ type Plan struct {
 	Job          job.Path // for Attach, Resume, Replace and Skip: the job that is there
 	Code         bundle.List
 	Script       string
-	Python       string // as job.Code has it
+	Python       string   // as job.Code has it
+	Paths        []string // as job.Code has it
 	CodeNote     string
 	Digest       string // of the code
 	Environment  env.Plan
@@ -116,6 +117,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	notePasswords(&p.ship.files)
 	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
 	p.Python = e.pythonFile(p)
+	if err = e.addPackages(ctx, &p); err != nil {
+		return p, errors.Join(err, p.Close())
+	}
 	if !p.ship.nothing {
 		if err = p.hashCode(ctx); err != nil {
 			return p, errors.Join(err, p.Close())
@@ -206,7 +210,7 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 		p.inherited = e.inherited(p.Spec, true)
 	}
 	j.Inherited, j.SettingsKey = p.inherited, settingsKey(p.Spec, p.inherited)
-	j.Code = job.Code{Script: p.Script, Python: p.Python, Note: p.CodeNote}
+	j.Code = job.Code{Script: p.Script, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}
 	if !p.ship.nothing {
 		b, err := e.putCode(ctx, p)
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -64,9 +65,10 @@ type Plan struct {
 	Version     string // of that interpreter, as "3.12"; "" when none is needed
 	Digest      string // hex, of interpreter, platform and requirements; "" when no Python is needed
 
-	self   identity  // of the interpreter that an environment would stand on
-	asked  *manifest // what to install; nil when nothing is to be built
-	caller Request
+	editable editable  // of the interpreter that was judged
+	self     identity  // of the interpreter that an environment would stand on
+	asked    *manifest // what to install; nil when nothing is to be built
+	caller   Request
 }
 
 // Resolve decides which Python runs the script. It runs the interpreter once
@@ -100,6 +102,7 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 		Source:      SourceActive,
 		Version:     minor(v.Self.Version),
 		Digest:      digest(v.Self, asked),
+		editable:    v.Editable,
 		self:        v.Self,
 		caller:      r,
 	}
@@ -123,25 +126,63 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 // is not among them is replaced by another on PATH, to build on; not where the
 // user has named one.
 func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict, error) {
-	if asked == nil || asked.python.allows(v.Self.Version) {
+	if asked == nil {
 		return v, nil
 	}
+	pin := bound{}
+	if r.Python == "" && v.Self.Kind == "" {
+		pin = pinned(r) // an active environment was chosen by hand
+	}
+	allowed := asked.python.allows(v.Self.Version)
+	if allowed && pin.allows(v.Self.Version) {
+		return v, nil
+	}
+	spec := strings.Trim(asked.python.spec+","+pin.spec, ",")
 	if r.Python == "" {
 		for _, python := range others(r.Environ) {
 			other, err := recall(ctx, r, python, asked)
 			if ctx.Err() != nil {
 				return verdict{}, context.Cause(ctx)
 			}
-			if err != nil || other.Self.Old || !asked.python.allows(other.Self.Version) {
+			if err != nil || other.Self.Old || !asked.python.allows(other.Self.Version) || !pin.allows(other.Self.Version) {
 				continue
 			}
-			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it needs Python %s, but %s is %s and %s is %s", asked.python.spec,
+			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it needs Python %s, but %s is %s and %s is %s", spec,
 				v.Self.Executable, v.Self.Version, other.Self.Executable, other.Self.Version)}
 			return other, nil
 		}
 	}
+	if allowed { // the version in .python-version is not to be had: it is a preference
+		return v, nil
+	}
 	return verdict{}, fault.New(fault.Invalid, "Install one and name it with --python, or take yours as it is with --no-env.",
 		"resolve python: %s: it needs Python %s, but %s is %s", asked.python.at, asked.python.spec, v.Self.Executable, v.Self.Version)
+}
+
+// pinned are the Pythons that the nearest .python-version asks for, from the script's
+// folder up to the code folder: its first line, such as 3.12 or cpython-3.12.4. One that
+// names no version asks for nothing.
+func pinned(r Request) bound {
+	for dir := path.Dir(filepath.ToSlash(r.Script)); ; dir = path.Dir(dir) {
+		file := filepath.Join(r.Dir, filepath.FromSlash(dir), ".python-version")
+		if text, err := readFile(file); err == nil && text != nil {
+			for line := range strings.Lines(string(text)) {
+				line = strings.TrimSpace(line)
+				if line == "" || line[0] == '#' {
+					continue
+				}
+				line = strings.TrimPrefix(strings.TrimPrefix(line, "cpython-"), "python")
+				if versionOnly().MatchString(line) {
+					return bound{spec: "==" + line + ".*", at: ".python-version"}
+				}
+				break
+			}
+			return bound{}
+		}
+		if dir == "." || !filepath.IsLocal(dir) {
+			return bound{}
+		}
+	}
 }
 
 // plan turns to an environment of the cache.

@@ -32,6 +32,9 @@ func candidates(r Request) ([]string, error) {
 	found = append(found, onPath(r.Environ, "python3")...)
 	found = append(found, onPath(r.Environ, "python")...)
 	if len(found) == 0 {
+		found = uvPythons(r.Environ)
+	}
+	if len(found) == 0 {
 		return nil, noPython(r, nil)
 	}
 	return found, nil
@@ -42,11 +45,50 @@ func candidates(r Request) ([]string, error) {
 // than 3.8 cannot be judged.
 func others(environ []string) []string {
 	var found []string
+	uv := uvPythons(environ)
 	for minor := 19; minor >= 8; minor-- {
-		found = append(found, onPath(environ, fmt.Sprintf("python3.%d", minor))...)
+		name := fmt.Sprintf("python3.%d", minor)
+		found = append(found, onPath(environ, name)...)
+		for _, python := range uv {
+			if filepath.Base(python) == name {
+				found = append(found, python)
+			}
+		}
 	}
 	return append(found, onPath(environ, "python3")...)
 }
+
+// uvPythons are the interpreters that "uv python install" has put in its folder,
+// newest first: uv puts none of them on PATH unless it is told to.
+func uvPythons(environ []string) []string {
+	root := getenv(environ, "UV_PYTHON_INSTALL_DIR")
+	if root == "" {
+		data := getenv(environ, "XDG_DATA_HOME")
+		if home := getenv(environ, "HOME"); data == "" && home != "" {
+			data = filepath.Join(home, ".local", "share")
+		}
+		if data == "" {
+			return nil
+		}
+		root = filepath.Join(data, "uv", "python")
+	}
+	found, err := filepath.Glob(filepath.Join(root, "*", "bin", "python3.*"))
+	if err != nil {
+		return nil
+	}
+	release := func(python string) []int { // of cpython-3.12.7-linux-x86_64-gnu
+		_, version, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(python))), "-")
+		version, _, _ = strings.Cut(version, "-")
+		return numbers(version)
+	}
+	found = slices.DeleteFunc(found, func(python string) bool {
+		return !pythonMinor().MatchString(filepath.Base(python)) || !runnable(python)
+	})
+	slices.SortStableFunc(found, func(a, b string) int { return compareNumbers(release(b), release(a)) })
+	return found
+}
+
+var pythonMinor = compiled(`^python3\.\d+$`)
 
 // chosen reads --python.
 func chosen(r Request) ([]string, error) {
@@ -67,7 +109,14 @@ func chosen(r Request) ([]string, error) {
 	if versionOnly().MatchString(name) {
 		name = "python" + name
 	}
-	if found := onPath(r.Environ, name); len(found) > 0 {
+	found := onPath(r.Environ, name)
+	for _, python := range uvPythons(r.Environ) {
+		release := filepath.Base(filepath.Dir(filepath.Dir(python))) // cpython-3.12.7-linux-x86_64-gnu
+		if filepath.Base(python) == name || strings.Contains(release, "-"+strings.TrimPrefix(name, "python")+"-") {
+			found = append(found, python)
+		}
+	}
+	if len(found) > 0 {
 		return found, nil
 	}
 	return nil, noPython(r, nil)

@@ -55,6 +55,36 @@ def watch():
     return {os.path.abspath(p): stamp(p) for p in paths}
 
 
+def editables():
+    """What "pip install -e" shows: folders that .pth files add to the path, and what finders map."""
+    dirs, packages = [], {}
+    try:
+        sites = site.getsitepackages() + [site.getusersitepackages()]
+    except Exception:
+        sites = [sysconfig.get_path("purelib")]
+    own = [os.path.realpath(p) + os.sep for p in sites + [os.path.dirname(sysconfig.get_path("stdlib")), os.path.dirname(sysconfig.get_path("platstdlib"))]]
+    for folder in sites:
+        try:
+            files = sorted(f for f in os.listdir(folder) if f.endswith(".pth"))
+        except OSError:
+            continue
+        for name in files:
+            try:
+                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                    lines = [line.strip() for line in f]
+            except (OSError, ValueError):
+                continue
+            for line in lines:
+                path = os.path.abspath(os.path.join(folder, line))
+                if (line and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path) and path not in dirs
+                        and not (os.path.realpath(path) + os.sep).startswith(tuple(own))):
+                    dirs.append(path)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            packages.update({k: os.path.abspath(v) for k, v in getattr(module, "MAPPING", {}).items() if isinstance(v, str)})
+    return {"dirs": dirs, "packages": packages}
+
+
 def tools():
     """packaging, wherever one can be had: uv makes environments without it and without pip."""
     found = imported()
@@ -153,7 +183,7 @@ def conda(asked, Requirement):
 
 def main():
     asked = json.load(sys.stdin)
-    answer = {"self": identity(), "watch": watch()}
+    answer = {"self": identity(), "watch": watch(), "editable": editables()}
     found = tools()
     if found is None and (asked["wanted"] or asked["conda"]):
         answer["unknown"] = "it has neither packaging nor pip to judge them by"

@@ -51,11 +51,12 @@ type lack struct {
 
 // verdict is an interpreter's answer about a set of requirements.
 type verdict struct {
-	Self    identity          `json:"self"`
-	Missing *lack             `json:"missing"`
-	Unknown string            `json:"unknown"` // why it could not tell; "" when it could
-	Watch   map[string]string `json:"watch"`   // path to stamp: while none changes, the verdict stands
-	Key     string            `json:"key"`     // of everything else that it depends on
+	Self     identity          `json:"self"`
+	Missing  *lack             `json:"missing"`
+	Editable editable          `json:"editable"` // what it imports from outside of itself
+	Unknown  string            `json:"unknown"`  // why it could not tell; "" when it could
+	Watch    map[string]string `json:"watch"`    // path to stamp: while none changes, the verdict stands
+	Key      string            `json:"key"`      // of everything else that it depends on
 }
 
 func (v verdict) satisfied() bool { return v.Missing == nil && v.Unknown == "" }
