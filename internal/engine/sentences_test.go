@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,7 +21,12 @@ func TestAFileThatNothingRunsSaysWhatWould(t *testing.T) {
 	for _, name := range []string{"sim.c", "sim.cc", "sim.cu", "sim.f90", "sim.go", "sim.rs", "Sim.java", "sim.lua", "sim.php", "sim.ts", "sim.m", "sim.do",
 		"sim.sas", "sim.scm", "sim.tcl", "sim.awk", "notes.txt", "src/sim.c"} {
 		d.write(map[string]string{name: "x\n"})
-		said.Error(name, unrunnable(name, filepath.Join(d.dir, name)))
+		d.check(os.Chmod(filepath.Join(d.dir, name), 0o644))
+		err := unrunnable(name, filepath.Join(d.dir, name))
+		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+		said.Error(name, err)
 	}
 	said.Compare(t, "unrunnable")
 }
