@@ -149,6 +149,7 @@ func askCreds(fd int) error {
 func (e *ear) Read(b []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, _, _, err := e.ReadMsgUnix(b, oob)
+	n = max(n, 0) // it is -1 where the other end has gone with something unread, and no Reader may say that
 	if e.speaker != 0 || oobn == 0 {
 		return n, err
 	}
