@@ -159,7 +159,7 @@ func TestWhatMakesNoSenseIsRefusedWithAHint(t *testing.T) {
 		"task:a/output/logs": "For a folder of it write task:a/output::logs.",
 		"task:a/modle":       "Did you mean model?",
 		"task:a":             "Write it as task:NAME/model: state, model, output, source.",
-		"task:-a/model":       "Write it as task:NAME/model: state, model, output, source.",
+		"task:-a/model":      "Write it as task:NAME/model: state, model, output, source.",
 	} {
 		if _, err := Parse(text, here()); fault.Hint(err) != want {
 			t.Errorf("%s: the hint is %q, want %q", text, fault.Hint(err), want)
