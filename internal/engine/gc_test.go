@@ -392,6 +392,32 @@ func TestSubmitsThatNeverFinishedGo(t *testing.T) {
 	}
 }
 
+// How old a submit is says the store's clock. One that is young by it stays, though this
+// machine's clock, which is fast, had it listed.
+func TestASubmitThatIsYoungByTheStoresClockStays(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	fast := &storetest.Clock{}
+	w.check(fast.Sleep(t.Context(), 2*DefaultMinAge))
+	w.World.Store = store.New(w.bucket, store.Options{Clock: fast})
+	w.Engine = New(Config{World: w.World, Caller: w.Caller})
+	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+	w.check(w.World.NameJob(t.Context(), &j))
+	w.check(w.World.Propose(t.Context(), j))
+	g := w.leftovers(GCOptions{})
+	if len(g.Items) != 1 || g.Items[0].Kind != LeftSubmit {
+		t.Fatalf("listed are %q", says(g.Items))
+	}
+	freed, err := w.Collect(t.Context(), g, nil)
+	w.check(err)
+	if len(freed.Items) > 0 || len(freed.Kept) != 1 {
+		t.Errorf("removed %q, kept %q", says(freed.Items), says(freed.Kept))
+	}
+	if _, mine, err := w.World.Submit(t.Context(), j, "cli"); err != nil || !mine {
+		t.Errorf("it is submitted: %t, %v", mine, err)
+	}
+}
+
 // The newest whole generation of a rank stays, whatever becomes of its job.
 func TestStateOutlivesItsJob(t *testing.T) {
 	t.Parallel()
@@ -409,8 +435,10 @@ func TestStateOutlivesItsJob(t *testing.T) {
 	}
 	gens, _, err := w.World.Restore(ctx, first.Path(), 0, ledger.Restored{Job: first.ID, Attempt: 1, Agent: "a"}, 0, nil)
 	w.check(err)
+	points, _, err := folder{[]byte("a checkpoint")}.put(ctx, w.World.Store)
+	w.check(err)
 	for i, list := range lists {
-		w.check(gens.Save(ctx, ledger.Saved{State: list, Files: files[i]}))
+		w.check(gens.Save(ctx, ledger.Saved{State: list, Files: files[i], Checkpoints: points}))
 	}
 	w.check(w.World.Store.Delete(ctx, "blobs/"+string(files[2]))) // torn: the one before counts
 	w.pass(2 * time.Hour)
@@ -425,8 +453,11 @@ func TestStateOutlivesItsJob(t *testing.T) {
 			t.Error("an older generation is still there")
 		}
 	}
-	// Lists and contents of the one that counts, and the state of the torn one.
-	if n := w.objects("blobs/"); n != 6 {
+	if err := read(ctx, w.World.Store, points); err != nil {
+		t.Errorf("its checkpoints: %v", err)
+	}
+	// Lists and contents of the one that counts, with its checkpoints, and the state of the torn one.
+	if n := w.objects("blobs/"); n != 8 {
 		t.Errorf("%d blobs are left", n)
 	}
 }

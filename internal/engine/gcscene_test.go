@@ -470,11 +470,23 @@ func (r *room) save(ctx context.Context, a *actor, w ledger.World, sweeps *ledge
 	if err != nil {
 		return err
 	}
+	saved := ledger.Saved{State: list}
+	again := func() error { _, _, err := state.put(ctx, w.Store); return err }
+	if n%2 == 0 { // and checkpoints, which nothing else names
+		points := folder{fmt.Appendf(nil, "checkpoint %d", n)}
+		more, needs, err := points.put(ctx, w.Store)
+		if err != nil {
+			return err
+		}
+		saved.Checkpoints, need = more, append(need, needs...)
+		store := again
+		again = func() error { _, _, err := points.put(ctx, w.Store); return errors.Join(err, store()) }
+	}
 	r.said.serial[list] = n
-	if err := gens.Save(ctx, ledger.Saved{State: list}); err != nil {
+	if err := gens.Save(ctx, saved); err != nil {
 		return err
 	}
-	if err := r.assure(ctx, a, sweeps, need, func() error { _, _, err := state.put(ctx, w.Store); return err }); err != nil {
+	if err := r.assure(ctx, a, sweeps, need, again); err != nil {
 		return err
 	}
 	if t, err := r.calmly().Task(ctx, p); err == nil && t.Live == p.Job && r.fresh(p, list) {
@@ -493,6 +505,9 @@ func (r *room) fresh(p job.Path, list store.Digest) bool {
 func (r *room) whole(ctx context.Context, w ledger.World) func(ledger.Saved) (bool, error) {
 	return func(s ledger.Saved) (bool, error) {
 		err := read(ctx, w.Store, s.State)
+		if err == nil && s.Checkpoints != "" {
+			err = read(ctx, w.Store, s.Checkpoints)
+		}
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil
 		}
