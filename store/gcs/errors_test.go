@@ -207,3 +207,26 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// A listing that ends before its last page, because the server answers no more, says that
+// there is more: whoever goes by it would take the rest for absent (L6).
+func TestAListingThatBreaksOffSaysThatThereIsMore(t *testing.T) {
+	f := newFake()
+	f.page = 2
+	b := at(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("pageToken") {
+			f.refuse(w, 503, "backendError", "later")
+			return
+		}
+		f.ServeHTTP(w, r)
+	})), "gs://b-1")
+	for _, key := range []string{"a", "b", "c"} {
+		if err := b.Create(t.Context(), key, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, more, err := b.List(t.Context(), "", "", 10)
+	if err != nil || len(found) != 2 || !more {
+		t.Errorf("of three objects it lists %d, more %t, %v", len(found), more, err)
+	}
+}

@@ -464,3 +464,21 @@ func TestARottenAnswerIsNotBelieved(t *testing.T) {
 		t.Errorf("every time: %v", err)
 	}
 }
+
+// An upload that is not known any more may be one that was completed, by a request whose
+// answer was lost: its end is asked for again then, and what it says of that settles
+// nothing (L1).
+func TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded(t *testing.T) {
+	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
+		ends := r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+		if ends {
+			s3test.Refuse(w, http.StatusNotFound, "NoSuchUpload", "The specified upload does not exist.")
+		}
+		return ends
+	}}
+	b := open(t, "s3://facts", s3.Options{Endpoint: serve(t, server, nil)})
+	err := b.Create(t.Context(), "big", bytes.NewReader(make([]byte, 9<<20)))
+	if !errors.Is(err, store.ErrUnclear) {
+		t.Errorf("it says of the object that it was certainly not written: %v", err)
+	}
+}
