@@ -29,7 +29,7 @@ func TestItemsOfAChunkThatAnotherHasClaimedAreEnded(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newRange(t, command("sh", "-c", `echo begun >"$0"; exec sleep 1000 >"$0"`, pipe), 1, 1)
+	s := newRange(t, command("sh", "-c", `exec >"$0"; echo begun; exec sleep 1000`, pipe), 1, 1)
 	s.start(1, nil)
 	f, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that neither end waits to be opened
 	s.check(err)

@@ -1,0 +1,30 @@
+package crew
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger"
+)
+
+// An agent looks at the job's log every 15 s at least (E5), and one beside its store so
+// often that a person who cancels does not wait.
+func TestTheJobsLogIsLookedAtInTime(t *testing.T) {
+	t.Parallel()
+	for near, most := range map[bool]time.Duration{false: 15 * time.Second, true: time.Second} {
+		s := newRange(t, command("true"), 4, 4)
+		c := &crew{Config: Config{World: s.World, Job: s.job, Near: near, Note: func(string) {}, Warn: func(string, time.Duration) {}, Patience: patience},
+			clock: s.Store.Clock(), tries: map[uint64]*try{}}
+		c.member = s.NewMapMember(s.job, s.AgentID(1, 0), ledger.Host{}, ledger.MapOptions{Slots: 1, Near: near})
+		life, end := context.WithCancel(t.Context())
+		defer end()
+		c.life = life
+		if gone, err := c.poll(t.Context()); gone || err != nil || c.order.Do != ledger.Work {
+			t.Fatalf("near %t: gone %t, order %d, %v", near, gone, c.order.Do, err)
+		}
+		if again := c.polled - c.now(); again > most {
+			t.Errorf("near %t: it looks again after %s", near, again)
+		}
+	}
+}
