@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -252,5 +253,69 @@ func TestPlacementsThatCameToNothingAreCountedInARow(t *testing.T) {
 	}
 	if d.keep(k, rows); k.Run().Stop != nil {
 		t.Errorf("it was given up: %+v", k.Run().Stop)
+	}
+}
+
+// The items of a chunk that handed some over are those of its own snapshot and of the
+// other chunk's: what was handed over is not left out (V1).
+func TestASnapshotIsNotAllOfAChunkThatHandedItemsOver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers, s.Retries = 1000, 3 })
+	m := d.far(j, "1-0-a")
+	for range 10 {
+		_, err := m.Poll(ctx)
+		d.check(err)
+		h, err := m.Seek(ctx)
+		d.check(err)
+		for h != nil {
+			try, ok := h.Next()
+			if !ok {
+				break
+			}
+			h.Done(Result{Item: try.Item, Failed: try.Item == 3 && try.N == 1, Code: try.N % 2})
+		}
+		if h != nil {
+			_, err = h.Flush(ctx)
+			d.check(err)
+		}
+		d.pass(m.Again())
+	}
+	v := d.NewMapView(j)
+	parts, err := v.Parts(ctx)
+	d.check(err)
+	if len(parts) != 1 || parts[0].Seal == "" || v.t.brief["000000"].children != 1 {
+		t.Fatalf("parts %+v, %+v", parts, v.t.brief)
+	}
+	var ended []int
+	d.check(v.Ended(ctx, parts[0], func(r ItemReport) { ended = append(ended, r.N) }))
+	slices.Sort(ended)
+	if !slices.Equal(ended, []int{1, 2, 3, 4}) {
+		t.Errorf("items %v have ended", ended)
+	}
+}
+
+// A membership listing of the round before says nothing of who is there in this one: all
+// that moved between the two may have left at that round's end (M12).
+func TestAMembershipListingIsOfOneRound(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	m := d.far(j, "1-0-a")
+	beat := func(phase string) {
+		for i := range 60 { // more than the standbys, and than agents of which it reads whether they left
+			d.check(d.Beat(ctx, j.Path(), Beat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: phase}))
+		}
+	}
+	beat("idle")
+	d.check(m.callRoll(ctx))
+	d.pass(rollEvery)
+	beat(Left)
+	m.t.m.Round = 7 // reopened since
+	d.check(m.callRoll(ctx))
+	if m.roll.known {
+		t.Errorf("%d agents of the round before count, of which each has left", len(m.roll.moved))
 	}
 }

@@ -349,6 +349,38 @@ var mapMutants = []mutant{
 		"if err := w.Store.Delete(ctx, jobKey(p)); err != nil {", "if err := error(nil); err != nil {"},
 	{"E6", "a job's log is not deleted last", removeFile,
 		"if err == nil && !strings.HasPrefix(o.Key, log) {", "if err == nil && !strings.HasPrefix(o.Key, \"-\"+log) {"},
+	{"L4", "the end goes with results though items wait for a back-off", holdFile,
+		"left := len(h.queue) + len(h.apart) + len(h.later) + len(h.flight)\n\tif e.Handed", "left := len(h.queue) + len(h.apart) + len(h.flight)\n\tif e.Handed"},
+	{"L5*", "reopened of a chunk names the oldest reopen of the job that selects, not the newest", mapFile,
+		"if r.N > c.Mark {\n\t\t\tby = r.N", "if r.N > c.Mark && by == 0 {\n\t\t\tby = r.N"},
+	{"T2", "a round is written for a place that was declined, and its writer told that it stands", reopenFile,
+		"m.Settled.Place >= place", "m.Settled.Place > place"},
+	{"J1", "a placement of a map is started although the job was stopped since", mapkeeperFile,
+		"if k.t.m.Stop != nil || !pending(n, machines) {", "if !pending(n, machines) {"},
+	{"J2", "a new time limit does not bind items", mapmemberFile,
+		"Timeout: f.ItemTimeout()", "Timeout: time.Duration(f.Spec.ItemTimeout)"},
+	{"J3", "a pause of the round before binds the new one", mapFile,
+		"m.Place, m.Round, m.Paused = nil, nil, 0, false, r.Place, n, false", "m.Place, m.Round = nil, nil, 0, false, r.Place, n"},
+	{"M3*", "the want of memory that the same entry records is not handed over", holdFile,
+		"\t\t\thad.OOMs = h.c.carry[r.Item].OOMs + h.ooms[r.Item]\n", ""},
+	{"M8", "what is handed over is not put in order", holdFile,
+		"\tslices.Sort(part)\n", ""},
+	{"M11", "looks that found nothing are not forgotten when a chunk is claimed", mapmemberFile,
+		"\t\tm.claims++\n\t\tm.resting = 0\n", "\t\tm.claims++\n"},
+	{"M13", "an item that never began goes to the end of the queue", holdFile,
+		"h.queue = slices.Insert(h.queue, 0, item)", "h.queue = append(h.queue, item)"},
+	{"D2*", "an entry of an owner is no sign of life", watchFile,
+		"\tif o.folded[c.ID] < c.N {\n\t\ts.moved += min(at-s.moved, max(0, c.Wrote.Sub(s.at)))\n\t}\n", ""},
+	{"E1", "a cancel that hardens a drain moves the number that chunks are ended by", mapFile,
+		"m.Stop = e.Cancelled // what", "m.Stop, m.StopAt = e.Cancelled, n // what"},
+	{"E2*", "an owner that winds up ends the chunk without the results it has", holdFile,
+		"e := Entry{Results: h.buffer, Ended: &Ended{By: h.m.t.m.StopAt}}", "e := Entry{Ended: &Ended{By: h.m.t.m.StopAt}}"},
+	{"E3", "a map with quarantined items and no failed one has succeeded", mapFile,
+		"bad := t.Failed + t.Quarantined\n\tswitch", "bad := t.Failed\n\tswitch"},
+	{"J2", "new limits do not bind items", mapmemberFile,
+		"Limits: f.Limits(), Timeout", "Limits: f.Spec.Limits, Timeout"},
+	{"J2", "a new memory step does not bind items", mapmemberFile,
+		"Step: f.MemoryStep()", "Step: f.Spec.MemoryStep"},
 }
 
 // rareMapMutants need what happens in one world of thousands: they are played with
@@ -386,3 +418,6 @@ var rareMapMutants = map[string]int{
 //   - A name of an older snapshot takes the place of a newer one's (chart.list). A chunk has
 //     a newer name only where a reopen or a stop came after the older one; asked() and
 //     mixed() then send the reader to the log.
+//   - An item in back-off that was handed over stays in its old owner's list (Hold.recorded).
+//     Items are handed over from that list only when the owner has no others, and then the
+//     same entry ends the chunk: the hold is over, and nothing of it begins.

@@ -378,6 +378,7 @@ func (a *mapAgent) reap() {
 		}
 		try.retries = a.s.tales[a.job].retriesSince(a.heard)
 		try.hold.Done(r)
+		try.given = a.s.now
 	}
 }
 

@@ -344,7 +344,9 @@ func (c *chunkTale) stopped(e Entry) bool {
 	switch {
 	case stop == nil || c.t.stop == nil || c.t.stopN != by:
 		s.violate("L5: %s ended chunk %s because of entry %d, which is not a stop in force", e.By, c.id, by)
-	case c.owner == "" || c.owner == e.By:
+	case c.owner == "":
+	case c.owner == e.By:
+		c.checkWound(e)
 	case stop.Drain:
 		s.checkDead(c, e, "drain")
 	case s.now-c.t.hardAt < 30*time.Second:
@@ -368,6 +370,21 @@ func (c *chunkTale) stopped(e Entry) bool {
 	}
 	c.mark = by
 	return true
+}
+
+// checkWound is E2: an owner that ends its chunk because of a stop records what it has
+// before, or in the same entry. What it was given once that entry was made comes too late.
+func (c *chunkTale) checkWound(e Entry) {
+	s, a := c.t.s, c.t.s.agentNamed(e.By)
+	if a == nil || e.Claim != len(c.claims) {
+		return
+	}
+	made := e.At.Sub(epoch) - a.p.skew
+	for _, try := range s.tries {
+		if try.job == c.t.id && try.chunk == c.id && try.claim == e.Claim && try.given > 0 && try.given < made && !try.recorded {
+			s.violate("E2: %s ends chunk %s, and item %d, which ended as %s, is not recorded", e.By, c.id, try.item, try.name)
+		}
+	}
 }
 
 // again is M4.

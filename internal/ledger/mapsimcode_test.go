@@ -67,6 +67,7 @@ func (t *mapTale) amended(e Entry) {
 		t.retries = [2]int{min(t.retries[0], *r), max(t.retries[1], *r)}
 		t.allowed = append(t.allowed, retriesTale{*r, t.s.now})
 	}
+	t.rebound(*e.Amended)
 	if c := e.Amended.Code; c != nil {
 		if slices.ContainsFunc(t.codes, func(o codeTale) bool { return o.digest == c.Digest }) {
 			t.s.seen["code as it once was"]++

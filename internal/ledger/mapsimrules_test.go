@@ -93,6 +93,7 @@ func (s *yard) checkBegin(try *mapTry) {
 		}
 	}
 	s.checkCode(try)
+	s.checkBound(try)
 	s.checkIsolated(try, c, claim)
 	if try.ooms != c.had[try.item].OOMs+s.unrecorded(try) && claim.to == 0 {
 		s.violate("M13: item %d begins, and had too little memory %d times: it is told %d", try.item, c.had[try.item].OOMs+s.unrecorded(try), try.ooms)
@@ -433,8 +434,12 @@ func (s *yard) checkTold(who, id string, told Settled) {
 	}
 }
 
-// checkPlaced: J1, agents are started only once placed stands.
-func (s *yard) checkPlaced(id string, p Placed) {
+// checkPlaced: J1, agents are started only once placed stands, and of no job that the
+// keeper k has read to be stopped: they would come for nothing.
+func (s *yard) checkPlaced(k *MapKeeper, id string, p Placed) {
+	if k.t.m.Stop != nil {
+		s.violate("J1: placement %d of %s is started, and entry %d has stopped it", p.Placement, id, k.t.m.StopAt)
+	}
 	if t := s.tales[id]; p.Placement > t.placed {
 		s.violate("J1: placement %d of %s is started, and %d were placed", p.Placement, id, t.placed)
 	}

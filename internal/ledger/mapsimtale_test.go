@@ -48,6 +48,7 @@ type mapTale struct {
 	allowed   []retriesTale   // how often items may be tried again, and since when
 	told      map[string]bool // agents that the engine called gone, and whether it had taken them
 	codes     []codeTale      // what items ran with, its own code first
+	bounds    []boundTale     // what bound them, that of the job itself first
 
 	order  []string // chunks, parents first
 	chunks map[string]*chunkTale
@@ -96,6 +97,7 @@ const itemHanded job.ItemState = "HANDED" // it is in a child now
 func (s *yard) newTale(j job.Job) *mapTale {
 	t := &mapTale{s: s, id: j.ID, j: j, real: NewMap(j), stops: map[int]*Stop{}, reopens: map[int]Reopened{}, exts: map[int]Extended{},
 		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, allowed: []retriesTale{{j.Spec.Retries, 0}}, told: map[string]bool{}, codes: []codeTale{{j.Code.Digest, 0}},
+		bounds: []boundTale{{boundOf(j.Spec), 0}},
 		chunks: map[string]*chunkTale{}, home: map[int]*chunkTale{}, won: map[int]string{}}
 	t.add(0, j.Manifest.Count, j.ChunkSize)
 	return t

@@ -159,8 +159,10 @@ func (s *yard) goOn(p *process) {
 
 func (s *yard) amend(*process) bool {
 	n := s.rng.IntN(4)
+	a := Amended{Retries: &n}
+	s.newBound(&a)
 	return s.somebody("amender", func(p *process) {
-		s.say(p, "amend", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, Amended{Retries: &n}) })
+		s.say(p, "amend", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, a) })
 		p.end()
 	})
 }

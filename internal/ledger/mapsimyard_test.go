@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"time"
@@ -64,6 +65,7 @@ type mapPlot struct {
 	long          time.Duration           // an item takes at most
 	tail          time.Duration           // one item takes so long; 1: it was drawn
 	timeout       time.Duration           // of a try
+	bounds        *rand.Rand              // draws what is to bind items; nil: only the number of retries changes
 	boot          time.Duration
 	grace         time.Duration
 	sameHost      bool // agents can see each other's processes
@@ -107,8 +109,9 @@ type mapTry struct {
 	ooms     int
 	begun    time.Duration
 	ended    time.Duration
-	retries  [2]int // least and most that its agent knew to be allowed when it ended
-	how      string // "" while it runs; ok, failed, timed out, killed
+	retries  [2]int        // least and most that its agent knew to be allowed when it ended
+	how      string        // "" while it runs; ok, failed, timed out, killed
+	given    time.Duration // when its agent gave its result to its hold; 0: not yet
 	recorded bool
 	at       time.Duration // when it was recorded
 	released bool
@@ -283,8 +286,8 @@ func (s *yard) attend(p *process, w World, id string) {
 			s.seen["keeper interrupted"]++
 			return
 		case watch.Start:
+			s.checkPlaced(k, id, watch.Placed)
 			p.sleep(s.between(time.Millisecond, 3*time.Second))
-			s.checkPlaced(id, watch.Placed)
 			s.driverStart(id, watch.Placed)
 			p.sleep(s.between(time.Millisecond, time.Second))
 		default:

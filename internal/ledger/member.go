@@ -181,8 +181,15 @@ func (m *Member) place(ctx context.Context) (Order, error) {
 	return o, nil
 }
 
-// join takes a rank of attempt k: our own if we survived, else a free one.
+// join takes a rank of attempt k: our own if we survived, else a free one. A join of ours
+// that is there is of a request that was given up, and has landed since: that rank is ours.
 func (m *Member) join(ctx context.Context, k int) (bool, error) {
+	for rank, there := range m.run.Joins {
+		if there.Agent == m.ID {
+			m.attempt, m.rank, m.running, m.ended = k, rank, false, false
+			return true, nil
+		}
+	}
 	ranks := m.openRanks()
 	if len(ranks) == 0 {
 		return false, nil

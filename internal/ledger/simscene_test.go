@@ -280,6 +280,9 @@ func (s *scene) attend(p *process, w World, id string) {
 			s.checkInterrupted(me)
 			return
 		case watch.Start:
+			if k.Run().Stop != nil {
+				s.violate("J1: placement %d of %s is started, and it was stopped", watch.Placed.Placement, id)
+			}
 			p.sleep(s.between(time.Millisecond, 3*time.Second))
 			s.driverStart(p, id, watch.Placed)
 			p.sleep(s.between(time.Millisecond, time.Second))

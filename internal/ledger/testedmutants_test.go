@@ -19,7 +19,9 @@ const (
 	ledgerTests = "internal/ledger"
 	crewTests   = "internal/agent/crew"
 	agentTests  = "internal/agent"
+	engineTests = "internal/engine"
 	s3Tests     = "store/s3"
+	gcsTests    = "store/gcs"
 )
 
 var testedMutants = []testedMutant{
@@ -71,6 +73,26 @@ var testedMutants = []testedMutant{
 		"case a.code == \"ConditionalRequestConflict\",", "case write && a.code == \"ConditionalRequestConflict\":\n\t\treturn fmt.Errorf(\"%s: %w\", doing, store.ErrExists)\n\tcase"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
 	{mutant{"L1*", "a lost reply to a write is busy, not unclear", "store/s3/errors.go",
 		"unclear = store.ErrUnclear\n", "unclear = store.ErrBusy\n"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
+	{mutant{"L1*", "an agent whose own join stands there from a request it gave up takes another rank", memberFile,
+		"if mine || there.Agent == m.ID {", "if mine {"}, ledgerTests, "TestAnAgentTakesUpAJoinThatItGaveUp"},
+	{mutant{"L1*", "a join that was given up, and was read, is nobody's: as it was", memberFile,
+		"\t\tif there.Agent == m.ID {", "\t\tif there.Agent == \"\" {"}, ledgerTests, "TestAnAgentTakesUpAJoinThatItGaveUp"},
+	{mutant{"T1", "a submit withdraws job.json after an unclear answer too", taskFile,
+		"if !errors.Is(err, store.ErrUnclear) { // then", "if err != nil { // then"}, ledgerTests, "TestAJobWhoseSubmitWasGivenUpHasItsRecord"},
+	{mutant{"M5*", "a read renews the start deadline from its answer", chartFile,
+		"return sent, nil", "return t.now(), nil"}, ledgerTests, "TestTheStartDeadlineCountsFromTheQuestion"},
+	{mutant{"V1", "a snapshot is taken for the whole part though items of it were handed over", "internal/ledger/mapparts.go",
+		"if p.Seal == \"\" || b.children > 0 ||", "if p.Seal == \"\" ||"}, ledgerTests, "TestASnapshotIsNotAllOfAChunkThatHandedItemsOver"},
+	{mutant{"M12*", "a membership listing of the round before is compared with one of this round", maprollFile,
+		" && m.roll.round == m.t.m.Round\n\there", "\n\there"}, ledgerTests, "TestAMembershipListingIsOfOneRound"},
+	{mutant{"E5", "the job's log is looked at every minute", "internal/agent/crew/orders.go",
+		"c.polled = c.now() + farPoll", "c.polled = c.now() + 4*farPoll"}, crewTests, "TestTheJobsLogIsLookedAtInTime"},
+	{mutant{"E6", "a submit that is young by the store's clock is removed", "internal/engine/gccollect.go",
+		"!c.g.options.unfinished(j, c.now) {", "!c.g.options.unfinished(j, c.now) && c == nil {"}, engineTests, "TestASubmitThatIsYoungByTheStoresClockStays"},
+	{mutant{"L1*", "an upload that is no longer known was certainly not written", "store/s3/errors.go",
+		" a.code == \"NoSuchUpload\",", ""}, s3Tests, "TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded"},
+	{mutant{"L6", "a listing that breaks off calls itself whole", "store/gcs/list.go",
+		"return found, true, nil // the next", "return found, false, nil // the next"}, gcsTests, "TestAListingThatBreaksOffSaysThatThereIsMore"},
 }
 
 // TestTestedMutants plants them, those of one package into one build, and demands that

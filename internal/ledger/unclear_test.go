@@ -1,0 +1,147 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// meddler is a bucket that loses the reply to a write, or takes its time over a read.
+type meddler struct {
+	store.Bucket
+	lose func(key string) bool // the object lands, and its writer does not hear of it
+	slow func(key string)      // after the bucket has answered
+}
+
+func (b meddler) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	err := b.Bucket.Create(ctx, key, body)
+	if b.lose != nil && b.lose(key) {
+		return store.ErrUnclear
+	}
+	return err
+}
+
+func (b meddler) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	r, err := b.Bucket.Get(ctx, key, off, n)
+	if b.slow != nil {
+		b.slow(key)
+	}
+	return r, err
+}
+
+// meddled is the ledger of a process that a bucket stands in the way of.
+func (d *desk) meddled(b meddler) World {
+	w := d.World
+	b.Bucket = d.bucket
+	w.Store = store.New(b, store.Options{Clock: d.clock})
+	return w
+}
+
+// A submit whose outcome is unknown when it is given up may have landed: the job exists
+// then, and so must its record (T1).
+func TestAJobWhoseSubmitWasGivenUpHasItsRecord(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "train.py"}.Normal()
+	d.check(err)
+	j := job.Job{V: 1, Spec: spec, At: d.clock.Now()}
+	d.check(d.NameJob(t.Context(), &j))
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	w := d.meddled(meddler{lose: func(key string) bool {
+		if !strings.HasPrefix(key, taskDir(j.Path())+"/log/") {
+			return false
+		}
+		giveUp()
+		return true
+	}})
+	if _, _, err := w.Submit(ctx, j, "cli"); !errors.Is(err, store.ErrUnclear) {
+		t.Fatalf("its submit says %v", err)
+	}
+	task, err := d.Task(t.Context(), j.Path())
+	d.check(err)
+	if _, err := d.LoadAccepted(t.Context(), j.Path()); task.Live != j.ID || err != nil {
+		t.Errorf("%q is live, and its record: %v", task.Live, err)
+	}
+}
+
+// An agent that gave its join up and finds it there has that rank and no second one (L1,
+// R1): whether it reads the join before it tries again, or meets it as it does.
+func TestAnAgentTakesUpAJoinThatItGaveUp(t *testing.T) {
+	t.Parallel()
+	for name, pace := range map[string]time.Duration{"read before": 0, "met": Poll} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
+			d.write(j, opened(1, First))
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			w := d.meddled(meddler{lose: func(key string) bool {
+				lost := strings.Contains(key, "/join/") && ctx.Err() == nil
+				if lost {
+					giveUp()
+				}
+				return lost
+			}})
+			m := w.NewMember(j, "1-0-a", Join{})
+			m.Pace = pace
+			m.Ready()
+			if _, err := m.Poll(ctx); err == nil {
+				t.Fatal("it heard of its join")
+			}
+			for range 3 {
+				_, err := m.Poll(t.Context())
+				d.check(err)
+				d.pass(Poll)
+			}
+			if joins := d.keys(jobDir(j.Path()) + "/attempts/1/join/"); len(joins) != 1 {
+				t.Errorf("it has joined as %q", joins)
+			}
+			if attempt, rank := m.Joined(); attempt != 1 || rank != 0 {
+				t.Errorf("it takes itself for rank %d of attempt %d", rank, attempt)
+			}
+		})
+	}
+}
+
+// A flush that has nothing to write reads the chunk's log, and lets items begin for so
+// long after it asked, however late it was answered (M5).
+func TestTheStartDeadlineCountsFromTheQuestion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	late := time.Duration(0)
+	w := d.World
+	d.World = d.meddled(meddler{slow: func(key string) {
+		if strings.Contains(key, "/chunks/") {
+			d.pass(late)
+		}
+	}})
+	m := d.far(j, "1-0-a")
+	d.World = w
+	h, err := m.Seek(ctx)
+	d.check(err)
+	for range 2 {
+		if _, ok := h.Next(); !ok {
+			t.Fatal("nothing may begin")
+		}
+	}
+	d.pass(m.pace.licence)
+	late = 7 * time.Second
+	asked := d.clock.Boot()
+	fate, err := h.Flush(ctx)
+	if d.check(err); fate != Holding || d.clock.Boot()-asked < late {
+		t.Fatalf("after %s its chunk is %v", d.clock.Boot()-asked, fate)
+	}
+	if until := asked + m.pace.licence; h.Licence() > until {
+		t.Errorf("items may begin until %s, and the log was asked for %s before", h.Licence(), h.Licence()-asked)
+	}
+}
