@@ -150,16 +150,14 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 	write(t, dir+"/up/data/z", "", 0o644)
 	write(t, dir+"/inner/x", "", 0o644)
 	write(t, dir+"/ml/code/x", "", 0o644)
-	s, err := (&View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
+	view := &View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
 		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
-	}}).scene("x")
-	if err == nil {
+	}}
+	if _, err := view.scene("x"); err == nil {
 		t.Fatal("an overlay without its work folder")
 	}
 	write(t, dir+"/work/x", "", 0o644)
-	s, err = (&View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
-		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
-	}}).scene("x")
+	s, err := view.scene("x")
 	if err != nil {
 		t.Fatal(err)
 	}
