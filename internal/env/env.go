@@ -7,8 +7,7 @@
 // venv and pip; from an environment.yml with conda or its kin. An environment
 // lives at <cache>/envs/<digest>, belongs to one builder at a time, and is used
 // only once its marker is on disk, so a process killed at any moment leaves
-// nothing that is later run. Hold keeps one from being removed under a script;
-// Export and Import carry it to another machine, to the same path.
+// nothing that is later run. Hold keeps one from being removed under a script.
 //
 // It refuses to know what the script does, where drover keeps its cache, and
 // how a package is found, resolved or installed: interpreters judge what they

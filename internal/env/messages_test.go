@@ -1,7 +1,6 @@
 package env
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -65,24 +64,9 @@ func TestAPythonThatWillNotDoIsNamed(t *testing.T) {
 		"find torchrun: "+bin+"/python has no torch", "Add torch to requirements.txt, or use --launcher torch, which needs nothing.")
 }
 
-func TestAnEnvironmentThatCannotBeExchangedSaysWhy(t *testing.T) {
+func TestAnEnvironmentThatCannotBeReplacedSaysWhy(t *testing.T) {
 	t.Parallel()
-	none := Plan{}
-	refusedWith(t, Export(t.Context(), none, new(bytes.Buffer)), fault.Invalid, "export environment: the plan builds none", "")
-	refusedWith(t, Import(t.Context(), none, new(bytes.Buffer)), fault.Invalid, "import environment: the plan builds none", "")
-
-	bin := t.TempDir()
-	r := request(t, "")
-	r.Python, r.Environ = fakePython(t, bin, "python3", "3.11.7"), []string{"PATH=" + bin}
-	write(t, filepath.Join(r.Dir, "requirements.txt"), "alpha\n")
-	p := resolve(t, r)
-	refusedWith(t, Export(t.Context(), p, new(bytes.Buffer)), fault.Missing, "export environment: "+filepath.Base(p.folder())+": it is not built", "")
-
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "bin", "python"), "#!/bin/sh\necho /elsewhere\n")
-	refusedWith(t, p.starts(t.Context(), dir), fault.Invalid, "start "+dir+`/bin/python: it belongs to "/elsewhere"`, "")
-
-	lost := filepath.Join(dir, "none", "env")
+	lost := filepath.Join(t.TempDir(), "none", "env")
 	refusedWith(t, setAside(lost), fault.Denied, "replace "+lost+": another user has changed it: ", "Remove it: rm -r "+lost+".")
 }
 

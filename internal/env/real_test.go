@@ -1,9 +1,11 @@
 package env
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,12 +137,12 @@ func TestRealUVFollowsItsLocksAndSettings(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		r.Python = empty
-		before := tree(t, r.Dir)
+		before := filesBelow(t, r.Dir)
 		ready, _ := build(t, r)
 		if got := python(t, r, ready, "import six, iniconfig; print(six.__version__)"); got != "1.16.0" {
 			t.Errorf("%s: the script sees six %s", c.name, got)
 		}
-		if len(before) != len(tree(t, r.Dir)) {
+		if !slices.Equal(before, filesBelow(t, r.Dir)) {
 			t.Errorf("%s: the build left something in the code folder", c.name)
 		}
 		// What uv made from the lock is what the lock asks an interpreter for.
@@ -149,4 +151,18 @@ func TestRealUVFollowsItsLocksAndSettings(t *testing.T) {
 			t.Errorf("%s: inside, why = %q", c.name, p.Why)
 		}
 	}
+}
+
+// filesBelow returns the paths below dir, in their order.
+func filesBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		paths = append(paths, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }
