@@ -14,7 +14,7 @@ const (
 	// MaxItems is the most items of a map, as package items collects them at most.
 	MaxItems = 1_000_000_000
 	// MaxChunkSize is the most items of a chunk: sixteen times what a map is cut into
-	// (PROTOCOL M7), so that a later drover may cut it into larger ones.
+	// (rule M7 of docs/protocol.md), so that a later drover may cut it into larger ones.
 	MaxChunkSize = 1 << 16
 	// MaxChunks is the most chunks of a list of items: what MaxItems make at M7's 4,096 are
 	// 244,141, and eight for each of 10,000 workers 80,000.

@@ -68,7 +68,7 @@ func validChannel(name string) error {
 	return fault.New(fault.Invalid, hint, "check job: %q is not a valid name for an input", name)
 }
 
-// reserved names are folders of the store beside the projects (PROTOCOL 2).
+// reserved names are folders of the store beside the projects (docs/protocol.md, The object layout).
 func reserved(what, name string) bool {
 	return what == "project" && (name == "ids" || name == "blobs")
 }

@@ -16,7 +16,7 @@ type Job struct {
 	// times: what a later command is compared with.
 	Contents map[string]string `json:"contents,omitempty"`
 	// Manifest says where the items of a map lie, and ChunkSize how many of them a
-	// chunk has (PROTOCOL M7).
+	// chunk has (rule M7 of docs/protocol.md).
 	Manifest  Manifest `json:"manifest,omitzero"`
 	ChunkSize int      `json:"chunk_size,omitempty"`
 	// Since is the first place in the task's log whose checkpoints this job may

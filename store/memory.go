@@ -19,7 +19,7 @@ const (
 
 // memory is what a Store knows of objects that never change once they are written.
 // It holds what was seen, never that something was absent: what is not there now
-// may be there a moment later (PROTOCOL L6).
+// may be there a moment later (rule L6 of docs/protocol.md).
 type memory struct {
 	mu    sync.Mutex
 	held  map[string]known

@@ -46,7 +46,7 @@ type Bucket interface {
 
 	// List gives up to limit (1 or more) objects whose keys begin with prefix and
 	// are greater than after, in byte order of their keys. It may be told too
-	// little (PROTOCOL L6): a listing only says where to look. more is true when
+	// little (rule L6 of docs/protocol.md): a listing only says where to look. more is true when
 	// objects were left out because of limit, or because the bucket's own pages
 	// are shorter; then there is at least one object.
 	List(ctx context.Context, prefix, after string, limit int) (objects []Object, more bool, err error)
@@ -75,7 +75,7 @@ var (
 	ErrExists   = errors.New("object exists")
 	ErrNotExist = errors.New("object does not exist")
 	// ErrUnclear marks a write whose fate is unknown: a time-out, a lost reply,
-	// 409, 5xx. Only reading an object back settles it (PROTOCOL L1).
+	// 409, 5xx. Only reading an object back settles it (rule L1 of docs/protocol.md).
 	ErrUnclear = errors.New("outcome unknown")
 	// ErrBusy marks a request that certainly did nothing and may be sent again:
 	// throttling, a refused connection.

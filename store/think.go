@@ -17,7 +17,7 @@ import (
 
 // Back-off between two requests for the same thing: full jitter, doubling from
 // the first step to the last. The last one is shorter than the 15 s of a
-// heartbeat (PROTOCOL D2), so that a store that was away is met again in time.
+// heartbeat (rule D2 of docs/protocol.md), so that a store that was away is met again in time.
 const (
 	firstStep = 50 * time.Millisecond
 	lastStep  = 5 * time.Second
@@ -63,7 +63,7 @@ func (s *Store) String() string { return s.bucket.String() }
 // Clock is the clock this store waits by.
 func (s *Store) Clock() Clock { return s.clock }
 
-// CreateOnce is PROTOCOL L1: it sends body to key until key holds an object,
+// CreateOnce is rule L1 of docs/protocol.md: it sends body to key until key holds an object,
 // and returns what key holds and whether that is body. Callers put a nonce into
 // body, so that equal bytes are their own. No answer about a write decides: only
 // the object does.
@@ -143,7 +143,7 @@ func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCl
 
 // List gives the objects whose keys begin with prefix, in byte order of their
 // keys, page by page. It ends after the first error. It only says where to look
-// (PROTOCOL L6).
+// (rule L6 of docs/protocol.md).
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return s.ListBy(ctx, prefix, pageSize)
 }

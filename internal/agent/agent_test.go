@@ -304,7 +304,7 @@ func TestACancelEndsTheProgramAndSettles(t *testing.T) {
 	p.nothingLeft()
 }
 
-// PROTOCOL R8: a node that has joined and not started its program ends at once when
+// Rule R8 of docs/protocol.md: a node that has joined and not started its program ends at once when
 // the run is cancelled. The run has two nodes, and the second never comes.
 func TestACancelBeforeTheStartIsHeededAtOnce(t *testing.T) {
 	t.Parallel()
@@ -350,7 +350,7 @@ func TestAProgramThatDoesNotEndIsKilledAfterItsGrace(t *testing.T) {
 	}
 }
 
-// PROTOCOL E6: without job.json an agent writes nothing and leaves with 0.
+// Rule E6 of docs/protocol.md: without job.json an agent writes nothing and leaves with 0.
 func TestAnAgentOfARemovedJobLeaves(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -448,7 +448,7 @@ func TestASecondAgentForTheSameRankWaitsForTheEnd(t *testing.T) {
 	p.nothingLeft()
 }
 
-// PROTOCOL R4: one that fails ends all, and all start again.
+// Rule R4 of docs/protocol.md: one that fails ends all, and all start again.
 func TestOfTwoNodesBothStartAgainWhenOneFails(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -632,7 +632,7 @@ func TestResultsWaitForRoom(t *testing.T) {
 	}
 }
 
-// PROTOCOL: an interruption is not a failure, also while a store is full.
+// Rules R3 and R5 of docs/protocol.md: an interruption is not a failure, also while a store is full.
 func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

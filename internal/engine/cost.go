@@ -6,7 +6,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Cost is about what a job asks of an object store (PROTOCOL section 8), and what the
+// Cost is about what a job asks of an object store (E8 of docs/protocol.md), and what the
 // store's maker takes for that. What inputs, outputs and environments ask for is not in
 // it: a request for each object of theirs.
 type Cost struct {

@@ -171,7 +171,7 @@ func TestATargetThatRefusesIsSaidAndTheJobStays(t *testing.T) {
 	}
 }
 
-// PROTOCOL J1: a start whose answer was lost is found again by its name.
+// Rule J1 of docs/protocol.md: a start whose answer was lost is found again by its name.
 func TestAStartWhoseAnswerWasLostIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

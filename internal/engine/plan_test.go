@@ -299,7 +299,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 	}
 }
 
-// Two submits race on one number: the loser attaches (PROTOCOL T1).
+// Two submits race on one number: the loser attaches (rule T1 of docs/protocol.md).
 func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

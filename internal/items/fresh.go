@@ -26,7 +26,7 @@ const (
 
 // New gives the items of l that are not in the older manifests, in l's order, and
 // how many of theirs are gone from l. An item is its text and which of the items
-// with that text it is (PROTOCOL M14): of three equal lines where old has two, the
+// with that text it is (rule M14 of docs/protocol.md): of three equal lines where old has two, the
 // third is new. The fields of fresh begin with those of old, so a template made
 // for the one fills the other. The caller closes fresh, which may be empty.
 //

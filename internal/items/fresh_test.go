@@ -36,6 +36,7 @@ func naive(now []string, old ...[]string) (fresh []string, gone int) {
 	return fresh, gone
 }
 
+// Rule M14 of docs/protocol.md: only lines that the job does not have are new.
 func TestNewIsAMultisetDifferenceInOrder(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

@@ -77,8 +77,8 @@ const (
 type Manifest = job.Manifest
 
 // ID names an item by its text and by which of the items with that text it is: 1
-// for the first. So it stays when lines are added, removed or moved (PROTOCOL
-// M14). It is 16 hex digits, the beginning of a SHA-256: of 10 million items two
+// for the first. So it stays when lines are added, removed or moved (rule M14 of
+// docs/protocol.md). It is 16 hex digits, the beginning of a SHA-256: of 10 million items two
 // share one with a chance of 1 in 370,000, so it is to show and to search by, and
 // nothing is decided by it.
 func ID(text string, occurrence int) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Drained asks one agent to leave while its job goes on: its machine is wanted for
+// Drained asks one agent to leave while its job goes on (J4): its machine is wanted for
 // something else. It is an entry of the job's log, so that it reaches an agent that
 // nobody can reach, at its next look (R7, E5). The agent begins nothing new. In a map
 // it hands on what it has not begun, lets end what runs, and leaves; in a run it

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// PROTOCOL L3: what was not allowed when it was written does not count.
+// Rule L3 of docs/protocol.md: what was not allowed when it was written does not count.
 func TestARunsFoldIgnoresWhatWasNotAllowed(t *testing.T) {
 	placed := Entry{Placed: &Placed{Placement: 1, Agents: 1}}
 	for _, row := range []struct {

@@ -10,8 +10,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Version is what one input of a task held at some time: PROTOCOL's
-// input/<name>/N. Jobs name a version by its list's digest.
+// Version is what one input of a task held at some time, at input/<name>/N. Jobs name a version by its list's digest.
 type Version struct {
 	List  store.Digest `json:"list"`  // of files and blobs
 	From  string       `json:"from"`  // as it was typed

@@ -148,7 +148,7 @@ func (k *Keeper) fresh() (bool, error) {
 }
 
 // interrupted says whether a person has stopped the job since we began: another
-// keeper must not undo that. To go on is for who is called afterwards.
+// keeper must not undo that (K1). To go on is for who is called afterwards.
 func (k *Keeper) interrupted() bool {
 	by := 0
 	for _, e := range k.run.Exits {
@@ -202,7 +202,7 @@ func (k *Keeper) start(machines []Machine) Watch {
 	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
 }
 
-// hopeless ends a job of whose placements, n by now, the last ones came to nothing.
+// hopeless ends a job of whose placements, n by now, the last ones came to nothing (K2).
 func (k *crew) hopeless(n int, machines []Machine) *Stop {
 	for i := range n {
 		k.countBarren(i+1, machines)

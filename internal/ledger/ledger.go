@@ -1,13 +1,16 @@
-// Package ledger is PROTOCOL.md in Go: who does what, and what is done, as
-// facts in a store. Everything that changes is a small log of numbered entries;
-// state is the fold of a log; whoever creates the next number has written it.
+// Package ledger implements the protocol of docs/protocol.md: which agent does what,
+// and what is done, as facts in a store. Everything that changes is a small log of
+// numbered entries; a process writes an entry by creating the object with the next
+// number; the state is the fold of a log's entries.
 //
-// It is pure over store, clock and randomness, so that the simulator in its
-// tests drives this very code through crashes, pauses and lost replies. What
-// to do next is one pure function (Run.Next); Member is an agent's part in it,
-// Keeper an attached engine's.
+// Package ledger depends on a store, a clock and randomness alone, so that the
+// simulators in its tests drive this code through crashes, pauses and lost replies.
+// What follows next is decided by pure functions (Run.Next, Map.Next). Member and
+// MapMember are an agent's part, Keeper and MapKeeper that of an attached command line,
+// MapView a reader's.
 //
-// It refuses to know processes, machines, files and terminals.
+// It refuses to know processes, machines, files and terminals. Proved by simulations
+// with planted mutants (docs/design/002, 012).
 package ledger
 
 import (
@@ -25,7 +28,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// The protocol's times. Leases bound duplicates, they never protect correctness.
+// The protocol's times. Leases bound repeated work, they never protect correctness (D3).
 const (
 	Lease     = 60 * time.Second // a counter that stood still so long is a dead agent's (D1)
 	Heartbeat = 15 * time.Second // four fit into a lease, so that three may be lost
@@ -99,7 +102,7 @@ func (w World) NewID() string {
 	return job.ID(b)
 }
 
-// The layout, PROTOCOL section 2.
+// The keys of the object layout in docs/protocol.md.
 func taskDir(p job.Path) string { return p.Project + "/" + p.Task }
 func jobDir(p job.Path) string  { return taskDir(p) + "/" + p.Job }
 func jobKey(p job.Path) string  { return jobDir(p) + "/job.json" }

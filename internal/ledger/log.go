@@ -49,7 +49,7 @@ type Entry struct {
 	Handed   *Handed   `json:"handed,omitempty"`
 	Released *Released `json:"released,omitempty"`
 	Ended    *Ended    `json:"ended,omitempty"`
-	Again    *Again    `json:"again,omitempty"` // PROTOCOL's reopened(n), of a chunk
+	Again    *Again    `json:"again,omitempty"` // the job's reopened, applied to a chunk (M4)
 
 	// The log of a rank's state.
 	Restored *Restored `json:"restored,omitempty"`
@@ -70,7 +70,7 @@ type Entry struct {
 // Submitted says that a job exists and is the task's live one (T1).
 type Submitted struct {
 	Job string `json:"job"`
-	// Record is the digest of job.json's bytes (T1). "": of an older drover.
+	// Record is the digest of job.json's bytes (T1a). "": of an older drover.
 	Record store.Digest `json:"record,omitempty"`
 }
 

@@ -203,7 +203,7 @@ func TestTheNewestJobIsTheLastOne(t *testing.T) {
 	}
 }
 
-// PROTOCOL D1 and D2: what counts as dead.
+// Rules D1 and D2 of docs/protocol.md: what counts as dead.
 func TestAnAgentIsDeadWhenThereIsEvidence(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits", Job: "j"}

@@ -85,11 +85,11 @@ func (r Requests) Add(o Requests) Requests {
 // Sum is all of them.
 func (r Requests) Sum() int { return r.Writes + r.Lists + r.Reads }
 
-// Estimate is about how many requests to an object store a map costs: for its items
+// Estimate is about how many requests to an object store a map costs (E8): for its items
 // and chunks, however long these take, and in each minute that its agents work. Of a
 // chunk that is its claim, its results with its end, and the snapshot, and of short
 // items as many flushes as an agent's risk asks for; its log is read to its end twice,
-// listings say which are there, and agents come and go (PROTOCOL section 8). In a
+// listings say which are there, and agents come and go. In a
 // minute an agent writes its heartbeats and flushes what has ended of the chunks it
 // holds, looks at the job as often as it is alive, and at its chunks: are they still
 // its own, is anybody idle. TestScale holds it against whole jobs.

@@ -103,13 +103,13 @@ type Released struct {
 }
 
 // Ended closes a chunk: every item of it has a result or was handed on, or the
-// job was stopped by entry By of its log (E2), and what has no result is cancelled.
+// job was stopped by entry By of its log (E2, L5), and what has no result is cancelled.
 type Ended struct {
 	By int `json:"by,omitempty"` // number in the job's log; 0: by itself
 }
 
 // Again opens an ended chunk again for some of its items, by entry By of the
-// job's log (M4). A success is never among them.
+// job's log (M4, L5). A success is never among them.
 type Again struct {
 	By    int   `json:"by"`
 	Items Spans `json:"items"`

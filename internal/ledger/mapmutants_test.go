@@ -16,7 +16,7 @@ const (
 	removeFile    = "internal/ledger/remove.go"
 )
 
-// The rules of PROTOCOL.md that apply to maps, in its order. Those that say "as it
+// The rules of docs/protocol.md that apply to maps, in its order. Those that say "as it
 // was" are faults that the simulator found in this code.
 var mapMutants = []mutant{
 	{"L1*", "an unclear answer is taken for a lost race", thinkFile,

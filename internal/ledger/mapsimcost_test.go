@@ -37,7 +37,7 @@ func TestWhatAMapCosts(t *testing.T) {
 	}
 }
 
-// The limits of PROTOCOL section 8, per second and prefix of the store.
+// The limits of E8, per second and prefix of the store.
 const (
 	mostWrites = 3500
 	mostReads  = 5500

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// The times of PROTOCOL.md as this file reads them: a mutant that moves one in the
+// The times of docs/protocol.md as this file reads them: a mutant that moves one in the
 // code is to be noticed here.
 const (
 	leaseTime    = 60 * time.Second

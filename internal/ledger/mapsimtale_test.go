@@ -14,7 +14,7 @@ import (
 )
 
 // mapTale is what the raw objects of a map say, by our own reading of
-// PROTOCOL.md, and when each came to be. It shares nothing with the code under
+// docs/protocol.md, and when each came to be. It shares nothing with the code under
 // test but the entries' decoding. It follows every object as it lands, whatever
 // its writer has heard.
 type mapTale struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// mapTroubles are what may happen to the processes of a map.
+// mapTroubles are what may happen to the processes of a map. Agents that are paused
+// beyond a lease are called dead and go on: no promise rests on a lease (D3).
 var mapTroubles = []trouble[*yard]{
 	{"killed", 8, func(_ *yard, p *process) bool { return p.kill() }},
 	{"paused", 4, func(s *yard, p *process) bool { return p.pause(s.between(5*time.Second, 50*time.Second)) }},

@@ -24,7 +24,7 @@ const (
 	lookFile   = "internal/ledger/look.go"
 )
 
-// The rules of PROTOCOL.md that apply to runs, in its order. L5, M*, E2, E4 are
+// The rules of docs/protocol.md that apply to runs, in its order. L5, M*, E2, E4 are
 // about maps.
 var mutants = []mutant{
 	{"L1*", "an unclear answer is taken for a lost race", thinkFile,

@@ -194,7 +194,7 @@ func (w World) tell(ctx context.Context, p job.Path, by string, say func(*Map) (
 }
 
 // begin sees to it that entry 0 of a map's log is none that chunks follow from: in
-// their logs 0 says "by itself", and is no mark.
+// their logs 0 says "by itself", and is no mark (L5).
 func begin(ctx context.Context, l *Log) error {
 	for len(l.Entries) == 0 {
 		if _, err := l.Append(ctx, Entry{Resumed: &Resumed{}}); err != nil {

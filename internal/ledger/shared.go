@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Begun says with what state all ranks of an attempt begin, where they share one:
+// Begun says with what state all ranks of an attempt begin, where they share one (R9):
 // under the rules of ssm. It stands in the log of rank 0's state, and the first
 // for an attempt counts: who comes to the same attempt later begins with that, too.
 // What its ranks save from then on are generations in their own logs as ever (R6);

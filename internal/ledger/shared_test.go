@@ -67,6 +67,7 @@ func (s *seat) save(t *testing.T, list store.Digest) error {
 	return s.gens.Save(t.Context(), Saved{State: list})
 }
 
+// Rule R9 of docs/protocol.md: the first `begun` of an attempt is that of all its ranks.
 func TestAllRanksOfAnAttemptBeginWithTheSame(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits"}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Somebody drains an agent, of a map or of a run: an entry of the job's log, which
+// An agent of a map or of a run is drained (J4), by an entry of the job's log, which
 // the agent is to heed and all others are to ignore. Worlds without stay what they
 // were: the draws have randomness of their own.
 

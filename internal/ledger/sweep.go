@@ -20,7 +20,7 @@ import (
 // the sweeps' log, one for the whole store:
 //
 //	gc:    sweep, with a list of what is to go; look at all names; delete; swept
-//	saver: name (job.json, named outputs, saved); look for sweeps; only then promise
+//	saver: name (job.json, named outputs, saved); look for sweeps; only then promise (E7)
 //
 // A name that was written before gc looked keeps its blob. Who writes one later
 // finds the sweep, which was there before the look: he waits until it is over and

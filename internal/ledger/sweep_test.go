@@ -53,7 +53,7 @@ func TestASaverWithoutGCAsksOnce(t *testing.T) {
 	}
 }
 
-// What was there when a saver looked is taken, and he has named it by then.
+// E7: a blob that was there when a saver looked is deleted, and the saver has named it by then.
 func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 	d := newDesk(t)
 	kept, taken := d.blob("kept"), d.blob("taken")

@@ -239,7 +239,7 @@ func recordOf(entries []Entry, id string) store.Digest {
 }
 
 // LoadAccepted is Load for whatever runs a job, or has it go on: job.json must have the
-// bytes that it had when the job was submitted (T1). One that was changed since is
+// bytes that it had when the job was submitted (T1a). One that was changed since is
 // ErrUnreadable, and nothing of it is returned. Behind the job's first `submitted` nothing
 // is read.
 func (w World) LoadAccepted(ctx context.Context, p job.Path) (job.Job, error) {

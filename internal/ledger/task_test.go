@@ -217,7 +217,7 @@ func TestAJobThatWasNeverSubmittedIsNone(t *testing.T) {
 	}
 }
 
-// The task's log names the digest of job.json (T1): what was changed since is not run, and
+// The task's log names the digest of job.json (T1a): what was changed since is not run, and
 // a map that was changed gets no other round.
 func TestAJobThatWasChangedSinceItWasSubmittedIsNotLoaded(t *testing.T) {
 	d := newDesk(t)

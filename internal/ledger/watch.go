@@ -83,7 +83,7 @@ func (w World) readBeat(ctx context.Context, p job.Path, agent string) (Beat, bo
 	return beat, true, decode(b, &beat, &beat.V, agentKey(p, agent))
 }
 
-// watch judges agents by what can be seen of them (PROTOCOL section 5).
+// watch judges agents by what can be seen of them (D1, D2).
 type watch struct {
 	w    World
 	p    job.Path

@@ -159,7 +159,7 @@ func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) b
 }
 
 // probe reads on behind what listings told, by key: only an object that cannot
-// be read is not there (PROTOCOL L6).
+// be read is not there (rule L6 of docs/protocol.md).
 func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
 	whole = true
 	known := slices.SortedFunc(maps.Values(r.cursors), func(a, b *cursor) int {

@@ -84,7 +84,7 @@ type Store interface {
 	// Open reads n bytes from off. The caller closes.
 	Open(ctx context.Context, key string, off, n int64) (io.ReadCloser, error)
 	// List gives the objects below prefix in byte order of their keys. It may
-	// be told too little (PROTOCOL L6).
+	// be told too little (rule L6 of docs/protocol.md).
 	List(ctx context.Context, prefix string) iter.Seq2[store.Object, error]
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// flushSize of frames make an object worth its request (PROTOCOL M9).
+	// flushSize of frames make an object worth its request (rule M9 of docs/protocol.md).
 	flushSize = 1 << 20
 	// maxPending is where the program waits for the store. Objects are stored
 	// one at a time, so the next one grows while a slow store takes the last:

@@ -98,19 +98,19 @@ type Doubt struct {
 // Rule names what a doubt is about: one word that scripts may go by.
 type Rule string
 
-// The rules, and where PROTOCOL.md has them.
+// The rules, and the rules of docs/protocol.md that they check.
 const (
-	RuleHole     Rule = "hole"     // 1: a log's numbers are 0, 1, 2, ...
-	RuleEntry    Rule = "entry"    // 1: an entry can be read, and says what its log may hold
-	RuleStray    Rule = "stray"    // M2, 2: every object has its place, every chunk a parent
-	RuleJob      Rule = "job"      // 2: job.json is there and the job's own
+	RuleHole     Rule = "hole"     // logs: their numbers are 0, 1, 2, ...
+	RuleEntry    Rule = "entry"    // L3, entries: an entry can be read, and says what its log may hold
+	RuleStray    Rule = "stray"    // M2, the object layout: every object has its place, every chunk a parent
+	RuleJob      Rule = "job"      // T1a: job.json is there, the job's own, and as it was submitted
 	RuleTask     Rule = "task"     // T1, T2: the task's log and the job's agree
-	RuleManifest Rule = "manifest" // 2, M14: the items are there, as many as is said
+	RuleManifest Rule = "manifest" // M14, the object layout: the items are there, as many as is said
 	RuleItems    Rule = "items"    // M2: every item is in one chunk
-	RuleClaim    Rule = "claim"    // M1: whoever claims may, and says why
+	RuleClaim    Rule = "claim"    // M1: an agent that claims may, and says why
 	RuleResult   Rule = "result"   // M1: a result is of an item that its writer may run
 	RuleTwice    Rule = "twice"    // M1: an item has one result
-	RuleForeign  Rule = "foreign"  // L3: nobody counts a result that does not count
+	RuleForeign  Rule = "foreign"  // L3: no later entry counts a result that does not count
 	RuleRetries  Rule = "retries"  // M13: an item fails as often as it may
 	RuleCareful  Rule = "careful"  // M13: what may have caused two silent losses runs one at a time
 	RuleHanded   Rule = "handed"   // M2, M3: what is handed over takes along what it has behind it

@@ -2,7 +2,7 @@
 // to its last, what each entry may say where it stands, where each item has
 // ended, every output's bytes. Whatever does not agree is a doubt.
 //
-// It is written from PROTOCOL.md and shares nothing with package ledger but what
+// It is written from docs/protocol.md and shares nothing with package ledger but what
 // entries look like: its own walk, its own folds, its own layout. It only reads,
 // starts no goroutine, knows no clock, and keeps of a map three bits for each item and one
 // chunk at a time. It refuses to know who is alive and to mend anything.

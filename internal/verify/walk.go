@@ -261,7 +261,7 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// The layout, PROTOCOL section 2. Chunk k of the manifest, from 0, or of the extension
+// The object layout of docs/protocol.md. Chunk k of the manifest, from 0, or of the extension
 // by entry ext of the job's log, which begins at 1 or later: its first says where
 // the job was placed.
 func chunkID(ext, k int) string {

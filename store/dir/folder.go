@@ -228,7 +228,7 @@ func (s *folders) makeRoom() {
 }
 
 // lookUp makes sure that a name which is absent in dir is absent on the server
-// (PROTOCOL L6): a client that has changed a folder itself must ask again about
+// (rule L6 of docs/protocol.md): a client that has changed a folder itself must ask again about
 // every name in it. It returns fs.ErrNotExist if dir is absent in that sense.
 func (b *Bucket) lookUp(dir string) error {
 	err := b.scratch(dir)

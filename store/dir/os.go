@@ -25,7 +25,7 @@ type FS interface {
 	// takes one for the other: a path that named a folder may name an object now.
 	Remove(name string, folder bool) error
 	// Network says whether name lies on a file system where "absent" may be an
-	// old answer: NFS and its like (PROTOCOL L6).
+	// old answer: NFS and its like (rule L6 of docs/protocol.md).
 	Network(name string) (bool, error)
 }
 
