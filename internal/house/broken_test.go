@@ -47,6 +47,12 @@ Prose.
 |---|---|---|---|
 | ` + "`example.org/lib`" + ` | reads | MIT | by hand |
 | ` + "`example.org/tools`" + ` | checks | MIT | none needed |
+-- docs/protocol.md --
+### L1* A rule
+
+- Without it: nothing holds.
+- In code: ` + "`Listen` (`store/store.go`)" + `
+- Proved by: ` + "`TestOnly`, mutants L1" + `
 -- ARCHITECTURE.md --
 ` + "```house" + `
 5  cmd/drover             picks, the only main
@@ -98,7 +104,7 @@ import "time"
 
 func Poll() { time.Sleep(1) }
 -- store/store.go --
-// Package store keeps.
+// Package store keeps (L1).
 package store
 
 import (
@@ -136,8 +142,12 @@ type Fault struct{ Text string }
 package main
 
 func main() {}
--- internal/tests/only_test.go --
+-- internal/tests/only_mutants_test.go --
 package tests_test
+
+var mutants = []string{"L1*"}
+
+func TestOnly() {}
 `
 
 // broken names, for each rule, additions to the sound house and a piece of the
@@ -225,6 +235,35 @@ var broken = map[string][]struct{ files, want string }{
 		{"-- store/more_test.go --\npackage store_test\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", "store/more_test.go:3: a test that sleeps"},
 		{"-- store/storetest/s.go --\npackage storetest\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", "store/storetest/s.go:3: a test that sleeps"},
 	},
+	"cited rules are explained": {
+		{"-- store/more.go --\npackage store\n\n// x keeps M7.\nvar x int\n", "store/more.go:3: cites rule M7, which docs/protocol.md does not have"},
+		{"-- store/more_test.go --\npackage store_test\n\nvar x = \"E9: it is not so\"\n", "store/more_test.go:3: cites rule E9"},
+		{"-- store/s3/s3.go --\n// Package s3 keeps.\npackage s3\n", `the exception for "R2" in store/s3/s3.go is used no more`},
+	},
+	"rules are cited": {
+		{"-- store/store.go --\n// Package store keeps.\npackage store\n", "no code cites rule L1"},
+		{"-- internal/tests/only_mutants_test.go --\npackage tests_test\n", "no test cites rule L1"},
+		{"-- store/more.go --\npackage store\n\n// x keeps I6.\nvar x int\n-- docs/protocol.md --\n### I6 A property\n", "code cites rule I6: take it off"},
+	},
+	"the protocol names what is there": {
+		{page("`Listen` (`store/gone.go`)", "`TestOnly`"), "there is no file store/gone.go"},
+		{page("`Spoken` (`store/store.go`)", "`TestOnly`"), "rule L1 names Spoken, which none of the files beside it declares"},
+		{page("`Listen` (`store/store.go`); finding `lost`", "`TestOnly`"), "rule L1 names the finding lost"},
+		{page("`Listen` (`store/store.go`)", "`TestNothing`"), "rule L1 names TestNothing, which is no test"},
+		{page("`Listen` (`store/store.go`)", "check L1"), "rule L1 names check L1, and there are none"},
+		{page("`Listen` (`store/store.go`)", "mutants L2"), "rule L1 names mutants L2, and there are none"},
+		{page("", "`TestOnly`"), "rule L1 needs a line each"},
+		{page("`Listen` (`store/store.go`)", "`TestOnly`\n### L1 Again"), "rule L1 is there twice"},
+	},
+	"the protocol names every field": {
+		{"-- internal/ledger/log.go --\npackage ledger\ntype Entry struct{ Held map[int]*Part `json:\"held,omitempty\"` }\ntype Part struct{ Size int `json:\"size\"` }\n-- docs/protocol.md --\n## Entries\n`held`\n", `"size" of ledger.Part is in no table`},
+		{"-- internal/ledger/log.go --\npackage ledger\ntype Join struct{ Rank int `json:\"rank\"` }\n", `"rank" of ledger.Join is in no table`},
+	},
+}
+
+// page is the page of the protocol with one rule.
+func page(code, proof string) string {
+	return "-- docs/protocol.md --\n### L1 A rule\n- Without it: nothing.\n- In code: " + code + "\n- Proved by: " + proof + "\n"
 }
 
 func TestASoundHouseBreaksNoRule(t *testing.T) {

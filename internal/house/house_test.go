@@ -38,6 +38,10 @@ var rules = []struct {
 	{"nobody asks for a target by name", nobodyAsksForATargetByName},
 	{"errors begin with the verb", errorsBeginWithTheVerb},
 	{"nobody sleeps in tests", nobodySleepsInTests},
+	{"cited rules are explained", citedRulesAreExplained},
+	{"rules are cited", rulesAreCited},
+	{"the protocol names what is there", theProtocolNamesWhatIsThere},
+	{"the protocol names every field", theProtocolNamesEveryField},
 }
 
 func TestTheHouseStands(t *testing.T) {

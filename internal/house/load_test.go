@@ -31,6 +31,7 @@ type house struct {
 	running  string   // the release that builds this test
 	tools    []string // packages named by go.mod's tool lines
 	deps     string   // the text of docs/deps.md
+	protocol string   // the text of docs/protocol.md
 }
 
 // pkg is what `go list` says of one package, the systems we build for taken together.
@@ -61,7 +62,7 @@ type file struct {
 }
 
 // load reads the tree at root: the picture, the packages as each system in goos
-// builds them, the syntax of the files, and what it depends on.
+// builds them, the syntax of the files, the page of the protocol, and what it depends on.
 func load(root string, goos ...string) (*house, error) {
 	h := &house{packages: map[string]*pkg{}}
 	drawing, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
@@ -76,6 +77,10 @@ func load(root string, goos ...string) (*house, error) {
 		return nil, err
 	}
 	h.deps = string(text)
+	if text, err = os.ReadFile(filepath.Join(root, filepath.FromSlash(protocolPage))); err != nil {
+		return nil, err
+	}
+	h.protocol = string(text)
 	if err := h.readMod(root); err != nil {
 		return nil, err
 	}
@@ -210,7 +215,7 @@ func (h *house) walk(root string) error {
 			return err
 		}
 		f := &file{path: filepath.ToSlash(relative), lines: bytes.Count(text, []byte("\n")), set: token.NewFileSet()}
-		f.syntax, err = parser.ParseFile(f.set, f.path, text, parser.SkipObjectResolution)
+		f.syntax, err = parser.ParseFile(f.set, f.path, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return fmt.Errorf("parse %w", err)
 		}
