@@ -24,7 +24,7 @@ var gcMutants = []struct{ what, file, old, new string }{
 	{"a saver does not look for gc", "ledger/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
 	{"a saver does not wait for a gc that is about", "ledger/sweep.go", "if !open || s.judge.over(s.log, n) {", "if mutantNow == N || !open || s.judge.over(s.log, n) {"},
 	{"state is forgotten", "engine/gcnames.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
-	{"checkpoints are forgotten", "engine/gcnames.go", "if d == \"\" {", "if d == \"\" || mutantNow == N && d == s.Checkpoints {"},
+	{"checkpoints are forgotten", "engine/gcnames.go", "\t\tfor _, d := range s.Lists() {\n", "\t\tfor _, d := range s.Lists() {\n\t\t\tif mutantNow == N && d == s.Checkpoints {\n\t\t\t\tcontinue\n\t\t\t}\n"},
 	{"a torn generation is taken for a whole one", "engine/gcnames.go", "whole = whole && w", "whole = whole && (w || mutantNow == N)"},
 	{"a submit under way names nothing", "engine/gcnames.go", "if going[j.Path] || !j.There || j.Removed {", "if going[j.Path] || !j.There || j.Removed || mutantNow == N && !j.Submitted {"},
 	{"outputs are not named before the exit", "ledger/census.go", "if e.Named != nil {", "if e.Named != nil && mutantNow != N {"},

@@ -163,7 +163,7 @@ var mutants = []mutant{
 	{"R6", "checkpoints of work that was done are offered", stateFile,
 		"if saved != nil && saved.Place < since {", "if false {"},
 	{"R6", "state goes with the checkpoints of work that was done", stateFile,
-		"saved.Checkpoints = \"\"", "saved = nil"},
+		"saved.Checkpoints, saved.Files = \"\", \"\"", "saved = nil"},
 	{"R7", "a running agent does not look at the job's log", nextFile,
 		"case r.Stop != nil:\n\t\treturn \"the job was stopped\"", "case r.Stop != nil && r.Grace < 0:\n\t\treturn \"\""},
 	{"R7", "a program runs on in an attempt that is over", nextFile,
