@@ -54,6 +54,11 @@ type Status struct {
 	User    string                `json:"user,omitempty"`
 	Host    string                `json:"host,omitempty"`
 	Folder  string                `json:"folder,omitempty"`
+	// Root is the folder that was shipped as code, and Commit what git had checked out there;
+	// Dirty says that files differed from it.
+	Root   string `json:"code_folder,omitempty"`
+	Commit string `json:"commit,omitempty"`
+	Dirty  bool   `json:"dirty,omitempty"`
 }
 
 // Ran is how long the job has run, in its newest attempt; ok is false when nothing of
@@ -131,7 +136,8 @@ func status(rep ledger.Report) Status {
 	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
 		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Image: rep.Job.Image, Attempt: rep.Run.Attempt(),
 		Interruptions: rep.Run.Interruptions(), Failures: rep.Run.Failures(), Submitted: rep.Job.At,
-		Started: rep.Started(), Ended: rep.Ended(), Active: rep.Active(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder}
+		Started: rep.Started(), Ended: rep.Ended(), Active: rep.Active(), Lineage: rep.Job.Lineage, Tags: spec.Tags, Queue: spec.Queue, User: rep.Job.User, Host: rep.Job.Host, Folder: rep.Job.Folder,
+		Root: rep.Job.Code.Root, Commit: rep.Job.Code.Commit, Dirty: rep.Job.Code.Dirty}
 	if e := rep.Run.Settled; e != nil {
 		code := e.Code
 		s.Code, s.Reason, s.Hint = &code, e.Reason, e.Hint

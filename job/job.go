@@ -57,8 +57,8 @@ type Spec struct {
 	Program string   `json:"program" yaml:"program" jsonschema:"description=The script\\, program or command line"`
 	Args    []string `json:"args,omitempty" yaml:"args,omitempty" jsonschema:"description=Arguments\\, handed over verbatim"`
 
-	Source string   `json:"source,omitempty" yaml:"source,omitempty" jsonschema:"description=Folder shipped as code. Default: the script's folder"`
-	Deps   []string `json:"deps,omitempty" yaml:"deps,omitempty" jsonschema:"description=More files or folders put beside the code"`
+	Source string   `json:"source,omitempty" yaml:"source,omitempty" jsonschema:"description=Folder shipped as code. Default: the git repository of the script or the folder where the command is typed"`
+	Deps   []string `json:"deps,omitempty" yaml:"deps,omitempty" jsonschema:"description=More files or folders put into the working folder"`
 	Inputs []Input  `json:"inputs,omitempty" yaml:"inputs,omitempty" jsonschema:"description=Named data the program reads"`
 	// Results are the folders that a processing job leaves; Normal gives it one.
 	Results []Result `json:"results,omitempty" yaml:"results,omitempty" jsonschema:"description=With verb process: folders that come back. Default: output at /opt/ml/processing/output"`

@@ -71,7 +71,15 @@ type Code struct {
 	// caller's own PYTHONPATH: those of packages that "pip install -e" shows at home, and
 	// of a src layout.
 	Paths []string `json:"paths,omitempty"`
-	Note  string   `json:"note,omitempty"` // why less came along than a person might expect
+	// Root is the folder of the submitting machine, Job.Host, that was shipped, without
+	// symbolic links; "" where only single files were. Sub is the working folder in it and
+	// in what was shipped, slash-separated; "" is the whole.
+	Root string `json:"root,omitempty"`
+	Sub  string `json:"sub,omitempty"`
+	// Commit is what git had checked out there, and Dirty says that files differed from it.
+	Commit string `json:"commit,omitempty"`
+	Dirty  bool   `json:"dirty,omitempty"`
+	Note   string `json:"note,omitempty"` // why less came along than a person might expect
 	// LeftOut are files that were in the folder and are no code, such as logs, by their
 	// names there; one that ends in a slash is a folder. They do not make another code.
 	LeftOut []string `json:"left_out,omitempty"`

@@ -76,7 +76,7 @@ func (b *backgrounds) command(ts *testscript.TestScript, args []string) *process
 // leaveNothing is the end of every script: what it started beside itself has
 // ended, and so has everything that drover started for it. What has not fails the
 // script, and is ended.
-func (b *backgrounds) leaveNothing(t testscript.T, work string) {
+func (b *backgrounds) leaveNothing(t testscript.T, folders ...string) {
 	var left []string
 	for name, p := range b.running {
 		_ = p.cmd.Process.Kill()
@@ -87,7 +87,9 @@ func (b *backgrounds) leaveNothing(t testscript.T, work string) {
 	if len(left) > 0 {
 		limit = 0 // it has failed anyway
 	}
-	left = append(left, leftovers(work, limit)...)
+	for _, folder := range folders {
+		left = append(left, leftovers(folder, limit)...)
+	}
 	if len(left) > 0 {
 		t.Log("left running:\n" + strings.Join(left, "\n"))
 		t.FailNow()

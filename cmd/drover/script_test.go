@@ -137,10 +137,11 @@ func online(env *testscript.Env) error {
 }
 
 // setUp gives a script a HOME of its own, so that stores, caches and agents are
-// apart from each other's and from the developer's. At the end nothing that was
-// started may be alive.
+// apart from each other's and from the developer's. It lies beside the script's folder:
+// below it, all of it would be code. At the end nothing that was started may be alive.
 func setUp(env *testscript.Env) error {
-	home := filepath.Join(env.WorkDir, "home")
+	beside := filepath.Join(filepath.Dir(env.WorkDir), "beside-"+filepath.Base(env.WorkDir))
+	home := filepath.Join(beside, "home")
 	trainer, err := filepath.Abs(filepath.Join("testdata", "train.py"))
 	if err != nil {
 		return err
@@ -152,8 +153,8 @@ func setUp(env *testscript.Env) error {
 	for key, value := range map[string]string{
 		"HOME": home, "USER": "tester",
 		"PATH":    strings.Join([]string{built.dir, built.python, env.Getenv("PATH")}, string(os.PathListSeparator)),
-		"GATES":   filepath.Join(env.WorkDir, "gates"), // command open
-		"LOCKS":   filepath.Join(env.WorkDir, "locks"), // command unheld
+		"GATES":   filepath.Join(beside, "gates"), // command open
+		"LOCKS":   filepath.Join(beside, "locks"), // command unheld
 		"TRAINER": trainer, "CORES": strconv.Itoa(machine.Cores),
 		"DROVER": filepath.Join(built.dir, "drover"), "PYTHON3": filepath.Join(built.python, "python3"),
 		// A script that asks for a package must not reach an index.
@@ -162,12 +163,12 @@ func setUp(env *testscript.Env) error {
 		env.Setenv(key, value)
 	}
 	for _, dir := range []string{"HOME", "GATES", "LOCKS"} {
-		if err := os.Mkdir(env.Getenv(dir), 0o755); err != nil {
+		if err := os.MkdirAll(env.Getenv(dir), 0o755); err != nil {
 			return err
 		}
 	}
 	b := &backgrounds{env: env}
 	env.Values[backgroundsKey{}] = b
-	env.Defer(func() { b.leaveNothing(env.T(), env.WorkDir) })
+	env.Defer(func() { b.leaveNothing(env.T(), env.WorkDir, beside) })
 	return nil
 }

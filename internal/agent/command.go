@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -64,8 +65,8 @@ func orElse(s, other string) string {
 // userCommand is the user's program, its folder and its environment.
 func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
 	spec := a.job.Spec
-	r := env.ProgramRequest{Dir: a.paths().Code, Script: a.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: a.ready.env.Interpreter}
-	if folder := a.workingFolder(); folder != a.seen().Code {
+	r := env.ProgramRequest{Dir: a.paths().Code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: a.ready.env.Interpreter}
+	if a.atRoot() {
 		r.At = a.seen().Code
 	}
 	switch {
@@ -90,13 +91,17 @@ func (a *agent) started(c env.Command, environ []string) proc.Command {
 	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: a.workingFolder(), Env: environ}
 }
 
-// workingFolder is where the program begins, as it sees it: in its code, but for a
-// processing job by the rules of ssm, which begins in "/" as SageMaker's containers do.
+// atRoot says that the program begins in "/", as SageMaker's containers do: a processing
+// job by the rules of ssm.
+func (a *agent) atRoot() bool { return a.job.Spec.Rules == job.SSM && a.job.Spec.Verb == job.Process }
+
+// workingFolder is where the program begins, as it sees it: in its code, where the command
+// was typed.
 func (a *agent) workingFolder() string {
-	if a.job.Spec.Rules == job.SSM && a.job.Spec.Verb == job.Process {
+	if a.atRoot() {
 		return "/"
 	}
-	return a.seen().Code
+	return filepath.Join(a.seen().Code, filepath.FromSlash(a.job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the

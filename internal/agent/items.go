@@ -95,11 +95,12 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 		return crew.Kit{Failed: err}
 	}
 	spec := a.job.Spec
-	k := crew.Kit{Dir: a.paths().Code, Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}
-	if k.Environ, err = a.withModule(k.Environ, k.Dir); err != nil {
+	code := a.paths().Code
+	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}
+	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return crew.Kit{Failed: err}
 	}
-	r := env.ProgramRequest{Dir: k.Dir, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
+	r := env.ProgramRequest{Dir: code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
 	switch {
 	case spec.ByShell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil

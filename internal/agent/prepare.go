@@ -112,6 +112,9 @@ func (a *agent) fetch(ctx context.Context) error {
 	if err := a.unpackCode(ctx, store.Digest(a.job.Code.Blob), code); err != nil {
 		return fmt.Errorf("fetch code: %w", err)
 	}
+	if err := os.MkdirAll(filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), 0o755); err != nil { // it may have no file that is shipped
+		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make the working folder")
+	}
 	var err error
 	a.pristine, err = takeSnapshot(code)
 	return err
@@ -123,7 +126,7 @@ func (a *agent) installPackages(ctx context.Context) error {
 	if !a.job.Spec.Packages || a.job.Spec.NoEnv {
 		return nil
 	}
-	names, err := env.Packages(a.paths().Code)
+	names, err := env.Packages(a.envRequest())
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -131,14 +134,19 @@ func (a *agent) installPackages(ctx context.Context) error {
 	return env.InstallPackages(ctx, names, a.environ(), func(line string) { a.note("%s", line) })
 }
 
+// envRequest is what the script is and has around it.
+func (a *agent) envRequest() env.Request {
+	spec, code := a.job.Spec, a.job.Code
+	return env.Request{Dir: a.paths().Code, Sub: code.Sub, Python: cmp.Or(a.job.Interpreter, spec.Python),
+		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root}.For(code.Script, code.Python, spec.Program)
+}
+
 // prepareEnv finds or builds what the script runs in.
 func (a *agent) prepareEnv(ctx context.Context) error {
-	spec := a.job.Spec
 	if err := a.installPackages(ctx); err != nil {
 		return err
 	}
-	plan, err := env.Resolve(ctx, env.Request{Dir: a.paths().Code, Python: cmp.Or(a.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root}.For(a.job.Code.Script, a.job.Code.Python, spec.Program))
+	plan, err := env.Resolve(ctx, a.envRequest())
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,24 @@ type listed struct {
 	tracked, chosen bool   // as in Found
 }
 
+// lister lists what is below a folder, but for folders. What drover leaves out by itself
+// counts neither for the folder at, relative to root, nor for those around it: the user
+// stands there.
+type lister func(ctx context.Context, root, at string, notes notes) (names []listed, how string, err error)
+
+// findNamed lists all that is below a folder that a person has named, whatever git
+// ignores; only what drover leaves out by itself and .droverignore counts.
+func findNamed(ctx context.Context, root, at string, notes notes) ([]listed, string, error) {
+	names, err := walkBy(ctx, root, at, newIgnorer(root, nil), ".", notes)
+	return names, "walk", err
+}
+
 // find lists what is below root and not ignored: everything but folders. how is
 // "git" or "walk".
-func find(ctx context.Context, root string, notes notes) (names []listed, how string, err error) {
+func find(ctx context.Context, root, at string, notes notes) (names []listed, how string, err error) {
 	top := ""
 	if repository(root) != "" {
-		names, err = gitFiles(ctx, root, "")
+		names, err = gitFiles(ctx, root, "", at)
 		switch {
 		case ctx.Err() != nil:
 			return nil, "", context.Cause(ctx)
@@ -41,7 +53,7 @@ func find(ctx context.Context, root string, notes notes) (names []listed, how st
 	if top == "" {
 		top = ownRepository(root, notes)
 	}
-	names, err = walk(ctx, root, top, notes)
+	names, err = walk(ctx, root, at, top, notes)
 	return names, "walk", err
 }
 
@@ -68,7 +80,7 @@ func repository(dir string) string {
 
 // gitFiles asks git. Submodules and repositories inside are listed too, as
 // plain files under prefix.
-func gitFiles(ctx context.Context, dir, prefix string) ([]listed, error) {
+func gitFiles(ctx context.Context, dir, prefix, at string) ([]listed, error) {
 	// -t tells tracked from not. A repository's own settings can name programs
 	// to run; the one that a listing would start is turned off.
 	cmd := exec.CommandContext(ctx, "git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "-c", "-o", "--exclude-standard")
@@ -83,6 +95,7 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]listed, error) {
 	}
 	ours := newIgnorer(dir, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
+	ours.keep(at)
 	chosen := newIgnorer(dir, nil, ".droverignore")
 	var names []listed
 	seen := map[string]bool{}
@@ -124,9 +137,9 @@ func gitFiles(ctx context.Context, dir, prefix string) ([]listed, error) {
 // not look in there; files may lie there all the same.
 func nested(ctx context.Context, dir, prefix string) ([]listed, error) {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
-		return walk(ctx, dir, dir, notes{})
+		return walk(ctx, dir, ".", dir, notes{})
 	}
-	names, err := gitFiles(ctx, dir, prefix)
+	names, err := gitFiles(ctx, dir, prefix, ".")
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", prefix, err)
 	}
@@ -149,7 +162,7 @@ func gitEnv(env []string) []string {
 
 // walk lists the files below root by the rules of the .gitignore files from
 // top, the repository's folder, downwards ("" or root: from root), and our own.
-func walk(ctx context.Context, root, top string, notes notes) ([]listed, error) {
+func walk(ctx context.Context, root, at, top string, notes notes) ([]listed, error) {
 	if top == "" {
 		top = root
 	}
@@ -162,11 +175,16 @@ func walk(ctx context.Context, root, top string, notes notes) ([]listed, error) 
 	gits.code, gits.notes = above, notes
 	gits.base = parseIgnore(gits.read(".", ".git/info/exclude"))
 	// The folder itself was named, so no rule leaves it out, nor one above it.
-	for dir := above; dir != "."; dir = path.Dir(dir) {
-		gits.out[dir] = false
-	}
+	gits.keep(above)
+	return walkBy(ctx, root, at, gits, above, notes)
+}
+
+// walkBy lists the files below root that neither gits nor our own rules leave out. above
+// is where root lies below the folder of gits.
+func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, notes notes) ([]listed, error) {
 	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
+	ours.keep(at)
 
 	var names []listed
 	var into func(dir string) error

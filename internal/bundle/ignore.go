@@ -39,6 +39,13 @@ func newIgnorer(root string, base []pattern, names ...string) *ignorer {
 		rules: map[string][]pattern{}, out: map[string]bool{".": false}}
 }
 
+// keep has neither dir nor a folder around it left out.
+func (g *ignorer) keep(dir string) {
+	for ; dir != "" && dir != "." && dir != "/"; dir = path.Dir(dir) {
+		g.out[dir] = false
+	}
+}
+
 // leaves tells whether name, slash-separated below the root, is left out.
 func (g *ignorer) leaves(name string, folder bool) bool {
 	if folder {

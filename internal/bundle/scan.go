@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,7 +20,8 @@ import (
 type Source struct {
 	Dir    string   // the folder; empty is the current one
 	Script string   // shipped whatever the ignore files say; relative to Dir, or absolute; may be empty
-	Extra  []string // further files or folders, put beside Dir's own under their last name
+	Extra  []string // further files or folders, under their last name in Dir's folder At. What git ignores in one comes along
+	At     string   // slash-separated, below Dir; "" is Dir
 	Alone  bool     // ship Script and Extra without the rest of Dir
 	Caps   Caps
 	// Without says of a file, by its path, that it is not code; nil: all are.
@@ -42,10 +44,13 @@ type Found struct {
 // Left is a file that Judge left out.
 type Left struct{ Name, Why string }
 
+// Alone is List.How of what was named file by file.
+const Alone = "script"
+
 // List is what Scan found: names and sizes, no contents.
 type List struct {
 	Dir     string   // absolute, without symbolic links
-	How     string   // who chose the files: "git", "walk", "script" (Alone)
+	How     string   // who chose the files: "git", "walk", Alone
 	Script  string   // Source.Script's name in the bundle, or empty
 	Entries []Entry  // by name
 	Bytes   int64    // of all Entries
@@ -53,6 +58,7 @@ type List struct {
 	Notes   []string // what else was left out that somebody may miss, a line each
 
 	caps Caps
+	at   string // Source.At
 }
 
 // Entry is one file of a List.
@@ -87,12 +93,15 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		return List{}, err
 	}
 	c := &collector{files: map[string]Entry{}, notes: notes{}}
-	l := List{Dir: root, How: "script", caps: s.Caps.filled()}
+	l := List{Dir: root, How: Alone, caps: s.Caps.filled(), at: s.At}
 	if !s.Alone {
 		if isHome(root) {
 			return List{}, fault.Wrap(ErrHome, fault.Invalid, "Choose the program's own folder with `-s DIR`.", "scan code: %s", root)
 		}
-		if l.How, err = c.folder(ctx, root, ""); err != nil {
+		if l.How, err = c.folder(ctx, root, s.At, "", find); err != nil {
+			return List{}, fmt.Errorf("scan code: %w", err)
+		}
+		if err = c.ignoredFolders(ctx, root, s); err != nil {
 			return List{}, fmt.Errorf("scan code: %w", err)
 		}
 	}
@@ -102,7 +111,7 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		}
 	}
 	for _, extra := range s.Extra {
-		if err := c.extra(ctx, extra); err != nil {
+		if err := c.extra(ctx, extra, s.At); err != nil {
 			return List{}, err
 		}
 	}
@@ -168,9 +177,9 @@ type collector struct {
 	notes notes
 }
 
-// folder adds the files below root under prefix ("" or "name/").
-func (c *collector) folder(ctx context.Context, root, prefix string) (how string, err error) {
-	all, how, err := find(ctx, root, c.notes)
+// folder adds the files below root, as list has them, under prefix ("" or "name/").
+func (c *collector) folder(ctx context.Context, root, at, prefix string, list lister) (how string, err error) {
+	all, how, err := list(ctx, root, at, c.notes)
 	if err != nil {
 		return "", err
 	}
@@ -200,6 +209,25 @@ func (c *collector) folder(ctx context.Context, root, prefix string) (how string
 		}
 	}
 	return how, nil
+}
+
+// ignoredFolders adds the folders that the user stands in and that the script lies in,
+// where the ignore files leave out all that is there: they were named.
+func (c *collector) ignoredFolders(ctx context.Context, root string, s Source) error {
+	folders := []string{path.Clean(s.At)}
+	if s.Script != "" && filepath.IsLocal(s.Script) {
+		folders = append(folders, path.Dir(filepath.ToSlash(filepath.Clean(s.Script))))
+	}
+	for _, dir := range folders {
+		in := func(name string) bool { return dir == "." || strings.HasPrefix(name, dir+"/") }
+		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() || slices.ContainsFunc(slices.Collect(maps.Keys(c.files)), in) {
+			continue
+		}
+		if _, err := c.folder(ctx, filepath.Join(root, dir), "", dir+"/", find); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *collector) add(e Entry) error {
@@ -250,7 +278,7 @@ func (c *collector) script(root string, s Source) (string, error) {
 	return name, c.add(Entry{Name: name, Size: fi.Size(), path: real, info: fi})
 }
 
-func (c *collector) extra(ctx context.Context, extra string) error {
+func (c *collector) extra(ctx context.Context, extra, at string) error {
 	abs, err := filepath.Abs(extra)
 	var fi os.FileInfo
 	if err == nil {
@@ -268,13 +296,13 @@ func (c *collector) extra(ctx context.Context, extra string) error {
 	}
 	switch {
 	case fi.Mode().IsRegular():
-		return c.add(Entry{Name: filepath.Base(abs), Size: fi.Size(), path: real, info: fi, chosen: true})
+		return c.add(Entry{Name: path.Join(at, filepath.Base(abs)), Size: fi.Size(), path: real, info: fi, chosen: true})
 	case !fi.IsDir():
 		return fault.New(fault.Invalid, "", "scan code: %q: neither a file nor a folder", extra)
 	case isHome(real):
 		return fault.Wrap(ErrHome, fault.Invalid, "Name the folder that is needed with `-d DIR`.", "scan code: %q", extra)
 	}
-	if _, err = c.folder(ctx, real, filepath.Base(abs)+"/"); err != nil {
+	if _, err = c.folder(ctx, real, "", path.Join(at, filepath.Base(abs))+"/", findNamed); err != nil {
 		return fmt.Errorf("scan code: %w", err)
 	}
 	return nil

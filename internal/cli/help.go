@@ -48,7 +48,7 @@ var examples = map[string]string{
   drover run -o out train.py                  bring model/, output/, files/ and logs/ into out
   drover run -p vision -t resnet train.py     project and task by name
   drover run -i ./data --timeout 2h train.py  data at /opt/ml/input/data (SM_CHANNEL_DATA)
-  drover run python3 -c 'print(6*7)'          a program: the current folder comes along
+  drover run python3 -c 'print(6*7)'          a program: the project around the current folder comes along
   drover run --nodes 2 --launcher torch train.py
                                               two nodes: RANK, WORLD_SIZE, MASTER_ADDR ... are set
   drover run --launcher mpi --procs-per-node 4 solve

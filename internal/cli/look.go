@@ -211,6 +211,9 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 	if s.Image != "" {
 		p("image", "%s", s.Image)
 	}
+	if line := codeLine(s); line != "" {
+		p("code", "%s", line)
+	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
 		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s))
@@ -307,4 +310,16 @@ func (a *app) whyCommand() *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// codeLine is "/home/me/proj at commit 4f2a..., with changes"; "" where it is not known.
+func codeLine(s drover.Status) string {
+	line := s.Root
+	if s.Commit != "" {
+		line += " at commit " + s.Commit
+	}
+	if s.Dirty {
+		line += ", with changes"
+	}
+	return plainText(line)
 }

@@ -79,6 +79,9 @@ func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
 	if s.Image != "" {
 		p("image", "%s", s.Image)
 	}
+	if line := codeLine(s.Status); line != "" {
+		p("code", "%s", line)
+	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
 		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), runTime(s.Status))

@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
@@ -39,6 +40,12 @@ func (a *app) planLines(p *drover.Plan) []string {
 		lines = append(lines, "code     "+p.CodeNote)
 	} else if len(p.Code.Entries) > 0 {
 		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", count(len(p.Code.Entries), "file"), size(p.Code.Bytes), p.Code.Dir))
+	}
+	if p.Sub != "" {
+		lines = append(lines, "         working folder "+plainText(p.Sub))
+	}
+	if line := seenLine(p.Seen); line != "" {
+		lines = append(lines, "         "+line)
 	}
 	if line := leftLine(p.Code.Left); line != "" {
 		lines = append(lines, "         "+line)
@@ -79,6 +86,24 @@ func useLines(p *drover.Plan) (lines []string) {
 		lines = append(lines, "rights   "+plainText(p.Pass))
 	}
 	return lines
+}
+
+// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none.
+func seenLine(s bundle.Seen) string {
+	if s.Files == 0 {
+		return ""
+	}
+	number, names := count(s.Files, "ignored file"), slices.Clone(s.Names)
+	if s.More {
+		number = "more than " + number
+	}
+	for i, name := range names {
+		names[i] = plainText(name)
+	}
+	if s.MoreNames {
+		names = append(names, "...")
+	}
+	return fmt.Sprintf("not shipped: %s, %s (%s)", number, size(s.Bytes), strings.Join(names, ", "))
 }
 
 // saidLines are "#SBATCH  --partition=gpu --time=1:00:00", and below it what is not taken.
@@ -162,8 +187,9 @@ func (a *app) showPlan(p *drover.Plan) error {
 	}
 	if a.settings.json {
 		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec, "choices": p.Choices,
-			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote,
-				"left_out": leftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
+			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote, "folder": p.Code.Dir, "working_folder": p.Sub,
+				"not_shipped": map[string]any{"files": p.Seen.Files, "bytes": p.Seen.Bytes, "more": p.Seen.More, "names": p.Seen.Names},
+				"left_out":    leftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
 			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
 		plan["store"] = costJSON(p)
 		if a.conf != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,13 +72,21 @@ func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
 	if out := e.realPath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && out != dir+"/" {
 		j.output = out
 	}
-	if names, there := bundle.ReceiptNames(dir); there {
-		j.brought[bundle.Receipt] = true
-		for _, name := range names {
-			j.brought[name] = true
-		}
+	j.readReceipt(dir, "")
+	if here, err := filepath.EvalSymlinks(e.Caller.Folder); err == nil && here != dir && inside(dir, here) {
+		j.readReceipt(here, slashPath(dir, here))
 	}
 	return j
+}
+
+// readReceipt notes what drover brought to folder, which is at that name in the code.
+func (j *codeJudge) readReceipt(folder, at string) {
+	if names, there := bundle.ReceiptNames(folder); there {
+		j.brought[path.Join(at, bundle.Receipt)] = true
+		for _, name := range names {
+			j.brought[path.Join(at, name)] = true
+		}
+	}
 }
 
 // namesIn are the parts of a word of a command that may name a file: the word, what

@@ -91,7 +91,7 @@ func TestAFileThatChangesWhileItIsReadIsLeftOutUnlessItIsCode(t *testing.T) {
 	path, err := d.Submit(t.Context(), &p)
 	d.check(err)
 	j := d.look(path).Job
-	if want := (job.Code{Blob: j.Code.Blob, Digest: j.Code.Digest, Script: "train.sh", LeftOut: []string{"grows.txt"}, Files: 2, Bytes: j.Code.Bytes}); !cmp.Equal(want, j.Code) {
+	if want := (job.Code{Blob: j.Code.Blob, Digest: j.Code.Digest, Script: "train.sh", LeftOut: []string{"grows.txt"}, Files: 2, Bytes: j.Code.Bytes, Root: j.Code.Root}); d.dir != j.Code.Root || !cmp.Equal(want, j.Code) {
 		t.Errorf("the code is %+v", j.Code)
 	}
 	if !strings.Contains(p.Note, "left out: grows.txt (being written)") {

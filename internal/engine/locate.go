@@ -21,14 +21,16 @@ import (
 type shipment struct {
 	files   bundle.List
 	script  string // the program's path among them; "" when it is looked up on PATH there
+	sub     string // the working folder among them; "" is their root
 	nothing bool   // no files go along
 	note    string // why less goes along than somebody may expect
 	judge   *codeJudge
 }
 
-// locate finds out what a spec's program is and what comes with it (DESIGN
-// section 6): a script brings its folder; for a program from elsewhere, and for
-// a shell line, the current folder comes along.
+// locate finds out what a spec's program is and what comes with it
+// (docs/design/013-code-where-it-stands.md): the project around it, see codeRoot. Where
+// that is too big, a script brings its folder, and for a program from elsewhere, and for a
+// shell line, the current folder comes along.
 // items says which files are items, and so no code; it may be nil. apart says that
 // the job runs where other programs are than here.
 func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool, apart bool) (shipment, error) {
@@ -36,7 +38,83 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 	if err != nil {
 		return shipment{}, err
 	}
-	ship := shipment{script: script}
+	note := ""
+	if root := e.codeRoot(s, dir, script); root.dir != "" {
+		ship, err := e.locateIn(ctx, s, root, items)
+		if !errors.Is(err, bundle.ErrTooBig) {
+			return ship, err
+		}
+		note = "only the files of " + dir + " are shipped: all of " + root.dir + " is too big (-s DIR chooses another folder)"
+	}
+	ship, err := e.locateBeside(ctx, s, dir, script, items)
+	if ship.note == "" {
+		ship.note = note
+	}
+	return ship, err
+}
+
+// root is a project's folder, and where in it the program and the working folder are.
+type root struct{ dir, script, sub string }
+
+// codeRoot finds the project that a program belongs to: the git repository of the script's
+// folder, or of the current one for other programs; where the current folder lies in a
+// repository around that one, this repository. Without git it is the current folder, if
+// the script is in it. A folder that is no project's is none, such as HOME and /tmp: root{}.
+// dir and script are as program gives them.
+func (e *Engine) codeRoot(s job.Spec, dir, script string) root {
+	here, err := filepath.EvalSymlinks(e.Caller.Folder)
+	if err != nil || s.Rules == job.SSM || s.Source != "" {
+		return root{}
+	}
+	from, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.Dir(filepath.FromSlash(script))))
+	if err != nil {
+		return root{}
+	}
+	r := root{dir: bundle.Repository(from, here)}
+	if around := bundle.Repository(here); r.dir == "" || around != "" && inside(around, r.dir) {
+		r.dir = around
+	}
+	if r.dir == "" || !inside(r.dir, from) || bundle.Common(r.dir) { // a repository of a home's settings is no project
+		r.dir = here
+	}
+	if !inside(r.dir, from) || bundle.Common(r.dir) {
+		return root{}
+	}
+	if script != "" {
+		r.script = slashPath(r.dir, filepath.Join(from, filepath.Base(filepath.FromSlash(script))))
+	}
+	switch {
+	case env.IsNotebook(r.script): // which Jupyter, too, runs in its own folder
+		r.sub = slashPath(r.dir, from)
+	case inside(r.dir, here):
+		r.sub = slashPath(r.dir, here)
+	}
+	return r
+}
+
+// slashPath is a path in a folder, slash-separated and relative to it; "" is the folder.
+func slashPath(dir, path string) string {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil || rel == "." {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+// locateIn ships a project's folder.
+func (e *Engine) locateIn(ctx context.Context, s job.Spec, r root, items func(string) bool) (shipment, error) {
+	ship := shipment{script: r.script, sub: r.sub, judge: e.judgeOf(s, r.dir)}
+	var err error
+	ship.files, err = bundle.Scan(ctx, bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolute(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judge})
+	if err == nil {
+		ship.files.Left = ship.judge.together(ship.files.Dir, ship.files.Left)
+	}
+	return ship, err
+}
+
+// locateBeside ships the folder of the script, or the current one.
+func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script string, items func(string) bool) (ship shipment, err error) {
+	ship = shipment{script: script}
 	judge := e.judgeOf(s, dir)
 	ship.judge = judge
 	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items, Judge: judge.judge}

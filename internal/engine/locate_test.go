@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,8 +43,8 @@ func TestWhatGoesAlong(t *testing.T) {
 	}{
 		{"a script here", job.Spec{Program: "train.py"}, "train.py", here},
 		{"the same, spelled otherwise", job.Spec{Program: "./lib/../train.py"}, "train.py", here},
-		{"a script below brings its own folder", job.Spec{Program: "lib/step.py"}, "step.py", []string{"step.py"}},
-		{"a program below brings its own folder", job.Spec{Program: "bin/prog"}, "prog", []string{"prog"}},
+		{"a script below: the current folder comes along", job.Spec{Program: "lib/step.py"}, "lib/step.py", here},
+		{"a program below: the current folder comes along", job.Spec{Program: "bin/prog"}, "bin/prog", here},
 		{"a script elsewhere brings its folder", job.Spec{Program: filepath.Join(other, "far.py")}, "far.py", there},
 		{"a script by its first line", job.Spec{Program: filepath.Join(other, "hash")}, "hash", there},
 		{"a program elsewhere: the current folder comes along", job.Spec{Program: filepath.Join(other, "tool")}, "", here},
@@ -56,8 +57,8 @@ func TestWhatGoesAlong(t *testing.T) {
 		{"a script elsewhere, in its source folder", job.Spec{Program: "far.py", Source: other}, "far.py", there},
 		{"a program on PATH, with a source folder", job.Spec{Program: "sh", Source: "lib"}, "", []string{"step.py"}},
 		{"a shell line, with a source folder", job.Spec{Verb: job.Shell, Program: "ls", Source: "lib"}, "", []string{"step.py"}},
-		{"more beside it", job.Spec{Program: "lib/step.py", Deps: []string{"train.py", filepath.Join(other, "helper.py"), "bin"}}, "step.py",
-			[]string{"bin/prog", "helper.py", "step.py", "train.py"}},
+		{"more beside it", job.Spec{Program: "lib/step.py", Deps: []string{"train.py", filepath.Join(other, "helper.py"), "bin"}}, "lib/step.py",
+			[]string{"bin/prog", "helper.py", "lib/step.py", "train.py"}},
 		{"by ssm's rules the script alone", job.Spec{Rules: job.SSM, Program: "train.py"}, "train.py", []string{"train.py"}},
 		{"by ssm's rules what is named beside it", job.Spec{Rules: job.SSM, Program: "lib/step.py", Deps: []string{"bin"}}, "step.py", []string{"bin/prog", "step.py"}},
 		{"by ssm's rules a line and what is named", job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls", Deps: []string{"train.py"}}, "", []string{"train.py"}},
@@ -161,5 +162,84 @@ func TestAPlaceApartHasProgramsOfItsOwn(t *testing.T) {
 		if _, err := d.locate(t.Context(), job.Spec{Program: program}, nil, true); err == nil {
 			t.Errorf("%s is taken for one of the place's", program)
 		}
+	}
+}
+
+// docs/design/013-code-where-it-stands.md: which folder is shipped, and the working folder in it.
+func TestTheRepositoryIsShippedAndTheWorkingFolderIsWhereTheCommandWasTyped(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"repo/.git/HEAD", "repo/scripts/train.py", "repo/pkg/mod.py", "repo/conf/a.yaml", "repo/nb/look.ipynb", "repo/sub/.git", "repo/sub/lib.py",
+		"plain/a/train.py", "plain/b.py", "shared/mine/train.py", "shared/b.py"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(top, "shared"), 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, here string
+		spec       job.Spec
+		want       root
+	}{
+		{"at the root of a repository", "repo", job.Spec{Program: "scripts/train.py"}, root{"repo", "scripts/train.py", ""}},
+		{"beside the script", "repo/scripts", job.Spec{Program: "train.py"}, root{"repo", "scripts/train.py", "scripts"}},
+		{"elsewhere in the repository", "repo/conf", job.Spec{Program: "../scripts/train.py"}, root{"repo", "scripts/train.py", "conf"}},
+		{"from outside", "plain", job.Spec{Program: top + "/repo/scripts/train.py"}, root{"repo", "scripts/train.py", ""}},
+		{"a shell line", "repo/conf", job.Spec{Verb: job.Shell, Program: "ls"}, root{"repo", "", "conf"}},
+		{"a program on PATH", "repo/conf", job.Spec{Program: "sh"}, root{"repo", "", "conf"}},
+		{"a map", "repo/pkg", job.Spec{Verb: job.Map, Program: "sh"}, root{"repo", "", "pkg"}},
+		{"a notebook runs in its folder", "repo", job.Spec{Program: "nb/look.ipynb"}, root{"repo", "nb/look.ipynb", "nb"}},
+		{"a submodule, from around it", "repo", job.Spec{Program: "sub/lib.py"}, root{"repo", "sub/lib.py", ""}},
+		{"in a submodule", "repo/sub", job.Spec{Program: "lib.py"}, root{"repo/sub", "lib.py", ""}},
+		{"without git", "plain", job.Spec{Program: "a/train.py"}, root{"plain", "a/train.py", ""}},
+		{"without git, the script elsewhere", "plain/a", job.Spec{Program: "../b.py"}, root{}},
+		{"a folder of all users", "shared", job.Spec{Program: "mine/train.py"}, root{}},
+		{"with -s", "repo", job.Spec{Program: "train.py", Source: "scripts"}, root{}},
+		{"by the rules of ssm", "repo", job.Spec{Program: "scripts/train.py", Rules: job.SSM}, root{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			e := &Engine{}
+			e.Caller.Folder = filepath.Join(top, row.here)
+			dir, script, err := e.program(row.spec, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.want.dir != "" {
+				row.want.dir = filepath.Join(top, row.want.dir)
+			}
+			if got := e.codeRoot(row.spec, dir, script); got != row.want {
+				t.Errorf("got %+v, want %+v", got, row.want)
+			}
+		})
+	}
+	t.Setenv("HOME", filepath.Join(top, "repo"))
+	e := &Engine{}
+	e.Caller.Folder = filepath.Join(top, "repo/conf")
+	if got, want := e.codeRoot(job.Spec{Program: "sh"}, e.Caller.Folder, ""), (root{dir: filepath.Join(top, "repo/conf")}); got != want {
+		t.Errorf("a home that is a repository: got %+v, want %+v", got, want)
+	}
+}
+
+func TestAProjectThatIsTooBigBringsTheScriptsFolder(t *testing.T) {
+	d := newDesk(t)
+	d.write(map[string]string{"lib/step.py": "", "lib/helper.py": ""})
+	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
+	d.check(err)
+	d.check(errors.Join(big.Truncate(101_000_000), big.Close()))
+	ship, err := d.locate(t.Context(), job.Spec{Program: "lib/step.py"}, nil, false)
+	d.check(err)
+	if diff := cmp.Diff([]string{"helper.py", "step.py"}, shipped(ship)); diff != "" || ship.script != "step.py" || ship.sub != "" {
+		t.Errorf("script %q in %q, files %s", ship.script, ship.sub, diff)
+	}
+	if !strings.Contains(ship.note, "is too big (-s DIR chooses another folder)") {
+		t.Errorf("note %q", ship.note)
 	}
 }

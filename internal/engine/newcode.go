@@ -53,7 +53,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 		return c, err
 	}
 	p := &c.plan
-	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
+	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
 	p.Python = e.pythonFile(*p)
 	if err = e.addPackages(ctx, p); err != nil {
 		return c, err
@@ -135,14 +135,11 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Roun
 // storeCode stores a plan's code, and gives what binds a job's items from then on: that
 // code, and what else is in amend, which may be nil.
 func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *ledger.Amended) (*ledger.Amended, error) {
-	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: job.Code{Script: p.Script, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}}
-	if !p.ship.nothing {
-		b, err := e.putCode(ctx, p)
-		if err != nil {
-			return nil, fmt.Errorf("store code of job %s: %w", short, err)
-		}
-		code.Blob, code.Digest, code.Files, code.Bytes, code.LeftOut = string(b.Blob), b.Content, len(p.Code.Entries), p.Code.Bytes, p.leftOut()
+	shipped, err := e.shipCode(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("store code of job %s: %w", short, err)
 	}
+	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: shipped}
 	all := ledger.Amended{}
 	if amend != nil {
 		all = *amend

@@ -46,8 +46,10 @@ type Plan struct {
 	Script       string
 	Python       string   // as job.Code has it
 	Paths        []string // as job.Code has it
+	Sub          string   // the working folder, in the code
 	CodeNote     string
-	Digest       string // of the code
+	Digest       string      // of the code
+	Seen         bundle.Seen // what lies in the code's folder and is not shipped
 	Environment  env.Plan
 	Offer        driver.Offer
 	Image        Image             // where the target has containers
@@ -115,7 +117,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		return p, errors.Join(err, p.Close())
 	}
 	notePasswords(&p.ship.files)
-	p.Code, p.Script, p.CodeNote = p.ship.files, p.ship.script, p.ship.note
+	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
 	p.Python = e.pythonFile(p)
 	if err = e.addPackages(ctx, &p); err != nil {
 		return p, errors.Join(err, p.Close())
@@ -124,6 +126,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		if err = p.hashCode(ctx); err != nil {
 			return p, errors.Join(err, p.Close())
 		}
+	}
+	if !p.ship.nothing && p.Code.How != bundle.Alone {
+		p.Seen = p.Code.Unshipped()
 	}
 	if p.feeds, err = e.feeds(ctx, spec); err != nil {
 		return p, err
@@ -170,7 +175,7 @@ func (e *Engine) packages(ctx context.Context, p Plan) error {
 	if p.Spec.Packages || p.Spec.NoEnv || p.ship.nothing {
 		return nil
 	}
-	names, err := env.Packages(p.Code.Dir)
+	names, err := env.Packages(e.pythonRequest(p))
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -210,15 +215,31 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 		p.inherited = e.inherited(p.Spec, true)
 	}
 	j.Inherited, j.SettingsKey = p.inherited, settingsKey(p.Spec, p.inherited)
-	j.Code = job.Code{Script: p.Script, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}
-	if !p.ship.nothing {
-		b, err := e.putCode(ctx, p)
-		if err != nil {
-			return j, err
-		}
-		j.Code.Blob, j.Code.Digest, j.Code.LeftOut = string(b.Blob), b.Content, p.leftOut()
-		j.Code.Files, j.Code.Bytes = len(p.Code.Entries), p.Code.Bytes
-		p.Digest = b.Content
+	code, err := e.shipCode(ctx, p)
+	if err != nil {
+		return j, err
+	}
+	if j.Code = code; code.Blob != "" {
+		p.Digest = code.Digest
 	}
 	return j, e.shipInputs(ctx, p, &j)
+}
+
+// shipCode stores a plan's code and says what it is.
+func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
+	code := job.Code{Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}
+	if p.ship.nothing {
+		return code, nil
+	}
+	b, err := e.putCode(ctx, p)
+	if err != nil {
+		return code, err
+	}
+	code.Blob, code.Digest, code.LeftOut = string(b.Blob), b.Content, p.leftOut()
+	code.Files, code.Bytes = len(p.Code.Entries), p.Code.Bytes
+	if p.Code.How != bundle.Alone {
+		code.Root = p.Code.Dir
+		code.Commit, code.Dirty = bundle.Commit(ctx, p.Code.Dir)
+	}
+	return code, nil
 }

@@ -28,5 +28,5 @@ func (e *Engine) pythonRequest(p Plan) env.Request {
 	if strings.ContainsRune(program, '/') {
 		program = e.absolute([]string{program})[0]
 	}
-	return env.Request{Dir: p.Code.Dir, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv, Environ: e.Caller.Environ, Cache: e.Caller.Cache}.For(p.Script, p.Python, program)
+	return env.Request{Dir: p.Code.Dir, Sub: p.Sub, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv, Environ: e.Caller.Environ, Cache: e.Caller.Cache}.For(p.Script, p.Python, program)
 }

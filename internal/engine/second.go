@@ -312,6 +312,9 @@ func (p *Plan) differences(old job.Job, placed []ledger.Placed) (d differ) {
 		}
 		d.options = append(d.options, x)
 	}
+	if old.Code.Root != "" && p.Sub != old.Code.Sub {
+		d.command = append(d.command, "working folder")
+	}
 	for _, in := range s.Inputs {
 		if was, ok := old.Contents[in.Name]; ok && was != p.Contents[in.Name] {
 			d.data = append(d.data, "input "+in.Name)

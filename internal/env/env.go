@@ -33,6 +33,7 @@ type Request struct {
 	Dir     string   // the code folder, absolute
 	Script  string   // relative to Dir; only a ".py" and a notebook need a Python, "" is a program
 	Module  bool     // a Python runs a module that is not in Dir, or a script that is not known yet: one is needed though Script is ""
+	Sub     string   // the working folder, slash-separated below Dir; "" is Dir
 	Python  string   // --python: a path, a folder of a virtual environment, a name or a version; "" chooses
 	NoEnv   bool     // --no-env: take the interpreter as it is
 	Environ []string // the caller's environment, "NAME=value"
@@ -77,7 +78,7 @@ type Plan struct {
 // from an environment.yml; Invalid for a file that says nothing readable, for a
 // Python too old to build for, and for one that a file does not allow.
 func Resolve(ctx context.Context, r Request) (Plan, error) {
-	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !notebook(r.Script) {
+	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !IsNotebook(r.Script) {
 		return Plan{Source: SourceNone, Why: "no Python is needed", caller: r}, nil
 	}
 	asked, err := want(r)
@@ -121,6 +122,20 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	return p, nil
 }
 
+// upwards are the folders in which the files that say what the script needs are looked
+// for: from the script's own, or without a script from the working folder, up to the
+// code folder.
+func (r Request) upwards() (dirs []string) {
+	dir := path.Dir(filepath.ToSlash(r.Script))
+	if r.Script == "" {
+		dir = path.Clean(filepath.ToSlash(r.Sub))
+	}
+	for ; dir != "." && filepath.IsLocal(filepath.FromSlash(dir)); dir = path.Dir(dir) {
+		dirs = append(dirs, filepath.Join(r.Dir, filepath.FromSlash(dir)))
+	}
+	return append(dirs, r.Dir)
+}
+
 // admit holds an interpreter against the Pythons that a file allows. One that
 // is not among them is replaced by another on PATH, to build on; not where the
 // user has named one.
@@ -162,26 +177,25 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 // folder up to the code folder: its first line, such as 3.12 or cpython-3.12.4. One that
 // names no version asks for nothing.
 func pinned(r Request) bound {
-	for dir := path.Dir(filepath.ToSlash(r.Script)); ; dir = path.Dir(dir) {
-		file := filepath.Join(r.Dir, filepath.FromSlash(dir), ".python-version")
-		if text, err := readFile(file); err == nil && text != nil {
-			for line := range strings.Lines(string(text)) {
-				line = strings.TrimSpace(line)
-				if line == "" || line[0] == '#' {
-					continue
-				}
-				line = strings.TrimPrefix(strings.TrimPrefix(line, "cpython-"), "python")
-				if versionOnly().MatchString(line) {
-					return bound{spec: "==" + line + ".*", at: ".python-version"}
-				}
-				break
+	for _, dir := range r.upwards() {
+		text, err := readFile(filepath.Join(dir, ".python-version"))
+		if err != nil || text == nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if line == "" || line[0] == '#' {
+				continue
 			}
-			return bound{}
+			line = strings.TrimPrefix(strings.TrimPrefix(line, "cpython-"), "python")
+			if versionOnly().MatchString(line) {
+				return bound{spec: "==" + line + ".*", at: ".python-version"}
+			}
+			break
 		}
-		if dir == "." || !filepath.IsLocal(dir) {
-			return bound{}
-		}
+		break
 	}
+	return bound{}
 }
 
 // plan turns to an environment of the cache.

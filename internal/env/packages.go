@@ -31,11 +31,17 @@ const maxPackages = 1 << 20
 // apt-get to remove it.
 var packageName = compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
 
-// Packages reads packages.txt in a code folder: Debian's packages, one a line,
-// name or name=version, # for comments. None when there is no such file. Each is
-// named once, in the file's order.
-func Packages(dir string) ([]string, error) {
-	f, err := os.Open(filepath.Join(dir, packagesFile))
+// Packages reads the nearest packages.txt, from the script's folder up to the code
+// folder: Debian's packages, one a line, name or name=version, # for comments. None when
+// there is no such file. Each is named once, in the file's order.
+func Packages(r Request) ([]string, error) {
+	var f *os.File
+	err := fs.ErrNotExist
+	for _, dir := range r.upwards() {
+		if f, err = os.Open(filepath.Join(dir, packagesFile)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -19,9 +19,10 @@ import (
 
 // ProgramRequest says what is to be started: Script, or Name, or Line.
 type ProgramRequest struct {
-	Dir         string   // the code folder, absolute; also the program's working folder
+	Dir         string   // the code folder, absolute
+	Sub         string   // the program's working folder, slash-separated below Dir; "" is Dir
 	Script      string   // slash path of a file in Dir
-	Name        string   // a program on PATH, or its path, relative to Dir
+	Name        string   // a program on PATH, or its path, relative to the working folder
 	Line        string   // a shell's line; Args are not for it
 	Args        []string // the program's own
 	Environ     []string // of the program, "NAME=value"; its PATH finds what runs a script
@@ -70,13 +71,13 @@ func languageOf(script string) *language {
 // IsScript says by its name whether a file is a text that an interpreter reads.
 func IsScript(name string) bool { return languageOf(filepath.ToSlash(name)) != nil }
 
-// notebook says whether a script is a Jupyter notebook.
-func notebook(script string) bool { return strings.EqualFold(path.Ext(script), ".ipynb") }
+// IsNotebook says whether a script is a Jupyter notebook.
+func IsNotebook(script string) bool { return strings.EqualFold(path.Ext(script), ".ipynb") }
 
 // Extra are the packages that a script needs beside those that its own files ask
 // for: a notebook what executes it.
 func Extra(script string) []string {
-	if notebook(script) {
+	if IsNotebook(script) {
 		return []string{"nbclient", "ipykernel"}
 	}
 	return nil
@@ -147,10 +148,23 @@ func (r ProgramRequest) word() string {
 	if r.At != "" {
 		return path.Join(r.At, r.Script)
 	}
-	if strings.HasPrefix(r.Script, "-") {
-		return "./" + r.Script
+	word := r.fromHere(r.Script)
+	if strings.HasPrefix(word, "-") {
+		return "./" + word
 	}
-	return r.Script
+	return word
+}
+
+// here is the working folder as this process sees it.
+func (r ProgramRequest) here() string { return filepath.Join(r.Dir, filepath.FromSlash(r.Sub)) }
+
+// fromHere is a path in the code folder as the program names it from its working folder.
+func (r ProgramRequest) fromHere(name string) string {
+	rel, err := filepath.Rel("/"+r.Sub, "/"+name)
+	if err != nil {
+		return name
+	}
+	return filepath.ToSlash(rel)
 }
 
 // with is the first program of a language's that is on PATH.
@@ -177,7 +191,7 @@ func (r ProgramRequest) python(ctx context.Context, l *language) (Command, error
 		}
 	}
 	c.Args = append([]string{r.word()}, r.Args...)
-	if !notebook(r.Script) {
+	if !IsNotebook(r.Script) {
 		return c, nil
 	}
 	for _, module := range Extra(r.Script) {
@@ -202,7 +216,10 @@ func (r ProgramRequest) project() []string {
 	for dir := path.Dir(r.Script); ; dir = path.Dir(dir) {
 		for _, name := range []string{"Project.toml", "JuliaProject.toml"} {
 			if s, err := os.Stat(filepath.Join(r.Dir, filepath.FromSlash(dir), name)); err == nil && s.Mode().IsRegular() {
-				return []string{"--project=" + path.Join(r.At, dir)}
+				if r.At != "" {
+					return []string{"--project=" + path.Join(r.At, dir)}
+				}
+				return []string{"--project=" + r.fromHere(dir)}
 			}
 		}
 		if dir == "." {
@@ -245,7 +262,7 @@ func (r ProgramRequest) firstLine(line string) error {
 func (r ProgramRequest) named(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
-			name = filepath.Join(r.Dir, name)
+			name = filepath.Join(r.here(), name)
 		}
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			return "", fault.New(fault.Invalid, "Check the path: it is looked up where the job runs.", "start program: %q is not there", name)
@@ -263,7 +280,7 @@ func (r ProgramRequest) named(name string) (string, error) {
 func (r ProgramRequest) look(name string) string {
 	for _, dir := range filepath.SplitList(getenv(r.Environ, "PATH")) {
 		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(r.Dir, dir)
+			dir = filepath.Join(r.here(), dir)
 		}
 		if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return file

@@ -240,3 +240,57 @@ func TestScriptsAreKnownByTheirNames(t *testing.T) {
 		t.Errorf("extra = %q", got)
 	}
 }
+
+// The words of a command line name files from the working folder, as a person typed them.
+func TestProgramNamesFilesFromTheWorkingFolder(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "scripts/train.py", "", 0o644)
+	put(t, dir, "conf/tool", "#!/bin/sh\n", 0o755)
+	put(t, dir, "-x.py", "", 0o644)
+	for _, row := range []struct{ script, sub, want string }{
+		{"scripts/train.py", "", "scripts/train.py"},
+		{"scripts/train.py", "scripts", "train.py"},
+		{"scripts/train.py", "conf", "../scripts/train.py"},
+		{"scripts/train.py", "a/b", "../../scripts/train.py"},
+		{"-x.py", "", "./-x.py"},
+	} {
+		c, err := Program(t.Context(), ProgramRequest{Dir: dir, Sub: row.sub, Script: row.script, Interpreter: "/usr/bin/python3"})
+		if err != nil || len(c.Args) != 1 || c.Args[0] != row.want {
+			t.Errorf("%s in %q: %q, %v", row.script, row.sub, c.Args, err)
+		}
+	}
+	if c, err := Program(t.Context(), ProgramRequest{Dir: dir, Sub: "scripts", Name: "../conf/tool"}); err != nil || c.Path != filepath.Join(dir, "conf/tool") {
+		t.Errorf("a program by its path: %q, %v", c.Path, err)
+	}
+}
+
+// What a script needs is said by the nearest folder, from its own up to the code's; what
+// a program needs, from the working folder up.
+func TestTheNearestFolderSaysWhatAScriptNeeds(t *testing.T) {
+	dir := t.TempDir()
+	for _, row := range []struct {
+		script, sub string
+		want        []string
+	}{
+		{"examples/mnist/main.py", "", []string{"examples/mnist", "examples", "."}},
+		{"examples/main.py", "examples/mnist", []string{"examples", "."}},
+		{"", "examples/mnist", []string{"examples/mnist", "examples", "."}},
+		{"main.py", "", []string{"."}},
+		{"", "", []string{"."}},
+	} {
+		var want []string
+		for _, name := range row.want {
+			want = append(want, filepath.Join(dir, name))
+		}
+		if diff := cmp.Diff(want, Request{Dir: dir, Script: row.script, Sub: row.sub}.upwards()); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", row, diff)
+		}
+	}
+	put(t, dir, "packages.txt", "above\n", 0o644)
+	put(t, dir, "examples/mnist/packages.txt", "beside\n", 0o644)
+	for script, want := range map[string]string{"examples/mnist/src/main.py": "beside", "examples/rnn/main.py": "above"} {
+		if got, err := Packages(Request{Dir: dir, Script: script}); err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, %v", script, got, err)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -41,17 +40,16 @@ func want(r Request) (*manifest, error) {
 		return nil, nil
 	}
 	m, err := readScript(r)
-	for dir := path.Dir(filepath.ToSlash(r.Script)); m == nil && err == nil; dir = path.Dir(dir) {
+	for _, dir := range r.upwards() {
 		near := r
-		near.Dir = filepath.Join(r.Dir, filepath.FromSlash(dir))
+		near.Dir = dir
 		for _, read := range readers {
-			if m, err = read(near); err != nil || m != nil {
-				m.above(r.Dir)
+			if m != nil || err != nil {
 				break
 			}
-		}
-		if dir == "." || !filepath.IsLocal(dir) {
-			break
+			if m, err = read(near); m != nil {
+				m.above(r.Dir)
+			}
 		}
 	}
 	return m, err
