@@ -3,7 +3,6 @@ package drover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -192,24 +191,4 @@ func (c *Client) PutState(ctx context.Context, project, task string, node int, d
 	}
 	t, err := c.engine.PutState(ctx, job.Path{Project: project, Task: task}, node, dir)
 	return Kept{Name: "state", Node: node, Files: len(t.Files), Bytes: t.Bytes()}, err
-}
-
-// GetState brings a task's state, that of all its nodes as one folder, into dir.
-func (c *Client) GetState(ctx context.Context, project, task, dir string) (Kept, error) {
-	d, err := c.Data(ctx, project, task)
-	if err != nil {
-		return Kept{}, err
-	}
-	nodes := 1
-	for _, k := range d.State {
-		nodes = max(nodes, k.Node+1)
-	}
-	t, err := c.engine.StateOf(ctx, job.Path{Project: project, Task: task}, nodes)
-	if err != nil {
-		return Kept{}, err
-	}
-	if err := bundle.RestoreWith(ctx, c.world.Store, t, dir, bundle.RestoreOptions{Umask: true}); err != nil {
-		return Kept{}, fmt.Errorf("get state of task %s: %w", task, err)
-	}
-	return Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}, nil
 }

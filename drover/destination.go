@@ -383,7 +383,7 @@ func (d *destination) remove(ctx context.Context, b bundle.Brought) error {
 	if d.changes.Removed++; d.changes.Removed <= firstNames {
 		d.changes.Gone = append(d.changes.Gone, b.Path)
 	}
-	for dir := path.Dir(b.Path); dir != "." && path.Dir(dir) != "."; dir = path.Dir(dir) {
+	for dir := path.Dir(b.Path); dir != "." && (b.State || path.Dir(dir) != "."); dir = path.Dir(dir) {
 		if d.root.Remove(dir) != nil {
 			break
 		}

@@ -131,6 +131,9 @@ func partOf(b bundle.Brought) string {
 	return part
 }
 
+// its says whether an earlier command brought a file as a part of a run.
+func (g *getter) its(b bundle.Brought) bool { return !b.Item && !b.State }
+
 // lists finds out what there is to bring.
 func (g *getter) lists(ctx context.Context) error {
 	for _, name := range layout {
@@ -194,7 +197,7 @@ func (g *getter) tree(ctx context.Context, part string) error {
 	if err := g.removeOld(ctx, part); err != nil {
 		return err
 	}
-	at, err := g.place(ctx, part, staged, t)
+	at, err := g.d.putTree(ctx, staged, filesOf(t, part), t.Dirs, part, func(name string) bool { return g.names[name] })
 	if err != nil {
 		return err
 	}
@@ -206,48 +209,11 @@ func (g *getter) tree(ctx context.Context, part string) error {
 // outputs any more.
 func (g *getter) removeOld(ctx context.Context, part string) (err error) {
 	g.d.earlier(func(b bundle.Brought) {
-		if err == nil && !b.Item && b.For == "" && partOf(b) == part && !g.names[b.Path] {
+		if err == nil && g.its(b) && b.For == "" && partOf(b) == part && !g.names[b.Path] {
 			err = g.d.remove(ctx, b)
 		}
 	})
 	return err
-}
-
-// place moves a part from the workshop to where it belongs: at once where nothing is
-// there, else file by file.
-func (g *getter) place(ctx context.Context, part, staged string, t bundle.Tree) (at string, err error) {
-	var files []bundle.Brought
-	for _, f := range t.Files {
-		files = append(files, bundle.Brought{Path: part + "/" + f.Path, Size: f.Size, SHA256: f.SHA256})
-	}
-	for _, l := range t.Links {
-		files = append(files, bundle.Brought{Path: part + "/" + l.Path, Link: l.Target})
-	}
-	if _, err := g.d.root.Lstat(part); errors.Is(err, fs.ErrNotExist) {
-		w := bufio.NewWriter(g.d.log)
-		for _, b := range files {
-			_, _ = w.Write(b.Line()) // Flush gives the error
-		}
-		if err := w.Flush(); err != nil {
-			return "", notHere(err, bundle.Receipt)
-		}
-		return part, g.d.root.Rename(staged, part)
-	}
-	if at, err = g.d.folder(ctx, part); err != nil {
-		return "", err
-	}
-	named := func(name string) bool { return g.names[name] }
-	for _, b := range files {
-		if err := g.d.put(ctx, path.Join(bundle.Workshop, b.Path), b, named); err != nil {
-			return "", err
-		}
-	}
-	for _, dir := range t.Dirs {
-		if _, err := g.d.folder(ctx, part+"/"+dir); err != nil {
-			return "", err
-		}
-	}
-	return at, nil
 }
 
 // logs writes what each node's program printed into logs/logsN.
@@ -301,12 +267,57 @@ func (g *getter) log(ctx context.Context, rank int) (b bundle.Brought, err error
 // among the outputs any more, and writes the receipt.
 func (g *getter) end(ctx context.Context) (err error) {
 	g.d.earlier(func(b bundle.Brought) {
-		if err == nil && !b.Item && b.For != "" && g.wanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
+		if err == nil && g.its(b) && b.For != "" && g.wanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
 			err = g.d.remove(ctx, b)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return g.d.finish(func(b bundle.Brought) bool { return b.Item || !g.wanted(partOf(b)) })
+	return g.d.finish(func(b bundle.Brought) bool { return !g.its(b) || !g.wanted(partOf(b)) })
+}
+
+// filesOf are the files and links of a tree, as they are brought below part.
+func filesOf(t bundle.Tree, part string) (files []bundle.Brought) {
+	for _, f := range t.Files {
+		files = append(files, bundle.Brought{Path: path.Join(part, f.Path), Size: f.Size, SHA256: f.SHA256})
+	}
+	for _, l := range t.Links {
+		files = append(files, bundle.Brought{Path: path.Join(part, l.Path), Link: l.Target})
+	}
+	return files
+}
+
+// putTree moves a folder that was completed in the workshop to where it belongs, and says
+// where it is: at once where nothing is there, else file by file. part is its name, below
+// which files and dirs are; named says of a path that another file of the result has it.
+func (d *destination) putTree(ctx context.Context, staged string, files []bundle.Brought, dirs []string, part string, named func(string) bool) (at string, err error) {
+	if _, err := d.root.Lstat(part); errors.Is(err, fs.ErrNotExist) {
+		w := bufio.NewWriter(d.log)
+		for _, b := range files {
+			_, _ = w.Write(b.Line()) // Flush gives the error
+		}
+		if err := w.Flush(); err != nil {
+			return "", notHere(err, bundle.Receipt)
+		}
+		return part, d.root.Rename(staged, part)
+	}
+	if at, err = d.folder(ctx, part); err != nil {
+		return "", err
+	}
+	for _, b := range files {
+		below, err := filepath.Rel(part, b.Path)
+		if err != nil {
+			return "", err
+		}
+		if err := d.put(ctx, path.Join(staged, filepath.ToSlash(below)), b, named); err != nil {
+			return "", err
+		}
+	}
+	for _, dir := range dirs {
+		if _, err := d.folder(ctx, path.Join(part, dir)); err != nil {
+			return "", err
+		}
+	}
+	return at, nil
 }

@@ -37,6 +37,7 @@ type Brought struct {
 	SHA256 store.Digest // of a file
 	Link   string       // the target of a link
 	Item   bool         // an output of a map's item
+	State  bool         // a file of a task's state
 }
 
 // Name is what the file should be called.
@@ -74,6 +75,7 @@ type receiptLine struct {
 	SHA256 store.Digest `json:"sha256,omitempty"`
 	Link   string       `json:"link,omitempty"`
 	Item   bool         `json:"item,omitempty"`
+	State  bool         `json:"state,omitempty"`
 }
 
 // ReceiptHead is the first line of a receipt.
@@ -81,7 +83,7 @@ func ReceiptHead(job string) []byte { return line(receiptLine{V: 2, Job: job}) }
 
 // Line is b's line in a receipt.
 func (b Brought) Line() []byte {
-	l := receiptLine{Size: b.Size, SHA256: b.SHA256, Link: b.Link, Item: b.Item}
+	l := receiptLine{Size: b.Size, SHA256: b.SHA256, Link: b.Link, Item: b.Item, State: b.State}
 	l.Path, l.Raw = nameText(b.Path)
 	l.For, l.RawFor = nameText(b.For)
 	return line(l)
@@ -123,7 +125,7 @@ func ReadReceipt(r io.Reader) iter.Seq[Brought] {
 			if json.Unmarshal(in.Bytes(), &l) != nil || l.Path == "" && l.Raw == "" {
 				continue
 			}
-			b := Brought{Path: textName(l.Path, l.Raw), For: textName(l.For, l.RawFor), Size: l.Size, SHA256: l.SHA256, Link: l.Link, Item: l.Item}
+			b := Brought{Path: textName(l.Path, l.Raw), For: textName(l.For, l.RawFor), Size: l.Size, SHA256: l.SHA256, Link: l.Link, Item: l.Item, State: l.State}
 			if !local(b.Path) || b.For != "" && !local(b.For) || b.SHA256 == "" && b.Link == "" {
 				continue
 			}

@@ -22,6 +22,7 @@ func (a *app) dataCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "download: folder that receives state/, and model/, output/ and files/ of the newest success")
 	f.StringVar(&what, "clear", "", "state: the next job begins with none; jobs: remove all that have ended, with their outputs")
+	a.overwriteFlag(f)
 	f.BoolVarP(&yes, "yes", "y", false, "clear without asking")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -98,11 +99,13 @@ func (a *app) printData(d drover.Data) error {
 }
 
 func (a *app) download(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
-	k, err := c.GetState(ctx, d.Project, d.Task, dir+"/state")
+	o := drover.GetOptions{Overwrite: a.overwrite}
+	state, err := c.GetStateWith(ctx, d.Project, d.Task, dir+"/state", o)
 	if err != nil {
 		return err
 	}
-	a.note("%-8s %s, %s   %s/state", "state", count(k.Files, "file"), size(k.Bytes), dir)
+	a.note("%-8s %s, %s   %s/state", "state", count(state.Files, "file"), size(state.Bytes), dir)
+	a.printChanges(changesBelow("state", state.Changes))
 	if d.Success == "" {
 		return nil
 	}
@@ -110,7 +113,7 @@ func (a *app) download(ctx context.Context, c *drover.Client, d drover.Data, dir
 	if err != nil {
 		return err
 	}
-	got, err := j.Get(ctx, dir)
+	got, err := j.GetWith(ctx, dir, o)
 	if err != nil {
 		return err
 	}

@@ -80,10 +80,12 @@ func (a *app) getState(ctx context.Context, args []string, output string) error 
 			return err
 		}
 	}
-	k, err := c.GetState(ctx, project, task, output)
-	if err != nil {
+	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
+		got, err := c.GetStateWith(ctx, project, task, folder, drover.GetOptions{Overwrite: a.overwrite})
+		if err == nil {
+			a.note("state of %s/%s: %s, %s   %s", project, task, count(got.Files, "file"), size(got.Bytes), output)
+			a.printChanges(got.Changes)
+		}
 		return err
-	}
-	a.note("state of %s/%s: %s, %s   %s", project, task, count(k.Files, "file"), size(k.Bytes), output)
-	return nil
+	})
 }

@@ -106,15 +106,31 @@ func (a *app) printChanges(c drover.Changes) {
 		for i, b := range c.Beside {
 			names[i] = b.Path
 		}
+		remedy := " (--overwrite replaces yours)"
+		if a.ssm != nil { // which has no such flag
+			remedy = ""
+		}
 		if c.Kept == 1 {
-			a.note("  kept your %s: the new file is %s (--overwrite replaces yours)", plainText(c.Beside[0].Name), plainText(names[0]))
+			a.note("  kept your %s: the new file is %s%s", plainText(c.Beside[0].Name), plainText(names[0]), remedy)
 		} else {
-			a.note("  kept %s of yours: the new ones are %s (--overwrite replaces yours)", count(c.Kept, "file"), firstOf(names, c.Kept))
+			a.note("  kept %s of yours: the new ones are %s%s", count(c.Kept, "file"), firstOf(names, c.Kept), remedy)
 		}
 	}
 	if c.Removed > 0 {
 		a.note("  removed %s that this result does not have: %s", count(c.Removed, "earlier output"), firstOf(c.Gone, c.Removed))
 	}
+}
+
+// changesBelow is c as seen from the folder above.
+func changesBelow(folder string, c drover.Changes) drover.Changes {
+	c.Beside, c.Gone = slices.Clone(c.Beside), slices.Clone(c.Gone)
+	for i, b := range c.Beside {
+		c.Beside[i] = drover.Beside{Name: folder + "/" + b.Name, Path: folder + "/" + b.Path}
+	}
+	for i, name := range c.Gone {
+		c.Gone[i] = folder + "/" + name
+	}
+	return c
 }
 
 // firstOf names the first of some files, and counts the others.

@@ -43,18 +43,19 @@ func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, out
 	if err != nil {
 		return err
 	}
+	var state drover.GotState
 	if c.TakeState {
 		cl, err := a.client(ctx)
 		if err != nil {
 			return err
 		}
-		k, err := cl.GetState(ctx, st.Project, st.Task, filepath.Join(output, "state"))
-		if err != nil {
+		if state, err = cl.GetStateWith(ctx, st.Project, st.Task, filepath.Join(output, "state"), drover.GetOptions{}); err != nil {
 			return err
 		}
-		got.Parts = append(got.Parts, drover.Part{Name: "state", Files: k.Files, Bytes: k.Bytes})
+		got.Parts = append(got.Parts, drover.Part{Name: "state", Files: state.Files, Bytes: state.Bytes})
 	}
 	a.printGot(got, output)
+	a.printChanges(changesBelow("state", state.Changes))
 	return nil
 }
 

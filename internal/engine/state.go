@@ -67,12 +67,13 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	})
 }
 
-// saveState stores a folder and its list; "" is no folder.
+// saveState stores a folder and its list; "" is no folder. What drover keeps in a folder
+// that it brought a state into is no part of it.
 func (e *Engine) saveState(ctx context.Context, dir string) (t bundle.Tree, list store.Digest, err error) {
 	if dir == "" {
 		return t, "", nil
 	}
-	if t, err = bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{}); err != nil {
+	if t, err = bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{Skip: func(name string) bool { return name == bundle.Receipt }}); err != nil {
 		return t, "", err
 	}
 	list, err = bundle.PutTree(ctx, e.World.Store, t)
