@@ -40,16 +40,18 @@ func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOpt
 	}
 	show := a.copying()
 	o.Watch, o.Away, o.Back, o.Notes = show.tell, show.away, show.back, a.uploads()
-	ctx, over := untilTold(ctx)
+	ctx, over := untilTold(ctx, copyAgain)
 	defer over()
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
 	return a.copied(done, err, source+" -> "+url)
 }
 
-// untilTold ends a copy at Ctrl-C, or when it is told to go, in good order; the second
-// time it ends drover.
-func untilTold(ctx context.Context) (_ context.Context, over func()) {
+// copyAgain is why a copy ends at Ctrl-C.
+var copyAgain = fault.New(fault.Interrupted, "Run it again: it continues where it stopped.", "interrupted")
+
+// untilTold ends ctx, for why, at Ctrl-C or SIGTERM; the second time it ends drover.
+func untilTold(ctx context.Context, why error) (_ context.Context, over func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -57,7 +59,7 @@ func untilTold(ctx context.Context) (_ context.Context, over func()) {
 		select {
 		case <-signals:
 			signal.Stop(signals)
-			end(fault.New(fault.Interrupted, "Run it again: it continues where it stopped.", "interrupted"))
+			end(why)
 		case <-ctx.Done():
 		}
 	}()
@@ -88,7 +90,7 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 	}
 	show := a.copying()
 	o.Watch, o.Away, o.Back = show.tell, show.away, show.back
-	ctx, over := untilTold(ctx)
+	ctx, over := untilTold(ctx, copyAgain)
 	defer over()
 	done, err := drover.Download(ctx, b, key, target, o)
 	show.end()
@@ -101,7 +103,7 @@ func (a *app) bringTo(ctx context.Context, output string, bring func(ctx context
 	if !drover.IsURL(output) {
 		return bring(ctx, output)
 	}
-	ctx, over := untilTold(ctx)
+	ctx, over := untilTold(ctx, copyAgain)
 	defer over()
 	if err := os.MkdirAll(a.Dirs.Cache, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Set XDG_CACHE_HOME to a folder that can be written.", "make drover's cache")

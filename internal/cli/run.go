@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
@@ -61,7 +62,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err := a.waitFor(ctx, s); err != nil {
 		return err
 	}
-	p, err := c.Plan(ctx, spec, s.force)
+	p, err := planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,8 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 }
 
 // submit carries a plan out as far as a job, and shows how far the files of its items and
-// inputs are on their way, as of any copy.
+// inputs are on their way, as of any copy. Ctrl-C before anything has started leaves no
+// job; a second one ends drover.
 func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
 	show := a.copying()
 	var sent drover.CopyProgress
@@ -93,12 +95,69 @@ func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
 			}
 		}
 	}
-	j, err := p.Submit(ctx)
+	within, over := untilTold(ctx, nothingStarted)
+	defer over()
+	j, err := p.Submit(within)
 	show.end()
+	if told := context.Cause(within); told != nil && ctx.Err() == nil {
+		return nil, a.unsubmit(ctx, p, j, err, told)
+	}
 	if n := sent.Files + sent.Same; n > 0 && err == nil {
 		a.note("  stored   %s of items, %s, in %s", count(int(n), "file"), size(sent.Bytes+sent.SameBytes), span(ended.Sub(began)))
 	}
 	return j, err
+}
+
+var nothingStarted = fault.New(fault.Interrupted, "", "interrupted: nothing has started")
+
+// planPatience is how long a plan that Ctrl-C has ended may take to clear up. One that
+// reads a pipe does not hear of it.
+const planPatience = time.Second
+
+// planned makes a plan, until Ctrl-C.
+func planned(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+	within, over := untilTold(ctx, nothingStarted)
+	defer over()
+	type result struct {
+		p   *drover.Plan
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		p, err := plan(within)
+		done <- result{p, err}
+	}()
+	select {
+	case r := <-done:
+		if within.Err() == nil || ctx.Err() != nil {
+			return r.p, r.err
+		}
+	case <-within.Done():
+		select {
+		case <-done:
+		case <-time.After(planPatience):
+		}
+	}
+	return nil, context.Cause(within)
+}
+
+// unsubmit is a Ctrl-C while p was submitted, which gave j or an error. A job that this
+// command has made is cancelled; one that was there stays as it is.
+func (a *app) unsubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, told error) error {
+	if err != nil {
+		return told
+	}
+	if p.Action == "start" || p.Action == "replace" {
+		if _, err := j.Stop(ctx, "Ctrl-C"); err != nil {
+			return err
+		}
+		return told
+	}
+	st, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return fault.Wrap(told, fault.Interrupted, "Continue it: drover resume "+st.ID+".", "continue job %s", st.ID)
 }
 
 // carryOn follows a submitted job, or says where it is.

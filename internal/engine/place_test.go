@@ -211,6 +211,32 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	}
 }
 
+// A submit that is interrupted while its image is built, also when the builder does not
+// heed that, has made no job.
+func TestAnInterruptedBuildLeavesNoJob(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		d := newDesk(t)
+		d.mem.Contain()
+		d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
+		told := errors.New("Ctrl-C")
+		ctx, end := context.WithCancelCause(t.Context())
+		d.Images.Build = func(ctx context.Context, p *image.Plan) (string, error) {
+			if end(told); heeds {
+				return "", context.Cause(ctx)
+			}
+			return p.Reference, nil
+		}
+		p, err := d.Plan(ctx, job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Target, Container: job.Container{Dockerfile: "Dockerfile"}}, false)
+		d.check(err)
+		if _, err := d.Submit(ctx, &p); !errors.Is(err, told) {
+			t.Errorf("heeds %v: %v", heeds, err)
+		}
+		if task, err := d.World.Task(t.Context(), job.Path{Project: "demo", Task: "t"}); err != nil || len(task.Jobs) > 0 {
+			t.Errorf("heeds %v: it has jobs %v, %v", heeds, task.Jobs, err)
+		}
+	}
+}
+
 func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
 	old := job.Job{Spec: job.Spec{Container: job.Container{Image: "a:1"}}}
 	for want, c := range map[string]job.Container{

@@ -443,7 +443,11 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 	if err != nil {
 		return path, true, err
 	}
-	live, mine, err := e.World.Submit(ctx, j, e.Caller.By)
+	if err := context.Cause(ctx); err != nil {
+		return path, true, err
+	}
+	// From here on the command line cannot be interrupted: whether there is a job must be known.
+	live, mine, err := e.World.Submit(context.WithoutCancel(ctx), j, e.Caller.By)
 	if err != nil || live == "" {
 		return path, false, err
 	}
