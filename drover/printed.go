@@ -61,7 +61,7 @@ func (j *Job) whole(ctx context.Context, results iter.Seq2[ItemResult, error]) i
 				return
 			}
 			if text, all := inResult(r.Try); all {
-				r.Stdout, r.Tail = text, ""
+				r.Stdout, r.Tail, r.Cut = text, "", false
 			} else if r.StdoutBytes > MaxStdout {
 				r.Cut = true
 			} else if r.Code != nil {

@@ -258,6 +258,7 @@ func tryOf(agent string, r ledger.Result) Try {
 	t := Try{Failed: r.Failed, Code: &code, Signal: r.Signal, Reason: r.Why, Agent: agent, Ended: time.UnixMicro(r.Ended).UTC(),
 		Seconds: time.Duration(r.Wall * int64(time.Microsecond)).Seconds(), CPU: time.Duration(r.CPU * int64(time.Microsecond)).Seconds(),
 		MaxRSS: r.MaxRSS, Stdout: r.Head, Tail: r.Tail, StdoutBytes: r.Size, folder: r.Try}
+	t.Cut = t.StdoutBytes > int64(len(t.Stdout)+len(t.Tail)) && (t.Tail != "" || len(t.Stdout) >= inHead)
 	if r.Ended == 0 {
 		t.Ended = time.Time{}
 	}

@@ -59,22 +59,8 @@ func (a *app) allResults(ctx context.Context, j *drover.Job, asCSV bool, out io.
 	if err != nil {
 		return err
 	}
-	cut, first := 0, 0
-	results := func(yield func(drover.ItemResult, error) bool) {
-		for r, err := range j.Results(ctx, drover.ResultOptions{Whole: true}) {
-			if r.Cut {
-				if cut++; cut == 1 {
-					first = r.Item
-				}
-				if asCSV {
-					r.Stdout = cutText(rec.Short, r)
-				}
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
+	m := cutMarks{id: rec.Short, inText: asCSV}
+	results := m.mark(j.Results(ctx, drover.ResultOptions{Whole: true}))
 	if !asCSV {
 		err = jsonResults(out, results)
 	} else {
@@ -83,10 +69,42 @@ func (a *app) allResults(ctx context.Context, j *drover.Job, asCSV bool, out io.
 			err = csvResults(out, names, results)
 		}
 	}
-	if cut > 0 {
-		a.note("note: the output of %s is cut, as it is longer than %s or not all stored: drover logs %s --item %d", count(cut, "item"), size(drover.MaxStdout), rec.Short, first)
-	}
+	m.note(a)
 	return err
+}
+
+// cutMarks finds the results of which something is left out.
+type cutMarks struct {
+	id     string // the job's
+	inText bool   // the mark stands in the output; else stdout_cut is one
+	cut    int
+	first  int // item
+}
+
+// mark gives results with a mark in those that are cut.
+func (m *cutMarks) mark(results resultSeq) resultSeq {
+	return func(yield func(drover.ItemResult, error) bool) {
+		for r, err := range results {
+			if r.Cut {
+				if m.cut++; m.cut == 1 {
+					m.first = r.Item
+				}
+				if m.inText {
+					r.Stdout = cutText(m.id, r)
+				}
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// note says how many are cut, and where the rest is.
+func (m *cutMarks) note(a *app) {
+	if m.cut > 0 {
+		a.note("note: the output of %s is cut, as it is longer than %s or not all stored: drover logs %s --item %d", count(m.cut, "item"), size(drover.MaxStdout), m.id, m.first)
+	}
 }
 
 // cutText is an output that is cut, with a mark where something is left out.

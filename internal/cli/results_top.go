@@ -45,8 +45,22 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 	if err != nil {
 		return err
 	}
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	m := cutMarks{id: rec.Short, inText: asCSV}
+	ranked := m.mark(func(yield func(drover.ItemResult, error) bool) {
+		for _, it := range r.Top {
+			if !yield(it.ItemResult, nil) {
+				return
+			}
+		}
+	})
 	switch {
 	case a.settings.json:
+		for range ranked { // to count those that are cut
+		}
 		enc := newJSON(out).plainHTML()
 		for _, it := range r.Top {
 			if err := enc.Encode(it); err != nil {
@@ -58,14 +72,7 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 		if err != nil {
 			return err
 		}
-		err = csvResults(out, names, func(yield func(drover.ItemResult, error) bool) {
-			for _, it := range r.Top {
-				if !yield(it.ItemResult, nil) {
-					return
-				}
-			}
-		})
-		if err != nil {
+		if err := csvResults(out, names, ranked); err != nil {
 			return err
 		}
 	default:
@@ -73,6 +80,7 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 			return err
 		}
 	}
+	m.note(a)
 	var others []string
 	if r.Without > 0 {
 		others = append(others, count(r.Without, "result")+" without a number "+plainText(o.by))
