@@ -42,6 +42,12 @@ func minderAttr(o order) *syscall.SysProcAttr {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		if o.Scene.hasOverlays() {
+			// The kernel makes a folder without any rights in the working folder of an overlay,
+			// and looks into it with the rights of the process that mounts. No other user's files
+			// are in this namespace, so it is a right over the user's own.
+			attr.AmbientCaps = append(attr.AmbientCaps, unix.CAP_DAC_OVERRIDE)
+		}
 	}
 	return attr
 }

@@ -57,6 +57,10 @@ func (s *scene) openOverlays(machine string) (map[int]*overlay, error) {
 	return all, nil
 }
 
+func (s *scene) hasOverlays() bool {
+	return slices.ContainsFunc(s.Shows, func(b show) bool { return b.Layers != nil })
+}
+
 func (o *overlay) openAll(machine string, l *layers, mounts []string) (err error) {
 	path := func(r raw) string { return filepath.Join(machine, string(r)) }
 	if o.upper, err = o.openAt(path(l.Upper)); err != nil {

@@ -31,8 +31,8 @@
 //
 // Either pen can also be a mount namespace, where the minder lays a View before
 // the program starts: as root directly, as a plain user inside a user namespace
-// that maps him to himself. The minder's right to do so, CAP_SYS_ADMIN in that
-// namespace, does not reach the program. Where the kernel refuses the PID
+// that maps him to himself. The minder's rights to do so, CAP_SYS_ADMIN in that
+// namespace, and for an Overlay CAP_DAC_OVERRIDE, do not reach the program. Where the kernel refuses the PID
 // namespace or its /proc (in many containers it does), the view comes with a
 // herd and the old /proc; where it refuses the rest, Start fails with ErrNoView, and
 // where it refuses only an Overlay, with ErrNoOverlay.
