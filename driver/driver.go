@@ -131,6 +131,10 @@ type Offer struct {
 	// that these lie in under their names, or are shown those that a Place says; "/"
 	// is all of them. Files on others that items name are stored for the agents.
 	Sees []string
+	// InPlace is true when all agents are on this machine and their programs find its
+	// folders under their own names, as the caller does: a program can then run where
+	// its code stands.
+	InPlace bool
 	// Containers is true when the target runs images, so that a Place counts.
 	Containers bool
 	// Choices are the kinds of machine that the target has, in its own order; none:

@@ -79,7 +79,14 @@ type Code struct {
 	// Commit is what git had checked out there, and Dirty says that files differed from it.
 	Commit string `json:"commit,omitempty"`
 	Dirty  bool   `json:"dirty,omitempty"`
-	Note   string `json:"note,omitempty"` // why less came along than a person might expect
+	// InPlace says that the program runs in Root, as the machine Job.Host has it: what was
+	// shipped lies over it, and what the program writes over that.
+	InPlace bool `json:"in_place,omitempty"`
+	// Unshipped is a digest of what lay in Root and was not shipped: names, sizes and
+	// times; "" is nothing. With UnshippedMore there was too much to look at.
+	Unshipped     string `json:"unshipped,omitempty"`
+	UnshippedMore bool   `json:"unshipped_more,omitempty"`
+	Note          string `json:"note,omitempty"` // why less came along than a person might expect
 	// LeftOut are files that were in the folder and are no code, such as logs, by their
 	// names there; one that ends in a slash is a folder. They do not make another code.
 	LeftOut []string `json:"left_out,omitempty"`

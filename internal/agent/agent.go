@@ -183,6 +183,7 @@ type agent struct {
 	prepared chan error
 	ready    prepared
 	view     bool   // the program has a view of its own
+	layered  bool   // the program runs where its code stands, with a layer of its own
 	freePort func() // gives the attempt's port back; nil: none is kept
 
 	slots int // of a map: items at once

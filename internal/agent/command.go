@@ -101,7 +101,7 @@ func (a *agent) workingFolder() string {
 	if a.atRoot() {
 		return "/"
 	}
-	return filepath.Join(a.seen().Code, filepath.FromSlash(a.job.Code.Sub))
+	return filepath.Join(a.codeSeen(), filepath.FromSlash(a.job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the

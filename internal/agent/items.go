@@ -94,6 +94,11 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 	if err != nil {
 		return crew.Kit{Failed: err}
 	}
+	if a.stands() {
+		if err := a.linkUnshipped(); err != nil {
+			return crew.Kit{Failed: err}
+		}
+	}
 	spec := a.job.Spec
 	code := a.paths().Code
 	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}

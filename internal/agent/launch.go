@@ -100,9 +100,16 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 // environment, its view of the machine, its pipes, its process tree.
 func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	p, err := a.startProgram(ctx, o)
+	if why, refused := refusedLayers(err); refused {
+		if err = a.withoutLayers(why); err == nil {
+			p, err = a.startProgram(ctx, o)
+		}
+	}
 	if why, refused := refusedView(err); refused {
 		a.withoutView(why)
-		p, err = a.startProgram(ctx, o)
+		if err = a.withoutLayers(a.noLayers()); err == nil {
+			p, err = a.startProgram(ctx, o)
+		}
 	}
 	if err != nil {
 		return a.record(ctx, setupExit(err))
@@ -189,7 +196,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.withSecrets(environ)
-	if environ, err = a.withModule(environ, a.seen().Code); err != nil {
+	if environ, err = a.withModule(environ, a.codeSeen()); err != nil {
 		return nil, err
 	}
 	environ = append(environ, markVariable+"=1")

@@ -43,7 +43,8 @@ type unsaved struct {
 	Rank    int          `json:"rank"`
 	Agent   string       `json:"agent"`
 	Code    store.Digest `json:"code,omitempty"`
-	View    bool         `json:"view,omitempty"` // the program saw the folders at /opt/ml and /state
+	View    bool         `json:"view,omitempty"`    // the program saw the folders at /opt/ml and /state
+	Layered bool         `json:"layered,omitempty"` // it ran where its code stands
 }
 
 func (u *unsaved) path() job.Path { return job.Path{Project: u.Project, Task: u.Task, Job: u.Job} }
@@ -82,7 +83,7 @@ func (a *agent) noteUnsaved(o ledger.Order) {
 	a.unsaved = nil
 	if a.gens != nil {
 		a.unsaved = &unsaved{Store: a.World.Store.String(), Project: a.Path.Project, Task: a.Path.Task, Job: a.job.ID, Place: a.place,
-			Attempt: o.Attempt, Rank: o.Rank, Agent: a.id, Code: store.Digest(a.job.Code.Blob), View: a.view}
+			Attempt: o.Attempt, Rank: o.Rank, Agent: a.id, Code: store.Digest(a.job.Code.Blob), View: a.view, Layered: a.layered}
 	}
 }
 
@@ -236,13 +237,13 @@ func (a *agent) saveOneDead(ctx context.Context, d deadFolder) error {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	dead := &agent{Config: a.Config, id: u.Agent, job: was, root: d.dir, view: u.View, out: a.out, beat: a.beat, gens: gens}
+	dead := &agent{Config: a.Config, id: u.Agent, job: was, root: d.dir, view: u.View, layered: u.Layered, out: a.out, beat: a.beat, gens: gens}
 	if err := dead.recall(ctx, newest); err != nil {
 		return err
 	}
 	a.note("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
 	s := dead.newSaver(u.Rank)
-	if s.files.skipFile != nil {
+	if s.files.skipFile != nil && !u.Layered {
 		shipped, err := os.MkdirTemp(a.root, "code-before-")
 		if err != nil {
 			return err

@@ -130,10 +130,17 @@ func (p *place) submit(spec job.Spec, files map[string]string) job.Job {
 // submitSince is submit of a job that takes over no checkpoints from before that place.
 func (p *place) submitSince(spec job.Spec, files map[string]string, since int) job.Job {
 	p.t.Helper()
+	return p.submitWith(spec, files, func(j *job.Job) { j.Since = since })
+}
+
+// submitWith is submit of a job that change has changed.
+func (p *place) submitWith(spec job.Spec, files map[string]string, change func(*job.Job)) job.Job {
+	p.t.Helper()
 	spec.Project, spec.Task = "demo", "digits"
 	spec, err := spec.Normal()
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files), Since: since}
+	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
+	change(&j)
 	p.check(p.NameJob(p.t.Context(), &j))
 	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
 	if p.check(err); !mine {

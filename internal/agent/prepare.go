@@ -182,6 +182,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 	}
 	if err == nil || a.ready.failed != nil {
 		a.wantView()
+		a.wantLayers()
 		a.member.Ready()
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "waiting" })
 	}
@@ -206,6 +207,9 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		}
 	}
 	a.ready.used = true
+	if err := a.layOutPlace(); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
 	if err := a.fetchInputs(ctx, o.Rank); err != nil {
 		return a.record(ctx, setupExit(err))
 	}

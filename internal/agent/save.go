@@ -364,7 +364,7 @@ func (a *agent) reason(e ledger.Exit) string {
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, a.seen().Code); ok {
+	if t, ok := lastTraceback(e.Trace, a.codeSeen()); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status

@@ -42,6 +42,9 @@ func (a *agent) seenRoot() string {
 
 // inView is a path of ours as the program sees it.
 func (a *agent) inView(path string) string {
+	if rest, ok := strings.CutPrefix(path, a.paths().Code+"/"); ok && a.layered {
+		return filepath.Join(a.job.Code.Root, rest)
+	}
 	if rest, ok := strings.CutPrefix(path, a.root+"/"); ok && a.view {
 		return "/" + rest
 	}
@@ -106,6 +109,9 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 			return nil, fmt.Errorf("make folder: %w", err)
 		}
 		v.Binds = append(v.Binds, proc.Bind{Source: source, Target: top})
+	}
+	if a.layered {
+		v.Overlays = append(v.Overlays, a.layers())
 	}
 	if a.job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.

@@ -35,6 +35,9 @@ type workFiles struct {
 // workFiles are those of this agent's program.
 func (a *agent) workFiles() workFiles {
 	code := a.paths().Code
+	if a.layered {
+		return workFiles{dir: a.upper(), as: a.codeSeen(), code: code, shipped: a.isBelow}
+	}
 	return workFiles{dir: code, as: a.seen().Code, code: code, shipped: a.pristine.has}
 }
 

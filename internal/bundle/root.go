@@ -77,8 +77,9 @@ const (
 )
 
 // Unshipped looks at what is in the list's folder and is not shipped. It leaves out what
-// nobody means to ship, as Scan does, and what Judge has left out.
-func (l List) Unshipped() Seen {
+// nobody means to ship, as Scan does, what Judge has left out, and what leaves says; it may
+// be nil.
+func (l List) Unshipped(leaves func(Found) bool) Seen {
 	shipped, folders := map[string]bool{}, map[string]bool{}
 	for _, e := range l.Entries {
 		shipped[e.Name] = true
@@ -89,7 +90,7 @@ func (l List) Unshipped() Seen {
 	for _, left := range l.Left {
 		shipped[strings.TrimSuffix(left.Name, "/")] = true
 	}
-	w := &unshipped{list: l, shipped: shipped, folders: folders, sum: fnv.New128a(), ours: newIgnorer(l.Dir, parseIgnore([]byte(builtin)))}
+	w := &unshipped{list: l, leaves: leaves, shipped: shipped, folders: folders, sum: fnv.New128a(), ours: newIgnorer(l.Dir, parseIgnore([]byte(builtin)))}
 	w.ours.marks = marks
 	w.ours.keep(l.at)
 	w.into(".", "")
@@ -101,6 +102,7 @@ func (l List) Unshipped() Seen {
 
 type unshipped struct {
 	list             List
+	leaves           func(Found) bool
 	shipped, folders map[string]bool
 	ours             *ignorer
 	seen             Seen
@@ -144,8 +146,9 @@ func (w *unshipped) into(dir, top string) {
 }
 
 func (w *unshipped) count(name, as string) {
-	info, err := os.Stat(filepath.Join(w.list.Dir, name))
-	if err != nil {
+	file := filepath.Join(w.list.Dir, name)
+	info, err := os.Stat(file)
+	if err != nil || w.leaves != nil && w.leaves(Found{Name: filepath.ToSlash(name), Path: file, Info: info}) {
 		return
 	}
 	w.seen.Files++

@@ -19,7 +19,7 @@ func TestWhatIsNotShippedIsSeen(t *testing.T) {
 		write(t, dir, name, text)
 	}
 	l := scan(t, Source{Dir: dir})
-	seen := l.Unshipped()
+	seen := l.Unshipped(nil)
 	digest := seen.Digest
 	if seen.Digest = ""; digest == "" {
 		t.Error("no digest")
@@ -28,14 +28,20 @@ func TestWhatIsNotShippedIsSeen(t *testing.T) {
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
-	if again := l.Unshipped(); again.Digest != digest {
+	if again := l.Unshipped(nil); again.Digest != digest {
 		t.Error("another digest of the same")
+	}
+	without := l.Unshipped(func(f Found) bool {
+		return f.Name == "out/a" && f.Path == filepath.Join(l.Dir, "out/a") && f.Info.Size() == 3
+	})
+	if without.Files != 4 || without.Bytes != 7 || without.Digest == digest {
+		t.Errorf("without a file: %+v", without)
 	}
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes(filepath.Join(dir, "data/val.bin"), later, later); err != nil {
 		t.Fatal(err)
 	}
-	if again := l.Unshipped(); again.Digest == digest {
+	if again := l.Unshipped(nil); again.Digest == digest {
 		t.Error("a file was written, and the digest is the same")
 	}
 }

@@ -44,7 +44,7 @@ func (a *app) planLines(p *drover.Plan) []string {
 	if p.Sub != "" {
 		lines = append(lines, "         working folder "+plainText(p.Sub))
 	}
-	if line := seenLine(p.Seen); line != "" {
+	if line := seenLine(p.Seen, p.InPlace); line != "" {
 		lines = append(lines, "         "+line)
 	}
 	if line := leftLine(p.Code.Left); line != "" {
@@ -88,8 +88,9 @@ func useLines(p *drover.Plan) (lines []string) {
 	return lines
 }
 
-// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none.
-func seenLine(s bundle.Seen) string {
+// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none. inPlace
+// says that the program finds them all the same.
+func seenLine(s bundle.Seen, inPlace bool) string {
 	if s.Files == 0 {
 		return ""
 	}
@@ -103,7 +104,14 @@ func seenLine(s bundle.Seen) string {
 	if s.MoreNames {
 		names = append(names, "...")
 	}
-	return fmt.Sprintf("not shipped: %s, %s (%s)", number, size(s.Bytes), strings.Join(names, ", "))
+	switch text := fmt.Sprintf("%s, %s (%s)", number, size(s.Bytes), strings.Join(names, ", ")); {
+	case inPlace && s.More:
+		return "found in place, not shipped: " + text + "; changes in them are not noticed"
+	case inPlace:
+		return "found in place, not shipped: " + text
+	default:
+		return "not shipped: " + text
+	}
 }
 
 // saidLines are "#SBATCH  --partition=gpu --time=1:00:00", and below it what is not taken.
@@ -188,7 +196,7 @@ func (a *app) showPlan(p *drover.Plan) error {
 	if a.settings.json {
 		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec, "choices": p.Choices,
 			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote, "folder": p.Code.Dir, "working_folder": p.Sub,
-				"not_shipped": map[string]any{"files": p.Seen.Files, "bytes": p.Seen.Bytes, "more": p.Seen.More, "names": p.Seen.Names},
+				"not_shipped": map[string]any{"files": p.Seen.Files, "bytes": p.Seen.Bytes, "more": p.Seen.More, "names": p.Seen.Names, "in_place": p.InPlace},
 				"left_out":    leftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
 			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
 		plan["store"] = costJSON(p)

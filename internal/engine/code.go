@@ -40,6 +40,7 @@ type codeJudge struct {
 	own     map[written.ID]bool
 	named   map[string]bool // paths
 	output  string          // folder of -o, with a slash at its end; "": not in the code folder
+	store   string          // where facts are kept, if that is a folder
 	brought map[string]bool // names that a receipt in the code folder lists
 	memory  written.Memory
 	known   written.Known
@@ -53,6 +54,9 @@ func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
 	j := &codeJudge{own: map[written.ID]bool{}, named: map[string]bool{}, brought: map[string]bool{}, writers: sync.OnceValue(written.Writers)}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
+	}
+	if to := e.World.Store.String(); filepath.IsAbs(to) {
+		j.store = to
 	}
 	streams := written.Outputs(e.Caller.Streams...)
 	for _, f := range append(slices.Clone(streams.Direct), streams.Piped...) {
@@ -143,6 +147,16 @@ func (j *codeJudge) judge(f bundle.Found) (why string, uncertain bool) {
 		return fmt.Sprintf("%s by process %d, %s", changesNow, p.PID, p.Name), false
 	}
 	return "", true
+}
+
+// leavesUnshipped says of a file that is not shipped that it does not count in what the
+// program finds beside its code: a log, or what drover writes. It opens no file, as there
+// may be very many.
+func (j *codeJudge) leavesUnshipped(f bundle.Found) bool {
+	id, identified := written.IDOf(f.Info)
+	_, remembered := j.known.Find(f.Path, f.Info)
+	return identified && j.own[id] || remembered || j.brought[f.Name] || slices.Contains([]string{".out", ".log"}, path.Ext(f.Name)) ||
+		j.output != "" && strings.HasPrefix(f.Path, j.output) || j.store != "" && inside(j.store, f.Path)
 }
 
 // remember has later commands leave a file out, too, that is being written now.
@@ -264,6 +278,17 @@ func covers(left, name string) bool {
 
 // sameCode tells whether a job's code is what is here, but for what is left out.
 func (p *Plan) sameCode(old job.Code) bool {
+	return p.sameUnshipped(old) && p.sameShipped(old)
+}
+
+// sameUnshipped tells whether what a program finds beside its code is as it was. Where
+// there is too much to look at, now or then, nothing is known of it. Items of a map may
+// leave results there, and begin one after the other: to them it does not count.
+func (p *Plan) sameUnshipped(old job.Code) bool {
+	return p.Spec.Verb == job.Map || !p.InPlace || !old.InPlace || p.Seen.More || old.UnshippedMore || p.Seen.Digest == old.Unshipped
+}
+
+func (p *Plan) sameShipped(old job.Code) bool {
 	return p.Digest == old.Digest || old.Digest != "" && p.alike == old.Digest
 }
 
@@ -273,6 +298,9 @@ const shownFiles = 3
 // changedFiles is " (train.py, lib.py, a.txt and 4 more)"; "" when no file is known.
 func (p *Plan) changedFiles() string {
 	if len(p.ChangedFiles) == 0 {
+		if p.differ.code && p.sameShipped(p.before.Job.Code) {
+			return " (in files that are not shipped)"
+		}
 		return ""
 	}
 	text := strings.Join(p.ChangedFiles[:min(shownFiles, len(p.ChangedFiles))], ", ")

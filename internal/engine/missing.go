@@ -48,8 +48,9 @@ func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string
 		if filepath.IsAbs(rel) {
 			continue // no file of the code
 		}
-		info, err := os.Stat(filepath.Join(j.Folder, rel))
-		if err != nil {
+		full := filepath.Join(j.Folder, rel)
+		info, err := os.Stat(full)
+		if err != nil || j.Code.InPlace && inside(j.Code.Root, full) { // there, the program has it
 			continue
 		}
 		if hint := at.bringing(ctx, j.Spec, filepath.ToSlash(rel), info.IsDir()); hint != "" {

@@ -54,7 +54,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewC
 	}
 	p := &c.plan
 	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
-	p.Python = e.pythonFile(*p)
+	p.Python, p.InPlace = e.pythonFile(*p), j.Code.InPlace
 	if err = e.addPackages(ctx, p); err != nil {
 		return c, err
 	}

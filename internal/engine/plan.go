@@ -50,6 +50,7 @@ type Plan struct {
 	CodeNote     string
 	Digest       string      // of the code
 	Seen         bundle.Seen // what lies in the code's folder and is not shipped
+	InPlace      bool        // as job.Code has it
 	Environment  env.Plan
 	Offer        driver.Offer
 	Image        Image             // where the target has containers
@@ -128,7 +129,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		}
 	}
 	if !p.ship.nothing && p.Code.How != bundle.Alone {
-		p.Seen = p.Code.Unshipped()
+		p.Seen, p.InPlace = p.Code.Unshipped(p.ship.judge.leavesUnshipped), p.Offer.InPlace && spec.Rules != job.SSM && spec.Verb != job.Process
 	}
 	if p.feeds, err = e.feeds(ctx, spec); err != nil {
 		return p, err
@@ -239,6 +240,9 @@ func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
 	code.Files, code.Bytes = len(p.Code.Entries), p.Code.Bytes
 	if p.Code.How != bundle.Alone {
 		code.Root = p.Code.Dir
+		if code.InPlace, code.UnshippedMore = p.InPlace, p.InPlace && p.Seen.More; p.InPlace && !p.Seen.More {
+			code.Unshipped = p.Seen.Digest
+		}
 		code.Commit, code.Dirty = bundle.Commit(ctx, p.Code.Dir)
 	}
 	return code, nil

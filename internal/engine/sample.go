@@ -20,7 +20,7 @@ import (
 // that task that was interrupted is cancelled first. Close it when it is done with;
 // p stays as it is.
 func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int) (Plan, error) {
-	s := Plan{Spec: p.Spec, Action: Start, Code: p.Code, Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, CodeNote: p.CodeNote, Digest: p.Digest,
+	s := Plan{Spec: p.Spec, Action: Start, Code: p.Code, Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, InPlace: p.InPlace, Seen: p.Seen, CodeNote: p.CodeNote, Digest: p.Digest,
 		Environment: p.Environment, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
