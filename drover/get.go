@@ -42,6 +42,9 @@ type Made struct {
 	Model, Output bool
 	Files         int    // beside the script
 	First         string // of them
+	// InPlace says that Get into the caller's folder brings those files to their own
+	// places.
+	InPlace bool
 }
 
 // Made finds out what the job has made so far.
@@ -56,6 +59,7 @@ func (j *Job) Made(ctx context.Context) (Made, error) {
 		return m, err
 	}
 	m.Model, m.Output = slices.Contains(names, "model"), slices.Contains(names, "output")
+	_, m.InPlace = j.placeOf(rep.Job, j.c.engine.Caller.Folder)
 	if slices.Contains(names, "files") {
 		t, _, err := j.c.engine.OutputsOf(ctx, rep, "files")
 		if err != nil {
@@ -82,6 +86,9 @@ var layout = []string{"model", "output", "files"}
 // replaced, and removed when they are not among the outputs any more. Others stay: the
 // new file then comes beside one of the same name (Changes.Beside).
 //
+// Into the folder where the program ran in place (job.Code.InPlace), what it wrote beside
+// itself comes to its own place, as if it had been written there, and is never removed.
+//
 // parts names what is wanted of model, output, files and logs; none: all. What an
 // earlier Get has put there of other parts stays.
 func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
@@ -98,6 +105,7 @@ func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error
 		return Got{}, err
 	}
 	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]bundle.Tree{}}
+	g.sub, g.inPlace = j.placeOf(rep.Job, dir)
 	if err := g.lists(ctx); err != nil {
 		return Got{}, err
 	}
@@ -118,21 +126,64 @@ type getter struct {
 	parts []string
 	got   Got
 	names map[string]bool // of all that is brought
-	trees map[string]bundle.Tree
+
+	inPlace bool   // the folder is where the program ran
+	sub     string // the folder, in the code
+	trees   map[string]bundle.Tree
 }
 
 func (g *getter) wanted(part string) bool {
 	return len(g.parts) == 0 || slices.Contains(g.parts, part)
 }
 
-// partOf is the part that a file of the folder belongs to.
+// partOf is the part that a file of the folder belongs to; "" is none: it was brought to
+// its own place, and only a file of its name takes that.
 func partOf(b bundle.Brought) string {
-	part, _, _ := strings.Cut(b.Name(), "/")
+	part, _, below := strings.Cut(b.Name(), "/")
+	if !below || !slices.Contains(parts, part) {
+		return ""
+	}
 	return part
 }
 
+// parts are all that Get brings.
+var parts = append(slices.Clone(layout), "logs")
+
+// placeOf finds out whether a folder is that of the job's code, or the folder in it in
+// which the command was typed, on the machine where it stands, and the program ran there
+// in place: then what the program wrote beside itself goes to its own place. sub is where
+// the folder is in the code; "" is its root.
+func (j *Job) placeOf(rec job.Job, dir string) (sub string, is bool) {
+	code := rec.Code
+	if !code.InPlace || rec.Host != j.c.engine.Caller.Host {
+		return "", false
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	switch {
+	case err != nil:
+		return "", false
+	case dir == filepath.Join(code.Root, filepath.FromSlash(code.Sub)):
+		return code.Sub, true
+	}
+	return "", dir == code.Root
+}
+
+// nameOf is where a file of a part is brought to, below the folder. In place, what would
+// lie above the folder, or where another part lies, is with the other files.
+func (g *getter) nameOf(part, name string) string {
+	if own := name; part == "files" && g.inPlace {
+		if g.sub != "" {
+			own = strings.TrimPrefix(name, g.sub+"/")
+		}
+		if top, _, _ := strings.Cut(own, "/"); (g.sub == "" || own != name) && !slices.Contains(parts, top) {
+			return own
+		}
+	}
+	return part + "/" + name
+}
+
 // its says whether an earlier command brought a file as a part of a run.
-func (g *getter) its(b bundle.Brought) bool { return !b.Item && !b.State }
+func (g *getter) its(b bundle.Brought) bool { return !b.Item && !b.State && partOf(b) != "" }
 
 // lists finds out what there is to bring.
 func (g *getter) lists(ctx context.Context) error {
@@ -146,10 +197,10 @@ func (g *getter) lists(ctx context.Context) error {
 		}
 		g.trees[name] = tree
 		for _, f := range tree.Files {
-			g.names[name+"/"+f.Path] = true
+			g.names[g.nameOf(name, f.Path)] = true
 		}
 		for _, l := range tree.Links {
-			g.names[name+"/"+l.Path] = true
+			g.names[g.nameOf(name, l.Path)] = true
 		}
 		for _, c := range collisions {
 			g.got.Notes = append(g.got.Notes, fmt.Sprintf("%s and %s both wrote %s/%s: %s's is here", c.Kept, c.Left, name, c.Path, c.Kept))
@@ -197,11 +248,28 @@ func (g *getter) tree(ctx context.Context, part string) error {
 	if err := g.removeOld(ctx, part); err != nil {
 		return err
 	}
-	at, err := g.d.putTree(ctx, staged, filesOf(t, part), t.Dirs, part, func(name string) bool { return g.names[name] })
+	at, err := ".", error(nil)
+	if named := func(name string) bool { return g.names[name] }; part == "files" && g.inPlace {
+		err = g.putInPlace(ctx, staged, t, named)
+	} else {
+		at, err = g.d.putTree(ctx, staged, filesOf(t, part), t.Dirs, part, named)
+	}
 	if err != nil {
 		return err
 	}
 	g.got.Parts = append(g.got.Parts, Part{Name: part, Path: filepath.Join(g.d.dir, at), Files: len(t.Files), Bytes: t.Bytes()})
+	return nil
+}
+
+// putInPlace moves what the program wrote beside itself from the workshop to its places.
+func (g *getter) putInPlace(ctx context.Context, staged string, t bundle.Tree, named func(string) bool) error {
+	for _, b := range filesOf(t, ".") {
+		from := path.Join(staged, b.Path)
+		b.Path = g.nameOf("files", b.Path)
+		if err := g.d.put(ctx, from, b, named); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -274,7 +342,9 @@ func (g *getter) end(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return g.d.finish(func(b bundle.Brought) bool { return !g.its(b) || !g.wanted(partOf(b)) })
+	return g.d.finish(func(b bundle.Brought) bool {
+		return !g.its(b) && !(partOf(b) == "" && g.names[b.Path]) || g.its(b) && !g.wanted(partOf(b))
+	})
 }
 
 // filesOf are the files and links of a tree, as they are brought below part.

@@ -398,6 +398,9 @@ func (a *app) noteMade(ctx context.Context, j *drover.Job, st drover.Status) err
 		return nil
 	}
 	a.note("  %s and logs: drover get %s -o out", strings.Join(what, ", "), st.ID)
+	if made.Files > 0 && made.InPlace {
+		a.note("  to their places here: drover get %s -o .", st.ID)
+	}
 	return nil
 }
 
