@@ -148,7 +148,7 @@ func (w *unshipped) into(dir, top string) {
 func (w *unshipped) count(name, as string) {
 	file := filepath.Join(w.list.Dir, name)
 	info, err := os.Stat(file)
-	if err != nil || w.leaves != nil && w.leaves(Found{Name: filepath.ToSlash(name), Path: file, Info: info}) {
+	if err != nil || info.Mode()&(fs.ModeSocket|fs.ModeNamedPipe|fs.ModeDevice) != 0 || w.leaves != nil && w.leaves(Found{Name: filepath.ToSlash(name), Path: file, Info: info}) {
 		return
 	}
 	w.seen.Files++

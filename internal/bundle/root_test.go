@@ -18,6 +18,9 @@ func TestWhatIsNotShippedIsSeen(t *testing.T) {
 	} {
 		write(t, dir, name, text)
 	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l := scan(t, Source{Dir: dir})
 	seen := l.Unshipped(nil)
 	digest := seen.Digest
