@@ -95,6 +95,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 		return crew.Kit{Failed: err}
 	}
 	if a.stands() {
+		a.noteLinks("items of a map have no view of the machine")
 		if err := a.linkUnshipped(); err != nil {
 			return crew.Kit{Failed: err}
 		}
