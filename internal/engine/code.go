@@ -39,7 +39,7 @@ const (
 type codeJudge struct {
 	own     map[written.ID]bool
 	named   map[string]bool // paths
-	output  string          // folder of -o, with a slash at its end; "": not in the code folder
+	output  string          // folder of -o, with a slash at its end; "": not in the code folder, or it holds the working folder
 	store   string          // where facts are kept, if that is a folder
 	brought map[string]bool // names that a receipt in the code folder lists
 	memory  written.Memory
@@ -73,7 +73,7 @@ func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
 			j.named[e.realPath(dir, name)] = true
 		}
 	}
-	if out := e.realPath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && out != dir+"/" {
+	if out := e.realPath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && !strings.HasPrefix(e.realPath(e.Caller.Folder, ".")+"/", out) {
 		j.output = out
 	}
 	j.readReceipt(dir, "")
