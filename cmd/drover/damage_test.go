@@ -117,9 +117,9 @@ func newSmallStore(t *testing.T) *smallStore {
 		line   string
 		status int
 	}{
-		{"run -q -t tidy -o model tidy.py", 0}, {"run -q -t fails fails.py", 1},
+		{"run -q -t tidy -o ../made tidy.py", 0}, {"run -q -t fails fails.py", 1},
 		{"map -q -t mm --from list.txt -- sh item.sh {}", 1},
-		{"run -q -t old -o model tidy.py 1", 0}, {"run -q -t old -o model tidy.py 2", 0},
+		{"run -q -t old -o ../made tidy.py 1", 0}, {"run -q -t old -o ../made tidy.py 2", 0},
 	} {
 		cmd := s.command(t.Context(), code, made.line)
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != made.status {
