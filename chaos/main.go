@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command chaos runs real jobs with a real drover, hits everything that takes part
-// in them at random, brings each job to its end, and then believes nothing: it
-// compares what drover says with what the programs must have given.
+// Command chaos runs real jobs with a real drover, injects faults at random into
+// everything that takes part in them, brings each job to its end, and compares what
+// drover says with what the programs must have given.
 //
-// It refuses to know how drover works inside, but for two things that it undoes
-// everything by: which processes are drover's, and where it keeps its folders.
-// docs/chaos.md says what is hit and what is checked. chaos_test.go proves that it
-// notices what it looks for, and make test-real runs it for half a minute.
+// It refuses to know how drover works inside, but for two things by which it cleans
+// up: which processes are drover's, and where drover keeps its folders.
+// docs/chaos.md says which faults are injected and what is checked. chaos_test.go proves
+// that each check finds what it looks for; make test-real runs it for half a minute.
 package main
 
 import (

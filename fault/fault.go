@@ -1,5 +1,5 @@
 // Package fault holds the kinds of failure drover knows and, beside each, the
-// next step for the person who meets it.
+// user's next step.
 //
 // A fault is made once, at the place where both its kind and its remedy are
 // known. Everyone above wraps it with %w and only to add a fact. The hint is

@@ -2,8 +2,8 @@
 //
 // Bucket is the small contract a place to keep objects must honour: a folder,
 // memory, S3, GCS. Store is the one concrete type that does the thinking over
-// it: telling "mine" from "somebody else's" after an unclear answer, retrying
-// what may be retried, checking digests, naming blobs by content.
+// it: telling the caller's own object from another writer's after an unclear answer,
+// retrying what may be retried, checking digests, naming blobs by content.
 //
 // It refuses to know what the objects mean: logs, jobs and leases are package
 // ledger's. Every bucket is proved by one suite, storetest.

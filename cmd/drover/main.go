@@ -1,6 +1,6 @@
 // Command drover runs the code you already have, here or elsewhere, and brings
-// the results back. It is the command line, the agent that runs on every
-// machine, and the minder of each program's processes: one binary.
+// the results back. One binary is the command line, the agent that runs on every
+// machine, and the supervisor of each program's processes.
 //
 // This is the only place that names concrete stores and targets.
 package main

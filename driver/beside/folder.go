@@ -1,10 +1,10 @@
-// Package beside is what drivers share that keep a folder for each placement: how it
-// is made, locked and taken away, what is noted in it of agents, the words left in it
-// for them, and how an agent is minded. For those whose agents live on this machine
-// it says whether what is asked for fits.
+// Package beside keeps placement folders, for the drivers that have one for each
+// placement: making, locking and removing a folder, the notes in it about agents, the
+// messages left in it for agents, and the process that supervises an agent. For drivers
+// whose agents live on this machine it says whether the requested resources fit.
 //
-// It refuses to know what an agent runs in and who puts it there. Its tests, and the
-// suites of the drivers, prove it.
+// It refuses to know what an agent runs in and which driver put it there. Its tests, and
+// the suites of the drivers, prove it.
 package beside
 
 import (

@@ -1,14 +1,14 @@
 // Package docker is the driver for a docker daemon on this machine: every agent
 // is a container, and outlives the command line that started it.
 //
-// A placement is a folder, its desk, <dir>/<job>-<placement>, which comes into
+// A placement is a folder, <dir>/<job>-<placement>, which comes into
 // being whole or not at all. In it are
 //
-//	request    what was asked for; locked (flock) while somebody starts or removes
-//	begun      written before the first container is started: nobody starts another
+//	request    what was asked for; locked (flock) while a command starts or removes it
+//	begun      written before the first container is started: no command starts another
 //	remove     all goes when the agents have gone
 //	0/         agent 0's folder, the only one that its container sees, under the same path
-//	  orders   what the agent is told of its place
+//	  orders   what the agent is told of its machine: cache, cores, memory
 //	  secrets  the values of its secrets; the agent removes it when it has read them
 //	  notes    what it said of itself
 //	  log      its standard output and error
@@ -16,16 +16,16 @@
 //	  root/    what its program sees as /opt/ml and /state
 //	  state/ home/ tmp/ hosts
 //
-// Beside the desks, .cache/<image> has the environments that were built in containers
+// Beside these folders, .cache/<image> has the environments that were built in containers
 // of an image, for as long as docker has it.
 //
 // The containers have names that follow from the placement, drover-<job>-<placement>-<index>,
-// and are first all made, then started. What docker says of them is the truth
-// about life; what the agent has noted says how it ended. Agents that must reach
-// each other get a bridge network of their job's own.
+// and are first all made, then started. Docker says which of them live; what the
+// agent has noted says how it ended. Agents that must reach each other get a bridge
+// network of their job's own.
 //
-// An agent's program is this machine's, shown in the container, whatever the
-// image is; it needs nothing of it. Adopt is the agent's side: process 1, which
+// An agent's program is that of this machine, mounted into the container, whatever
+// the image is; the agent needs nothing of the image. Adopt is the agent's side: process 1, which
 // keeps the time of a Stop and reaps, and the agent below it.
 //
 // It refuses to know user code and process trees. drivertest proves it against a

@@ -10,13 +10,13 @@
 //	0.stop    it was asked to stop: the grace it has
 //	remove    the folder goes when its agents have gone
 //
-// The lock is the truth about life. Start takes it before the folder has its
-// name, the agent inherits it, and the kernel drops it at the agent's end, so a
-// pid is believed only while the lock is held and nothing is decided by one that
-// was given to another process since. Adopt is the agent's side.
+// An agent lives while its lock is held. Start takes the lock before the folder has
+// its name, the agent inherits it, and the kernel drops it at the agent's end. So a
+// pid counts only while the lock is held, and one that the kernel has given to another
+// process since decides nothing. Adopt is the agent's side.
 //
-// It refuses to know user code and process trees: what an agent started, dies by
-// package proc. drivertest proves it; local_test.go has what only this one can
+// It refuses to know user code and process trees: package proc ends what an agent
+// started. drivertest proves it; local_test.go has what only this one can
 // get wrong.
 package local
 

@@ -9,7 +9,7 @@
 // A placement is a folder, <dir>/<job>-<placement>, on a file system that all nodes
 // see. It comes into being whole or not at all. In it are
 //
-//	request    what was asked for; locked (flock) while somebody submits or removes
+//	request    what was asked for; locked (flock) while a command submits or removes it
 //	asked      written before sbatch is first called
 //	job-0      what sbatch answered, for each array; they follow each other
 //	script-0   what sbatch was given
@@ -18,7 +18,7 @@
 //	pass       what it opens the store with (0600)
 //	stop       all were asked to stop: the grace they have
 //	remove     the folder goes when its agents have gone
-//	3.notes    what agent 3, and who minds it, said of themselves
+//	3.notes    what agent 3, and the process that supervises it, noted of themselves
 //	3.log      its standard output and error
 //	3.notice   why it has to go, for the agent to read
 //	again-4    what Slurm started again is another agent: number 4 in the place of number ...

@@ -3,8 +3,8 @@
 // prepare, inputs, rendezvous, launch, watch, save, record. In a map, package crew
 // takes the place of the stages after inputs.
 //
-// What follows from what is decided by ledger.Member; the agent carries it out:
-// it owns the program's processes, folders and pipes. What a target's machine
+// ledger.Member decides what follows from the logs; the agent carries it out:
+// the agent owns the program's processes, folders and pipes. What a target's machine
 // knows about itself reaches it as plain values in Machine.
 //
 // It refuses to know targets, command lines and other agents' machines. Proved

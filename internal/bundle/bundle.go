@@ -6,8 +6,8 @@
 // looks at it (checkpoints, outputs, state) is a Tree: Save never offers a file
 // that was being written, Restore shows a file only when it is whole.
 //
-// It refuses to know what the files mean, who asks, and where blobs are kept:
-// a store is three methods here. Everything read from a store is taken for
+// It refuses to know what the files mean, what they are asked for, and where blobs are
+// kept: a store is three methods here. Everything read from a store is taken for
 // hostile until checked. Proved by its tests: git itself is the oracle for
 // ignore files, writers race with Save, and fuzzed archives and trees meet a
 // canary outside the folder.

@@ -1,10 +1,10 @@
 // Package engine decides, anywhere: what a command means for the job that may be
-// there already, what is shipped, and, while somebody is attached, that enough
+// there already, what is shipped, and, while a command line is attached, that enough
 // agents are there.
 //
-// It owns no truth: that is in the ledger. Every engine may die at any moment,
-// and several may attend one job. It knows targets only as drivers that were
-// handed to it, and users only as what they typed.
+// An engine holds no facts: the logs do. Every engine may die at any moment,
+// and several may attend one job. An engine knows targets only as drivers that were
+// given to it, and users only as what they typed.
 //
 // Proved by its tests over the memory store and the memory driver with real
 // agents, and by cmd/drover's scripts.

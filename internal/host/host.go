@@ -1,9 +1,10 @@
 // Package host is what a target's machine knows about itself: how other
 // machines reach it, which TCP port is free, which GPUs it has, what its network
-// carries; and who holds its cores, memory and GPUs, and who waits for them.
+// carries; and the reservations of its cores, memory and GPUs, with the queue of
+// requests for them.
 //
-// It refuses to know jobs, targets and what a port or a GPU is for; who asks
-// says so in words, and only people read them. cmd/drover hands its functions
+// It refuses to know jobs, targets and what a port or a GPU is for; a request says
+// that in words, which only people read. cmd/drover hands its functions
 // to the agent.
 //
 // It is proved on the machine it is tested on, in a network namespace without

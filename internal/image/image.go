@@ -4,7 +4,7 @@
 // does, and names the result by the digest of all that goes into it: what is
 // there already under that name needs no building.
 //
-// It refuses to know how images are built, where they lie, and who runs them:
+// It refuses to know how images are built, where they lie, and what runs them:
 // package build, in this folder, does the first two. It reads files, and opens
 // no connection.
 //

@@ -1,10 +1,10 @@
-// Package input knows where the data of a job comes from: it reads what a person
+// Package input knows where the data of a job comes from: it reads what a user
 // types after -i, finds files, folders and globs on this machine, fetches what
 // has an https address, knows a bucket's when it sees one, and says which node gets
 // which file.
 //
-// It refuses to know how data is stored, who asks, and what another task has
-// left: package bundle and the engine do. Proved by its tests: tables of what
+// It refuses to know how data is stored, what it is for, and what another task has
+// left: package bundle and the engine know that. Proved by its tests: tables of what
 // may be typed, fuzz, the shell as oracle for globs, and servers that stop
 // half-way, change their minds and lie.
 package input

@@ -1,5 +1,5 @@
 // Package price knows what the makers of stores ask for requests, and what a number of
-// them comes to. It refuses to know who asks for what, networks and clocks: prices are a
+// them comes to. It refuses to know which requests are made, networks and clocks: prices are a
 // table in the code, each with its source and the day it was read, and are those of one
 // region. Its tests prove the sums, and that docs/scale.md is what the simulator counted
 // at these prices.

@@ -4,15 +4,15 @@
 // sessions of their own, programs that ignore SIGTERM, fork bombs. It is also
 // gone soon after the process that started it, the agent, dies by kill -9.
 //
-// Between the agent and the program stands a minder: this same binary, run
-// again, which becomes the parent of everything the program leaves behind.
+// Between the agent and the program stands a supervisor (minder in the code): this same
+// binary, run again, which becomes the parent of everything the program leaves behind.
 //
 //	agent ==socket== minder -- program -- whatever it forks
 //
 // The socket carries orders down and reports up, and its end is how each side
-// learns of the other's death. What keeps the tree together is a pen:
+// learns of the other's death. The containment of a tree (pen in the code) is one of:
 //
-//   - namespace (Linux, root, or a plain user's program with a view): the minder
+//   - namespace (Linux, root, or a plain user's program with a view): the supervisor
 //     is process 1 of a PID namespace, so the kernel itself kills the tree with
 //     it, however it dies.
 //   - herd (Linux, a plain user, or where the kernel refuses a PID namespace):
@@ -23,27 +23,28 @@
 //     the tree's mark in its environment.
 //
 // Every process of a tree carries DROVER_TREE in its environment, and Sweep
-// kills by that mark when agent and minder are both gone. What still escapes a
+// kills by that mark when agent and supervisor are both gone. What still escapes a
 // herd: a process that left its session and cleared its environment, of a tree
-// whose program killed its own minder with -9; and, reported in Exit.Left, a
+// whose program killed its own supervisor with -9; and, reported in Exit.Left, a
 // setuid program that we are not permitted to kill. What other services start
 // at the program's request (systemd, cron, docker) was never in the tree.
 //
-// Either pen can also be a mount namespace, where the minder lays a View before
-// the program starts: as root directly, as a plain user inside a user namespace
-// that maps him to himself. The minder's rights to do so, CAP_SYS_ADMIN in that
-// namespace, and for an Overlay CAP_DAC_OVERRIDE, do not reach the program. Where the kernel refuses the PID
-// namespace or its /proc (in many containers it does), the view comes with a
+// Either containment can also be a mount namespace, where the supervisor makes a View
+// before the program starts: as root directly, as a plain user inside a user namespace
+// that maps the user to the same user. The supervisor's rights to do so, CAP_SYS_ADMIN
+// in that namespace, and for an Overlay CAP_DAC_OVERRIDE, do not reach the program. Where
+// the kernel refuses the PID namespace or its /proc (in many containers it does), the
+// view comes with a
 // herd and the old /proc; where it refuses the rest, Start fails with ErrNoView, and
 // where it refuses only an Overlay, with ErrNoOverlay.
 //
-// Limits are one more pen around these. Where it can be had, the program starts
-// in a cgroup of its own, drover-<token>, with the minder outside; also what
-// escaped a herd is found there. The agent removes it at the end; a minder that
-// outlived its agent does; and Sweep and SweepGroups do after both. Elsewhere the
+// Limits are one more containment around these. Where there may be one, the program
+// starts in a cgroup of its own, drover-<token>, with the supervisor outside; also what
+// escaped a herd is found there. The agent removes the cgroup at the end; a supervisor
+// that outlived its agent does; and Sweep and SweepGroups do after both. Elsewhere the
 // agent watches the tree.
 //
-// A Spawner is for very many small commands: one minder for all of them, which
+// A Spawner is for very many small commands: one supervisor for all of them, which
 // costs each some dozen microseconds, where Start costs milliseconds.
 //
 // It refuses to know what is run, and why. Its promises are proved by

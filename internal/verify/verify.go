@@ -1,15 +1,14 @@
 // Package verify recomputes a job from the store: every log from its first number
 // to its last, what each entry may say where it stands, where each item has
-// ended, every output's bytes. Whatever does not agree is a doubt.
+// ended, every output's bytes. Whatever does not agree is a finding (type Doubt).
 //
 // It is written from docs/protocol.md and shares nothing with package ledger but what
 // entries look like: its own walk, its own folds, its own layout. It only reads,
 // starts no goroutine, knows no clock, and keeps of a map three bits for each item and one
-// chunk at a time. It refuses to know who is alive and to mend anything.
+// chunk at a time. It refuses to know which agents live, and changes nothing.
 //
-// Its tests break sound histories, each in one way, and expect that one doubt;
-// then at random. The ledger's simulator is its other proof, and it is the
-// simulator's.
+// Its tests break sound histories, each in one way, and expect that one finding;
+// then at random. Histories that the ledger writes must give none.
 package verify
 
 import (

@@ -4,8 +4,8 @@
 //
 // An object is written under .tmp, synced, linked to its final name, its folder
 // synced, and only then is the first name removed. So a file with two names is
-// one whose final name may not be durable yet, and whoever meets such a file
-// syncs its folder before he believes in it: nothing anyone was shown is lost.
+// one whose final name may not be durable yet, and a reader that meets such a file
+// syncs its folder before it uses the content: what a reader was shown is never lost.
 //
 // It refuses to know what the objects are. storetest proves it, and
 // powercut_test.go by crash images taken after every operation.

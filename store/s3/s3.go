@@ -2,9 +2,9 @@
 // its protocol and honours If-None-Match (MinIO, versitygw, Ceph, R2).
 //
 // Create is one PUT with If-None-Match: *, or the same condition on the end of a
-// multipart upload: the server decides, in one place, who was first. What it
-// answers is only translated here (errors.go); to tell "mine" from "somebody
-// else's" is package store's, as are retries and back-off. What is here on top
+// multipart upload: the server decides, in one place, which request was first. Its
+// answers are only translated here (errors.go); package store tells the caller's own
+// object from another writer's, and does retries and back-off. What is here on top
 // of a request: the bucket's region is found, credentials are renewed before
 // they end, an overloaded bucket is asked less often (limit.go), parts go in
 // parallel, and a long read goes on where a connection broke.

@@ -1,5 +1,5 @@
-// Package crew is the agent's part in a map: it works through the chunks that its
-// ledger.MapMember holds, a process for each try of an item, many thousands a
+// Package crew is the map runner, an agent's part in a map: it works through the chunks
+// that its ledger.MapMember holds, a process for each try of an item, many thousands a
 // second where they are small.
 //
 //	MapMember -- loop == gang == spawner == items      gangs are as many as cores;
@@ -9,11 +9,11 @@
 //	              `-- porters, where outputs are declared
 //
 // One goroutine, the loop, calls all of the member's and holds' methods and decides
-// everything; it waits for nothing but the store. A gang starts tries and reports
-// what became of them. Its scribe records what they print, before the loop hears of
-// their end. A shelf reads the items of a chunk ahead, and the larder has the files of
-// the next ones brought here. Porters store and verify the
-// outputs of a try; then, and only then, its result is handed to its hold.
+// everything; it waits for nothing but the store. A gang starts tries and reports how
+// they ended. Its output recorder (scribe) records what they print, before the loop
+// hears of their end. A shelf reads the items of a chunk ahead, and the prefetch cache
+// (larder) fetches the files of the next ones. Uploaders (porters) store and verify the
+// outputs of a try; only then its result is given to its hold.
 //
 // It refuses to know how an agent gets ready, targets and command lines. Proved by
 // its tests: real small programs, hostile ones among them, over the memory store

@@ -8,9 +8,9 @@
 //	rank    becomes one process of an MPI program
 //	serve   runs on the other nodes what node 0 asks for
 //
-// What is to be started on another node is asked of the agent at its desk, a
-// unix socket; the agents carry it. So everything is born in the tree, the view
-// and the environment of its own node, with no sshd.
+// What is to be started on another node is requested from the agent through a unix
+// socket; the agents carry the request. So every process starts in the tree, the view
+// and the environment of its own node, without sshd.
 //
 // It refuses to know jobs, stores and how agents find each other. Proved by its
 // tests with real processes, and with every MPI there is by cmd/drover's.

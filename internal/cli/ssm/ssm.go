@@ -3,7 +3,7 @@
 //
 // The grammar is frozen: it is that of release 0.9.24, flags and hyperparameters
 // in any order, and no flag is ever added, for each would take a name away from
-// somebody's hyperparameters. Where it departs from the tool, Differences says so
+// the hyperparameters of scripts. Where it departs from the tool, Differences says so
 // and why. It refuses to know jobs, targets and files: words in, a Command out.
 // Proved by the tool's own parser, on the lines in testdata/lines.json.
 package ssm

@@ -1,12 +1,13 @@
-// Package larder brings the files that items name to this machine before the items
-// begin: the next ones while others run, a few at a time, in bounded room.
+// Package larder is the prefetch cache: it fetches the files that items name to this
+// machine before the items begin, the next ones while others run, a few at a time, in
+// bounded room.
 //
 //	Want --> idle --> coming --> here --> Take       a share is one item's files
 //	          ^          |         |
-//	          `-- put out, when an older share needs the room
+//	          `-- removed, when an older share needs the room
 //
-// Shares have the order in which they are wanted, and an older one goes first: it is
-// given room before a younger one, and in the end the place of one. A share that is
+// Shares have the order in which they were asked for, and an older one goes first: it is
+// given room before a younger one, and the room of a younger one if there is no other. A share that is
 // larger than all the room has it alone. What is in place already takes no room.
 //
 // It refuses to know tries, holds and where files come from. Proved by its tests, in

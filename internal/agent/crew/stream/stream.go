@@ -5,10 +5,10 @@
 //	              \-- connection     each asks, is given some, answers in order
 //
 // A seat's program is started again when it has ended and items are left. Items that
-// it had been given and did not answer are suspects: they are given to the next one
-// alone, one after another. Who ends a program that has done nothing else has failed;
-// nobody else is blamed, for what came before may have used up its memory, or have
-// left it dying.
+// it had been given and did not answer are suspects: they are given to the next program
+// alone, one after another. An item that ends a program which has done nothing else has
+// failed. No other item is blamed, for the items before it may have used up the program's
+// memory.
 //
 // It refuses to know what items mean, ledgers and the store. Proved by its tests,
 // with programs in Python, Bash, Go and Node.
