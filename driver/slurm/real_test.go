@@ -307,7 +307,7 @@ func TestRealPartitionsAreOffered(t *testing.T) {
 		"named":      {driver.Needs{Agents: 2, Detail: "spot"}, ""},
 		"unknown":    {driver.Needs{Agents: 2, Detail: "nope"}, `no partition "nope"`},
 		"down":       {driver.Needs{Agents: 1, Detail: "closed"}, "is not up"},
-		"too long":   {driver.Needs{Agents: 1, Detail: "short", Time: time.Hour}, "allows 2m0s"},
+		"too long":   {driver.Needs{Agents: 1, Detail: "short", Time: time.Hour}, "allows 2m, and 1h10m is asked for"},
 		"many nodes": {driver.Needs{Agents: 5, Place: driver.Place{Nodes: 5}}, "has 4 nodes"},
 		"gpus":       {driver.Needs{Agents: 1, GPUs: 3}, "2 GPUs"},
 	} {
