@@ -1,0 +1,6 @@
+package proc
+
+import "golang.org/x/sys/unix"
+
+// fionread asks how many bytes can be read from a pipe, a socket or a terminal.
+const fionread = unix.TIOCINQ
