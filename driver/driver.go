@@ -11,6 +11,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -135,6 +136,8 @@ type Offer struct {
 	// folders under their own names, as the caller does: a program can then run where
 	// its code stands.
 	InPlace bool
+	// Stdin is true when the agents of this machine's Start inherit Boot.Stdin.
+	Stdin bool
 	// Containers is true when the target runs images, so that a Place counts.
 	Containers bool
 	// Choices are the kinds of machine that the target has, in its own order; none:
@@ -182,6 +185,10 @@ type Boot struct {
 	// Tools are programs of this machine that agents elsewhere may want: static
 	// ones, such as uv. They find them on their PATH, last.
 	Tools []string
+	// Stdin is what a placement's agents have as their standard input, the open file
+	// itself, where the target's Offer says Stdin. It stays the caller's to close. Nil: it
+	// is empty.
+	Stdin *os.File
 	// Pass makes what an agent opens the store with where its machine has nothing of
 	// its own: the contents of a file, secret, good for a while. Nil: it needs none.
 	// A target whose agents do not inherit this process's environment calls it at

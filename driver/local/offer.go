@@ -23,7 +23,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	have := measure()
 	whole := beside.Hardware{Place: "this machine", Cores: have.Cores, Memory: have.Memory}
-	o := driver.Offer{Machine: whole.String(), Cores: have.Cores, Memory: have.Memory, Attached: true, InPlace: true, Sees: []string{"/"}}
+	o := driver.Offer{Machine: whole.String(), Cores: have.Cores, Memory: have.Memory, Attached: true, InPlace: true, Stdin: true, Sees: []string{"/"}}
 	gpus := 0
 	if n.GPUs > 0 {
 		gpus = beside.GPUs(ctx)

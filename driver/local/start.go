@@ -29,7 +29,7 @@ type request struct {
 
 // Start makes the placement durable and then starts its processes, in
 // milliseconds. An agent's environment is this process's and Boot.Env, its
-// standard input is empty, its folder is the placement's.
+// standard input is Boot.Stdin, its folder is the placement's.
 //
 // A process that the machine will not start is a member that has ended, with the
 // reason. If the starter dies in between, the rest is Lost: "never started".
@@ -126,6 +126,9 @@ func spawnAgent(r driver.Request, folder string, i int, lock *os.File) error {
 		Stderr:      log,
 		ExtraFiles:  []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if r.Run.Stdin != nil {
+		cmd.Stdin = r.Run.Stdin
 	}
 	if err := cmd.Start(); err != nil {
 		fate.Close()

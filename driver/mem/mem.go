@@ -100,7 +100,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
-	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Attached: true, Sees: []string{"/"}}
+	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Attached: true, Stdin: true, Sees: []string{"/"}}
 	d.mu.Lock()
 	o.Apart, o.Containers = d.contains, d.contains
 	d.mu.Unlock()
