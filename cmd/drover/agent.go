@@ -147,6 +147,10 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 	if in.slurm != nil {
 		allocated(&m, in.slurm)
 	}
+	if in.docker == nil && in.slurm == nil { // the local driver's agents inherit the command line's
+		m.Stdin = proc.LookStdin(os.Stdin)
+		go m.Stdin.Watch() // for as long as the process lives: nobody waits
+	}
 	m.Traffic = host.Traffic
 	m.Listeners = func(port int) (all []agent.Listener, err error) {
 		found, err := host.Listeners(port)

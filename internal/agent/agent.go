@@ -111,6 +111,8 @@ type Machine struct {
 	// Patience is how long a program's results wait for room in a full store;
 	// 0 is 10 minutes.
 	Patience time.Duration
+	// Stdin is what the program of a run reads as its standard input. Nil: nothing.
+	Stdin *proc.Stdin
 	// Start starts the program; nil is proc.Start. A seam for tests.
 	Start func(context.Context, proc.Command) (*proc.Process, error)
 }
@@ -200,6 +202,8 @@ type agent struct {
 	unsaved  *unsaved     // what the folder holds that may not be stored; nil: nothing
 	dead     []deadFolder // of agents of this task that died here and whose files are not saved
 	over     bool         // the job has settled
+
+	stdinRead bool // a program was given Machine.Stdin
 }
 
 // Run works for one job until it has settled, the machine must go, or the store

@@ -99,6 +99,9 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 // launch is the stage that starts the program: the contract's files, its
 // environment, its view of the machine, its pipes, its process tree.
 func (a *agent) launch(ctx context.Context, o ledger.Order) error {
+	if err := a.stdinAgain(); err != nil {
+		return a.record(ctx, setupExit(err))
+	}
 	p, err := a.startProgram(ctx, o)
 	if why, refused := refusedLayers(err); refused {
 		if err = a.withoutLayers(why); err == nil {
@@ -114,7 +117,7 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	if err != nil {
 		return a.record(ctx, setupExit(err))
 	}
-	a.program = p
+	a.program, a.stdinRead = p, true
 	a.member.Started()
 	a.beat.set(func(b *ledger.Beat) {
 		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
@@ -129,6 +132,15 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 		})
 	}
 	return nil
+}
+
+// stdinAgain lets the program of a further attempt read what the first one of this agent
+// was given, or says why it cannot: an attempt must not run on the rest.
+func (a *agent) stdinAgain() error {
+	if a.Machine.Stdin == nil || !a.stdinRead {
+		return nil
+	}
+	return a.Machine.Stdin.Again()
 }
 
 // stop asks the program to end, once, and kills its tree when grace is over. An
@@ -287,6 +299,9 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	}
 	defer errW.Close()
 	c.Stdout, c.Stderr = outW, errW
+	if in := a.Machine.Stdin; in != nil {
+		c.Stdin = in.File
+	}
 	p.started = time.Now()
 	p.starved = a.starved()
 	if p.proc, err = a.Machine.Start(ctx, c); err != nil {
