@@ -59,6 +59,14 @@ type Options struct {
 	// Again is the command that was typed, with one flag more, for hints to paste.
 	// Default: hints name the flag.
 	Again func(flag string) string
+	// Stdin is what the program of a run with one node reads as its standard input, the open
+	// file itself, where its agent lives beside this program. A run that could not have what
+	// it holds is refused. Nil: nothing.
+	Stdin *os.File
+	// Terminal gives what such a program reads in the place of a terminal that Stdin is,
+	// once its agent is asked for: with the terminal itself it would take what is typed for
+	// others. Nil, or a nil file: nothing.
+	Terminal func() *os.File
 	// Near says that the store answers in microseconds, as a folder on this
 	// machine does: it is then looked at more often.
 	Near bool
@@ -125,6 +133,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
+			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal,
 			Folders: o.Folders, Remove: o.RemoveFolder}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}

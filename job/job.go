@@ -94,6 +94,9 @@ type Spec struct {
 	Secrets map[string]string `json:"secrets,omitempty" yaml:"secrets,omitempty" jsonschema:"description=Environment variables whose values stay out of drover: env:NAME or file:PATH"`
 	// PlainEnv lets Env hold what looks like a secret.
 	PlainEnv bool `json:"plain_env,omitempty" yaml:"plain_env,omitempty" jsonschema:"description=Let env hold what looks like a secret"`
+	// StdinOf names what the command that submitted a run had on its standard input for the
+	// program to read: "file:" or "pipe:" and what tells it from others; "": nothing.
+	StdinOf string `json:"stdin_of,omitempty" yaml:"-"`
 	// CleanState begins with an empty /state: what earlier jobs left is not offered.
 	CleanState bool `json:"clean_state,omitempty" yaml:"clean_state,omitempty" jsonschema:"description=Begin with an empty /state"`
 

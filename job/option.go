@@ -52,6 +52,7 @@ var options = map[string]option{
 	"Packages": {ClassSetting, "--packages"}, "GPUs": {ClassSetting, "--gpus"}, "Machine": {ClassSetting, "--machine"}, "NoMounts": {ClassSetting, "--no-mounts"},
 	"Image": {ClassSetting, "--image"}, "Dockerfile": {ClassSetting, "--dockerfile"}, "Framework": {ClassSetting, "--framework"}, "Shm": {ClassSetting, "--shm"},
 	"Mounts": {ClassSetting, "--mount"}, "On": {ClassSetting, "--on"}, "TargetArgs": {ClassSetting, "--slurm-arg"}, "Metrics": {ClassSetting, "--metric"},
+	"StdinOf": {ClassSetting, "standard input"},
 
 	"CPUs": {ClassBound, "--cpus"}, "Memory": {ClassBound, "--memory"}, "Disk": {ClassBound, "--disk"}, "Processes": {ClassBound, "--procs"},
 	"Timeout": {ClassBound, "--timeout"}, "Grace": {ClassBound, "--grace"}, "StopSignal": {ClassBound, "--stop-signal"}, "Retries": {ClassBound, "--retries"}, "ItemTimeout": {ClassBound, "--item-timeout"},
@@ -115,7 +116,8 @@ func (d Difference) String() string {
 
 // Differences are the fields of s, both in normal form, that o has otherwise, in the
 // order of Spec. Where the job lies (project and task) and what is said of one command
-// alone does not count; that the state is to be empty counts where o did not say so.
+// alone does not count; that the state is to be empty counts where o did not say so, and
+// what the program reads counts where s has something for it to read.
 func (s Spec) Differences(o Spec) (all []Difference) {
 	is, was := reflect.ValueOf(s), reflect.ValueOf(o)
 	for _, f := range fields() {
@@ -123,14 +125,14 @@ func (s Spec) Differences(o Spec) (all []Difference) {
 			continue
 		}
 		a, b := is.FieldByIndex(f.index), was.FieldByIndex(f.index)
-		if same(a, b) {
+		if same(a, b) || f.Name == "StdinOf" && s.StdinOf == "" {
 			continue
 		}
 		d := Difference{Name: f.Name, Class: f.Class, words: options[f.Name].words}
 		switch {
 		case f.Name == "Env" || f.Name == "Secrets": // values are not for notes
 			d.words = Variables(changedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))
-		case f.Name == "CleanState" || f.Class == ClassCommand:
+		case f.Name == "CleanState" || f.Name == "StdinOf" || f.Class == ClassCommand:
 		default:
 			d.was, d.is = valueWords(b), valueWords(a)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -55,6 +56,12 @@ type Caller struct {
 	By      string // this process's name in logs; never used twice
 	// Stdin is what a map's items may come from.
 	Stdin io.Reader
+	// Input is what the program of a run reads as its standard input, where its agents live
+	// beside the command line. Nil: nothing.
+	Input *proc.Stdin
+	// Terminal opens what such a program reads in the place of a terminal that Input is,
+	// once its agent is asked for; nil: nothing.
+	Terminal func() *os.File
 	// Streams are what the command prints into, such as os.Stdout: a file that one of
 	// them leads to is no code.
 	Streams []*os.File
@@ -84,10 +91,13 @@ type WorkFolder struct {
 type Engine struct {
 	Config
 	passes *passes
+	given  *given
 }
 
 // New makes an engine.
-func New(c Config) *Engine { return &Engine{Config: c, passes: &passes{made: map[passKey]madePass{}}} }
+func New(c Config) *Engine {
+	return &Engine{Config: c, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
+}
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
 func (e *Engine) Driver(target string) (driver.Driver, error) {
@@ -249,21 +259,26 @@ func fewer(before, now []ledger.Machine) bool {
 // said, and the job stays as it is.
 func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed ledger.Placed) error {
 	each := needsOf(j)
-	if o, err := d.Offer(ctx, each); err == nil && o.Attached {
+	o, err := d.Offer(ctx, each)
+	if err == nil && o.Attached {
 		// Its agents inherit what this command has: without a secret the job would
 		// fail for good, and here somebody can still be asked.
 		if _, err := job.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return err
 		}
 	}
-	if err := e.request(ctx, d, j, placed.Placement, placed.Agents); err != nil {
+	in, err := e.stdinFor(o, j)
+	if err != nil {
+		return err
+	}
+	if err := e.request(ctx, d, j, placed.Placement, placed.Agents, in); err != nil {
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
 	return nil
 }
 
 // request is the Start of a placement, the first or another.
-func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placement, agents int) error {
+func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placement, agents int, in *os.File) error {
 	each := needsOf(j)
 	if s := j.Spec; s.Verb == job.Map && s.Slots == 0 && s.GPUs == 0 && (s.CPUs > 0 || s.Memory > 0) {
 		if o, err := d.Offer(ctx, each); err == nil { // a container takes as many items as its machine has room for
@@ -271,7 +286,9 @@ func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placem
 		}
 	}
 	each.Agents = agents
-	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: e.boot(ctx, d, j)})
+	boot := e.boot(ctx, d, j)
+	boot.Stdin = in
+	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: boot})
 	return err
 }
 

@@ -135,7 +135,7 @@ func (r *renewal) look(ctx context.Context, rows []ledger.Machine) {
 		if !live[placement] {
 			continue
 		}
-		if err := r.e.request(ctx, r.d, r.j, placement, n); err != nil {
+		if err := r.e.request(ctx, r.d, r.j, placement, n, nil); err != nil {
 			r.next = now.Add(retryPass)
 			return
 		}

@@ -114,6 +114,9 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: 1, Place: driver.Place{Later: true}}); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
+	if err = e.readStdin(&p); err != nil {
+		return p, errors.Join(err, p.Close())
+	}
 	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Offer, spec)); err != nil {
 		return p, errors.Join(err, p.Close())
 	}

@@ -164,6 +164,9 @@ func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	case p.Spec.Named && !p.force && len(p.Changed) == 0:
 		p.Action = Skip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
+		if rep.Job.Spec.StdinOf != "" && p.Spec.StdinOf == "" {
+			p.Note += "; its program has read standard input, and this command has none"
+		}
 	case p.Spec.Named && len(p.Changed) > 0:
 		p.Note = p.runsAgain()
 	}
@@ -260,6 +263,8 @@ func (p *Plan) again() error {
 	case len(changed) > 0:
 		p.Action = Replace
 		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints%s", id, strings.Join(changed, ", "), p.changedFiles())
+	case rep.Job.Spec.StdinOf != "" && p.Spec.StdinOf == "":
+		return stdinGone(rep.Job)
 	default:
 		p.Action = Resume
 		p.Note = fmt.Sprintf("job %s was interrupted; it continues%s", id, d.inheritedNote())

@@ -36,6 +36,7 @@ var typed = map[string]func(*job.Spec){
 	"Mounts":     func(s *job.Spec) { s.Mounts = []string{"/tmp:/d"} },
 	"On":         func(s *job.Spec) { s.On = "else" },
 	"TargetArgs": func(s *job.Spec) { s.TargetArgs = map[string][]string{"slurm": {"--qos=x"}} },
+	"StdinOf":    func(s *job.Spec) { s.StdinOf = "pipe:2" },
 	"Metrics":    func(s *job.Spec) { s.Metrics = []job.Metric{{Name: "loss", Regex: "l=([0-9]+)"}} },
 
 	"CPUs":        func(s *job.Spec) { s.CPUs = 2 },
@@ -64,7 +65,7 @@ var typed = map[string]func(*job.Spec){
 // ofMaps are options of maps alone, ofRuns of runs alone.
 var (
 	ofMaps = map[string]bool{"ItemTimeout": true, "RetryOn": true, "MemoryStep": true, "MaxFails": true, "Workers": true, "Slots": true}
-	ofRuns = map[string]bool{"Timeout": true, "CleanState": true, "NoMounts": true, "Metrics": true}
+	ofRuns = map[string]bool{"Timeout": true, "CleanState": true, "NoMounts": true, "Metrics": true, "StdinOf": true}
 )
 
 // begun is the command that is there already.

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+// The standard input of a run: docs/design/015-standard-input.md.
+
+// readStdin has a plan say what its program would read, or refuses where it would be dropped.
+func (e *Engine) readStdin(p *Plan) error {
+	in := e.Caller.Input
+	if p.Spec.Verb == job.Map || in == nil || !in.Held() {
+		return nil
+	}
+	switch {
+	case p.Spec.Nodes > 1:
+		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
+			"give %s to the program: it runs on %d nodes, and one standard input cannot be read by several", in.Words(), p.Spec.Nodes)
+	case !p.Offer.Stdin:
+		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
+			"give %s to the program: with --on %s it does not run beside this command line", in.Words(), p.Spec.On)
+	}
+	id, err := in.ID()
+	p.Spec.StdinOf = id
+	return err
+}
+
+// stdinGone refuses to go on with a job whose program had a standard input that this
+// command does not have.
+func stdinGone(j job.Job) error {
+	hint, what := "Give it again: ... | drover resume "+j.Short+"; or end the job with drover cancel "+j.Short+".", "pipe"
+	if strings.HasPrefix(j.Spec.StdinOf, "file:") {
+		hint, what = "Give it again: drover resume "+j.Short+" < FILE; or end the job with drover cancel "+j.Short+".", "file"
+	}
+	return fault.New(fault.Invalid, hint, "go on with job %s: its program reads a %s on standard input, and this command has none", j.Short, what)
+}
+
+// given says whether Caller.Input was given to the agent of a placement.
+type given struct {
+	sync.Mutex
+	once bool
+}
+
+// stdinFor returns the standard input for a placement of a job; nil is none.
+func (e *Engine) stdinFor(o driver.Offer, j job.Job) (*os.File, error) {
+	in := e.Caller.Input
+	if j.Spec.StdinOf != "" {
+		if in == nil || !in.Held() {
+			return nil, stdinGone(j)
+		}
+		id, err := in.ID()
+		if err != nil {
+			return nil, err
+		}
+		if in.Kind == proc.FileStdin && strings.HasPrefix(j.Spec.StdinOf, "file:") && id != j.Spec.StdinOf {
+			return nil, fault.New(fault.Invalid, "Give it the same file; or run its command again with this one, which makes a new job.",
+				"go on with job %s: the file on standard input is another one than its program has read", j.Short)
+		}
+	}
+	if in == nil || !o.Stdin || j.Spec.Verb == job.Map || j.Spec.Nodes > 1 {
+		return nil, nil
+	}
+	if in.Kind == proc.TerminalStdin {
+		if e.Caller.Terminal == nil {
+			return nil, nil
+		}
+		return e.Caller.Terminal(), nil
+	}
+	e.given.Lock()
+	defer e.given.Unlock()
+	if e.given.once {
+		if err := in.Again(); err != nil {
+			return nil, err
+		}
+	}
+	e.given.once = true
+	if in.Kind == proc.NoStdin {
+		return nil, nil
+	}
+	return in.File, nil
+}
