@@ -66,6 +66,11 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err := cmp.Or(a.checkNotify(detach), a.mayStart()); err != nil {
 			return err
 		}
+		if !detach { // a job that needs none goes on; another one is refused
+			if err := a.giveStdin(false); err != nil {
+				return err
+			}
+		}
 		j, s, err := a.look(cmd.Context(), args)
 		if err != nil {
 			return err

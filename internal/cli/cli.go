@@ -24,6 +24,7 @@ import (
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -102,6 +103,9 @@ type app struct {
 	joined    bool    // the job is another command's, which we only follow
 	ssm       *ssmRun // of drover ssm: nil for all other verbs
 	away      *minding
+	stdin     *proc.Stdin // what this command of a run has; nil: it is no such command
+	given     *os.File    // the same, where the program may have it
+	relay     *relay      // nil: stdin is no terminal, or the program may not have it
 }
 
 // Main runs one command line and returns its exit status.
@@ -111,6 +115,7 @@ func Main(ctx context.Context, h Host, args []string) int {
 	root.SetArgs(args)
 	a.rememberOutputs()
 	err := root.ExecuteContext(ctx)
+	a.endStdin()
 	a.away.end()
 	a.rememberOutputs() // by now the other end of a pipe has opened its files
 	var s status
@@ -501,7 +506,7 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if c.refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Stdin: a.given, Terminal: a.relay.open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.openPlace(ctx, url)
 			return b, err

@@ -61,6 +61,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 		select {
 		case e := <-ended:
 			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
+			a.endStdin()
 			if e.err != nil {
 				hush()
 				<-printed

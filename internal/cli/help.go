@@ -49,6 +49,7 @@ var examples = map[string]string{
   drover run -p vision -t resnet train.py     project and task by name
   drover run -i ./data --timeout 2h train.py  data at /opt/ml/input/data (SM_CHANNEL_DATA)
   drover run python3 -c 'print(6*7)'          a program: the project around the current folder comes along
+  seq 10 | drover run wc -l                   it reads standard input, on this machine
   drover run --nodes 2 --launcher torch train.py
                                               two nodes: RANK, WORLD_SIZE, MASTER_ADDR ... are set
   drover run --launcher mpi --procs-per-node 4 solve
@@ -104,7 +105,7 @@ var examples = map[string]string{
 	"get":    "  drover get last -o out\n  drover get digits state -o state\n  drover get s3://bucket/photos ./photos            again: only what is new or changed\n  drover get 's3://public-data/2024?anonymous=true' data",
 	"wait":   "  drover wait last && echo done\n  drover wait last --notify 'notify-send \"$DROVER_TASK $DROVER_STATE\"'",
 	"retry":  "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
-	"resume": "  drover resume last",
+	"resume": "  drover resume last\n  seq 10 | drover resume last                 what its program read from a pipe or file, again",
 	"pause":  "  drover pause last --reason 'the licence server is down'",
 	"cancel": "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
 	"init":   "  drover init -p vision\n  drover init --store s3://bucket/prefix      tried out first",
@@ -178,8 +179,9 @@ What was typed is what runs. The same command, while the last job of its task
                              and settings are the same, and says what changed otherwise
   failed or was cancelled    is a new job, from its checkpoints; --force begins with none
 
-The same command with other settings (--env, --python, --memory, --timeout, --on ..., and
-variables that a program on this machine inherits, but for those of the terminal)
+The same command with other settings (--env, --python, --memory, --timeout, --on ..., what
+standard input holds, and variables that a program on this machine inherits, but for those
+of the terminal)
 
   while it is live           is another job beside it; with -t it is refused
   interrupted or failed      goes on from its checkpoints, with these
@@ -191,6 +193,9 @@ settings, such as more --memory, bind what begins from then on; while it is live
 refused. When the code or the command changed, it is a new job; --force makes one too.
 
 A task named with -t that was begun in another folder of the same name is refused: -p decides.
+
+A file on standard input is the same by its contents; a pipe is another one each time. drover
+resume needs it again.
 
 Ctrl-C sends SIGINT, as at a terminal, and leaves the job INTERRUPTED: the same command, or
 drover resume, goes on. A second Ctrl-C sends SIGTERM, a third kills the program.

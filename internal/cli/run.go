@@ -55,11 +55,14 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err := a.checkOutput(ctx, spec.Output); err != nil {
 		return err
 	}
-	c, err := a.client(ctx)
-	if err != nil {
+	if err := a.waitFor(ctx, s); err != nil {
 		return err
 	}
-	if err := a.waitFor(ctx, s); err != nil {
+	if err := a.giveStdin(s.detach); err != nil {
+		return err
+	}
+	c, err := a.client(ctx)
+	if err != nil {
 		return err
 	}
 	p, err := planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
@@ -78,7 +81,9 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err != nil {
 		return err
 	}
-	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
+	err = a.carryOn(ctx, p, j, spec.Output, s.detach)
+	a.noteUnread(!s.detach && p.Offer.Stdin && p.Spec.Nodes == 1)
+	return a.notified(ctx, j, err)
 }
 
 // submit carries a plan out as far as a job, and shows how far the files of its items and
