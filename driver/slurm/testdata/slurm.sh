@@ -29,7 +29,7 @@ end() {
 	local f pid
 	for f in "$DIR"/run/slurmctld.pid "$DIR"/run/slurmd.*.pid "$DIR"/run/slurmdbd.pid "$DIR"/run/mariadbd.pid "$DIR"/munge/munged.pid; do
 		pid=$(cat "$f" 2>/dev/null || true)
-		[ -n "$pid" ] && kill "$pid" 2>/dev/null || true
+		if [ -n "$pid" ]; then kill "$pid" 2>/dev/null || true; fi
 	done
 	for _ in $(seq 50); do
 		ours >/dev/null || break
@@ -77,7 +77,7 @@ ports() {
 	return 1
 }
 
-node() { sed "s/%n/$2/g" <<<"$1"; }
+node() { echo "${1//%n/$2}"; }
 
 # accounting is where slurmctld writes down what becomes of jobs.
 accounting() {
