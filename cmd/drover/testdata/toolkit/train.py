@@ -5,7 +5,8 @@ import sys
 
 seen = {
     "args": sys.argv,
-    "folder": os.getcwd(),
+    # The folder where the command was typed is /opt/ml/code, too, by another name.
+    "folder": "/opt/ml/code" if os.path.samefile(".", "/opt/ml/code") else os.getcwd(),
     "variables": {name: value for name, value in os.environ.items() if name.startswith("SM_")},
 }
 host = os.environ["SM_CURRENT_HOST"]
