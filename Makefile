@@ -116,7 +116,7 @@ RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
 test: ## every test under the race detector; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
-	$(RUNNER) --format pkgname -- -race -timeout 15m ./...
+	$(RUNNER) --format pkgname -- -race -timeout 25m ./...
 	$(RUNNER) --format pkgname -- -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 80000
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
