@@ -16,6 +16,8 @@ func (r ItemResult) FailedWhy() string {
 		return "quarantined: it was running each time an agent died"
 	case r.Code == nil && r.Interruptions > 0:
 		return fmt.Sprintf("interrupted %s", times(r.Interruptions))
+	case r.Code == nil && r.State == job.ItemLeased:
+		return "" // it has not ended
 	case r.Code == nil:
 		return strings.ToLower(string(r.State))
 	}

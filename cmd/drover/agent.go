@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"flag"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -41,7 +43,11 @@ func runAgent(args []string) int {
 	}
 	code, err := work(args, in, terms, log)
 	if err != nil {
-		log.Error("agent ended", "err", err)
+		if code == fault.ExitUsage { // typed by hand
+			fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
+		} else {
+			log.Error("agent ended", "err", err)
+		}
 		ended(code, err.Error())
 		return code
 	}
@@ -83,13 +89,14 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 	url := f.String("store", "", "")
 	placement := f.Int("placement", 1, "")
 	index := f.Int("index", 0, "")
+	f.SetOutput(io.Discard) // the error says it
 	if err := f.Parse(args); err != nil {
-		return fault.ExitUsage, err
+		return fault.ExitUsage, fault.Wrap(err, fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent")
 	}
 	project, rest, ok := strings.Cut(f.Arg(0), "/")
 	task, id, ok2 := strings.Cut(rest, "/")
 	if !ok || !ok2 {
-		return fault.ExitUsage, fault.New(fault.Invalid, "Agents are started by drover run.", "start agent: %q names no job", f.Arg(0))
+		return fault.ExitUsage, fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", f.Arg(0))
 	}
 	pass := ""
 	if in.docker != nil {

@@ -13,6 +13,16 @@ import (
 // nothing is planned or submitted, so what they leave can be an input, and the code is that
 // of the moment when it starts. With --plan nothing is waited for.
 func (a *app) waitFor(ctx context.Context, s *startFlags) error {
+	within, over := untilTold(ctx, nothingStarted)
+	defer over()
+	err := a.waitForAll(within, s)
+	if told := context.Cause(within); told != nil && ctx.Err() == nil {
+		return told
+	}
+	return err
+}
+
+func (a *app) waitForAll(ctx context.Context, s *startFlags) error {
 	for _, ref := range s.after {
 		j, st, err := a.look(ctx, []string{ref})
 		if err != nil {

@@ -31,7 +31,7 @@ func (a *app) itemsCommand() *cobra.Command {
 		}}
 	a.storeFlags(c)
 	a.jsonFlag(c)
-	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased, succeeded, failed, quarantined or cancelled; may be repeated")
+	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased (running on a worker, or next there), succeeded, failed, quarantined or cancelled; may be repeated")
 	c.Flags().StringVar(&failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
 	m.add(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -104,7 +104,7 @@ func (a *app) itemList(ctx context.Context, j *drover.Job, o drover.ResultOption
 func joinStates(states []job.ItemState) string {
 	var words []string
 	for _, s := range states {
-		words = append(words, string(s))
+		words = append(words, stateWord(s))
 	}
 	return strings.Join(words, " or ")
 }

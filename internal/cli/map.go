@@ -215,7 +215,7 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	if err := a.waitFor(ctx, s); err != nil {
 		return err
 	}
-	p, err := planned(ctx, func(ctx context.Context) (*drover.Plan, error) {
+	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) {
 		return c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: stdin}, s.force)
 	})
 	if err != nil {

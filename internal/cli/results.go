@@ -252,7 +252,16 @@ func itemState(s job.ItemState) string {
 	if sign == "" {
 		sign = "◌"
 	}
-	return sign + " " + strings.ToLower(string(s))
+	return sign + " " + stateWord(s)
+}
+
+// stateWord is a state as a user reads it: what the ledger calls leased is running on a
+// worker, or next there.
+func stateWord(s job.ItemState) string {
+	if s == job.ItemLeased {
+		return "on a worker"
+	}
+	return strings.ToLower(string(s))
 }
 
 // parseStates reads --state.

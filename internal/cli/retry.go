@@ -102,7 +102,7 @@ func (r *retryFlags) options(cmd *cobra.Command, rec job.Job) (o drover.RetryOpt
 	}
 	for _, s := range o.States {
 		if s != job.ItemFailed && s != job.ItemQuarantined && s != job.ItemCancelled {
-			return o, fault.New(fault.Invalid, "Use failed, quarantined or cancelled.", "read --state: items that are %s do not run again", strings.ToLower(string(s)))
+			return o, fault.New(fault.Invalid, "Use failed, quarantined or cancelled.", "read --state: items that are %s do not run again", stateWord(s))
 		}
 	}
 	if o.Error, err = expression("--error", r.failed); err != nil {

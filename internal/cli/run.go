@@ -65,7 +65,7 @@ func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []strin
 	if err != nil {
 		return err
 	}
-	p, err := planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
+	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
 	if err != nil {
 		return err
 	}
@@ -115,35 +115,52 @@ func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
 
 var nothingStarted = fault.New(fault.Interrupted, "", "interrupted: nothing has started")
 
+// longPlan is how long a plan takes before a line says what is going on.
+const longPlan = 3 * time.Second
+
 // planPatience is how long a plan that Ctrl-C has ended may take to clear up. One that
 // reads a pipe does not hear of it.
 const planPatience = time.Second
 
-// planned makes a plan, until Ctrl-C.
-func planned(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+// planned gives what plan makes, unless Ctrl-C comes first.
+func (a *app) planned(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	within, over := untilTold(ctx, nothingStarted)
 	defer over()
+	p, err := a.awaitPlan(within, plan)
+	if told := context.Cause(within); told != nil && ctx.Err() == nil {
+		return nil, told
+	}
+	return p, err
+}
+
+// awaitPlan waits for plan, and says what takes long. It does not wait for one that goes
+// on although ctx has ended.
+func (a *app) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	type result struct {
 		p   *drover.Plan
 		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		p, err := plan(within)
+		p, err := plan(ctx)
 		done <- result{p, err}
 	}()
-	select {
-	case r := <-done:
-		if within.Err() == nil || ctx.Err() != nil {
-			return r.p, r.err
-		}
-	case <-within.Done():
+	long := time.NewTimer(longPlan)
+	defer long.Stop()
+	for {
 		select {
-		case <-done:
-		case <-time.After(planPatience):
+		case r := <-done:
+			return r.p, r.err
+		case <-long.C:
+			a.note("planning: still looking at the files here and at what the store has of this task (Ctrl-C: nothing has started)")
+		case <-ctx.Done():
+			select {
+			case <-done:
+			case <-time.After(planPatience):
+			}
+			return nil, context.Cause(ctx)
 		}
 	}
-	return nil, context.Cause(within)
 }
 
 // unsubmit is a Ctrl-C while p was submitted, which gave j or an error. A job that this

@@ -94,7 +94,7 @@ func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return cl.Plan(ctx, spec, c.Force) })
+	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return cl.Plan(ctx, spec, c.Force) })
 	if err != nil {
 		return err
 	}

@@ -133,13 +133,13 @@ func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script strin
 		ship.files.Left = judge.together(ship.files.Dir, ship.files.Left)
 		return ship, nil
 	case errors.Is(err, bundle.ErrHome) && script != "":
-		ship.note = "only " + script + " is shipped: " + dir + " is your home folder or /"
+		ship.note = "only " + script + " is shipped: " + whyNothing(dir, err)
 		src.Alone = true
 		ship.files, err = bundle.Scan(ctx, src)
 		return ship, err
 	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
 		ship.files, ship.nothing = bundle.List{}, true
-		ship.note = "no files are shipped: " + dir + " is your home folder, the root folder, or too big (-s DIR chooses another)"
+		ship.note = "no files are shipped: " + whyNothing(dir, err) + " (-s DIR chooses another)"
 		if len(src.Extra) > 0 {
 			src.Alone, ship.nothing = true, false
 			ship.files, err = bundle.Scan(ctx, src)
@@ -148,6 +148,18 @@ func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script strin
 		return ship, nil
 	}
 	return ship, err
+}
+
+// whyNothing says why a folder is not shipped.
+func whyNothing(dir string, err error) string {
+	switch {
+	case !errors.Is(err, bundle.ErrHome):
+		why := strings.TrimSuffix(err.Error(), ": "+bundle.ErrTooBig.Error())
+		return strings.TrimPrefix(why, "scan code: ")
+	case dir == "/":
+		return "this is the root folder"
+	}
+	return dir + " is your home folder"
 }
 
 // program says which folder comes along, and the script's name in it.

@@ -102,7 +102,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	}
 	look("a script in HOME", job.Spec{Program: "train.sh"}, false, "only train.sh is shipped: "+d.dir, "train.sh")
 	look("a script in HOME with more", job.Spec{Program: "train.sh", Deps: []string{"more"}}, false, "only train.sh", "more/x", "train.sh")
-	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir)
+	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir+" is your home folder (-s DIR chooses another)")
 	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files are shipped")
 	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files are shipped", "more/x")
 	if _, err := d.locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
@@ -114,7 +114,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	d.check(err)
 	d.check(big.Truncate(101_000_000))
 	d.check(big.Close())
-	look("a shell line in a folder that is too big", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir)
+	look("a shell line in a folder that is too big", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir+": 101 MB in ")
 	for name, s := range map[string]job.Spec{
 		"a script":         {Program: "train.sh"},
 		"a source folder":  {Program: "sh", Source: "."},

@@ -98,9 +98,9 @@ func (p *Plan) takeSettings() error {
 			no = append(no, x.String())
 		}
 	}
-	id, end := p.before.Job.Short, ""
+	id := p.before.Job.Short
 	if len(no) > 0 {
-		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+end+p.command("--force")+".",
+		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+p.command("--force")+".",
 			"go on with job %s: a map cannot be moved: %s changed", id, strings.Join(no, ", "))
 	}
 	if len(p.differ.options) == 0 {
