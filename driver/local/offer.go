@@ -8,22 +8,14 @@ import (
 	"github.com/drover-run/drover/driver/beside"
 )
 
-// hardware is what this machine lets us have: less than it has in a container or
-// cgroup with limits, or when the process is bound to some of its cores.
-type hardware struct {
-	Cores  int
-	Memory int64 // bytes; 0: not known
-}
-
 // Offer says whether the agents fit into this machine together. It does not count
 // what runs here already. It costs nothing.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
-	have := measure()
-	whole := beside.Hardware{Place: "this machine", Cores: have.Cores, Memory: have.Memory}
-	o := driver.Offer{Machine: whole.String(), Cores: have.Cores, Memory: have.Memory, Attached: true, InPlace: true, Stdin: true, Sees: []string{"/"}}
+	whole := beside.Measure()
+	o := driver.Offer{Machine: whole.String(), Cores: whole.Cores, Memory: whole.Memory, Attached: true, InPlace: true, Stdin: true, Sees: []string{"/"}}
 	gpus := 0
 	if n.GPUs > 0 {
 		gpus = beside.GPUs(ctx)
