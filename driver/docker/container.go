@@ -69,11 +69,11 @@ type made struct {
 }
 
 // container is the order for one container.
-func (d *Driver) container(m made, h driver.Handle, folder string, i int, shows []mount.Mount) client.ContainerCreateOptions {
+func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []mount.Mount) client.ContainerCreateOptions {
 	r := m.request
 	r.Run.Binary = program
 	line := r.Run.Argv(r.Placement, i)
-	dir := agentDir(folder, i)
+	dir := agentDir(base, i)
 	user, groups, capabilities := m.user()
 	no, processes := false, int64(mostProcesses)
 	host := &container.HostConfig{

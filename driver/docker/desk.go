@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // request is the file of that name.
@@ -40,8 +40,8 @@ type end struct {
 	Reason string `json:"reason"`
 }
 
-func agentDir(folder string, i int) string { return filepath.Join(folder, strconv.Itoa(i)) }
-func begunFile(folder string) string       { return filepath.Join(folder, "begun") }
+func agentDir(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)) }
+func begunFile(dir string) string       { return filepath.Join(dir, "begun") }
 
 // The files of an agent's own folder.
 func notesFile(dir string) string   { return filepath.Join(dir, "notes") }
@@ -57,11 +57,11 @@ const (
 	rootDir, stateDir, homeDir, tmpDir = "root", "state", "home", "tmp"
 )
 
-func say(dir string, n note) error { return beside.SayIn(notesFile(dir), n) }
+func say(dir string, n note) error { return folder.SayIn(notesFile(dir), n) }
 
 // heard folds an agent's notes. The first End stands.
 func heard(dir string) (all note) {
-	for _, n := range beside.HearIn[note](notesFile(dir)) {
+	for _, n := range folder.HearIn[note](notesFile(dir)) {
 		all.Up = all.Up || n.Up
 		if all.End == nil {
 			all.End = n.End
@@ -73,11 +73,11 @@ func heard(dir string) (all note) {
 	return all
 }
 
-// publish makes a desk, as beside.Publish.
-func (d *Driver) publish(folder string, facts request) error {
-	return beside.Publish(folder, facts, func(folder string) error {
+// publish makes a desk, as folder.Publish.
+func (d *Driver) publish(dir string, facts request) error {
+	return folder.Publish(dir, facts, func(dir string) error {
 		for i := range facts.Agents {
-			if err := os.Mkdir(agentDir(folder, i), 0o700); err != nil {
+			if err := os.Mkdir(agentDir(dir, i), 0o700); err != nil {
 				return err
 			}
 		}
@@ -85,7 +85,7 @@ func (d *Driver) publish(folder string, facts request) error {
 	})
 }
 
-func readRequest(folder string) (facts request, err error) {
-	err = beside.ReadJSON(beside.RequestFile(folder), &facts)
+func readRequest(dir string) (facts request, err error) {
+	err = folder.ReadJSON(folder.RequestFile(dir), &facts)
 	return facts, err
 }

@@ -45,7 +45,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Target is the target in the handles of this driver.
@@ -78,7 +78,7 @@ func New(dir, claims string) *Driver {
 
 // folder is where h's desk is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return beside.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Target, h)
 }
 
 // List names every placement in the folder. On the way it takes away what was to
@@ -88,10 +88,10 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !beside.Exists(d.dir) {
+	if !folder.Exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
 	}
-	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) { return d.sweep(ctx, h, folder) })
+	held, err := folder.List(d.dir, Target, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -124,7 +124,7 @@ func (d *Driver) removeCaches(ctx context.Context) {
 	}
 	for _, e := range all {
 		if f, err := d.findImage(ctx, e.Name()); err == nil && f.id == "" {
-			beside.RemoveTree(filepath.Join(d.dir, caches, e.Name()))
+			folder.RemoveTree(filepath.Join(d.dir, caches, e.Name()))
 		}
 	}
 }
@@ -156,4 +156,4 @@ func (d *Driver) removeOrphans(ctx context.Context) {
 }
 
 // refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return beside.Refused(d.dir, doing, err) }
+func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }

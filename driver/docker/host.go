@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -71,7 +71,7 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	if err := say(dir, note{Up: true}); err != nil {
 		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
 	}
-	if _, asked := beside.ReadWord(stopFile(dir)); asked {
+	if _, asked := folder.ReadWord(stopFile(dir)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return in, func(code int, reason string) {
@@ -90,22 +90,22 @@ func Root() (root string, in bool) {
 // below this process finds them in a file.
 func look(dir string) (*Inside, error) {
 	var o orders
-	if err := beside.ReadJSON(ordersFile(dir), &o); err != nil {
+	if err := folder.ReadJSON(ordersFile(dir), &o); err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
 	in := &Inside{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
 		Claims: o.Claims, Cores: o.Cores, Memory: o.Memory, Left: func() time.Duration {
-			grace, _ := beside.ReadWord(stopFile(dir))
+			grace, _ := folder.ReadWord(stopFile(dir))
 			return grace
 		}}
 	if o.Hosts {
 		in.Hosts = hostsFile(dir)
 		nameSelf(in.Hosts)
 	}
-	if beside.Exists(passFile(dir)) {
+	if folder.Exists(passFile(dir)) {
 		in.Pass = passFile(dir)
 	}
-	err := beside.ReadJSON(secretsFile(dir), &in.Secrets)
+	err := folder.ReadJSON(secretsFile(dir), &in.Secrets)
 	if errors.Is(err, os.ErrNotExist) {
 		return in, nil
 	}
@@ -173,7 +173,7 @@ func attend(dir string) (status int) {
 	terms, deaths := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT)
 	signal.Notify(deaths, unix.SIGCHLD)
-	grace, asked := beside.ReadWord(stopFile(dir))
+	grace, asked := folder.ReadWord(stopFile(dir))
 	if asked && grace == 0 {
 		return killed
 	}
@@ -192,7 +192,7 @@ func attend(dir string) (status int) {
 		}
 		select {
 		case <-terms:
-			grace, asked = beside.ReadWord(stopFile(dir))
+			grace, asked = folder.ReadWord(stopFile(dir))
 			// One that is just coming up looks for the word itself, once it listens.
 			if heard(dir).Up {
 				unix.Kill(agent, unix.SIGTERM)
@@ -202,9 +202,9 @@ func attend(dir string) (status int) {
 			over, asked = nil, false
 		case <-deaths:
 			asked = false
-			if status, gone := beside.Reap(agent); gone {
-				say(dir, note{Fate: beside.Fate(status)})
-				return beside.ShellStatus(status) // and the kernel kills what is left
+			if status, gone := folder.Reap(agent); gone {
+				say(dir, note{Fate: folder.Fate(status)})
+				return folder.ShellStatus(status) // and the kernel kills what is left
 			}
 		}
 	}
@@ -212,5 +212,5 @@ func attend(dir string) (status int) {
 
 // begin starts this program again, as the agent.
 func begin(dir string) (pid int, err error) {
-	return beside.Spawn("/proc/self/exe", os.Args, os.Environ(), logFile(dir))
+	return folder.Spawn("/proc/self/exe", os.Args, os.Environ(), logFile(dir))
 }

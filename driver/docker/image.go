@@ -139,15 +139,15 @@ func credentials(name string) (header string, err error) {
 	if err != nil {
 		return "", fault.Wrap(err, fault.Invalid, "Use a reference such as python:3.12-slim.", "read image %q", name)
 	}
-	folder := os.Getenv("DOCKER_CONFIG")
-	if folder == "" {
+	dir := os.Getenv("DOCKER_CONFIG")
+	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", nil
 		}
-		folder = filepath.Join(home, ".docker")
+		dir = filepath.Join(home, ".docker")
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "config.json"))
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return "", nil // who has none pulls without
 	}
@@ -158,7 +158,7 @@ func credentials(name string) (header string, err error) {
 		} `json:"auths"`
 	}
 	if json.Unmarshal(text, &file) != nil { // its error may quote a password
-		return "", fault.New(fault.Invalid, "Mend it, or write it anew with docker login.", "read %s: this is not JSON", filepath.Join(folder, "config.json"))
+		return "", fault.New(fault.Invalid, "Mend it, or write it anew with docker login.", "read %s: this is not JSON", filepath.Join(dir, "config.json"))
 	}
 	domain := reference.Domain(ref)
 	for _, key := range []string{domain, "https://" + domain, "https://" + domain + "/v1/", "https://" + domain + "/v2/", hub} {

@@ -14,7 +14,7 @@ import (
 	"github.com/moby/moby/api/types/system"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -186,7 +186,7 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if beside.Exists(filepath.Join(data, "base")) || beside.Exists(filepath.Join(data, "a/b/f")) {
+	if folder.Exists(filepath.Join(data, "base")) || folder.Exists(filepath.Join(data, "a/b/f")) {
 		t.Error("one is in the wrong place")
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "x" {
@@ -217,7 +217,7 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 	if err != nil || in.Secrets["TOKEN"] != "sesame" || in.Cores != 2 || in.Claims != "/c" || in.Root != filepath.Join(dir, "root") {
 		t.Errorf("look gives %+v, %v", in, err)
 	}
-	if beside.Exists(secretsFile(dir)) {
+	if folder.Exists(secretsFile(dir)) {
 		t.Error("the file is still there")
 	}
 	if err := os.WriteFile(secretsFile(dir), []byte(`{"TOKEN":"sesame`), 0o600); err != nil {
@@ -231,8 +231,8 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 // A second Start replaces what agents open the store with, and they are told where
 // it lies; a folder that is gone needs none.
 func TestAPassIsReplacedByALaterStart(t *testing.T) {
-	folder := t.TempDir()
-	dir := agentDir(folder, 0)
+	base := t.TempDir()
+	dir := agentDir(base, 0)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 	d := New(t.TempDir(), "")
 	for _, text := range []string{"one", "two"} {
 		r := driver.Request{Agents: 2, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return []byte(text), nil }}}
-		if err := d.renew(t.Context(), r, folder); err != nil {
+		if err := d.renew(t.Context(), r, base); err != nil {
 			t.Fatal(err)
 		}
 		in, err := look(dir)
@@ -259,7 +259,7 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 		}
 	}
 	none := driver.Request{Agents: 1, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return nil, nil }}}
-	if err := d.renew(t.Context(), none, folder); err != nil {
+	if err := d.renew(t.Context(), none, base); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -36,11 +36,11 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, said(doing, err, fault.Invalid)
 	}
 	o.Cores, o.Memory = info.NCPU, info.MemTotal
-	whole := beside.Hardware{Place: "docker on this machine", Cores: o.Cores, Memory: o.Memory}
+	whole := folder.Hardware{Place: "docker on this machine", Cores: o.Cores, Memory: o.Memory}
 	o.Machine = whole.String()
 	gpus := 0
 	if n.GPUs > 0 {
-		gpus = beside.GPUs(ctx)
+		gpus = folder.GPUs(ctx)
 	}
 	if o.Reason = whole.Refusal("docker", gpus, n); o.Reason == "" && n.GPUs > 0 && !givesGPUs(info) {
 		o.Reason = "docker has no way to give GPUs to containers"

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/docker/dockerd"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -78,15 +78,15 @@ func until(t *testing.T, d *Driver, s driver.State) (m driver.Member) {
 func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	d := place(t)
 	r := request1(t, drivertest.Script{Stay: true})
-	folder, _ := d.folder(handle1)
-	p, err := d.prepare(t.Context(), r, handle1, folder)
+	dir, _ := d.folder(handle1)
+	p, err := d.prepare(t.Context(), r, handle1, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.publish(folder, p.facts); err != nil {
+	if err := d.publish(dir, p.facts); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := beside.Hold(folder)
+	lock, err := folder.Hold(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	if err := d.layOut(p, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.create(t.Context(), d.container(p.made, handle1, folder, 0, p.shows[0])); err != nil {
+	if err := d.create(t.Context(), d.container(p.made, handle1, dir, 0, p.shows[0])); err != nil {
 		t.Fatal(err)
 	}
 	lock.Close() // its death
@@ -121,7 +121,7 @@ func TestRealAStarterThatDiesAfterItBeganIsNotFollowed(t *testing.T) {
 	if err := d.publish(folderOf(d), request{Agents: 1, Image: d.image}); err != nil {
 		t.Fatal(err)
 	}
-	if err := beside.Touch(begunFile(folderOf(d))); err != nil {
+	if err := folder.Touch(begunFile(folderOf(d))); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := d.Start(t.Context(), r); err != nil || h != handle1 {
@@ -132,7 +132,7 @@ func TestRealAStarterThatDiesAfterItBeganIsNotFollowed(t *testing.T) {
 	}
 }
 
-func folderOf(d *Driver) string { folder, _ := d.folder(handle1); return folder }
+func folderOf(d *Driver) string { dir, _ := d.folder(handle1); return dir }
 
 func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -154,7 +154,7 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			if err := d.publish(p.folder, p.facts); err != nil {
 				t.Fatal(err)
 			}
-			lock, err := beside.Hold(p.folder)
+			lock, err := folder.Hold(p.folder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestRealSecretsAreShownByNothingThatDockerKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, d, driver.Running)
-	drivertest.Until(t, "the agent has read its secrets", func() bool { return !beside.Exists(secretsFile(agentDir(folderOf(d), 0))) })
+	drivertest.Until(t, "the agent has read its secrets", func() bool { return !folder.Exists(secretsFile(agentDir(folderOf(d), 0))) })
 	c, err := d.inspect(t.Context(), containerName(handle1, 0))
 	if err != nil {
 		t.Fatal(err)

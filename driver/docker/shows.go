@@ -26,8 +26,8 @@ var own = []string{"/opt/ml", "/state", "/tmp", "/.drover"}
 
 // shows are all folders and files of this machine that agent number i sees. Of
 // two that want one place the first has it.
-func (d *Driver) shows(r driver.Request, folder string, i int) ([]mount.Mount, error) {
-	dir := agentDir(folder, i)
+func (d *Driver) shows(r driver.Request, base string, i int) ([]mount.Mount, error) {
+	dir := agentDir(base, i)
 	var all []mount.Mount
 	taken := map[string]bool{}
 	add := func(source, target string, readOnly bool) {

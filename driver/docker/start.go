@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -26,27 +26,27 @@ import (
 // has ever run. After that nobody starts another: what the dead starter did not
 // come to is Lost, "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	if beside.Exists(begunFile(folder)) {
-		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
+	if folder.Exists(begunFile(dir)) {
+		return h, errors.Join(d.renew(ctx, r, dir), d.durable())
 	}
-	p, err := d.prepare(ctx, r, h, folder)
+	p, err := d.prepare(ctx, r, h, dir)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := beside.Claim(ctx, folder, beside.Hold, func() error { return d.publish(folder, p.facts) })
+	lock, err := folder.Claim(ctx, dir, folder.Hold, func() error { return d.publish(dir, p.facts) })
 	if err != nil {
 		return driver.Handle{}, d.refused("start agents", err)
 	}
 	defer lock.Close()
-	if beside.Exists(begunFile(folder)) {
-		return h, errors.Join(d.renew(ctx, r, folder), d.durable())
+	if folder.Exists(begunFile(dir)) {
+		return h, errors.Join(d.renew(ctx, r, dir), d.durable())
 	}
 	if err := d.launch(ctx, p); err != nil {
-		if gone := d.takeAway(context.WithoutCancel(ctx), h, folder, p.facts); gone != nil {
+		if gone := d.takeAway(context.WithoutCancel(ctx), h, dir, p.facts); gone != nil {
 			// What is left is never started; List and the next Start meet it.
 			err = errors.Join(err, gone)
 		}
@@ -57,12 +57,12 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 
 // durable is what a Start that found the placement owes its caller.
 func (d *Driver) durable() error {
-	return d.refused("start agents", beside.SyncFolder(d.dir))
+	return d.refused("start agents", folder.SyncFolder(d.dir))
 }
 
 // renew gives the agents that there are a newer pass. Theirs may have ended, so
 // one that cannot be made is an error.
-func (d *Driver) renew(ctx context.Context, r driver.Request, folder string) error {
+func (d *Driver) renew(ctx context.Context, r driver.Request, dir string) error {
 	if r.Run.Pass == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (d *Driver) renew(ctx context.Context, r driver.Request, folder string) err
 		return err
 	}
 	for i := range r.Agents {
-		if err := beside.Replace(passFile(agentDir(folder, i)), pass); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := folder.Replace(passFile(agentDir(dir, i)), pass); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return d.refused("renew the credential of agents", err)
 		}
 	}
@@ -91,8 +91,8 @@ type plan struct {
 
 // prepare refuses what this machine can see to be wrong, while nothing has been
 // made.
-func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle, folder string) (p plan, err error) {
-	if err := beside.Runnable(r.Run.Binary); err != nil {
+func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle, dir string) (p plan, err error) {
+	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return p, err
 	}
 	if _, err := d.connect(); err != nil {
@@ -103,7 +103,7 @@ func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle,
 			return p, d.refused("start agents", err)
 		}
 	}
-	p = plan{made: made{request: r, who: d.who()}, handle: h, folder: folder}
+	p = plan{made: made{request: r, who: d.who()}, handle: h, folder: dir}
 	if p.image, err = d.imageOf(r.Needs.Place); err != nil {
 		return p, err
 	}
@@ -113,13 +113,13 @@ func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle,
 		p.facts.Network = p.network
 	}
 	for i := range r.Agents {
-		shows, err := d.shows(r, folder, i)
+		shows, err := d.shows(r, dir, i)
 		if err != nil {
 			return p, err
 		}
 		p.shows = append(p.shows, shows)
 	}
-	p.secrets, p.pass, err = beside.Sealed(ctx, r.Run)
+	p.secrets, p.pass, err = folder.Sealed(ctx, r.Run)
 	return p, err
 }
 
@@ -147,7 +147,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 		return d.refused(doing, err)
 	}
 	if p.network != "" {
-		lock, err := beside.Patiently(ctx, d.lockNetworks)
+		lock, err := folder.Patiently(ctx, d.lockNetworks)
 		if err != nil {
 			return d.refused(doing, err)
 		}
@@ -168,10 +168,10 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := beside.WriteJSON(begunFile(p.folder), time.Now().UTC()); err != nil {
+	if err := folder.WriteJSON(begunFile(p.folder), time.Now().UTC()); err != nil {
 		return d.refused(doing, err)
 	}
-	if err := beside.SyncFolder(p.folder); err != nil {
+	if err := folder.SyncFolder(p.folder); err != nil {
 		return d.refused(doing, err)
 	}
 	return d.startAll(context.WithoutCancel(ctx), p)
@@ -184,7 +184,7 @@ func (d *Driver) startAll(ctx context.Context, p plan) error {
 	ran := false
 	for i := range p.request.Agents {
 		dir := agentDir(p.folder, i)
-		if _, asked := beside.ReadWord(stopFile(dir)); asked {
+		if _, asked := folder.ReadWord(stopFile(dir)); asked {
 			continue
 		}
 		err := d.start(ctx, containerName(p.handle, i))
@@ -215,7 +215,7 @@ func (d *Driver) layOut(p plan, i int) error {
 		return err
 	}
 	o := orders{Cache: p.cache, Claims: d.claims, Cores: float64(p.info.NCPU), Memory: p.info.MemTotal, Hosts: p.network != ""}
-	if err := beside.WriteJSON(ordersFile(dir), o); err != nil {
+	if err := folder.WriteJSON(ordersFile(dir), o); err != nil {
 		return err
 	}
 	if o.Hosts {
@@ -229,7 +229,7 @@ func (d *Driver) layOut(p plan, i int) error {
 		}
 	}
 	if p.pass != nil {
-		if err := beside.Replace(passFile(dir), p.pass); err != nil {
+		if err := folder.Replace(passFile(dir), p.pass); err != nil {
 			return err
 		}
 	}
@@ -270,11 +270,11 @@ func mountPoint(source, path string) error {
 	if info.IsDir() {
 		return os.MkdirAll(path, 0o700)
 	}
-	if beside.Exists(path) {
+	if folder.Exists(path) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return beside.Touch(path)
+	return folder.Touch(path)
 }

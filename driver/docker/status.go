@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -19,21 +19,21 @@ import (
 // noted.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	const doing = "look at agents"
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !ok {
 		return nil, nil
 	}
-	facts, err := readRequest(folder)
+	facts, err := readRequest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, d.refused(doing, err)
 	}
-	gone, err := d.sweep(ctx, h, folder)
+	gone, err := d.sweep(ctx, h, dir)
 	if gone {
 		return nil, nil
 	}
@@ -42,20 +42,20 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	}
 	members := make([]driver.Member, facts.Agents)
 	for i := range members {
-		if members[i], err = d.member(ctx, h, folder, i); err != nil {
+		if members[i], err = d.member(ctx, h, dir, i); err != nil {
 			return nil, said(doing, err, fault.Lost)
 		}
 	}
-	if !beside.Exists(folder) {
+	if !folder.Exists(dir) {
 		return nil, nil // removed while we looked
 	}
 	return members, nil
 }
 
 // member is one agent.
-func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i int) (driver.Member, error) {
+func (d *Driver) member(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
 	// In this order: whoever starts it holds the desk from before until after.
-	starting := beside.IsHeld(folder)
+	starting := folder.IsHeld(base)
 	c, err := d.inspect(ctx, containerName(h, i))
 	if err != nil {
 		return driver.Member{}, err
@@ -63,8 +63,8 @@ func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i i
 	if c != nil && c.Config.Labels[labelDesk] != d.dir {
 		c = nil // another's, of that name
 	}
-	dir := agentDir(folder, i)
-	_, asked := beside.ReadWord(stopFile(dir))
+	dir := agentDir(base, i)
+	_, asked := folder.ReadWord(stopFile(dir))
 	m := judge(c, heard(dir), asked, starting)
 	m.Index, m.Where = i, "docker"
 	if c != nil {
@@ -72,7 +72,7 @@ func (d *Driver) member(ctx context.Context, h driver.Handle, folder string, i i
 		m.Enter = enter(h, i, m.State)
 	}
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-		m.Tail = beside.Tail(logFile(dir))
+		m.Tail = folder.Tail(logFile(dir))
 	}
 	return m, nil
 }
@@ -113,7 +113,7 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		m.State, m.Code = driver.Ended, s.ExitCode
 		m.Reason = "the container needed more memory than its limit"
 		if host := c.HostConfig; host != nil && host.Memory > 0 {
-			m.Reason += ", " + beside.Gigabytes(float64(host.Memory))
+			m.Reason += ", " + folder.Gigabytes(float64(host.Memory))
 		}
 	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
 		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -25,24 +25,24 @@ import (
 // gone takes everything away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !ok {
 		return nil
 	}
-	facts, err := readRequest(folder)
+	facts, err := readRequest(dir)
 	if err == nil && remove {
-		err = beside.Touch(beside.RemoveFile(folder))
+		err = folder.Touch(folder.RemoveFile(dir))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
-		err = d.stopAgent(ctx, h, folder, i, grace)
+		err = d.stopAgent(ctx, h, dir, i, grace)
 	}
 	if err == nil {
-		_, err = d.sweep(ctx, h, folder)
+		_, err = d.sweep(ctx, h, dir)
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) && !beside.Exists(folder) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir) {
 		return nil // it was never there, or somebody else has removed it
 	}
 	var file *fs.PathError
@@ -54,12 +54,12 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 
 // stopAgent leaves the word before it sends a signal; process 1 listens before it
 // looks for a word. So one that is just coming up hears of it on one of two ways.
-func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, folder string, i int, grace time.Duration) error {
-	m, err := d.member(ctx, h, folder, i)
+func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i int, grace time.Duration) error {
+	m, err := d.member(ctx, h, dir, i)
 	if err != nil || !m.State.Alive() {
 		return err
 	}
-	if err := beside.LeaveWord(stopFile(agentDir(folder, i)), grace); err != nil {
+	if err := folder.LeaveWord(stopFile(agentDir(dir, i)), grace); err != nil {
 		return err
 	}
 	signal := "SIGTERM"
@@ -72,36 +72,36 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, folder string, 
 // sweep takes a placement away that is to be removed and whose agents have all
 // gone. It looks before it holds the desk: who holds it makes agents look as if they
 // were about to start.
-func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gone bool, err error) {
+func (d *Driver) sweep(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	var facts request
-	return beside.Sweep(folder, beside.Hold, func() (bool, error) {
+	return folder.Sweep(dir, folder.Hold, func() (bool, error) {
 		var err error
-		if facts, err = readRequest(folder); err != nil {
+		if facts, err = readRequest(dir); err != nil {
 			return false, err
 		}
 		for i := range facts.Agents {
-			if m, err := d.member(ctx, h, folder, i); err != nil || m.State.Alive() {
+			if m, err := d.member(ctx, h, dir, i); err != nil || m.State.Alive() {
 				return true, err
 			}
 		}
 		return false, nil
-	}, func() error { return d.takeAway(ctx, h, folder, facts) })
+	}, func() error { return d.takeAway(ctx, h, dir, facts) })
 }
 
 // takeAway removes containers, desk and, for the last of a job, its network. Its
 // caller holds the desk. The desk goes after the containers, so that what a dead
 // remover leaves is found again.
-func (d *Driver) takeAway(ctx context.Context, h driver.Handle, folder string, facts request) error {
+func (d *Driver) takeAway(ctx context.Context, h driver.Handle, dir string, facts request) error {
 	for i := range facts.Agents {
 		err := d.removeContainer(ctx, containerName(h, i))
-		if client.IsErrConnectionFailed(err) && !beside.Exists(begunFile(folder)) {
+		if client.IsErrConnectionFailed(err) && !folder.Exists(begunFile(dir)) {
 			break // none has run, and List finds what was made of them
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := beside.TakeAway(folder); err != nil {
+	if err := folder.TakeAway(dir); err != nil {
 		return err
 	}
 	if facts.Network == "" {
@@ -126,7 +126,7 @@ func (d *Driver) hasDesk(job string) bool {
 		return true
 	}
 	for _, e := range entries {
-		if h, ok := beside.HandleOf(Target, e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
+		if h, ok := folder.HandleOf(Target, e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
 			return true
 		}
 	}
@@ -134,13 +134,13 @@ func (d *Driver) hasDesk(job string) bool {
 }
 
 // lockNetworks is for who makes or removes networks, from before he looks until
-// containers hold what he has made. beside.ErrHeld says that another one is at it.
+// containers hold what he has made. folder.ErrHeld says that another one is at it.
 func (d *Driver) lockNetworks() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
+	if err := folder.Flock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -32,27 +32,27 @@ func Adopt() (ended func(code int, reason string), left func() time.Duration, er
 		return func(int, string) {}, func() time.Duration { return 0 }, nil
 	}
 	os.Unsetenv(inherited) // an agent below us is not us
-	folder := filepath.Dir(base)
+	dir := filepath.Dir(base)
 	i, err := strconv.Atoi(filepath.Base(base))
-	if err != nil || !holds(lockFD, agentFile(folder, i)) {
+	if err != nil || !holds(lockFD, agentFile(dir, i)) {
 		return nil, nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
 	}
 	unix.CloseOnExec(lockFD)
 	// Not an os.File: the lock must not go with a garbage collection.
 	own := descriptor(lockFD)
-	if err := beside.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
-		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", folder)
+	if err := folder.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
+		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
 	}
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
-	go enforce(terms, stopFile(folder, i)) // for as long as the process lives: nobody waits
-	if _, asked := beside.ReadWord(stopFile(folder, i)); asked {
+	go enforce(terms, stopFile(dir, i)) // for as long as the process lives: nobody waits
+	if _, asked := folder.ReadWord(stopFile(dir, i)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return func(code int, reason string) {
-			beside.Say(own, note{End: &end{Code: code, Reason: reason}})
+			folder.Say(own, note{End: &end{Code: code, Reason: reason}})
 		}, func() time.Duration {
-			grace, _ := beside.ReadWord(stopFile(folder, i))
+			grace, _ := folder.ReadWord(stopFile(dir, i))
 			return grace
 		}, nil
 }
@@ -65,7 +65,7 @@ func enforce(terms <-chan os.Signal, word string) {
 	for {
 		select {
 		case <-terms:
-			grace, ok := beside.ReadWord(word)
+			grace, ok := folder.ReadWord(word)
 			if at := time.Now().Add(grace); ok && (over == nil || at.Before(end)) {
 				end, over = at, time.After(grace)
 			}

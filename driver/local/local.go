@@ -25,7 +25,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Target is the target in the handles of this driver.
@@ -48,7 +48,7 @@ func New(dir string) *Driver {
 
 // folder is where h's placement is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return beside.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Target, h)
 }
 
 // List names every placement in the folder, also those that other machines made.
@@ -58,8 +58,8 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	gone := func(_ driver.Handle, folder string) (bool, error) { return d.sweep(folder) }
-	held, err := beside.List(d.dir, Target, gone)
+	gone := func(_ driver.Handle, dir string) (bool, error) { return d.sweep(dir) }
+	held, err := folder.List(d.dir, Target, gone)
 	if err != nil {
 		return nil, d.refused("list agents", err)
 	}
@@ -67,4 +67,4 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 }
 
 // refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return beside.Refused(d.dir, doing, err) }
+func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -211,8 +211,8 @@ func TestAKilledAgentIsReapedAndItsSignalNamed(t *testing.T) {
 func TestAStarterThatDiesLeavesAgentsThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	d := place(t)
-	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, driver.Request{Agents: 1})
+	dir, _ := d.folder(handle1)
+	locks, err := d.publish(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,15 +263,15 @@ func TestAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			t.Parallel()
 			d := place(t)
 			r := scripted(t, c.script)
-			folder, _ := d.folder(handle1)
-			locks, err := d.publish(folder, driver.Request{Agents: 1})
+			dir, _ := d.folder(handle1)
+			locks, err := d.publish(dir, driver.Request{Agents: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Stop(t.Context(), handle1, c.grace, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := spawnAgent(r, folder, 0, locks[0]); err != nil {
+			if err := spawnAgent(r, dir, 0, locks[0]); err != nil {
 				t.Fatal(err)
 			}
 			locks[0].Close()
@@ -295,12 +295,12 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 	if err := stranger.Start(); err != nil {
 		t.Fatal(err)
 	}
-	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, driver.Request{Agents: 1})
+	dir, _ := d.folder(handle1)
+	locks, err := d.publish(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := beside.Say(locks[0], note{Up: &up{PID: stranger.Process.Pid, Space: pidSpace()}}); err != nil {
+	if err := folder.Say(locks[0], note{Up: &up{PID: stranger.Process.Pid, Space: pidSpace()}}); err != nil {
 		t.Fatal(err)
 	}
 	let(t, locks[0]) // the agent has died, and the stranger has its pid
@@ -321,8 +321,8 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 func TestAnotherMachinesAgentsAreNotJudgedFromHere(t *testing.T) {
 	t.Parallel()
 	d := place(t)
-	folder, _ := d.folder(handle1)
-	locks, err := d.publish(folder, driver.Request{Agents: 1})
+	dir, _ := d.folder(handle1)
+	locks, err := d.publish(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,14 +377,14 @@ func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
 func TestGPUsAreThoseThatNvidiaSmiLists(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
-	if n := beside.GPUs(t.Context()); n != 0 {
+	if n := folder.GPUs(t.Context()); n != 0 {
 		t.Errorf("without nvidia-smi there are %d", n)
 	}
 	for script, want := range map[string]int{"printf '0\n1\n'": 2, "printf '0\n'; exit 9": 0, "true": 0} {
 		if err := os.WriteFile(filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if n := beside.GPUs(t.Context()); n != want {
+		if n := folder.GPUs(t.Context()); n != want {
 			t.Errorf("with %q there are %d, want %d", script, n, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -35,50 +35,50 @@ func TestAProcessThatThisDriverDidNotStartIsNoAgent(t *testing.T) {
 
 // An agent that cannot say that it is up would be taken for one that has died.
 func TestAnAgentThatCannotSayThatItIsUpEnds(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.WriteFile(agentFile(folder, 0), nil, 0o600); err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(agentFile(dir, 0), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(agentFile(folder, 0)) // to read alone: nothing can be written into it
+	f, err := os.Open(agentFile(dir, 0)) // to read alone: nothing can be written into it
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	agent := exec.Command(os.Args[0])
-	agent.Env = append(os.Environ(), role+"=parent", inherited+"="+filepath.Join(folder, "0"))
+	agent.Env = append(os.Environ(), role+"=parent", inherited+"="+filepath.Join(dir, "0"))
 	agent.ExtraFiles = []*os.File{f}
 	said, err := agent.CombinedOutput()
-	if text := strings.TrimSpace(string(said)); err == nil || text != "adopt agent: "+folder+": bad file descriptor" {
+	if text := strings.TrimSpace(string(said)); err == nil || text != "adopt agent: "+dir+": bad file descriptor" {
 		t.Errorf("it says %q, %v", text, err)
 	}
 }
 
 func TestAgentsOfAnotherMachineAreNotStopped(t *testing.T) {
 	d := New(t.TempDir())
-	folder, _ := d.folder(handle1)
-	if err := beside.Publish(folder, request{Agents: 1, Machine: "another", Host: "node7"}, func(string) error { return nil }); err != nil {
+	dir, _ := d.folder(handle1)
+	if err := folder.Publish(dir, request{Agents: 1, Machine: "another", Host: "node7"}, func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	refusedWith(t, d.Stop(context.Background(), handle1, time.Second, true), fault.Denied,
 		fmt.Sprintf("stop agents: %s: they were started on node7", handle1), "Run the same command on node7.")
-	if beside.Exists(beside.RemoveFile(folder)) {
+	if folder.Exists(folder.RemoveFile(dir)) {
 		t.Error("its folder is to be removed")
 	}
 }
 
 // A pid means another process in another container.
 func TestAnAgentOfAnotherContainerIsNotStopped(t *testing.T) {
-	folder := t.TempDir()
-	f, err := os.OpenFile(agentFile(folder, 0), os.O_RDWR|os.O_CREATE, 0o600)
+	dir := t.TempDir()
+	f, err := os.OpenFile(agentFile(dir, 0), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := beside.Flock(f, unix.LOCK_EX); err != nil {
+	if err := folder.Flock(f, unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if err := beside.Say(f, note{Up: &up{PID: 1, Space: "another"}}); err != nil {
+	if err := folder.Say(f, note{Up: &up{PID: 1, Space: "another"}}); err != nil {
 		t.Fatal(err)
 	}
-	refusedWith(t, stopAgent(folder, 0, 0), fault.Denied, "stop agents: agent 0 runs in another container of this machine", "Run the same command there.")
+	refusedWith(t, stopAgent(dir, 0, 0), fault.Denied, "stop agents: agent 0 runs in another container of this machine", "Run the same command there.")
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // note is a line of an agent's file. The agent says Up and End, its starter End
@@ -31,9 +31,9 @@ type end struct {
 	Reason string `json:"reason"`
 }
 
-func agentFile(folder string, i int) string { return filepath.Join(folder, strconv.Itoa(i)+".agent") }
-func logFile(folder string, i int) string   { return filepath.Join(folder, strconv.Itoa(i)+".log") }
-func stopFile(folder string, i int) string  { return filepath.Join(folder, strconv.Itoa(i)+".stop") }
+func agentFile(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)+".agent") }
+func logFile(dir string, i int) string   { return filepath.Join(dir, strconv.Itoa(i)+".log") }
+func stopFile(dir string, i int) string  { return filepath.Join(dir, strconv.Itoa(i)+".stop") }
 
 // fold makes one of an agent's notes. The first End stands.
 func fold(notes []note) (all note) {
@@ -60,12 +60,12 @@ func look(path string) (held bool, n note, err error) {
 		return false, n, err
 	}
 	defer f.Close()
-	err = beside.Flock(f, unix.LOCK_SH)
-	held = errors.Is(err, beside.ErrHeld)
+	err = folder.Flock(f, unix.LOCK_SH)
+	held = errors.Is(err, folder.ErrHeld)
 	if err != nil && !held {
 		return false, n, err
 	}
 	// After the lock: whoever held it has said everything by then.
-	notes, err := beside.Hear[note](f)
+	notes, err := folder.Hear[note](f)
 	return held, fold(notes), err
 }

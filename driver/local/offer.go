@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Offer says whether the agents fit into this machine together. It does not count
@@ -14,11 +14,11 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
-	whole := beside.Measure()
+	whole := folder.Measure()
 	o := driver.Offer{Machine: whole.String(), Cores: whole.Cores, Memory: whole.Memory, Attached: true, InPlace: true, Stdin: true, Sees: []string{"/"}}
 	gpus := 0
 	if n.GPUs > 0 {
-		gpus = beside.GPUs(ctx)
+		gpus = folder.GPUs(ctx)
 	}
 	o.Reason = whole.Refusal("this machine", gpus, n)
 	o.Fits = o.Reason == ""

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // request is the file of that name: what List and Status cannot learn from the
@@ -34,17 +34,17 @@ type request struct {
 // A process that the machine will not start is a member that has ended, with the
 // reason. If the starter dies in between, the rest is Lost: "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	if beside.Exists(folder) {
+	if folder.Exists(dir) {
 		return h, d.durable()
 	}
-	if err := beside.Runnable(r.Run.Binary); err != nil {
+	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return driver.Handle{}, err
 	}
-	locks, err := d.publish(folder, r)
+	locks, err := d.publish(dir, r)
 	if errors.Is(err, fs.ErrExist) {
 		return h, d.durable() // somebody was quicker
 	}
@@ -52,8 +52,8 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, d.refused("start agents", err)
 	}
 	for i, lock := range locks {
-		if err := spawnAgent(r, folder, i, lock); err != nil {
-			beside.Say(lock, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
+		if err := spawnAgent(r, dir, i, lock); err != nil {
+			folder.Say(lock, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		}
 		lock.Close() // the agent has it now
 	}
@@ -63,23 +63,23 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 // durable is what a Start that found the placement owes its caller: its maker
 // may not have come so far.
 func (d *Driver) durable() error {
-	return d.refused("start agents", beside.SyncFolder(d.dir))
+	return d.refused("start agents", folder.SyncFolder(d.dir))
 }
 
 // publish makes the placement's folder with every agent's lock taken by us. So nobody
 // ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
 // that another starter was quicker.
-func (d *Driver) publish(folder string, r driver.Request) (locks []*os.File, err error) {
+func (d *Driver) publish(dir string, r driver.Request) (locks []*os.File, err error) {
 	host, _ := os.Hostname() // empty where the machine has no name
 	facts := request{Agents: r.Agents, Machine: d.machine, Host: host, Started: time.Now().UTC(), Binary: r.Run.Binary}
-	err = beside.Publish(folder, facts, func(folder string) error {
+	err = folder.Publish(dir, facts, func(dir string) error {
 		for i := range r.Agents {
-			f, err := os.OpenFile(agentFile(folder, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+			f, err := os.OpenFile(agentFile(dir, i), os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return err
 			}
 			locks = append(locks, f)
-			if err := beside.Flock(f, unix.LOCK_EX); err != nil {
+			if err := folder.Flock(f, unix.LOCK_EX); err != nil {
 				return err
 			}
 		}
@@ -91,7 +91,7 @@ func (d *Driver) publish(folder string, r driver.Request) (locks []*os.File, err
 	for _, l := range locks {
 		// If it has its name, to withdraw that would race with whoever has seen it:
 		// the agents stay unstarted, which Status tells.
-		beside.Say(l, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
+		folder.Say(l, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		l.Close()
 	}
 	return nil, err
@@ -106,22 +106,22 @@ const (
 
 // spawnAgent starts agent number i in a session of its own, so that neither
 // Ctrl-C nor a closed terminal reaches it.
-func spawnAgent(r driver.Request, folder string, i int, lock *os.File) error {
-	log, err := os.OpenFile(logFile(folder, i), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
+	log, err := os.OpenFile(logFile(dir, i), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	// Not the lock: opened anew, it holds none.
-	fate, err := os.OpenFile(agentFile(folder, i), os.O_WRONLY|os.O_APPEND, 0)
+	fate, err := os.OpenFile(agentFile(dir, i), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
 	cmd := &exec.Cmd{
 		Path:        r.Run.Binary,
 		Args:        r.Run.Argv(r.Placement, i),
-		Env:         append(append(os.Environ(), r.Run.Env...), inherited+"="+filepath.Join(folder, strconv.Itoa(i))),
-		Dir:         folder,
+		Env:         append(append(os.Environ(), r.Run.Env...), inherited+"="+filepath.Join(dir, strconv.Itoa(i))),
+		Dir:         dir,
 		Stdout:      log,
 		Stderr:      log,
 		ExtraFiles:  []*os.File{lock},
@@ -140,7 +140,7 @@ func spawnAgent(r driver.Request, folder string, i int, lock *os.File) error {
 	go func() {
 		defer fate.Close()
 		cmd.Wait()
-		beside.Say(fate, note{Fate: cmd.ProcessState.String()})
+		folder.Say(fate, note{Fate: cmd.ProcessState.String()})
 	}()
 	return nil
 }

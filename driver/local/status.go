@@ -7,38 +7,38 @@ import (
 	"os"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Status looks at every agent's lock. Agents that another machine started, in a
 // folder that both share, are called running until they have said that they
 // ended: that machine's locks are not to be judged from here.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !ok {
 		return nil, nil
 	}
-	gone, err := d.sweep(folder)
+	gone, err := d.sweep(dir)
 	if gone || err != nil {
 		return nil, err
 	}
-	members, err := d.members(folder)
+	members, err := d.members(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // removed while we looked
 	}
 	if err != nil {
 		return nil, d.refused("look at agents", err)
 	}
-	letIn(h, folder, members)
+	letIn(h, dir, members)
 	return members, nil
 }
 
 // letIn says of the agents that run how to stand beside them.
-func letIn(h driver.Handle, folder string, members []driver.Member) {
-	facts, err := readRequest(folder)
+func letIn(h driver.Handle, dir string, members []driver.Member) {
+	facts, err := readRequest(dir)
 	if err != nil || facts.Binary == "" {
 		return // it was just removed, or an older drover started it
 	}
@@ -49,25 +49,25 @@ func letIn(h driver.Handle, folder string, members []driver.Member) {
 	}
 }
 
-func (d *Driver) members(folder string) ([]driver.Member, error) {
-	facts, err := readRequest(folder)
+func (d *Driver) members(dir string) ([]driver.Member, error) {
+	facts, err := readRequest(dir)
 	if err != nil {
 		return nil, err
 	}
 	members := make([]driver.Member, facts.Agents)
 	for i := range members {
-		held, n, err := look(agentFile(folder, i))
+		held, n, err := look(agentFile(dir, i))
 		if err != nil {
 			return nil, err
 		}
-		_, err = os.Lstat(stopFile(folder, i))
+		_, err = os.Lstat(stopFile(dir, i))
 		m := judge(held, n, err == nil)
 		if facts.Machine != d.machine {
 			m = judgeAfar(facts.Host, n)
 		}
 		m.Index, m.Where = i, facts.Host
 		if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-			m.Tail = beside.Tail(logFile(folder, i))
+			m.Tail = folder.Tail(logFile(dir, i))
 		}
 		members[i] = m
 	}
@@ -106,7 +106,7 @@ func judgeAfar(host string, n note) driver.Member {
 	return driver.Member{State: driver.Running, Code: -1, Reason: "it was started on " + host + ", and only that machine knows whether it runs"}
 }
 
-func readRequest(folder string) (facts request, err error) {
-	err = beside.ReadJSON(beside.RequestFile(folder), &facts)
+func readRequest(dir string) (facts request, err error) {
+	err = folder.ReadJSON(folder.RequestFile(dir), &facts)
 	return facts, err
 }

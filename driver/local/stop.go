@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -22,25 +22,25 @@ import (
 // With remove, whoever next calls Status, List or Stop after the last agent has
 // gone takes the folder away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !ok {
 		return nil
 	}
-	facts, err := readRequest(folder)
+	facts, err := readRequest(dir)
 	if err == nil && facts.Machine != d.machine {
 		return fault.New(fault.Denied, "Run the same command on "+facts.Host+".", "stop agents: %s: they were started on %s", h, facts.Host)
 	}
 	if err == nil && remove {
-		err = beside.Touch(beside.RemoveFile(folder))
+		err = folder.Touch(folder.RemoveFile(dir))
 	}
 	for i := 0; err == nil && i < facts.Agents; i++ {
-		err = stopAgent(folder, i, grace)
+		err = stopAgent(dir, i, grace)
 	}
 	if err == nil {
-		_, err = d.sweep(folder)
+		_, err = d.sweep(dir)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never there, or somebody else has removed it
@@ -51,14 +51,14 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 // stopAgent leaves the word before it looks for a pid, and Adopt leaves the pid
 // before it looks for a word. So an agent that is just coming up hears of it on
 // one of the two ways.
-func stopAgent(folder string, i int, grace time.Duration) error {
-	if held, _, err := look(agentFile(folder, i)); err != nil || !held {
+func stopAgent(dir string, i int, grace time.Duration) error {
+	if held, _, err := look(agentFile(dir, i)); err != nil || !held {
 		return err
 	}
-	if err := beside.LeaveWord(stopFile(folder, i), grace); err != nil {
+	if err := folder.LeaveWord(stopFile(dir, i), grace); err != nil {
 		return err
 	}
-	held, n, err := look(agentFile(folder, i))
+	held, n, err := look(agentFile(dir, i))
 	if err != nil || !held || n.Up == nil {
 		return err
 	}
@@ -80,10 +80,10 @@ func stopAgent(folder string, i int, grace time.Duration) error {
 
 // sweep takes a placement away that is to be removed and whose agents have all
 // gone: of another machine's, whose agents have all said that they ended.
-func (d *Driver) sweep(folder string) (gone bool, err error) {
-	gone, err = beside.Sweep(folder, beside.Hold, func() (bool, error) {
-		members, err := d.members(folder)
-		return beside.AnyAlive(members), err
-	}, func() error { return beside.TakeAway(folder) })
+func (d *Driver) sweep(dir string) (gone bool, err error) {
+	gone, err = folder.Sweep(dir, folder.Hold, func() (bool, error) {
+		members, err := d.members(dir)
+		return folder.AnyAlive(members), err
+	}, func() error { return folder.TakeAway(dir) })
 	return gone, d.refused("remove agents", err)
 }

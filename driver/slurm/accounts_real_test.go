@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/job"
 )
@@ -41,8 +41,8 @@ func (d *stage) another(t *testing.T) *stage {
 // minderOf is the process that minds an agent.
 func minderOf(t *testing.T, d *stage, i int) (minder, agent int) {
 	t.Helper()
-	folder, _ := d.folder(d.handle)
-	agent = heard(folder, i).Up.PID
+	dir, _ := d.folder(d.handle)
+	agent = heard(dir, i).Up.PID
 	return parentOf(t, agent), agent
 }
 
@@ -65,8 +65,8 @@ func kill(t *testing.T, pids ...int) {
 // loseNode is a machine that loses its power, as far as Slurm and its agent can see.
 func loseNode(t *testing.T, dir string, d *stage, i int) (node string) {
 	t.Helper()
-	folder, _ := d.folder(d.handle)
-	node = heard(folder, i).Up.Node
+	base, _ := d.folder(d.handle)
+	node = heard(base, i).Up.Node
 	minder, agent := minderOf(t, d, i)
 	kill(t, daemon(t, dir, "slurmd."+node), parentOf(t, minder), minder, agent) // slurmd, slurmstepd
 	return node
@@ -112,8 +112,8 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 1), "state=down", "reason=test")
 	slurms(t, "scancel", queueID(t, d, 2)) // its minder hears it, and is killed with the deaf agent before that has ended
 	var pending submitted
-	folder, _ := unborn.folder(unborn.handle)
-	if err := beside.ReadJSON(jobFile(folder, 0), &pending); err != nil {
+	base, _ := unborn.folder(unborn.handle)
+	if err := folder.ReadJSON(jobFile(base, 0), &pending); err != nil {
 		t.Fatal(err)
 	}
 	slurms(t, "scancel", itoa(pending.ID))

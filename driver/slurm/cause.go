@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // cause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
@@ -18,7 +18,7 @@ import (
 // nothing tells from scancel's.
 func (m *minder) cause() (n notice, known bool) {
 	out := outFile(m.folder, m.place.slurm, m.task)
-	said, heard := causeOf(beside.Tail(out))
+	said, heard := causeOf(folder.Tail(out))
 	if heard && !(said.Asked && m.step) {
 		return said, true
 	}

@@ -233,12 +233,12 @@ func TestASlurmOfPlainProcessesIsADriver(t *testing.T) {
 
 // takeFake is a node that fails: all on it is gone, and Slurm says so.
 func takeFake(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-	folder, _ := d.(*Driver).folder(h)
+	dir, _ := d.(*Driver).folder(h)
 	err := withFake(d.(*Driver).path, func(s *fakeState) error {
 		for _, task := range s.Tasks {
 			if task.Name == nameOf(h, 0) && task.Task == m.Index {
 				_ = unix.Kill(task.PID, unix.SIGKILL)
-				_ = unix.Kill(heard(folder, m.Index).Up.PID, unix.SIGKILL)
+				_ = unix.Kill(heard(dir, m.Index).Up.PID, unix.SIGKILL)
 				task.State, task.End = "NODE_FAIL", time.Now().Unix()
 			}
 		}

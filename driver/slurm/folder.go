@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -84,30 +84,30 @@ type end struct {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func askedFile(folder string) string   { return filepath.Join(folder, "asked") }
-func ordersFile(folder string) string  { return filepath.Join(folder, "orders") }
-func secretsFile(folder string) string { return filepath.Join(folder, "secrets") }
-func passFile(folder string) string    { return filepath.Join(folder, "pass") }
-func stopFile(folder string) string    { return filepath.Join(folder, "stop") }
+func askedFile(dir string) string   { return filepath.Join(dir, "asked") }
+func ordersFile(dir string) string  { return filepath.Join(dir, "orders") }
+func secretsFile(dir string) string { return filepath.Join(dir, "secrets") }
+func passFile(dir string) string    { return filepath.Join(dir, "pass") }
+func stopFile(dir string) string    { return filepath.Join(dir, "stop") }
 
-func jobFile(folder string, k int) string    { return filepath.Join(folder, "job-"+itoa(k)) }
-func scriptFile(folder string, k int) string { return filepath.Join(folder, "script-"+itoa(k)) }
-func againFile(folder string, i int) string  { return filepath.Join(folder, "again-"+itoa(i)) }
+func jobFile(dir string, k int) string    { return filepath.Join(dir, "job-"+itoa(k)) }
+func scriptFile(dir string, k int) string { return filepath.Join(dir, "script-"+itoa(k)) }
+func againFile(dir string, i int) string  { return filepath.Join(dir, "again-"+itoa(i)) }
 
 // outFile is what Slurm itself writes for a task; its pattern is given to sbatch.
-func outFile(folder string, slurm, task int) string {
-	return filepath.Join(folder, fmt.Sprintf("out-%d-%d", slurm, task))
+func outFile(dir string, slurm, task int) string {
+	return filepath.Join(dir, fmt.Sprintf("out-%d-%d", slurm, task))
 }
 
 // The files of one agent.
-func notesFile(folder string, i int) string  { return filepath.Join(folder, itoa(i)+".notes") }
-func logFile(folder string, i int) string    { return filepath.Join(folder, itoa(i)+".log") }
-func noticeFile(folder string, i int) string { return filepath.Join(folder, itoa(i)+".notice") }
-func claimFile(folder string, i int) string  { return filepath.Join(folder, itoa(i)+".claim") }
+func notesFile(dir string, i int) string  { return filepath.Join(dir, itoa(i)+".notes") }
+func logFile(dir string, i int) string    { return filepath.Join(dir, itoa(i)+".log") }
+func noticeFile(dir string, i int) string { return filepath.Join(dir, itoa(i)+".notice") }
+func claimFile(dir string, i int) string  { return filepath.Join(dir, itoa(i)+".claim") }
 
-func say(folder string, i int, n note) error { return beside.SayIn(notesFile(folder, i), n) }
+func say(dir string, i int, n note) error { return folder.SayIn(notesFile(dir, i), n) }
 
-func heard(folder string, i int) note { return fold(beside.HearIn[note](notesFile(folder, i))) }
+func heard(dir string, i int) note { return fold(folder.HearIn[note](notesFile(dir, i))) }
 
 // fold makes one of an agent's notes. Of each kind the first stands.
 func fold(notes []note) (all note) {
@@ -128,11 +128,11 @@ func fold(notes []note) (all note) {
 	return all
 }
 
-// publish makes a placement's folder, as beside.Publish.
-func (d *Driver) publish(folder string, facts request) error {
-	return beside.Publish(folder, facts, func(folder string) error {
+// publish makes a placement's folder, as folder.Publish.
+func (d *Driver) publish(dir string, facts request) error {
+	return folder.Publish(dir, facts, func(dir string) error {
 		for i := range facts.Agents { // or a file server's client would not see for a while that they have come
-			if err := beside.Touch(notesFile(folder, i)); err != nil {
+			if err := folder.Touch(notesFile(dir, i)); err != nil {
 				return err
 			}
 		}
@@ -140,32 +140,32 @@ func (d *Driver) publish(folder string, facts request) error {
 	})
 }
 
-func readRequest(folder string) (facts request, err error) {
-	err = beside.ReadJSON(beside.RequestFile(folder), &facts)
+func readRequest(dir string) (facts request, err error) {
+	err = folder.ReadJSON(folder.RequestFile(dir), &facts)
 	return facts, err
 }
 
 // word is the grace of a Stop. The folder is opened before, or a file server's client
 // may go on believing for a minute that there is none.
-func word(folder string) (grace time.Duration, ok bool) {
-	if f, err := os.Open(folder); err == nil {
+func word(dir string) (grace time.Duration, ok bool) {
+	if f, err := os.Open(dir); err == nil {
 		f.Close()
 	}
-	return beside.ReadWord(stopFile(folder))
+	return folder.ReadWord(stopFile(dir))
 }
 
 // again lists, in order, in whose place agents came that Slurm started anew: the
 // first has the number that follows the last that was asked for.
-func again(folder string, agents int) (of []int, err error) {
+func again(dir string, agents int) (of []int, err error) {
 	for {
 		var base int
-		switch err := beside.ReadJSON(againFile(folder, agents+len(of)), &base); {
+		switch err := folder.ReadJSON(againFile(dir, agents+len(of)), &base); {
 		case errors.Is(err, fs.ErrNotExist):
 			return of, nil
 		case err != nil:
 			return nil, err
 		case base < 0 || base >= agents:
-			return nil, fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", againFile(folder, agents+len(of)))
+			return nil, fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", againFile(dir, agents+len(of)))
 		}
 		of = append(of, base)
 	}
@@ -184,9 +184,9 @@ func newest(of []int, agents, base int) int {
 
 // succeed gives base another number after was, unless somebody has done so; it says
 // which agent stands in its place now.
-func succeed(folder string, agents, base, was int) (int, error) {
+func succeed(dir string, agents, base, was int) (int, error) {
 	for {
-		of, err := again(folder, agents)
+		of, err := again(dir, agents)
 		if err != nil {
 			return 0, err
 		}
@@ -194,22 +194,22 @@ func succeed(folder string, agents, base, was int) (int, error) {
 			return n, nil
 		}
 		n := agents + len(of)
-		switch err := beside.CreateJSON(againFile(folder, n), base); {
+		switch err := folder.CreateJSON(againFile(dir, n), base); {
 		case errors.Is(err, fs.ErrExist):
 		case err != nil:
 			return 0, err
 		default:
-			return n, beside.Touch(notesFile(folder, n))
+			return n, folder.Touch(notesFile(dir, n))
 		}
 	}
 }
 
-// hold is beside.Hold. Where a file system has no locks two may be at it; what they
+// hold is folder.Hold. Where a file system has no locks two may be at it; what they
 // submit twice, the agents find out.
-func hold(folder string) (lock *os.File, err error) {
-	lock, err = beside.Hold(folder)
-	if errors.Is(err, beside.ErrNoLocks) {
-		return os.Open(beside.RequestFile(folder))
+func hold(dir string) (lock *os.File, err error) {
+	lock, err = folder.Hold(dir)
+	if errors.Is(err, folder.ErrNoLocks) {
+		return os.Open(folder.RequestFile(dir))
 	}
 	return lock, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -56,13 +56,13 @@ type Inside struct {
 //
 // In a process that this driver did not start in is nil, and ended does nothing.
 func Adopt() (in *Inside, ended func(code int, reason string), err error) {
-	folder, ok := os.LookupEnv(envFolder)
+	dir, ok := os.LookupEnv(envFolder)
 	if !ok {
 		return nil, func(int, string) {}, nil
 	}
 	text, agent := os.LookupEnv(envIndex)
 	if !agent {
-		os.Exit(attend(folder))
+		os.Exit(attend(dir))
 	}
 	for _, name := range []string{envFolder, envFrom, envStep, envIndex} {
 		os.Unsetenv(name) // an agent below us is not us
@@ -72,17 +72,17 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 		return nil, nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is not a number", envIndex, text)
 	}
 	in = allocation(os.Getenv)
-	in.notice = noticeFile(folder, i)
-	if beside.Exists(passFile(folder)) {
-		in.Pass = passFile(folder)
+	in.notice = noticeFile(dir, i)
+	if folder.Exists(passFile(dir)) {
+		in.Pass = passFile(dir)
 	}
-	if err := beside.ReadJSON(secretsFile(folder), &in.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := folder.ReadJSON(secretsFile(dir), &in.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
-	if beside.Exists(in.notice) {
+	if folder.Exists(in.notice) {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
-	return in, func(code int, reason string) { say(folder, i, note{End: &end{Code: code, Reason: reason}}) }, nil
+	return in, func(code int, reason string) { say(dir, i, note{End: &end{Code: code, Reason: reason}}) }, nil
 }
 
 // allocation reads what Slurm has set for a task.
@@ -133,7 +133,7 @@ func (in *Inside) Notice() (asked bool, why string) {
 	defer look.Stop()
 	for range 100 {
 		var n notice
-		if beside.ReadJSON(in.notice, &n) == nil && n.Why != "" {
+		if folder.ReadJSON(in.notice, &n) == nil && n.Why != "" {
 			return n.Asked, n.Why
 		}
 		if _, ok := word(filepath.Dir(in.notice)); ok {

@@ -81,28 +81,28 @@ func TestAnAnswerWithoutANumberIsABug(t *testing.T) {
 }
 
 func TestANoteOfAnAgentThatWasNeverAskedForIsDamage(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.WriteFile(againFile(folder, 2), []byte("7\n"), 0o600); err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(againFile(dir, 2), []byte("7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := again(folder, 2)
-	refusedWith(t, err, fault.Invalid, "read placement: "+againFile(folder, 2)+" is damaged", "Remove its folder once nothing of it runs.")
+	_, err := again(dir, 2)
+	refusedWith(t, err, fault.Invalid, "read placement: "+againFile(dir, 2)+" is damaged", "Remove its folder once nothing of it runs.")
 }
 
 func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	_, err := whereAmI(t.TempDir(), func(name string) string { return map[string]string{"SLURM_JOB_ID": "none"}[name] })
 	refusedWith(t, err, fault.Invalid, `supervise agent: SLURM_JOB_ID="none" is not a job id`, "Unset DROVER_SLURM_PLACEMENT.")
 
-	folder := t.TempDir()
-	t.Setenv(envFolder, folder)
+	dir := t.TempDir()
+	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "first")
 	_, _, err = Adopt()
 	refusedWith(t, err, fault.Invalid, `adopt agent: DROVER_SLURM_INDEX="first" is not a number`, "Unset DROVER_SLURM_INDEX.")
 
-	if err := os.WriteFile(secretsFile(folder), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(secretsFile(dir), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(envFolder, folder)
+	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "0")
 	_, _, err = Adopt()
 	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read placement: ") {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -31,8 +31,8 @@ type place struct {
 	step    bool
 }
 
-func whereAmI(folder string, get func(string) string) (p place, err error) {
-	p = place{folder: folder, node: get("SLURMD_NODENAME"), step: get(envStep) != ""}
+func whereAmI(dir string, get func(string) string) (p place, err error) {
+	p = place{folder: dir, node: get("SLURMD_NODENAME"), step: get(envStep) != ""}
 	if p.job, err = strconv.Atoi(get("SLURM_JOB_ID")); err != nil {
 		return p, fault.New(fault.Invalid, "Unset "+envFolder+".", "supervise agent: SLURM_JOB_ID=%q is not a job id", get("SLURM_JOB_ID"))
 	}
@@ -57,13 +57,13 @@ func (p place) name() string {
 }
 
 // attend is the process that Slurm has started. It gives the status that it ends with.
-func attend(folder string) int {
+func attend(dir string) int {
 	terms := make(chan os.Signal, 4)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2)
-	p, err := whereAmI(folder, os.Getenv)
+	p, err := whereAmI(dir, os.Getenv)
 	var o orders
 	if err == nil {
-		err = beside.ReadJSON(ordersFile(folder), &o)
+		err = folder.ReadJSON(ordersFile(dir), &o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
@@ -94,7 +94,7 @@ func number(p place, agents, base int) (int, error) {
 		return 0, err
 	}
 	for i := newest(of, agents, base); ; {
-		err := beside.CreateJSON(claimFile(p.folder, i), p.slurm)
+		err := folder.CreateJSON(claimFile(p.folder, i), p.slurm)
 		if err == nil {
 			return i, nil
 		}
@@ -102,7 +102,7 @@ func number(p place, agents, base int) (int, error) {
 			return 0, err
 		}
 		var who int
-		if err := beside.ReadJSON(claimFile(p.folder, i), &who); err != nil {
+		if err := folder.ReadJSON(claimFile(p.folder, i), &who); err != nil {
 			return 0, err
 		}
 		if who != p.slurm {
@@ -174,7 +174,7 @@ func (m *minder) run() int {
 			unix.Kill(m.agent, unix.SIGKILL)
 			m.until = time.Now().Add(time.Second)
 		case <-deaths:
-			if status, gone := beside.Reap(m.agent); gone {
+			if status, gone := folder.Reap(m.agent); gone {
 				m.overtaken(status)
 				return m.ended(status)
 			}
@@ -222,7 +222,7 @@ func (m *minder) slurms(n notice) {
 // overtaken is for an agent that has left before its minder told it to: Slurm signals
 // all processes of a task, in no order, and the agent may have been quicker.
 func (m *minder) overtaken(status unix.WaitStatus) {
-	if m.told || m.stopped || beside.ShellStatus(status) != exitLater {
+	if m.told || m.stopped || folder.ShellStatus(status) != exitLater {
 		return
 	}
 	if n, known := m.cause(); known {
@@ -237,7 +237,7 @@ func (m *minder) tell(n notice) {
 	}
 	m.told = true
 	if text, err := json.Marshal(n); err == nil {
-		beside.Replace(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
+		folder.Replace(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
 	}
 	unix.Kill(m.agent, unix.SIGTERM)
 }
@@ -270,7 +270,7 @@ const mostMargin = 2 * time.Minute
 // ended notes how the agent went, and gives the status that Slurm is shown. One that
 // left work behind is started again by Slurm, if we ask for it.
 func (m *minder) ended(status unix.WaitStatus) int {
-	fate := end{Code: beside.ShellStatus(status), Reason: beside.Fate(status)}
+	fate := end{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
 	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
 	if fate.Code == exitLater && !m.slurm && !m.stopped && !m.step {
 		requeue(m.name(), m.restart)
@@ -303,7 +303,7 @@ func (m *minder) begin() (pid int, err error) {
 		return 0, err
 	}
 	argv := m.orders.boot().Argv(m.orders.Placement, m.index)
-	return beside.Spawn(self, argv, m.environ(os.Environ()), logFile(m.folder, m.index))
+	return folder.Spawn(self, argv, m.environ(os.Environ()), logFile(m.folder, m.index))
 }
 
 // environ is the agent's: what Slurm has set for this task, and over it what came

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Offer says whether Slurm has machines for what is needed, in the partition that was
@@ -182,7 +182,7 @@ func (g group) fitting(n driver.Needs) (agents int, why string) {
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.cpus, "core"), cpus)
 	case memory > g.memory:
 		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, of which %d MB is for drover itself",
-			beside.Gigabytes(float64(g.memory)), beside.Gigabytes(float64(memory)), agentMemory>>20)
+			folder.Gigabytes(float64(g.memory)), folder.Gigabytes(float64(memory)), agentMemory>>20)
 	case n.GPUs > g.gpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
 	}
@@ -252,7 +252,7 @@ func choice(name string, groups []group, n driver.Needs) driver.Choice {
 	}
 	c.Machine = count(nodes, "node")
 	if largest.nodes > 0 {
-		c.Machine += fmt.Sprintf(" with %s, %s", count(largest.cpus, "core"), beside.Gigabytes(float64(largest.memory)))
+		c.Machine += fmt.Sprintf(" with %s, %s", count(largest.cpus, "core"), folder.Gigabytes(float64(largest.memory)))
 		if largest.gpus > 0 {
 			c.Machine += ", " + count(largest.gpus, "GPU")
 		}

@@ -153,13 +153,13 @@ func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
 		{name: "cancelled by hand", squeued: "7|N/A|7|CANCELLED|0|None|n1|1795359664|drover-abcd2345-1-0|\n", want: driver.Ended},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			folder := t.TempDir()
+			dir := t.TempDir()
 			if row.file != "" {
-				if err := os.WriteFile(filepath.Join(folder, row.file), []byte(row.words), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(row.words), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			v := &view{folder: folder, facts: request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}}
+			v := &view{folder: dir, facts: request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}}
 			if m := v.judge(driver.Member{}, 0, note{}, parseRows(row.squeued)[0], true); m.State != row.want {
 				t.Errorf("it is %s (%s), want %s", m.State, m.Reason, row.want)
 			}

@@ -50,9 +50,9 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	}
 	other := takeAll(t)
 	for partition, d := range d {
-		folder, _ := d.folder(d.handle)
-		soon(t, "it is told", func() bool { return heard(folder, 0).Fate != nil })
-		if n := heard(folder, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
+		dir, _ := d.folder(d.handle)
+		soon(t, "it is told", func() bool { return heard(dir, 0).Fate != nil })
+		if n := heard(dir, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
 			t.Errorf("%s: its minder noted %+v", partition, n)
 		}
 	}
@@ -79,15 +79,15 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	r.Needs.Detail, r.Needs.CPUs, r.Needs.Place.Nodes = "cheap", 4, 2
 	startAll(t, d, r)
 	takeAll(t)
-	folder, _ := d.folder(d.handle)
+	dir, _ := d.folder(d.handle)
 	began := time.Now()
-	soon(t, "both have gone", func() bool { return heard(folder, 0).Fate != nil && heard(folder, 1).Fate != nil })
+	soon(t, "both have gone", func() bool { return heard(dir, 0).Fate != nil && heard(dir, 1).Fate != nil })
 	if after := time.Since(began); after > 15*time.Second { // its end is looked for twice a minute
 		t.Errorf("they have gone after %s", after)
 	}
 	for i, m := range fresh(t, d)[:2] {
 		if m.State != driver.Taken || m.Reason != "preempted in Slurm for another job" {
-			out, _ := os.ReadFile(outFile(folder, heard(folder, i).Up.Slurm, i))
+			out, _ := os.ReadFile(outFile(dir, heard(dir, i).Up.Slurm, i))
 			t.Errorf("agent %d is %+v; Slurm wrote %q", i, m, out)
 		}
 	}
@@ -101,9 +101,9 @@ func TestRealAnAgentWhoseNodeIsLostIsTaken(t *testing.T) {
 	r := d.scripted(t, 4, `"Stay":true,"Code":75`)
 	r.Needs.CPUs = 4 // each has a node of its own
 	startAll(t, d, r)
-	folder, _ := d.folder(d.handle)
+	base, _ := d.folder(d.handle)
 	silent := loseNode(t, dir, d, 0)
-	slurms(t, "scontrol", "update", "nodename="+heard(folder, 1).Up.Node, "state=down", "reason=test")
+	slurms(t, "scontrol", "update", "nodename="+heard(base, 1).Up.Node, "state=down", "reason=test")
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 2), "state=down", "reason=test")
 	soon(t, "slurmctld finds out", func() bool {
 		return strings.HasPrefix(slurms(t, "sinfo", "--noheader", "--nodes="+silent, "--partition=main", "--format=%T"), "down")

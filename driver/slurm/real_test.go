@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -115,8 +115,8 @@ func startAll(t *testing.T, d *stage, r driver.Request) {
 // jobOf is Slurm's id of an agent's task.
 func jobOf(t *testing.T, d *stage, i int) string {
 	t.Helper()
-	folder, _ := d.folder(d.handle)
-	n := heard(folder, i)
+	dir, _ := d.folder(d.handle)
+	n := heard(dir, i)
 	if n.Up == nil {
 		t.Fatalf("agent %d is not up", i)
 	}
@@ -142,8 +142,8 @@ func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 
 // queueID is how Slurm calls the task that agent base is in.
 func queueID(t *testing.T, d *stage, base int) string {
-	folder, _ := d.folder(d.handle)
-	n := heard(folder, base)
+	dir, _ := d.folder(d.handle)
+	n := heard(dir, base)
 	return fmt.Sprintf("%d_%d", n.Up.Slurm, base)
 }
 
@@ -184,8 +184,8 @@ func TestRealNodesOfOneJobGetSlurmsSignalsThemselves(t *testing.T) {
 	startAll(t, d, r)
 	job := jobOf(t, d, 0)
 	drivertest.Until(t, "srun is gone", func() bool {
-		folder, _ := d.folder(d.handle)
-		out, _ := exec.Command("pgrep", "-f", "srun .*"+folder).Output()
+		dir, _ := d.folder(d.handle)
+		out, _ := exec.Command("pgrep", "-f", "srun .*"+dir).Output()
 		return len(out) == 0
 	})
 	slurms(t, "scancel", job)
@@ -202,14 +202,14 @@ func TestRealAnAgentLeavesBeforeItsTimeIsOver(t *testing.T) {
 	r := d.scripted(t, 1, `"Stay":true`)
 	r.Needs.Args = []string{"--time=1"}
 	startAll(t, d, r)
-	folder, _ := d.folder(d.handle)
+	dir, _ := d.folder(d.handle)
 	var n notice
 	for begin := time.Now(); n.Why == "" && time.Since(begin) < 55*time.Second; { // it is told a fifth of a minute before the end
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-t.Context().Done():
 		}
-		_ = beside.ReadJSON(noticeFile(folder, 0), &n)
+		_ = folder.ReadJSON(noticeFile(dir, 0), &n)
 	}
 	if n.Asked || !strings.Contains(n.Why, "time limit") {
 		t.Errorf("it was told %+v", n)
@@ -221,9 +221,9 @@ func TestRealAJobThatWasSubmittedTwiceRunsOnce(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
 	startAll(t, d, r)
-	folder, _ := d.folder(d.handle)
-	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(folder, "twice"), scriptFile(folder, 0))
-	text, err := os.ReadFile(filepath.Join(folder, "twice"))
+	dir, _ := d.folder(d.handle)
+	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(dir, "twice"), scriptFile(dir, 0))
+	text, err := os.ReadFile(filepath.Join(dir, "twice"))
 	if err != nil || !strings.Contains(string(text), "submitted twice") {
 		t.Errorf("job %s said %q, %v", second, text, err)
 	}
@@ -237,17 +237,17 @@ func TestRealAStarterThatDiedAfterItSubmittedIsTakenOver(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
 	start(t, d, r)
-	folder, _ := d.folder(d.handle)
+	dir, _ := d.folder(d.handle)
 	var was submitted
-	if err := beside.ReadJSON(jobFile(folder, 0), &was); err != nil {
+	if err := folder.ReadJSON(jobFile(dir, 0), &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(jobFile(folder, 0)); err != nil { // it died before it could note the answer
+	if err := os.Remove(jobFile(dir, 0)); err != nil { // it died before it could note the answer
 		t.Fatal(err)
 	}
 	start(t, &stage{New(d.dir), d.handle}, r)
 	var is submitted
-	if err := beside.ReadJSON(jobFile(folder, 0), &is); err != nil || is != was {
+	if err := folder.ReadJSON(jobFile(dir, 0), &is); err != nil || is != was {
 		t.Errorf("the second starter noted %+v, %v; the first had %+v", is, err, was)
 	}
 }

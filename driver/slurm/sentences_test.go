@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -64,16 +64,16 @@ func TestATaskThatWaitsSaysWhatForAndWhatCanBeDone(t *testing.T) {
 }
 
 // memberOf is the only agent of a placement that Slurm's job 7 is, with what squeue listed.
-func memberOf(folder string, n note, listed []row, silent error) driver.Member {
-	v := &view{folder: folder, facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}, notes: []note{n}, rows: map[int]row{}, silent: silent}
+func memberOf(dir string, n note, listed []row, silent error) driver.Member {
+	v := &view{folder: dir, facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}, notes: []note{n}, rows: map[int]row{}, silent: silent}
 	v.place(listed)
 	return v.member(0)
 }
 
 func TestAnAgentThatIsNotThereSaysWhatSlurmCallsIt(t *testing.T) {
-	folder := t.TempDir()
+	dir := t.TempDir()
 	up := note{Up: &up{Node: "n1", Job: 7}}
-	hint := "Do the nodes see " + filepath.Dir(folder) + "? srun ls " + filepath.Dir(folder) + " says; XDG_STATE_HOME names another folder."
+	hint := "Do the nodes see " + filepath.Dir(dir) + "? srun ls " + filepath.Dir(dir) + " says; XDG_STATE_HOME names another folder."
 	for _, c := range []struct {
 		note         note
 		state, cause string
@@ -98,11 +98,11 @@ func TestAnAgentThatIsNotThereSaysWhatSlurmCallsIt(t *testing.T) {
 		if c.state != "" {
 			listed = parseRows("7|N/A|7|" + c.state + "|0|" + c.cause + "|n1|1795359664|drover-abcd2345-1-0|\n")
 		}
-		if m := memberOf(folder, c.note, listed, nil); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
+		if m := memberOf(dir, c.note, listed, nil); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
 			t.Errorf("%s is %s: %q, %q", c.state, m.State, m.Reason, m.Hint)
 		}
 	}
-	if m := memberOf(folder, note{}, nil, errors.New("no answer within 30s")); m.State != driver.Waiting || m.Reason != "Slurm does not answer: no answer within 30s" {
+	if m := memberOf(dir, note{}, nil, errors.New("no answer within 30s")); m.State != driver.Waiting || m.Reason != "Slurm does not answer: no answer within 30s" {
 		t.Errorf("while Slurm is silent it is %s: %q", m.State, m.Reason)
 	}
 }
@@ -225,8 +225,8 @@ func TestAnOptionOfSbatchHasItsWordInDrover(t *testing.T) {
 func TestAPlacementThatCannotBeReadNamesWhatWasDone(t *testing.T) {
 	d := New(t.TempDir())
 	h := driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
-	folder, ok := d.folder(h)
-	if !ok || os.MkdirAll(beside.RequestFile(folder), 0o700) != nil {
+	dir, ok := d.folder(h)
+	if !ok || os.MkdirAll(folder.RequestFile(dir), 0o700) != nil {
 		t.Fatal("no folder for it")
 	}
 	if _, err := d.Status(t.Context(), h); err == nil || !strings.HasPrefix(err.Error(), "look at agents: ") {

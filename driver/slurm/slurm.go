@@ -45,7 +45,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Target is the target in the handles of this driver.
@@ -78,7 +78,7 @@ func New(dir string) *Driver {
 
 // folder is where h's placement is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return beside.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Target, h)
 }
 
 // List names every placement in the folder. On the way it takes away what was to be
@@ -87,7 +87,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	held, err := beside.List(d.dir, Target, func(h driver.Handle, folder string) (bool, error) { return d.sweep(ctx, h, folder) })
+	held, err := folder.List(d.dir, Target, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -101,7 +101,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 }
 
 // refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return beside.Refused(d.dir, doing, err) }
+func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }
 
 // nameOf is the name of the Slurm job with a placement's k-th array.
 func nameOf(h driver.Handle, k int) string {

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 
 // killAgent is a crash of the agent's process: its minder sees it.
 func killAgent(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-	folder, _ := d.(*Driver).folder(h)
-	n := heard(folder, m.Index)
+	dir, _ := d.(*Driver).folder(h)
+	n := heard(dir, m.Index)
 	if n.Up == nil {
 		t.Fatalf("agent %d of %s is not up", m.Index, h)
 	}

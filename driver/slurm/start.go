@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -31,23 +31,23 @@ import (
 // If Slurm refuses the first array nothing is kept. If it refuses a later one, as
 // when only so many jobs are allowed, its agents have ended, with the reason.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, folder, err := beside.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	if err := beside.Runnable(r.Run.Binary); err != nil {
+	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return driver.Handle{}, err
 	}
-	p := plan{request: r, handle: h, folder: folder}
+	p := plan{request: r, handle: h, folder: dir}
 	if err := d.prepare(ctx, &p); err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := beside.Claim(ctx, folder, hold, func() error { return d.publish(folder, p.facts) })
+	lock, err := folder.Claim(ctx, dir, hold, func() error { return d.publish(dir, p.facts) })
 	if err != nil {
 		return driver.Handle{}, d.refused("start agents", err)
 	}
 	defer lock.Close()
-	if p.facts, err = readRequest(folder); err != nil {
+	if p.facts, err = readRequest(dir); err != nil {
 		return driver.Handle{}, d.refused("start agents", err)
 	}
 	if err := d.submit(ctx, p); err != nil {
@@ -81,7 +81,7 @@ func (d *Driver) prepare(ctx context.Context, p *plan) error {
 		return said("start agents", err)
 	}
 	p.facts = request{Agents: r.Agents, Gang: r.Agents > 1 && r.Needs.Place.Nodes > 1, Arrays: arrays(r, c.MaxArray), Started: time.Now().UTC()}
-	p.secrets, p.pass, err = beside.Sealed(ctx, r.Run)
+	p.secrets, p.pass, err = folder.Sealed(ctx, r.Run)
 	return err
 }
 
@@ -99,30 +99,30 @@ func arrays(r driver.Request, most int) (sizes []int) {
 // submit has Slurm accept what it has not accepted yet; its caller holds the folder.
 func (d *Driver) submit(ctx context.Context, p plan) error {
 	const doing = "start agents"
-	if beside.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
+	if folder.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
 		if p.pass == nil {
 			return nil
 		}
-		return d.refused(doing, beside.Replace(passFile(p.folder), p.pass)) // a later Start renews it
+		return d.refused(doing, folder.Replace(passFile(p.folder), p.pass)) // a later Start renews it
 	}
-	fresh := !beside.Exists(askedFile(p.folder))
+	fresh := !folder.Exists(askedFile(p.folder))
 	if err := d.layOut(p); err != nil {
 		if fresh {
-			_ = beside.TakeAway(p.folder) // nothing of it was ever submitted
+			_ = folder.TakeAway(p.folder) // nothing of it was ever submitted
 		}
 		return d.refused(doing, err)
 	}
 	if ctx.Err() != nil {
 		if fresh {
-			_ = beside.TakeAway(p.folder)
+			_ = folder.TakeAway(p.folder)
 		}
 		return context.Cause(ctx)
 	}
 	for k := range p.facts.Arrays {
-		if beside.Exists(jobFile(p.folder, k)) {
+		if folder.Exists(jobFile(p.folder, k)) {
 			continue
 		}
-		if _, stopped := beside.ReadWord(stopFile(p.folder)); stopped {
+		if _, stopped := folder.ReadWord(stopFile(p.folder)); stopped {
 			if err := d.noteJob(p.folder, k, submitted{Refused: "stopped"}); err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 		}
 		var no *refusal
 		if k == 0 && errors.As(err, &no) {
-			_ = beside.TakeAway(p.folder)
+			_ = folder.TakeAway(p.folder)
 		}
 		if k == 0 || !errors.As(err, &no) {
 			return said(doing, err)
@@ -154,12 +154,12 @@ const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 // submitArray looks first, submits, and looks again when it does not know.
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	name := nameOf(p.handle, k)
-	if beside.Exists(askedFile(p.folder)) {
+	if folder.Exists(askedFile(p.folder)) {
 		if id, err := d.findJob(ctx, p, k); err != nil || id > 0 {
 			return errors.Join(err, d.noteFound(p.folder, k, id))
 		}
 	}
-	if err := beside.WriteJSON(askedFile(p.folder), name); err != nil {
+	if err := folder.WriteJSON(askedFile(p.folder), name); err != nil {
 		return d.refused("start agents", err)
 	}
 	out, err := d.call(ctx, "sbatch", sbatchArgs(p, k)...)
@@ -169,7 +169,7 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 			if id, ferr := d.findJob(ctx, p, k); ferr == nil && id > 0 {
 				return d.noteFound(p.folder, k, id)
 			}
-			if time.Since(begun)+pause > lookFor || beside.Pause(ctx, pause) != nil {
+			if time.Since(begun)+pause > lookFor || folder.Pause(ctx, pause) != nil {
 				break
 			}
 		}
@@ -196,18 +196,18 @@ func parseSubmitted(out string) (id int) {
 	return id
 }
 
-func (d *Driver) noteFound(folder string, k, id int) error {
+func (d *Driver) noteFound(dir string, k, id int) error {
 	if id == 0 {
 		return nil
 	}
-	return d.noteJob(folder, k, submitted{ID: id})
+	return d.noteJob(dir, k, submitted{ID: id})
 }
 
-func (d *Driver) noteJob(folder string, k int, s submitted) error {
-	if err := beside.WriteJSON(jobFile(folder, k), s); err != nil {
+func (d *Driver) noteJob(dir string, k int, s submitted) error {
+	if err := folder.WriteJSON(jobFile(dir, k), s); err != nil {
 		return d.refused("start agents", err)
 	}
-	return d.refused("start agents", beside.SyncFolder(folder))
+	return d.refused("start agents", folder.SyncFolder(dir))
 }
 
 // findJob looks for a job that a starter before us may have submitted: in Slurm's
@@ -259,7 +259,7 @@ func (d *Driver) layOut(p plan) error {
 		if f.text == nil {
 			continue
 		}
-		if err := beside.Replace(f.path, f.text); err != nil {
+		if err := folder.Replace(f.path, f.text); err != nil {
 			return err
 		}
 	}

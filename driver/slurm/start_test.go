@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // An answer of sbatch that was lost says nothing of the job, and squeue may show it some
@@ -39,7 +39,7 @@ func notes77(t *testing.T, scripts map[string]string) (bin string) {
 		t.Fatal(err)
 	}
 	var noted submitted
-	if err := beside.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
+	if err := folder.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
 		t.Errorf("it noted %+v, %v", noted, err)
 	}
 	return bin

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // look is an answer to Status that is still good.
@@ -43,14 +43,14 @@ func (d *Driver) forget(h driver.Handle) {
 // end. An answer may be some seconds old. While Slurm does not answer, what it was
 // last heard of an agent stands.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !ok {
 		return nil, nil
 	}
-	facts, err := readRequest(folder)
+	facts, err := readRequest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -64,19 +64,19 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if was != nil && time.Since(was.at) < notes {
 		return was.members, nil
 	}
-	s, err := d.survey(ctx, h, folder, facts, was)
+	s, err := d.survey(ctx, h, dir, facts, was)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, d.refused("look at agents", err)
 	}
-	if beside.Exists(beside.RemoveFile(folder)) && !beside.AnyAlive(s.members) {
-		if gone, err := d.sweep(ctx, h, folder); gone || err != nil {
+	if folder.Exists(folder.RemoveFile(dir)) && !folder.AnyAlive(s.members) {
+		if gone, err := d.sweep(ctx, h, dir); gone || err != nil {
 			return nil, d.refused("look at agents", err)
 		}
 	}
-	if !beside.Exists(folder) {
+	if !folder.Exists(dir) {
 		return nil, nil // removed while we looked
 	}
 	d.mu.Lock()
@@ -102,37 +102,37 @@ type view struct {
 }
 
 // survey looks at a placement.
-func (d *Driver) survey(ctx context.Context, h driver.Handle, folder string, facts request, was *look) (*look, error) {
-	busy := beside.IsHeld(folder)
-	v := &view{handle: h, folder: folder, facts: facts, rows: map[int]row{}, busy: busy}
+func (d *Driver) survey(ctx context.Context, h driver.Handle, dir string, facts request, was *look) (*look, error) {
+	busy := folder.IsHeld(dir)
+	v := &view{handle: h, folder: dir, facts: facts, rows: map[int]row{}, busy: busy}
 	var o orders
-	if err := beside.ReadJSON(ordersFile(folder), &o); err == nil { // else there is nobody to stand beside
+	if err := folder.ReadJSON(ordersFile(dir), &o); err == nil { // else there is nobody to stand beside
 		v.binary = o.Binary
 	}
 	s := &look{at: time.Now(), ended: map[int]note{}}
 	if was != nil {
 		s.ended, s.asked, s.rows = was.ended, was.asked, was.rows
 	}
-	_, v.asked = beside.ReadWord(stopFile(folder))
-	if info, err := os.Stat(stopFile(folder)); err == nil {
+	_, v.asked = folder.ReadWord(stopFile(dir))
+	if info, err := os.Stat(stopFile(dir)); err == nil {
 		v.askedAt = info.ModTime().Truncate(time.Second) // as Slurm counts
 	}
 	var err error
-	if v.of, err = again(folder, facts.Agents); err != nil {
+	if v.of, err = again(dir, facts.Agents); err != nil {
 		return nil, err
 	}
 	open := false
 	for i := range facts.Agents + len(v.of) {
 		n, known := s.ended[i]
 		if !known {
-			if n = heard(folder, i); n.Fate != nil {
+			if n = heard(dir, i); n.Fate != nil {
 				s.ended[i] = n
 			}
 		}
 		v.notes = append(v.notes, n)
 		open = open || n.Fate == nil || returns(n)
 	}
-	if v.jobs, err = readJobs(folder, facts); err != nil {
+	if v.jobs, err = readJobs(dir, facts); err != nil {
 		return nil, err
 	}
 	if open {
@@ -147,10 +147,10 @@ func (d *Driver) survey(ctx context.Context, h driver.Handle, folder string, fac
 }
 
 // readJobs reads what sbatch has answered so far.
-func readJobs(folder string, facts request) (jobs []submitted, err error) {
+func readJobs(dir string, facts request) (jobs []submitted, err error) {
 	for k := range facts.Arrays {
 		var s submitted
-		if err := beside.ReadJSON(jobFile(folder, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := folder.ReadJSON(jobFile(dir, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		jobs = append(jobs, s)
@@ -298,7 +298,7 @@ func (v *view) member(i int) driver.Member {
 	k := v.arrayOf(base)
 	v.whereabouts(&m, n, r, listed)
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-		m.Tail = beside.Tail(logFile(v.folder, i))
+		m.Tail = folder.Tail(logFile(v.folder, i))
 		if id := v.jobs[k].ID; m.Tail == "" && n.Up == nil && id > 0 {
 			m.Tail = v.slurmsWords(id, base-v.facts.from(k))
 		}
@@ -309,11 +309,11 @@ func (v *view) member(i int) driver.Member {
 // slurmsWords is the end of what Slurm itself wrote of a task.
 func (v *view) slurmsWords(id, task int) string {
 	if !v.facts.Gang {
-		return beside.Tail(outFile(v.folder, id, task))
+		return folder.Tail(outFile(v.folder, id, task))
 	}
 	var all strings.Builder
 	for _, name := range []string{"batch", "srun", itoa(task)} {
-		all.WriteString(beside.Tail(filepath.Join(v.folder, "out-"+itoa(id)+"-"+name)))
+		all.WriteString(folder.Tail(filepath.Join(v.folder, "out-"+itoa(id)+"-"+name)))
 	}
 	return all.String()
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/beside"
+	"github.com/drover-run/drover/driver/folder"
 )
 
 // Stop leaves the word that all have to stop, with their grace, and has Slurm signal
@@ -19,7 +19,7 @@ import (
 // takes everything away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
-	folder, ok := d.folder(h)
+	dir, ok := d.folder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -27,28 +27,28 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return nil
 	}
 	d.forget(h)
-	facts, err := readRequest(folder)
+	facts, err := readRequest(dir)
 	if err == nil && remove {
-		err = beside.Touch(beside.RemoveFile(folder))
+		err = folder.Touch(folder.RemoveFile(dir))
 	}
 	var s *look
 	if err == nil {
-		s, err = d.survey(ctx, h, folder, facts, nil)
+		s, err = d.survey(ctx, h, dir, facts, nil)
 	}
-	if err == nil && beside.AnyAlive(s.members) {
-		if err = beside.LeaveWord(stopFile(folder), grace); err == nil {
-			err = d.signal(ctx, folder, facts, s, grace)
+	if err == nil && folder.AnyAlive(s.members) {
+		if err = folder.LeaveWord(stopFile(dir), grace); err == nil {
+			err = d.signal(ctx, dir, facts, s, grace)
 		}
 	}
 	if err == nil && remove {
-		_, err = d.sweep(ctx, h, folder)
+		_, err = d.sweep(ctx, h, dir)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	var file *fs.PathError
 	switch {
-	case err == nil, errors.Is(err, fs.ErrNotExist) && !beside.Exists(folder):
+	case err == nil, errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir):
 		return nil // it was never there, or somebody else has removed it
 	case errors.As(err, &file):
 		return d.refused(doing, err)
@@ -57,8 +57,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 }
 
 // signal has Slurm pass the word on. That a task has ended meanwhile is no error.
-func (d *Driver) signal(ctx context.Context, folder string, facts request, s *look, grace time.Duration) error {
-	jobs, err := readJobs(folder, facts)
+func (d *Driver) signal(ctx context.Context, dir string, facts request, s *look, grace time.Duration) error {
+	jobs, err := readJobs(dir, facts)
 	if err != nil {
 		return err
 	}
@@ -104,17 +104,17 @@ func (d *Driver) signal(ctx context.Context, folder string, facts request, s *lo
 }
 
 // sweep takes a placement away that is to be removed and whose agents have all gone.
-func (d *Driver) sweep(ctx context.Context, h driver.Handle, folder string) (gone bool, err error) {
-	return beside.Sweep(folder, hold, func() (bool, error) {
-		facts, err := readRequest(folder)
+func (d *Driver) sweep(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
+	return folder.Sweep(dir, hold, func() (bool, error) {
+		facts, err := readRequest(dir)
 		if err != nil {
 			return false, err
 		}
-		s, err := d.survey(ctx, h, folder, facts, nil)
-		return err == nil && beside.AnyAlive(s.members), err
+		s, err := d.survey(ctx, h, dir, facts, nil)
+		return err == nil && folder.AnyAlive(s.members), err
 	}, func() error {
 		d.forget(h)
-		return beside.TakeAway(folder)
+		return folder.TakeAway(dir)
 	})
 }
 

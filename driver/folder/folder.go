@@ -1,11 +1,11 @@
-// Package beside keeps placement folders, for the drivers that have one for each
+// Package folder keeps placement folders, for the drivers that have one for each
 // placement: making, locking and removing a folder, the notes in it about agents, the
 // messages left in it for agents, and the process that supervises an agent. For drivers
 // whose agents live on this machine it says whether the requested resources fit.
 //
 // It refuses to know what an agent runs in and which driver put it there. Its tests, and
 // the suites of the drivers, prove it.
-package beside
+package folder
 
 import (
 	"crypto/rand"
@@ -31,10 +31,10 @@ const (
 
 // RequestFile is what a placement was asked for. It is there as long as its folder,
 // and locked while somebody starts or removes.
-func RequestFile(folder string) string { return filepath.Join(folder, "request") }
+func RequestFile(dir string) string { return filepath.Join(dir, "request") }
 
 // RemoveFile says that a placement goes when its agents have gone.
-func RemoveFile(folder string) string { return filepath.Join(folder, "remove") }
+func RemoveFile(dir string) string { return filepath.Join(dir, "remove") }
 
 // stale is when a folder that is being made was left by a starter that has died.
 // Making takes milliseconds; one that a very slow starter still wants makes its
@@ -65,8 +65,8 @@ func HandleOf(target, name string) (h driver.Handle, ok bool) {
 // puts there. The last step, giving it its name, succeeds for one starter only;
 // fs.ErrExist says that it was another. After an error it may have its name all the
 // same, if the disk has failed just then.
-func Publish(folder string, request any, fill func(folder string) error) error {
-	dir := filepath.Dir(folder)
+func Publish(base string, request any, fill func(base string) error) error {
+	dir := filepath.Dir(base)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func Publish(folder string, request any, fill func(folder string) error) error {
 	if err := SyncFolder(tmp); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, folder); err != nil {
-		if Exists(folder) {
+	if err := os.Rename(tmp, base); err != nil {
+		if Exists(base) {
 			return fs.ErrExist
 		}
 		return err
@@ -95,9 +95,9 @@ func Publish(folder string, request any, fill func(folder string) error) error {
 
 // TakeAway removes a placement's folder. Its name goes first, at once; what is left of
 // it the next List removes. Its caller holds it.
-func TakeAway(folder string) error {
-	grave := filepath.Join(filepath.Dir(folder), going+rand.Text())
-	if err := os.Rename(folder, grave); err != nil {
+func TakeAway(dir string) error {
+	grave := filepath.Join(filepath.Dir(dir), going+rand.Text())
+	if err := os.Rename(dir, grave); err != nil {
 		return err
 	}
 	RemoveTree(grave)
@@ -123,7 +123,7 @@ func RemoveTree(dir string) {
 // gone says have been taken away. One of which it cannot tell is there, and its Status
 // says what is wrong: it hides no other. What a dead starter left, and what is being
 // taken away, it removes. A folder that is not there has none.
-func List(dir, target string, gone func(h driver.Handle, folder string) (bool, error)) ([]driver.Handle, error) {
+func List(dir, target string, gone func(h driver.Handle, base string) (bool, error)) ([]driver.Handle, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

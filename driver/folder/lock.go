@@ -1,4 +1,4 @@
-package beside
+package folder
 
 import (
 	"context"
@@ -44,8 +44,8 @@ func refusedLock(err error) error {
 //
 // ErrHeld and ErrNoLocks are as in Flock. A driver for which two may be at it goes on
 // without a lock where there is none; the others refuse such a place.
-func Hold(folder string) (lock *os.File, err error) {
-	f, err := os.OpenFile(RequestFile(folder), os.O_RDWR, 0o600)
+func Hold(dir string) (lock *os.File, err error) {
+	f, err := os.OpenFile(RequestFile(dir), os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func isStill(f *os.File) error {
 
 // IsHeld says whether somebody holds a placement. It looks with a shared lock: looks
 // do not disturb each other.
-func IsHeld(folder string) bool {
-	f, err := os.Open(RequestFile(folder))
+func IsHeld(dir string) bool {
+	f, err := os.Open(RequestFile(dir))
 	if err != nil {
 		return false
 	}
@@ -113,12 +113,12 @@ func Pause(ctx context.Context, d time.Duration) error {
 
 // Claim makes a placement, or finds it, and has hold hold it. While another one does
 // it waits, as Patiently; who is at it may be refused, and take his folder away.
-func Claim(ctx context.Context, folder string, hold func(folder string) (*os.File, error), publish func() error) (lock *os.File, err error) {
+func Claim(ctx context.Context, dir string, hold func(dir string) (*os.File, error), publish func() error) (lock *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := publish(); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		lock, err := Patiently(ctx, func() (*os.File, error) { return hold(folder) })
+		lock, err := Patiently(ctx, func() (*os.File, error) { return hold(dir) })
 		if !errors.Is(err, fs.ErrNotExist) {
 			return lock, err
 		}
@@ -130,16 +130,16 @@ func Claim(ctx context.Context, folder string, hold func(folder string) (*os.Fil
 // nobody of it lives, and hold can hold it. gone says that it is not there any more,
 // whoever took it. One of the same name that was made meanwhile is left alone: alive
 // is not about that.
-func Sweep(folder string, hold func(folder string) (*os.File, error), alive func() (bool, error), takeAway func() error) (gone bool, err error) {
-	if !Exists(RemoveFile(folder)) {
+func Sweep(dir string, hold func(dir string) (*os.File, error), alive func() (bool, error), takeAway func() error) (gone bool, err error) {
+	if !Exists(RemoveFile(dir)) {
 		return false, nil
 	}
 	defer func() {
-		if err != nil && !Exists(folder) {
+		if err != nil && !Exists(dir) {
 			gone, err = true, nil
 		}
 	}()
-	was, err := os.Open(RequestFile(folder))
+	was, err := os.Open(RequestFile(dir))
 	if err != nil {
 		return false, err
 	}
@@ -147,9 +147,9 @@ func Sweep(folder string, hold func(folder string) (*os.File, error), alive func
 	if lives, err := alive(); lives || err != nil {
 		return false, err
 	}
-	lock, err := hold(folder)
+	lock, err := hold(dir)
 	if errors.Is(err, ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-		return !Exists(folder), nil // a starter is at it, or somebody who sweeps
+		return !Exists(dir), nil // a starter is at it, or somebody who sweeps
 	}
 	if err != nil {
 		return false, err

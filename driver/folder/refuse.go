@@ -1,4 +1,4 @@
-package beside
+package folder
 
 import (
 	"context"
@@ -52,9 +52,9 @@ func Refused(dir, doing string, err error) error {
 
 // Begin is where every Start begins: the handle and the folder that its request
 // means, or why it cannot be.
-func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.Handle, folder string, err error) {
+func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.Handle, base string, err error) {
 	h = driver.Handle{Target: target, Job: r.Job, Placement: r.Placement}
-	folder, ok := Folder(dir, target, h)
+	base, ok := Folder(dir, target, h)
 	switch {
 	case ctx.Err() != nil:
 		return h, "", context.Cause(ctx)
@@ -65,7 +65,7 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 	case !filepath.IsAbs(dir):
 		return h, "", fault.New(fault.Bug, "", "start agents: folder %q is not absolute", dir)
 	}
-	return h, folder, nil
+	return h, base, nil
 }
 
 // Sealed is what agents are handed for nobody else to read: the values of their

@@ -1,4 +1,4 @@
-package beside
+package folder
 
 import (
 	"context"
@@ -198,9 +198,9 @@ func TestAnAgentsEndIsToldApartFromItsChildrens(t *testing.T) {
 }
 
 func TestWhatIsSealedIsResolvedHere(t *testing.T) {
-	t.Setenv("BESIDE_TOKEN", "sesame")
+	t.Setenv("FOLDER_TOKEN", "sesame")
 	pass := func(context.Context) ([]byte, error) { return []byte("key"), nil }
-	secrets, key, err := Sealed(t.Context(), driver.Boot{Secrets: map[string]string{"TOKEN": "env:BESIDE_TOKEN"}, Pass: pass})
+	secrets, key, err := Sealed(t.Context(), driver.Boot{Secrets: map[string]string{"TOKEN": "env:FOLDER_TOKEN"}, Pass: pass})
 	if err != nil || string(secrets) != `{"TOKEN":"sesame"}` || string(key) != "key" {
 		t.Errorf("sealed are %s and %s, %v", secrets, key, err)
 	}

@@ -1,4 +1,4 @@
-package beside
+package folder
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 )
 
 // publish makes a placement whose request is who.
-func publish(folder, who string) error {
-	return Publish(folder, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
+func publish(dir, who string) error {
+	return Publish(dir, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
 }
 
 // alone fails the test unless the names in dir are want, in order.
@@ -37,18 +37,18 @@ func alone(t *testing.T, dir string, want ...string) {
 
 func TestAPlacementIsMadeByOneStarter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	folder := filepath.Join(dir, "abcd2345-1")
-	if err := publish(folder, "one"); err != nil {
+	base := filepath.Join(dir, "abcd2345-1")
+	if err := publish(base, "one"); err != nil {
 		t.Fatal(err)
 	}
-	if err := publish(folder, "two"); !errors.Is(err, fs.ErrExist) {
+	if err := publish(base, "two"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the second starter is told %v, want fs.ErrExist", err)
 	}
 	var who string
-	if err := ReadJSON(RequestFile(folder), &who); err != nil || who != "one" {
+	if err := ReadJSON(RequestFile(base), &who); err != nil || who != "one" {
 		t.Errorf("the request is %q, %v; want that of the first", who, err)
 	}
-	alone(t, folder, "of one", "request")
+	alone(t, base, "of one", "request")
 	alone(t, dir, "abcd2345-1")
 }
 
@@ -62,23 +62,23 @@ func TestAPlacementThatCannotBeFilledIsNotMade(t *testing.T) {
 }
 
 func TestAPlacementIsHeldByOne(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "abcd2345-1")
-	if _, err := Hold(folder); !errors.Is(err, fs.ErrNotExist) {
+	dir := filepath.Join(t.TempDir(), "abcd2345-1")
+	if _, err := Hold(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("to hold what is not there gives %v, want fs.ErrNotExist", err)
 	}
-	if err := publish(folder, "one"); err != nil {
+	if err := publish(dir, "one"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		lock, err := Hold(folder)
+		lock, err := Hold(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Hold(folder); !errors.Is(err, ErrHeld) || !IsHeld(folder) {
+		if _, err := Hold(dir); !errors.Is(err, ErrHeld) || !IsHeld(dir) {
 			t.Errorf("while one holds it another one is told %v", err)
 		}
 		lock.Close()
-		if IsHeld(folder) {
+		if IsHeld(dir) {
 			t.Error("it is held by nobody, and yet held")
 		}
 	}
@@ -86,11 +86,11 @@ func TestAPlacementIsHeldByOne(t *testing.T) {
 
 // Who opened the folder before it was exchanged has locked another one.
 func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "abcd2345-1")
-	if err := publish(folder, "one"); err != nil {
+	dir := filepath.Join(t.TempDir(), "abcd2345-1")
+	if err := publish(dir, "one"); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(RequestFile(folder))
+	f, err := os.Open(RequestFile(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,13 +98,13 @@ func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
 	if err := isStill(f); err != nil {
 		t.Errorf("untouched it gives %v", err)
 	}
-	if err := TakeAway(folder); err != nil {
+	if err := TakeAway(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := isStill(f); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("taken away it gives %v, want fs.ErrNotExist", err)
 	}
-	if err := publish(folder, "two"); err != nil {
+	if err := publish(dir, "two"); err != nil {
 		t.Fatal(err)
 	}
 	if err := isStill(f); !errors.Is(err, fs.ErrNotExist) {
@@ -114,28 +114,28 @@ func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
 
 // The one who is at it is refused, and takes his folder away: the other one makes his.
 func TestAClaimOutlivesTheOneBeforeIt(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "abcd2345-1")
-	if err := publish(folder, "one"); err != nil {
+	dir := filepath.Join(t.TempDir(), "abcd2345-1")
+	if err := publish(dir, "one"); err != nil {
 		t.Fatal(err)
 	}
-	first, err := Hold(folder)
+	first, err := Hold(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waits, looks := make(chan bool), 0
 	go func() {
 		<-waits
-		if err := TakeAway(folder); err != nil {
+		if err := TakeAway(dir); err != nil {
 			t.Error(err)
 		}
 		first.Close()
 	}()
-	lock, err := Claim(t.Context(), folder, func(folder string) (*os.File, error) {
+	lock, err := Claim(t.Context(), dir, func(dir string) (*os.File, error) {
 		if looks++; looks == 2 { // it has found the lock taken
 			close(waits)
 		}
-		return Hold(folder)
-	}, func() error { return publish(folder, "two") })
+		return Hold(dir)
+	}, func() error { return publish(dir, "two") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,18 +147,18 @@ func TestAClaimOutlivesTheOneBeforeIt(t *testing.T) {
 }
 
 func TestAClaimWaitsNoLongerThanItsCaller(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "abcd2345-1")
+	dir := filepath.Join(t.TempDir(), "abcd2345-1")
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := Claim(ctx, folder, func(string) (*os.File, error) {
+	_, err := Claim(ctx, dir, func(string) (*os.File, error) {
 		cancel(gone)
 		return nil, ErrHeld
-	}, func() error { return publish(folder, "one") })
+	}, func() error { return publish(dir, "one") })
 	if !errors.Is(err, gone) {
 		t.Errorf("it gives %v, want why its caller went", err)
 	}
 	full := errors.New("full")
-	if _, err := Claim(t.Context(), folder, nil, func() error { return full }); !errors.Is(err, full) {
+	if _, err := Claim(t.Context(), dir, nil, func() error { return full }); !errors.Is(err, full) {
 		t.Errorf("what cannot be made gives %v, want its reason", err)
 	}
 }
@@ -179,21 +179,21 @@ func TestAFileSystemWithoutLocksIsNamed(t *testing.T) {
 
 func TestWhatIsTakenAwayGoesWhole(t *testing.T) {
 	dir := t.TempDir()
-	folder := filepath.Join(dir, "abcd2345-1")
-	if err := publish(folder, "one"); err != nil {
+	base := filepath.Join(dir, "abcd2345-1")
+	if err := publish(base, "one"); err != nil {
 		t.Fatal(err)
 	}
-	shut := filepath.Join(folder, "shut")
+	shut := filepath.Join(base, "shut")
 	for _, err := range []error{os.Mkdir(shut, 0o700), Touch(filepath.Join(shut, "file")), os.Chmod(shut, 0)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := TakeAway(folder); err != nil {
+	if err := TakeAway(base); err != nil {
 		t.Fatal(err)
 	}
 	alone(t, dir)
-	if err := TakeAway(folder); !errors.Is(err, fs.ErrNotExist) {
+	if err := TakeAway(base); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a second time it gives %v, want fs.ErrNotExist", err)
 	}
 }
@@ -210,8 +210,8 @@ func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, old), past, past); err != nil {
 		t.Fatal(err)
 	}
-	held, err := List(dir, "local", func(h driver.Handle, folder string) (bool, error) {
-		err := os.RemoveAll(filepath.Join(folder, "in"))
+	held, err := List(dir, "local", func(h driver.Handle, base string) (bool, error) {
+		err := os.RemoveAll(filepath.Join(base, "in"))
 		if h.Placement == 1 {
 			err = errors.New("its request is damaged") // and hides no other
 		}
@@ -229,22 +229,22 @@ func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
 
 func TestAPlacementIsSweptOnlyWhenItIsTo(t *testing.T) {
 	dir := t.TempDir()
-	folder := filepath.Join(dir, "abcd2345-1")
+	base := filepath.Join(dir, "abcd2345-1")
 	broken := errors.New("broken")
 	sweep := func(alive func() (bool, error)) (bool, error) {
-		return Sweep(folder, Hold, alive, func() error { return TakeAway(folder) })
+		return Sweep(base, Hold, alive, func() error { return TakeAway(base) })
 	}
 	dead := func() (bool, error) { return false, nil }
 	if gone, err := sweep(dead); gone || err != nil {
 		t.Errorf("one that was never there: %v, %v", gone, err)
 	}
-	if err := publish(folder, "one"); err != nil {
+	if err := publish(base, "one"); err != nil {
 		t.Fatal(err)
 	}
 	if gone, err := sweep(dead); gone || err != nil {
 		t.Errorf("nobody has asked for it: %v, %v", gone, err)
 	}
-	if err := Touch(RemoveFile(folder)); err != nil {
+	if err := Touch(RemoveFile(base)); err != nil {
 		t.Fatal(err)
 	}
 	if gone, err := sweep(func() (bool, error) { return true, nil }); gone || err != nil {
@@ -253,7 +253,7 @@ func TestAPlacementIsSweptOnlyWhenItIsTo(t *testing.T) {
 	if gone, err := sweep(func() (bool, error) { return false, broken }); gone || !errors.Is(err, broken) {
 		t.Errorf("nobody knows whether one lives: %v, %v", gone, err)
 	}
-	lock, err := Hold(folder)
+	lock, err := Hold(base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,20 +263,20 @@ func TestAPlacementIsSweptOnlyWhenItIsTo(t *testing.T) {
 	lock.Close()
 	alone(t, dir, "abcd2345-1")
 	exchange := func() (bool, error) {
-		return false, errors.Join(TakeAway(folder), publish(folder, "two"), Touch(RemoveFile(folder)))
+		return false, errors.Join(TakeAway(base), publish(base, "two"), Touch(RemoveFile(base)))
 	}
 	if gone, err := sweep(exchange); gone || err != nil {
 		t.Errorf("it was exchanged while we looked: %v, %v", gone, err)
 	}
-	alone(t, folder, "of two", "remove", "request")
+	alone(t, base, "of two", "remove", "request")
 	if gone, err := sweep(dead); !gone || err != nil {
 		t.Errorf("it is to go: %v, %v", gone, err)
 	}
 	alone(t, dir)
-	if err := errors.Join(publish(folder, "three"), Touch(RemoveFile(folder))); err != nil {
+	if err := errors.Join(publish(base, "three"), Touch(RemoveFile(base))); err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := sweep(func() (bool, error) { return false, errors.Join(TakeAway(folder), broken) }); !gone || err != nil {
+	if gone, err := sweep(func() (bool, error) { return false, errors.Join(TakeAway(base), broken) }); !gone || err != nil {
 		t.Errorf("another one was quicker: %v, %v", gone, err)
 	}
 }
