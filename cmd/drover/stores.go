@@ -14,8 +14,6 @@ import (
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/dir"
-	"github.com/drover-run/drover/store/gcs"
-	"github.com/drover-run/drover/store/s3"
 )
 
 // openBucket opens what --store names; endpoint is where the server of a bucket
@@ -40,14 +38,8 @@ const (
 func openStore(ctx context.Context, url, endpoint, pass string, patience time.Duration) (b store.Bucket, at reach, err error) {
 	path := strings.TrimPrefix(url, "file://")
 	switch scheme, _, ok := strings.Cut(path, "://"); {
-	case ok && scheme == "s3":
-		b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint, PassFile: pass, Patience: patience})
-		if err != nil {
-			return nil, far, err
-		}
-		return weather(b), far, nil
-	case ok && scheme == "gs":
-		b, err := gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint, PassFile: pass})
+	case ok && (scheme == "s3" || scheme == "gs"):
+		b, err := openService(ctx, url, serviceOptions{endpoint: endpoint, passFile: pass, patience: patience})
 		if err != nil {
 			return nil, far, err
 		}
@@ -84,9 +76,13 @@ func owner(ctx context.Context, url, endpoint string, say func(string)) (string,
 	if !strings.HasPrefix(url, "s3://") {
 		return "", nil
 	}
-	b, err := s3.Open(ctx, url, s3.Options{Endpoint: endpoint})
+	opened, err := openService(ctx, url, serviceOptions{endpoint: endpoint})
 	if err != nil {
 		return "", err
+	}
+	b, ok := opened.(owned)
+	if !ok {
+		return "", nil
 	}
 	account, err := b.Account(ctx)
 	if err != nil {
@@ -99,6 +95,27 @@ func owner(ctx context.Context, url, endpoint string, say func(string)) (string,
 	return account, b.OwnedBy(ctx, account)
 }
 
+// serviceOptions are what the services of buckets have in common.
+type serviceOptions struct {
+	endpoint string
+	passFile string        // of credentials that were handed over; "": none
+	patience time.Duration // how long a server is tried that has never answered; 0: the service's own
+	foreign  bool          // names that no key of drover's may have are listed, read and written too
+	unsigned func()        // allows requests without credentials, and is told once when that begins
+}
+
+// service is a bucket of a service (buckets.go).
+type service interface {
+	store.Bucket
+	granting
+}
+
+// owned is a bucket that belongs to an account of its service.
+type owned interface {
+	Account(ctx context.Context) (string, error)
+	OwnedBy(ctx context.Context, account string) error
+}
+
 // granting is a bucket that can make narrow credentials, and say what to grant.
 type granting interface {
 	Policy(store.Rights) string
@@ -107,20 +124,12 @@ type granting interface {
 	Profile() string          // as which it is opened here; "": as none
 }
 
-var (
-	_ granting = (*s3.Bucket)(nil)
-	_ granting = (*gcs.Bucket)(nil)
-)
-
 // granter opens what others are to be given rights on; nil: such a store has none.
 func granter(ctx context.Context, url, endpoint string) func() (granting, error) {
-	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
-	case "s3":
-		return func() (granting, error) { return s3.Open(ctx, url, s3.Options{Endpoint: endpoint}) }
-	case "gs":
-		return func() (granting, error) { return gcs.Open(ctx, url, gcs.Options{Endpoint: endpoint}) }
+	if scheme, _, _ := strings.Cut(url, "://"); scheme != "s3" && scheme != "gs" {
+		return nil
 	}
-	return nil
+	return func() (granting, error) { return openService(ctx, url, serviceOptions{endpoint: endpoint}) }
 }
 
 // rights are what others than this process open such a store with.
@@ -129,7 +138,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 	if open == nil {
 		return cli.Rights{}, nil
 	}
-	if p := who.Profile; p != "" && p != ofMachine && strings.HasPrefix(url, "gs:") && !gcs.IsAccount(p) {
+	if p := who.Profile; p != "" && p != ofMachine && strings.HasPrefix(url, "gs:") && !isAccount(p) {
 		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, --agent-profile NAME@PROJECT.iam.gserviceaccount.com, or --agent-profile machine.",
 			"open %s as %q: it is not a Google account", url, p)
 	}
@@ -238,14 +247,8 @@ func found() (lines []string) {
 func openPlace(ctx context.Context, place, endpoint string, say func(string)) (store.Bucket, error) {
 	unsigned := func() { say("no credentials found: " + place + " is asked without, as a public bucket") }
 	switch scheme, _, _ := strings.Cut(place, "://"); scheme {
-	case "s3":
-		b, err := s3.Open(ctx, place, s3.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned})
-		if err != nil {
-			return nil, err
-		}
-		return weather(b), nil
-	case "gs":
-		b, err := gcs.Open(ctx, place, gcs.Options{Endpoint: endpoint, Foreign: true, Unsigned: unsigned})
+	case "s3", "gs":
+		b, err := openService(ctx, place, serviceOptions{endpoint: endpoint, foreign: true, unsigned: unsigned})
 		if err != nil {
 			return nil, err
 		}

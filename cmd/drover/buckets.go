@@ -1,0 +1,28 @@
+//go:build !nobuckets
+
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/drover-run/drover/store/gcs"
+	"github.com/drover-run/drover/store/s3"
+)
+
+var (
+	_ service = (*s3.Bucket)(nil)
+	_ owned   = (*s3.Bucket)(nil)
+	_ service = (*gcs.Bucket)(nil)
+)
+
+// openService opens the bucket that an s3:// or gs:// url names.
+func openService(ctx context.Context, url string, o serviceOptions) (service, error) {
+	if strings.HasPrefix(strings.TrimPrefix(url, "file://"), "gs:") {
+		return gcs.Open(ctx, url, gcs.Options{Endpoint: o.endpoint, PassFile: o.passFile, Foreign: o.foreign, Unsigned: o.unsigned})
+	}
+	return s3.Open(ctx, url, s3.Options{Endpoint: o.endpoint, PassFile: o.passFile, Patience: o.patience, Foreign: o.foreign, Unsigned: o.unsigned})
+}
+
+// isAccount says whether p can be the name of a Google account.
+func isAccount(p string) bool { return gcs.IsAccount(p) }
