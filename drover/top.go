@@ -174,7 +174,7 @@ func (n *numbers) remember(object map[string]any) {
 // hint names what there is instead.
 func (n *numbers) hint() string {
 	names := slices.Sorted(maps.Keys(n.seen))
-	if near := job.Nearest(n.by, names); near != "" {
+	if near := fault.Nearest(n.by, names); near != "" {
 		return fmt.Sprintf("Did you mean --by %s?", near)
 	}
 	if len(names) == 0 {

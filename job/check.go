@@ -101,7 +101,7 @@ func nearest(typed string) string {
 	for _, l := range Launchers {
 		names = append(names, string(l))
 	}
-	return Nearest(typed, names)
+	return fault.Nearest(typed, names)
 }
 
 // checkResults sees that a processing job's folders are where SageMaker allows

@@ -38,7 +38,7 @@ func checkMetrics(s Spec) error {
 			continue
 		}
 		hint := "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'."
-		if near := Nearest(m.Regex, Presets); near != "" && m.Name == "" {
+		if near := fault.Nearest(m.Regex, Presets); near != "" && m.Name == "" {
 			hint = "Did you mean --metric " + near + "?"
 		}
 		re, err := regexp.Compile(m.Regex)

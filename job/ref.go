@@ -40,7 +40,7 @@ func (in Input) TaskRef() (r TaskRef, ok bool, err error) {
 		return r, true, nil
 	}
 	hint := "Write it as " + in.Name + "=task:NAME/model; state, output and source work too."
-	if near := Nearest(r.What, Chains); near != "" && !wrong {
+	if near := fault.Nearest(r.What, Chains); near != "" && !wrong {
 		hint = "Did you mean task:" + r.Task + "/" + near + "?"
 	}
 	return r, true, fault.New(fault.Invalid, hint, "check job: input %s: %q is not something that a task leaves", in.Name, in.Path)

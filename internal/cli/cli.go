@@ -278,7 +278,7 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	hint := "drover help lists the verbs."
 	if meant := otherVerbs[args[0]]; meant != "" {
 		hint = meant
-	} else if near := job.Nearest(args[0], verbs); near != "" {
+	} else if near := fault.Nearest(args[0], verbs); near != "" {
 		hint = "Did you mean drover " + near + "?"
 	} else if _, err := os.Stat(args[0]); err == nil {
 		hint = "Try drover run " + args[0] + "."
@@ -312,7 +312,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	typed := "-" + unknown.GetSpecifiedName()
 	if len(typed) > 2 {
 		typed = "-" + typed
-		near, script := job.Nearest(typed, names), cmd.Name() == string(job.Run)
+		near, script := fault.Nearest(typed, names), cmd.Name() == string(job.Run)
 		switch {
 		case script && slices.Contains([]string{"--from", "--out", "--slots", "--workers", "--item-timeout", "--max-fails"}, typed):
 			hint = "Items are for drover map: drover map --from items.txt -- ./work.sh {}."

@@ -177,7 +177,7 @@ func knownKey(key string) error {
 	if strings.HasPrefix(key, "targets.") {
 		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus; a target of your own has targets.NAME.on, .args, .workers, .cpus, .memory, .gpus, .timeout and .store."
 	}
-	if near := job.Nearest(key, keys); near != "" {
+	if near := fault.Nearest(key, keys); near != "" {
 		hint = "Did you mean " + near + "?"
 	}
 	return fault.New(fault.Invalid, hint, "find setting: there is no %q", key)

@@ -18,7 +18,6 @@ import (
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/record"
-	"github.com/drover-run/drover/job"
 )
 
 // metricsFlags are what drover metrics was asked for.
@@ -130,7 +129,7 @@ func checkMetricNames(s drover.Status, m metricsFlags, all []series) error {
 			continue
 		}
 		hint := "It has none so far."
-		if near := job.Nearest(name, there); near != "" {
+		if near := fault.Nearest(name, there); near != "" {
 			hint = "Did you mean " + plainText(near) + "?"
 		} else if len(there) > 0 {
 			hint = "It has " + plainText(strings.Join(there[:min(len(there), 20)], ", ")) + "."

@@ -274,7 +274,7 @@ func parseStates(typed []string) (states []job.ItemState, err error) {
 		s := job.ItemState(strings.ToUpper(word))
 		if !slices.Contains(job.ItemStates, s) {
 			hint := "Use " + strings.Join(names, ", ") + "."
-			if near := job.Nearest(strings.ToLower(word), names); near != "" {
+			if near := fault.Nearest(strings.ToLower(word), names); near != "" {
 				hint = "Did you mean " + near + "?"
 			}
 			return nil, fault.New(fault.Invalid, hint, "read --state: %q is not an item state", word)

@@ -81,7 +81,7 @@ func ssmScript(c ssm.Command, spec *job.Spec) error {
 			for _, e := range entries {
 				names = append(names, e.Name())
 			}
-			if near := job.Nearest(filepath.Base(file), names); near != "" && near != filepath.Base(file) {
+			if near := fault.Nearest(filepath.Base(file), names); near != "" && near != filepath.Base(file) {
 				hint = "Did you mean -e " + filepath.Join(filepath.Dir(c.Entry), near) + "?"
 			}
 		}

@@ -324,7 +324,7 @@ func (e *Engine) nearest(name string) string {
 	}
 	best, bestDistance := "", 3
 	for _, d := range entries {
-		if n := job.Distance(d.Name(), filepath.Base(name)); n < bestDistance && d.Type().IsRegular() {
+		if n := fault.Distance(d.Name(), filepath.Base(name)); n < bestDistance && d.Type().IsRegular() {
 			best, bestDistance = filepath.Join(dir, d.Name()), n
 		}
 	}

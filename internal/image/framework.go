@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // DefaultRegion is whose registry is asked when nothing says another: the one
@@ -64,7 +63,7 @@ func Framework(words string, site Site) (string, error) {
 	if !ok {
 		names := sortedKeys(all.Frameworks)
 		hint := "The frameworks are " + strings.Join(names, ", ") + "; any other image is named with --image."
-		if near := job.Nearest(name, names); near != "" {
+		if near := fault.Nearest(name, names); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
 		return "", fault.New(fault.Invalid, hint, "resolve framework %q: %q has no prebuilt images", words, name)
@@ -166,7 +165,7 @@ func (all *shelves) host(words string, s shelf, region string) (string, error) {
 	regions := strings.Fields(all.Regions[s.Regions])
 	if !slices.Contains(regions, region) {
 		hint := "Set AWS_REGION to one that has it, such as " + DefaultRegion + ", or image_mirror to a registry of yours."
-		if near := job.Nearest(region, regions); near != "" {
+		if near := fault.Nearest(region, regions); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
 		return "", fault.New(fault.Invalid, hint, "resolve framework %q: region %q has no image of it", words, region)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // instructions are all that a Dockerfile may hold.
@@ -166,7 +165,7 @@ func parse(at int, line string, heredoc bool) (Instruction, error) {
 	in := Instruction{Line: at, Word: strings.ToUpper(word)}
 	if !slices.Contains(instructions, in.Word) {
 		hint := "The instructions are " + strings.Join(instructions, ", ") + "."
-		if near := job.Nearest(in.Word, instructions); near != "" {
+		if near := fault.Nearest(in.Word, instructions); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
 		if heredoc {

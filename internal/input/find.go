@@ -80,7 +80,7 @@ func inside(in job.Input, folder string) (string, error) {
 		return real, err
 	}
 	hint := "Check the name, or leave it out."
-	if job.Nearest(in.Subdir, []string{"sharded", "fullyreplicated"}) != "" {
+	if fault.Nearest(in.Subdir, []string{"sharded", "fullyreplicated"}) != "" {
 		hint = "Did you mean :sharded?"
 	}
 	return "", fault.New(fault.Invalid, hint, "read input %s: %q holds no folder %q", in.Name, in.Path, in.Subdir)

@@ -178,7 +178,7 @@ func checkTask(text string) error {
 	parts := strings.Split(text[len("task:"):], "/")
 	what := parts[len(parts)-1]
 	hint := "Write it as task:NAME/model: " + strings.Join(job.Chains, ", ") + "."
-	switch near := job.Nearest(what, job.Chains); {
+	switch near := fault.Nearest(what, job.Chains); {
 	case len(parts) == 3 && slices.Contains(job.Chains, parts[1]):
 		hint = "For a folder of it write task:" + parts[0] + "/" + parts[1] + "::" + what + "."
 	case near != "" && near != what:

@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // Collect reads a source to its end into a List, kept in a folder of its own
@@ -129,7 +128,7 @@ func (s Source) notThere(path string) error {
 	if f, err := os.Open(filepath.Dir(path)); err == nil {
 		names, _ := f.Readdirnames(1000)
 		f.Close()
-		if near := job.Nearest(filepath.Base(path), names); near != "" {
+		if near := fault.Nearest(filepath.Base(path), names); near != "" {
 			hint = "Did you mean " + filepath.Join(filepath.Dir(s.From), near) + "?"
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // Template is a command whose placeholders are found once and filled for every
@@ -371,7 +370,7 @@ func isNear(a, b string) bool {
 		return true
 	}
 	allowed := min(len(a), len(b), 8) / 3
-	return allowed > 0 && job.Distance(a, b) <= allowed
+	return allowed > 0 && fault.Distance(a, b) <= allowed
 }
 
 // isName says whether text may be a field's name as people write them.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/fault"
 )
 
 func (c *Command) note(format string, args ...any) {
@@ -45,7 +45,7 @@ func (c *Command) noteName(h Hyperparameter) error {
 		switch {
 		case strings.HasPrefix(flag, name):
 			begins = flag
-		case len(flag) >= nearest5 && near == "" && job.Distance(name, flag) <= 2:
+		case len(flag) >= nearest5 && near == "" && fault.Distance(name, flag) <= 2:
 			near = flag
 		}
 	}
@@ -102,7 +102,7 @@ func (c Command) OnlyAWS() (names []string) {
 	return names
 }
 
-func nearest(typed string, names []string) string { return job.Nearest(typed, names) }
+func nearest(typed string, names []string) string { return fault.Nearest(typed, names) }
 
 // meant is a hint for a word of which there are few.
 func meant(typed string, words []string, otherwise string) string {

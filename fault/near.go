@@ -1,4 +1,4 @@
-package job
+package fault
 
 // Distance is the number of letters to insert, delete, change or swap with a
 // neighbour to make b of a: for telling people what they may have meant.
