@@ -101,6 +101,16 @@ func TestTheSameListHasNothingNew(t *testing.T) {
 	fresh.Close()
 }
 
+// A list that equals the items that were added last lacks those from before.
+func TestTheListThatWasAddedLastLacksTheRest(t *testing.T) {
+	before, added := listOf(t, "a", "b"), listOf(t, "c")
+	fresh, gone, err := New(t.Context(), listOf(t, "c"), []*Reader{before.Reader(), added.Reader()}, t.TempDir())
+	if err != nil || fresh.Count() != 0 || gone != 2 {
+		t.Fatalf("%v, %d gone of 2, %v", fresh, gone, err)
+	}
+	fresh.Close()
+}
+
 func TestALongerRangeAddsARange(t *testing.T) {
 	_, old := stored(t, newRange(span{1, 100, 1}), 1)
 	fresh, gone, err := New(t.Context(), newRange(span{1, 250, 1}), []*Reader{old}, t.TempDir())

@@ -207,6 +207,10 @@ func TestAnAgentOfARunLooksAgainSoon(t *testing.T) {
 	if again := m.Again(); again <= 0 || again > 5*time.Second {
 		t.Errorf("it looks again after %s", again)
 	}
+	d.pass(2 * time.Second)
+	if again := m.Again(); again > 3*time.Second {
+		t.Errorf("2s after a look it looks again after %s", again)
+	}
 }
 
 // A job that is not the live one is closed already: nothing is written for it, whatever
@@ -317,5 +321,53 @@ func TestAMembershipListingIsOfOneRound(t *testing.T) {
 	d.check(m.callRoll(ctx))
 	if m.roll.known {
 		t.Errorf("%d agents of the round before count, of which each has left", len(m.roll.moved))
+	}
+}
+
+// The number of standbys is that of the most agents that moved at once in the round: those
+// that leave take no standby along (M12).
+func TestStandbysStayWhileOthersLeave(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx := t.Context()
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	m := d.far(j, "1-0-a")
+	m.glimpse = 10_000 // it lists all
+	roll := func(agents int) {
+		for i := range agents {
+			d.check(d.Beat(ctx, j.Path(), Beat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: "idle"}))
+		}
+		d.check(m.callRoll(ctx))
+		d.pass(rollEvery)
+	}
+	roll(300)
+	roll(300)
+	roll(20)
+	if n := m.spares(); n != 6 {
+		t.Errorf("of 300 agents, of which 20 are left, %d stay; 2 %% are 6", n)
+	}
+	m.t.m.Round = 7 // reopened since
+	roll(20)
+	roll(20)
+	if n := m.spares(); n != sparesLeast {
+		t.Errorf("of 20 agents of a new round %d stay", n)
+	}
+}
+
+// After each stop an agent of many ends its share of the chunks once, in a later round as
+// in the first (E5).
+func TestEachStopHasItsShares(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	m := d.far(j, "1-7-a")
+	for _, stop := range []int{3, 9} {
+		m.t.m.Stop, m.t.m.StopAt = &Stop{}, stop
+		if mine, ok := m.turn(); !ok || mine != (share{7, 1000, true}) {
+			t.Errorf("after stop %d its share is %+v, %t", stop, mine, ok)
+		}
+		if mine, ok := m.turn(); ok {
+			t.Errorf("after stop %d it has a second share: %+v", stop, mine)
+		}
 	}
 }

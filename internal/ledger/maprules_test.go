@@ -146,6 +146,20 @@ func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 	}
 }
 
+// An item of a chunk in isolated mode that failed, and that the same entry names for its
+// next try, runs when its owner dies: results take effect before starting (L4).
+func TestAnItemThatStartsAgainInOneEntryIsBlamed(t *testing.T) {
+	t.Parallel()
+	c := NewChunk("000000", Seed{Items: Spans{{4, 4}}, Carry: map[int]Carry{4: {Suspicions: isolateAfter}}})
+	c.Fold(claimedBy("a", 1, Untouched))
+	c.Fold(Entry{By: "a", Claim: 1, Starting: []int{4}})
+	c.Fold(Entry{By: "a", Claim: 1, Results: []Result{{Item: 4, Failed: true}}, Starting: []int{4}})
+	c.Fold(claimedBy("b", 2, Silence))
+	if _, had, _ := c.Item(4); had != (Carry{Failures: 1, Blames: 1, Suspicions: isolateAfter}) {
+		t.Errorf("it has %+v behind it", had)
+	}
+}
+
 // What an engine calls an interruption blames nobody, and is free twenty times.
 func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 	t.Parallel()

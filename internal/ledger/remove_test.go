@@ -93,6 +93,22 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place - 1}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("the newest success, for one that has come back since: %v", err)
 	}
+	// A map that was chosen, and has come back and ended since, stays.
+	twice := d.mapJob(2, 2, nil)
+	chosen := len(d.keys(taskDir(twice.Path())+"/log/")) - 1
+	tally := &job.Tally{Items: 2, Failed: 2}
+	d.write(twice, Entry{Settled: &Settled{State: job.Failed, Tally: tally}})
+	d.check(d.Close(t.Context(), twice.Path(), "cli"))
+	_, _, err = d.Reopen(t.Context(), twice, "cli", Round{Again: &Reopened{}})
+	d.check(err)
+	task, err = d.Task(t.Context(), twice.Path())
+	d.check(err)
+	again, _ := task.PlaceOf(twice.ID)
+	d.write(twice, Entry{Settled: &Settled{State: job.Failed, Tally: tally, Place: again}})
+	if err := d.Remove(t.Context(), twice.Path(), chosen, Place{}, "gc-3"); fault.KindOf(err) != fault.Invalid || again == chosen {
+		t.Errorf("a map that was chosen at place %d and is at %d: %v", chosen, again, err)
+	}
+	d.check(d.Close(t.Context(), twice.Path(), "cli"))
 	d.check(d.Remove(t.Context(), second.Path(), place, Place{}, "gc-1"))
 	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place}, "gc-2"); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("the newest success: %v", err)

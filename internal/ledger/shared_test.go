@@ -174,6 +174,16 @@ func TestAStateThatMissesABlobIsNotOffered(t *testing.T) {
 			t.Errorf("without %v it is %q, want %q", row.missing, inParts(s), row.want)
 		}
 	}
+	// Checkpoints and files are a rank's own: what they miss takes nothing from the state.
+	g := sit(d.World, p, 0, 0, 3, 1)
+	d.check(g.begin(t, -1))
+	d.check(g.gens.Save(t.Context(), Saved{State: "s3", Checkpoints: "gone"}))
+	next := sit(d.World, p, 0, 0, 4, 1)
+	whole := func(s Saved) (bool, error) { return s.Checkpoints != "gone", nil }
+	begun, err := d.Begin(t.Context(), p, next.me, -1, whole, united)
+	if want := "(" + g.begun.State + " 0:algo-1=s3)"; err != nil || begun.State != want {
+		t.Errorf("without the checkpoints of a generation ranks begin with %q, want %q: %v", begun.State, want, err)
+	}
 	broken := errors.New("cannot look")
 	if _, err := d.Shared(t.Context(), p, func(Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("a look that failed: %v", err)

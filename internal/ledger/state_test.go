@@ -131,3 +131,28 @@ func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 		t.Errorf("another rank has %v, %v", saved, err)
 	}
 }
+
+// A save that loses its number to a newer attempt does not count, and its writer is told so
+// (R6).
+func TestASaveThatLosesItsNumberIsFenced(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
+	taken := false
+	w := d.meddled(meddler{slow: func(key string) {
+		if key != stateDir(p, 0)+"/00000001" || taken {
+			return
+		}
+		taken = true // after the save has read the end of the log
+		_, _, err := d.Restore(t.Context(), p, 0, Restored{Job: "j", Attempt: 2, Agent: "b"}, 0, all)
+		d.check(err)
+	}})
+	one, _, err := w.Restore(t.Context(), p, 0, Restored{Job: "j", Attempt: 1, Agent: "a"}, 0, all)
+	d.check(err)
+	if err := one.Save(t.Context(), Saved{Checkpoints: "late"}); !taken || !errors.Is(err, ErrFenced) {
+		t.Errorf("taken over %t; the save says %v", taken, err)
+	}
+	if saved, err := d.State(t.Context(), p, 0, all); err != nil || saved != nil {
+		t.Errorf("it counts: %v, %v", saved, err)
+	}
+}

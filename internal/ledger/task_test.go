@@ -268,7 +268,8 @@ func TestARecordIsNamedOnce(t *testing.T) {
 // this one, whoever comes when; and what was said first stands.
 func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	ctx := t.Context()
-	w := World{Store: store.New(mem.New(), store.Options{}), Rand: rand.Reader}
+	bucket := mem.New()
+	w := World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader}
 	submit := func(key string) (job.Job, string, bool) {
 		j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "a", Nodes: 1}, SettingsKey: key}
 		if err := w.NameJob(ctx, &j); err != nil {
@@ -307,6 +308,10 @@ func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	}
 	if j, live, mine := submit("k2"); mine || live != "" {
 		t.Errorf("job %s was submitted: %q", j.ID, live)
+	}
+	w.Store = store.New(bucket, store.Options{}) // of a process that has read nothing: its first try loses its number
+	if j, live, mine := submit("k2"); mine || live != "" {
+		t.Errorf("job %s was submitted by a process that read the log after it lost a number: %q", j.ID, live)
 	}
 	if _, _, mine := submit("k3"); !mine {
 		t.Error("a job with settings of its own was not submitted")

@@ -22,6 +22,7 @@ const (
 	engineTests = "internal/engine"
 	s3Tests     = "store/s3"
 	gcsTests    = "store/gcs"
+	itemsTests  = "internal/items"
 )
 
 var testedMutants = []testedMutant{
@@ -93,6 +94,15 @@ var testedMutants = []testedMutant{
 		" a.code == \"NoSuchUpload\",", ""}, s3Tests, "TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded"},
 	{mutant{"L6", "a listing that breaks off calls itself whole", "store/gcs/list.go",
 		"return found, true, nil // the next", "return found, false, nil // the next"}, gcsTests, "TestAListingThatBreaksOffSaysThatThereIsMore"},
+	{mutant{"L4", "the item that starts takes effect before the results of its entry", chunkFile,
+		"\tok = len(counted) == len(e.Results)\n", "\tok = len(counted) == len(e.Results)\n\tfor _, r := range counted {\n\t\te.Starting = slices.DeleteFunc(slices.Clone(e.Starting), func(item int) bool { return item == r.Item })\n\t}\n"}, ledgerTests, "TestAnItemThatStartsAgainInOneEntryIsBlamed"},
+	{mutant{"T3", "a submit looks for its settings in the task's log before its first try alone", taskFile,
+		"\tfor {\n\t\tt := foldTask(l.Entries)\n\t\tif _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept\n\t\t\treturn j.ID, true, nil\n\t\t}\n\t\tif _, gone := t.Gone[j.ID]; gone {\n\t\t\treturn \"\", false, errors.Join(abandoned(j), w.withdraw(ctx, j))\n\t\t}\n\t\tif _, elsewhere := t.Beside[j.SettingsKey]; elsewhere",
+		"\t_, elsewhere := foldTask(l.Entries).Beside[j.SettingsKey]\n\tfor {\n\t\tt := foldTask(l.Entries)\n\t\tif _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept\n\t\t\treturn j.ID, true, nil\n\t\t}\n\t\tif _, gone := t.Gone[j.ID]; gone {\n\t\t\treturn \"\", false, errors.Join(abandoned(j), w.withdraw(ctx, j))\n\t\t}\n\t\tif elsewhere"}, ledgerTests, "TestSettingsOfAnotherTaskAreNotSubmitted"},
+	{mutant{"M14", "a list that equals the items that were added last is compared with these alone", "internal/items/fresh.go",
+		"if len(old) != 1 || old[0].m.Digest != l.digest {", "if len(old) == 0 || old[len(old)-1].m.Digest != l.digest {"}, itemsTests, "TestTheListThatWasAddedLastLacksTheRest"},
+	{mutant{"R9", "a generation whose checkpoints miss a blob is left out of the shared state", "internal/ledger/shared.go",
+		"s, err := shared(logs, stateAlone(complete))\n\t\tif", "s, err := shared(logs, complete)\n\t\tif"}, ledgerTests, "TestAStateThatMissesABlobIsNotOffered"},
 }
 
 // TestTestedMutants plants them, those of one package into one build, and demands that
