@@ -135,7 +135,9 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 	if spec.FirstSignal() == "SIGTERM" {
 		left = left[1:]
 	}
-	a.sayStop(spec, len(left), a.whyIdle(ctx, j))
+	idle := a.whyIdle(ctx, j)
+	dropRepeats(signals)
+	a.sayStop(spec, len(left), idle)
 	gone := make(chan error, 1)
 	go func(left time.Duration) { gone <- j.Interrupt(ctx, left) }(left[0])
 	for {
@@ -144,13 +146,29 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 			return err
 		case <-signals:
 		}
-		if len(left) > 1 {
+		if idle != "" {
+			idle = a.whyIdle(ctx, j)
+		}
+		more := len(left) > 1
+		if more {
 			left = left[1:]
-			a.sayStop(spec, len(left), "")
 		}
 		if err := j.Hasten(ctx, left[0]); err != nil {
 			return err
 		}
+		dropRepeats(signals)
+		if more {
+			a.sayStop(spec, len(left), idle)
+		}
+	}
+}
+
+// dropRepeats drops the SIGINTs that came since the last one was handled. They are the same
+// Ctrl-C: timeout and npm hand on to their child what the terminal, or timeout itself, has
+// sent to the child's process group as well. What comes after drover's line is another.
+func dropRepeats(signals <-chan os.Signal) {
+	for len(signals) > 0 {
+		<-signals
 	}
 }
 
