@@ -165,51 +165,51 @@ const (
 	nearPoll = 200 * time.Millisecond
 )
 
-// agent is one run of Run.
+// agent is one run of Run: it goes through the stages and carries out what its member
+// of the ledger decides. Each of its parts has one job.
 type agent struct {
-	Config
-	id     string
-	job    job.Job
-	place  int
-	member *ledger.Member
-	poll   time.Duration
-	keep   bool   // root holds results that could not be stored
-	root   string // this agent's folder; holds opt/ml and state
-	beat   *heart
-	out    *record.Writer
+	*node
+	space   *workspace
+	state   *rankState
+	remains *remains
+	outs    *outputs
+	cmd     *commands
+	items   *itemSetup
 
-	secrets map[string]string // values, by the name of their variable
-	redact  *record.Redactor  // takes them out of all that is recorded
+	member *ledger.Member
+	keep   bool // root holds results that could not be stored
 
 	notice   chan Notice // one that was read while something else was done
 	prepared chan error
 	ready    prepared
-	view     bool   // the program has a view of its own
-	layered  bool   // the program runs where its code stands, with a layer of its own
 	freePort func() // gives the attempt's port back; nil: none is kept
 
-	slots int // of a map: items at once
-
-	attempt  int // folders and state are set up for this one
-	gens     *ledger.Generations
-	restored [3]kept // checkpoints, state and files, as the generation we began from says
-	fenced   bool
-	stopped  time.Time               // when it was first known that the job was stopped; zero: it is not
-	vanish   context.CancelCauseFunc // ends all that waits for the store; with errRemoved
-	pristine snapshot
-	program  *program
-	token    string       // of its tree, as the mark says
-	unsaved  *unsaved     // what the folder holds that may not be stored; nil: nothing
-	dead     []deadFolder // of agents of this task that died here and whose files are not saved
-	over     bool         // the job has settled
+	attempt int // folders and state are set up for this one
+	fenced  bool
+	stopped time.Time // when it was first known that the job was stopped; zero: it is not
+	program *program
+	over    bool // the job has settled
 
 	stdinRead bool // a program was given Machine.Stdin
+}
+
+// newAgent makes an agent and its parts, before it has read anything.
+func newAgent(c Config) *agent {
+	n := &node{Config: c}
+	space := &workspace{node: n}
+	a := &agent{node: n, space: space, prepared: make(chan error, 1), notice: make(chan Notice, 1)}
+	a.state = &rankState{node: n, space: space}
+	a.remains = &remains{node: n, space: space}
+	a.outs = &outputs{node: n, space: space}
+	a.cmd = &commands{node: n, space: space, ready: &a.ready}
+	a.items = &itemSetup{node: n, space: space, ready: &a.ready}
+	return a
 }
 
 // Run works for one job until it has settled, the machine must go, or the store
 // is lost for good. It returns the status its process should end with.
 func Run(ctx context.Context, c Config) (status int, err error) {
-	a := &agent{Config: c, prepared: make(chan error, 1)}
+	a := newAgent(c)
 	a.poll = ledger.Poll
 	if a.Machine.Near {
 		a.poll = nearPoll
@@ -217,7 +217,6 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	if a.Machine.Patience == 0 {
 		a.Machine.Patience = 10 * time.Minute
 	}
-	a.notice = make(chan Notice, 1)
 	if a.Machine.Start == nil {
 		a.Machine.Start = proc.Start
 	}
@@ -409,7 +408,7 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 }
 
 // note writes one line of drover's own into the job's log.
-func (a *agent) note(format string, args ...any) { a.out.Note(fmt.Sprintf(format, args...)) }
+func (n *node) note(format string, args ...any) { n.out.Note(fmt.Sprintf(format, args...)) }
 
 // identify is the first stage: who am I, which job is it.
 func (a *agent) identify(ctx context.Context) error {
@@ -442,10 +441,10 @@ func (a *agent) identify(ctx context.Context) error {
 	if err := os.MkdirAll(a.root, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.root)
 	}
-	if err := a.leaveMark(""); err != nil {
+	if err := a.remains.leaveMark(""); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
 	}
-	a.sweep(ctx)
+	a.remains.sweep(ctx)
 	a.openSecrets()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.joining
@@ -483,24 +482,24 @@ func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
 
 // checkRemoved looks whether the job, or the whole store, was removed: then all that
 // waits for the store ends, and nothing is written any more (E6).
-func (a *agent) checkRemoved(ctx context.Context) {
-	if errors.Is(a.World.CheckExists(ctx, a.Path), ledger.ErrRemoved) {
-		a.vanish(errRemoved)
+func (n *node) checkRemoved(ctx context.Context) {
+	if errors.Is(n.World.CheckExists(ctx, n.Path), ledger.ErrRemoved) {
+		n.vanish(errRemoved)
 	}
 }
 
 // newWriter makes a writer of records of one attempt.
-func (a *agent) newWriter(ctx context.Context, prefix string, attempt, rank int) (*record.Writer, error) {
-	_, random, _ := strings.Cut(strings.TrimPrefix(a.id, fmt.Sprintf("%d-", a.Placement)), "-")
-	w, err := record.NewWriter(record.Options{Store: a.World.Store, Prefix: prefix,
-		Attempt: attempt, Rank: rank, ID: random, Clock: a.World.Store.Clock(), Redact: a.redact,
+func (n *node) newWriter(ctx context.Context, prefix string, attempt, rank int) (*record.Writer, error) {
+	_, random, _ := strings.Cut(strings.TrimPrefix(n.id, fmt.Sprintf("%d-", n.Placement)), "-")
+	w, err := record.NewWriter(record.Options{Store: n.World.Store, Prefix: prefix,
+		Attempt: attempt, Rank: rank, ID: random, Clock: n.World.Store.Clock(), Redact: n.redact,
 		OnError: func(err error) {
-			a.Log.Warn("record not stored yet", "prefix", prefix, "err", err)
-			a.checkRemoved(ctx)
+			n.Log.Warn("record not stored yet", "prefix", prefix, "err", err)
+			n.checkRemoved(ctx)
 		}})
 	if err != nil {
 		return nil, err
 	}
-	w.Hurry(a.Machine.Near) // a lost agent takes what it has not stored with it
+	w.Hurry(n.Machine.Near) // a lost agent takes what it has not stored with it
 	return w, nil
 }

@@ -499,9 +499,10 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	p.check(err)
 	defer func() { left.Kill(); left.Wait() }()
 	leave := func(dir string, m mark) {
-		a := agent{Config: Config{Machine: Machine{Self: m.Host}}, root: filepath.Join(p.work, dir)}
+		a := newAgent(Config{Machine: Machine{Self: m.Host}})
+		a.root = filepath.Join(p.work, dir)
 		p.check(os.MkdirAll(filepath.Join(a.root, "opt"), 0o700))
-		p.check(a.leaveMark(m.Token))
+		p.check(a.remains.leaveMark(m.Token))
 	}
 	leave("dead/1-0-a", mark{Host: stranger(), Token: token})
 	leave("dead/1-1-b", mark{Host: stranger()})

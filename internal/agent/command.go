@@ -16,21 +16,21 @@ import (
 
 // command is what is started on this node: the user's program, or what starts
 // it in the launcher's way. Paths in it are as the program sees them.
-func (a *agent) command(ctx context.Context, facts contract.Facts, environ []string) (proc.Command, error) {
-	c, err := a.userCommand(ctx, environ)
+func (l *commands) command(ctx context.Context, facts contract.Facts, environ []string) (proc.Command, error) {
+	c, err := l.userCommand(ctx, environ)
 	if err != nil {
 		return c, err
 	}
 	line := c.Args
-	switch a.job.Spec.Launcher {
+	switch l.job.Spec.Launcher {
 	case job.Torch:
 		if facts.Procs > 1 {
-			line = launcher.Ranks(a.Machine.Drover, facts.Rank, facts.Procs, whole(c))
+			line = launcher.Ranks(l.Machine.Drover, facts.Rank, facts.Procs, whole(c))
 		}
 	case job.TorchRun:
-		line, err = a.torchrun(ctx, c, facts)
+		line, err = l.torchrun(ctx, c, facts)
 	case job.MPI:
-		line, err = a.mpi(ctx, c, facts)
+		line, err = l.mpi(ctx, c, facts)
 	}
 	if err != nil || slices.Equal(line, c.Args) {
 		return c, err
@@ -44,8 +44,8 @@ func (a *agent) command(ctx context.Context, facts contract.Facts, environ []str
 func whole(c proc.Command) []string { return append([]string{c.Path}, c.Args[1:]...) }
 
 // torchrun is the script below torch's own launcher, one on each node.
-func (a *agent) torchrun(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
-	interpreter := a.ready.env.Interpreter
+func (l *commands) torchrun(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
+	interpreter := l.ready.env.Interpreter
 	if err := env.FindTorchrun(ctx, c.Env, interpreter); err != nil {
 		return c.Args, err
 	}
@@ -63,16 +63,16 @@ func orElse(s, other string) string {
 }
 
 // userCommand is the user's program, its folder and its environment.
-func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
-	spec := a.job.Spec
-	r := env.ProgramRequest{Dir: a.paths().Code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: a.ready.env.Interpreter}
-	if a.atRoot() {
-		r.At = a.seen().Code
+func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
+	spec := l.job.Spec
+	r := env.ProgramRequest{Dir: l.space.paths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
+	if l.atRoot() {
+		r.At = l.space.seen().Code
 	}
 	switch {
 	case len(spec.Entrypoint) > 0:
-		found, err := a.withEntrypoint(ctx, r)
-		return a.started(found, environ), err
+		found, err := l.withEntrypoint(ctx, r)
+		return l.started(found, environ), err
 	case spec.Verb == job.Shell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil
 	case r.Script == "":
@@ -82,36 +82,38 @@ func (a *agent) userCommand(ctx context.Context, environ []string) (proc.Command
 	if err != nil {
 		return proc.Command{}, err
 	}
-	return a.started(found, environ), nil
+	return l.started(found, environ), nil
 }
 
 // started is how a command line is started.
-func (a *agent) started(c env.Command, environ []string) proc.Command {
-	file := a.inView(c.Path)
-	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: a.workingFolder(), Env: environ}
+func (l *commands) started(c env.Command, environ []string) proc.Command {
+	file := l.space.inView(c.Path)
+	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: l.workingFolder(), Env: environ}
 }
 
 // atRoot says that the program begins in "/", as SageMaker's containers do: a processing
 // job by the rules of ssm.
-func (a *agent) atRoot() bool { return a.job.Spec.Rules == job.SSM && a.job.Spec.Verb == job.Process }
+func (l *commands) atRoot() bool {
+	return l.job.Spec.Rules == job.SSM && l.job.Spec.Verb == job.Process
+}
 
 // workingFolder is where the program begins, as it sees it: in its code, where the command
 // was typed.
-func (a *agent) workingFolder() string {
-	if a.atRoot() {
+func (l *commands) workingFolder() string {
+	if l.atRoot() {
 		return "/"
 	}
-	return filepath.Join(a.codeSeen(), filepath.FromSlash(a.job.Code.Sub))
+	return filepath.Join(l.space.codeSeen(), filepath.FromSlash(l.job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the
 // program is the word after them, a script by its whole path, as SageMaker's SDK
 // gives it.
-func (a *agent) withEntrypoint(ctx context.Context, r env.ProgramRequest) (env.Command, error) {
-	words := a.job.Spec.Entrypoint
-	program := a.job.Spec.Program
+func (l *commands) withEntrypoint(ctx context.Context, r env.ProgramRequest) (env.Command, error) {
+	words := l.job.Spec.Entrypoint
+	program := l.job.Spec.Program
 	if r.Script != "" {
-		program = path.Join(a.seen().Code, r.Script)
+		program = path.Join(l.space.seen().Code, r.Script)
 	}
 	r.Args = slices.Concat(words[1:], []string{program}, r.Args)
 	r.Name, r.Script = words[0], ""

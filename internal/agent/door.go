@@ -37,7 +37,7 @@ const (
 func (a *agent) openDoor(pid int, dir string, environ []string) {
 	d := door{Agent: proc.Self(), Dir: dir}
 	var err error
-	if a.view && a.Machine.Root == "" && pid > 0 {
+	if a.space.view && a.Machine.Root == "" && pid > 0 {
 		if d.View, err = proc.Of(pid); err != nil {
 			return // it has ended already
 		}

@@ -18,8 +18,8 @@ import (
 // left finds the folder that the program left where dir was. It is "" with a
 // sentence for people when there is none, and without one when it was removed.
 // A link is followed as the program sees it, to folders of this agent alone.
-func (a *agent) left(dir string) (folder, why string) {
-	ours, err := filepath.EvalSymlinks(a.root)
+func (w *workspace) left(dir string) (folder, why string) {
+	ours, err := filepath.EvalSymlinks(w.root)
 	if err != nil {
 		return "", ""
 	}
@@ -48,19 +48,19 @@ func (a *agent) left(dir string) (folder, why string) {
 		if err != nil {
 			return "", "it cannot be read: " + err.Error()
 		}
-		folder = a.outside(filepath.Dir(folder), target)
+		folder = w.outside(filepath.Dir(folder), target)
 	}
 	return "", "it is a link to itself"
 }
 
 // outside is where a link in folder leads, as the program sees it.
-func (a *agent) outside(folder, target string) string {
+func (w *workspace) outside(folder, target string) string {
 	if !filepath.IsAbs(target) {
 		return filepath.Join(folder, target)
 	}
 	for _, top := range owned {
-		if a.view && (target == top || strings.HasPrefix(target, top+"/")) {
-			return filepath.Join(a.root, target)
+		if w.view && (target == top || strings.HasPrefix(target, top+"/")) {
+			return filepath.Join(w.root, target)
 		}
 	}
 	return target
@@ -89,10 +89,10 @@ func unlock(ctx context.Context, dir string) {
 // clear removes a folder of the contract with all that is in it; where the machine
 // shows it as it is (Machine.Root), only what is in it, or the machine would go on
 // showing the folder that was.
-func (a *agent) clear(dir string) error {
+func (w *workspace) clear(dir string) error {
 	shown := false
 	for _, top := range owned {
-		shown = shown || a.Machine.Root != "" && dir == filepath.Join(a.root, top)
+		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.root, top)
 	}
 	if !shown {
 		return bundle.RemoveAll(dir)

@@ -22,9 +22,9 @@ import (
 // of a map always do: they have no view of the machine.
 
 // stands says whether this machine has the place where the code stands.
-func (a *agent) stands() bool {
-	code := a.job.Code
-	if !code.InPlace || code.Root == "" || a.Machine.Root != "" || a.job.Host != a.Machine.Name {
+func (w *workspace) stands() bool {
+	code := w.job.Code
+	if !code.InPlace || code.Root == "" || w.Machine.Root != "" || w.job.Host != w.Machine.Name {
 		return false
 	}
 	info, err := os.Stat(code.Root)
@@ -32,29 +32,29 @@ func (a *agent) stands() bool {
 }
 
 // wantLayers decides whether the program gets layers, before they are tried.
-func (a *agent) wantLayers() {
-	a.layered = false
-	switch why := a.noLayers(); {
-	case !a.job.Code.InPlace:
-	case !a.stands():
-		a.note("%s is not on this machine: the program runs in a copy of what was shipped", a.job.Code.Root)
+func (w *workspace) wantLayers() {
+	w.layered = false
+	switch why := w.noLayers(); {
+	case !w.job.Code.InPlace:
+	case !w.stands():
+		w.note("%s is not on this machine: the program runs in a copy of what was shipped", w.job.Code.Root)
 	case why != "":
-		a.noteLinks(why)
+		w.noteLinks(why)
 	default:
-		a.layered = true
+		w.layered = true
 	}
 }
 
 // noLayers says why there can be none; "" is that they may be tried.
-func (a *agent) noLayers() string {
-	root := a.job.Code.Root
-	if !a.view {
+func (w *workspace) noLayers() string {
+	root := w.job.Code.Root
+	if !w.view {
 		return "the program has no view of its own"
 	}
 	if top := hidden(root); top != "" {
 		return root + " is in " + top
 	}
-	for _, own := range a.ownFolders() {
+	for _, own := range w.ownFolders() {
 		if own == root || strings.HasPrefix(own, root+"/") {
 			return own + " is in it"
 		}
@@ -63,8 +63,8 @@ func (a *agent) noLayers() string {
 }
 
 // ownFolders are those in which drover itself works, without symbolic links.
-func (a *agent) ownFolders() (dirs []string) {
-	for _, dir := range []string{a.root, a.Machine.Work, a.World.Store.String()} {
+func (w *workspace) ownFolders() (dirs []string) {
+	for _, dir := range []string{w.root, w.Machine.Work, w.World.Store.String()} {
 		if !filepath.IsAbs(dir) {
 			continue // a store that is no folder
 		}
@@ -77,74 +77,74 @@ func (a *agent) ownFolders() (dirs []string) {
 }
 
 // noteLinks tells why the program runs in a copy.
-func (a *agent) noteLinks(why string) {
-	a.note("the program runs in a copy of %s (%s), with links to what was not shipped: to write to such a file changes your own", a.job.Code.Root, why)
+func (w *workspace) noteLinks(why string) {
+	w.note("the program runs in a copy of %s (%s), with links to what was not shipped: to write to such a file changes your own", w.job.Code.Root, why)
 }
 
 // upper and work are the folders of the program's own layer.
-func (a *agent) upper() string { return filepath.Join(a.root, "layer", "upper") }
-func (a *agent) work() string  { return filepath.Join(a.root, "layer", "work") }
+func (w *workspace) upper() string { return filepath.Join(w.root, "layer", "upper") }
+func (w *workspace) work() string  { return filepath.Join(w.root, "layer", "work") }
 
 // layOutPlace makes ready, for one attempt, what the program finds beside its code.
-func (a *agent) layOutPlace() error {
+func (w *workspace) layOutPlace() error {
 	switch {
-	case a.layered:
-		return a.makeLayer()
-	case a.stands():
-		return a.linkUnshipped()
+	case w.layered:
+		return w.makeLayer()
+	case w.stands():
+		return w.linkUnshipped()
 	}
 	return nil
 }
 
 // makeLayer makes the program's own layer anew. The folder that it sees has the rights
 // and the owner of this one.
-func (a *agent) makeLayer() error {
+func (w *workspace) makeLayer() error {
 	const hint = "Free some space and run it again."
-	info, err := os.Stat(a.job.Code.Root)
+	info, err := os.Stat(w.job.Code.Root)
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "Put the folder back, or run it from another one.", "look at code folder")
 	}
-	if err := bundle.RemoveAll(filepath.Dir(a.upper())); err != nil {
+	if err := bundle.RemoveAll(filepath.Dir(w.upper())); err != nil {
 		return fault.Wrap(err, fault.Full, hint, "clear layer")
 	}
-	for _, dir := range []string{a.upper(), a.work()} {
+	for _, dir := range []string{w.upper(), w.work()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fault.Wrap(err, fault.Full, hint, "make layer")
 		}
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = os.Chown(a.upper(), int(st.Uid), int(st.Gid)) // as far as this user may
+		_ = os.Chown(w.upper(), int(st.Uid), int(st.Gid)) // as far as this user may
 	}
-	return os.Chmod(a.upper(), info.Mode().Perm()|0o700)
+	return os.Chmod(w.upper(), info.Mode().Perm()|0o700)
 }
 
 // layers are the program's place as its view shows it.
-func (a *agent) layers() proc.Overlay {
-	root := a.job.Code.Root
-	return proc.Overlay{Target: root, Lower: []string{a.paths().Code, root}, Upper: a.upper(), Work: a.work(), Also: []string{a.seen().Code}}
+func (w *workspace) layers() proc.Overlay {
+	root := w.job.Code.Root
+	return proc.Overlay{Target: root, Lower: []string{w.paths().Code, root}, Upper: w.upper(), Work: w.work(), Also: []string{w.seen().Code}}
 }
 
 // codeSeen is where the program sees the folder that was shipped.
-func (a *agent) codeSeen() string {
-	if a.layered {
-		return a.job.Code.Root
+func (w *workspace) codeSeen() string {
+	if w.layered {
+		return w.job.Code.Root
 	}
-	return a.seen().Code
+	return w.seen().Code
 }
 
 // isBelow says of a file in the program's own layer that the layers below have it, too:
 // it was opened for writing and not changed. What was removed is nothing to save, and a
 // repository's own files are the user's.
-func (a *agent) isBelow(name string, is fs.FileInfo) bool {
+func (w *workspace) isBelow(name string, is fs.FileInfo) bool {
 	if is.Mode()&fs.ModeCharDevice != 0 {
 		return true
 	}
 	if at := strings.Index("/"+name+"/", "/.git/"); at >= 0 {
-		if _, err := os.Lstat(filepath.Join(a.job.Code.Root, name[:at], ".git")); err == nil {
+		if _, err := os.Lstat(filepath.Join(w.job.Code.Root, name[:at], ".git")); err == nil {
 			return true
 		}
 	}
-	for _, lower := range a.layers().Lower {
+	for _, lower := range w.layers().Lower {
 		was, err := os.Lstat(filepath.Join(lower, filepath.FromSlash(name)))
 		if err == nil {
 			return was.Mode().Type() == is.Mode().Type() && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
@@ -163,18 +163,18 @@ func refusedLayers(err error) (why string, refused bool) {
 
 // withoutLayers goes on in the folder that the code was laid out in. What was restored
 // into the layer is there then.
-func (a *agent) withoutLayers(why string) error {
-	if !a.layered {
+func (w *workspace) withoutLayers(why string) error {
+	if !w.layered {
 		return nil
 	}
-	from := a.upper()
-	a.layered = false
-	a.noteLinks(why)
-	if err := a.linkUnshipped(); err != nil {
+	from := w.upper()
+	w.layered = false
+	w.noteLinks(why)
+	if err := w.linkUnshipped(); err != nil {
 		return err
 	}
-	w := a.workFiles()
-	root, err := os.OpenRoot(w.dir)
+	files := w.workFiles()
+	root, err := os.OpenRoot(files.dir)
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
@@ -197,7 +197,7 @@ func (a *agent) withoutLayers(why string) error {
 		if err != nil {
 			return fmt.Errorf("restore files of the working folder: %w", err)
 		}
-		return os.Rename(file, filepath.Join(w.dir, rel))
+		return os.Rename(file, filepath.Join(files.dir, rel))
 	})
 }
 
@@ -208,12 +208,12 @@ const mostLinked = 10_000
 // linkUnshipped links, in the folder that the code was laid out in, to all that was not
 // shipped, and remembers what the folder looks like then. Folders are made, and files
 // linked: so what the program makes in a folder is its own.
-func (a *agent) linkUnshipped() (err error) {
-	l := linker{from: a.job.Code.Root, to: a.paths().Code, left: mostLinked, skip: a.ownFolders()}
+func (w *workspace) linkUnshipped() (err error) {
+	l := linker{from: w.job.Code.Root, to: w.paths().Code, left: mostLinked, skip: w.ownFolders()}
 	if err := l.link("."); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "link what was not shipped")
 	}
-	a.pristine, err = takeSnapshot(l.to)
+	w.pristine, err = takeSnapshot(l.to)
 	return err
 }
 

@@ -27,7 +27,7 @@ func (a *agent) fetchInputs(ctx context.Context, rank int) error {
 		if a.spread(in) != (rank != wholeInput) {
 			continue
 		}
-		dir := filepath.Join(a.paths().Data, in.Name)
+		dir := filepath.Join(a.space.paths().Data, in.Name)
 		if in.To != "" {
 			dir = filepath.Join(a.root, in.To)
 		}

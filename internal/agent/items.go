@@ -28,7 +28,7 @@ import (
 // drop ends them early.
 func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
 	token := strings.ReplaceAll(a.id, ":", "-")
-	if err := a.leaveMark(token); err != nil {
+	if err := a.remains.leaveMark(token); err != nil {
 		return fault.ExitDrover, err
 	}
 	var hands sync.WaitGroup
@@ -46,7 +46,7 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { kit <- a.kit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
 		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.change, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxSaved(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.leftovers, Warn: a.warnItems,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxSaved(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.space.leftovers, Warn: a.warnItems,
 		Unneeded: func() { drop(errors.New("no item runs any more")) }})
 }
 
@@ -54,11 +54,11 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 func (a *agent) warnItems(why string, left time.Duration) {
 	switch {
 	case why == "":
-		a.leaveNotice("")
+		a.space.leaveNotice("")
 	case left == 0:
-		a.leaveNotice(why + "\n")
+		a.space.leaveNotice(why + "\n")
 	default:
-		a.warn(why, left)
+		a.space.warn(why, left)
 	}
 }
 
@@ -94,15 +94,15 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 	if err != nil {
 		return crew.Kit{Failed: err}
 	}
-	if a.stands() {
-		a.noteLinks("items of a map have no view of the machine")
-		if err := a.linkUnshipped(); err != nil {
+	if a.space.stands() {
+		a.space.noteLinks("items of a map have no view of the machine")
+		if err := a.space.linkUnshipped(); err != nil {
 			return crew.Kit{Failed: err}
 		}
 	}
 	spec := a.job.Spec
-	code := a.paths().Code
-	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.itemGPUs(), Memory: cmp.Or(a.itemMemory(), a.Machine.Memory)}
+	code := a.space.paths().Code
+	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.itemGPUs(), Memory: cmp.Or(a.items.itemMemory(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return crew.Kit{Failed: err}
 	}
@@ -124,27 +124,27 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 
 // itemEnviron is what each item's environment begins with: the caller's, and what
 // of the contract has a meaning for one item of many.
-func (a *agent) itemEnviron() []string {
-	spec := a.job.Spec
-	f := a.shape(a.root)
-	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
-	f.Program, f.Env = orElse(a.job.Code.Script, spec.Program), spec.Env
-	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.Machine, a.Machine.Region
-	f.CPUs, f.GPUs, f.Inputs = max(1, a.Machine.CPUs/a.slots), a.ready.room.GPUs, a.ready.inputs
+func (i *itemSetup) itemEnviron() []string {
+	spec := i.job.Spec
+	f := i.space.shape(i.root)
+	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.job.Short), i.job.ID, spec.Project, spec.Task
+	f.Program, f.Env = orElse(i.job.Code.Script, spec.Program), spec.Env
+	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.Machine, i.Machine.Region
+	f.CPUs, f.GPUs, f.Inputs = max(1, i.Machine.CPUs/i.slots), i.ready.room.GPUs, i.ready.inputs
 	if spec.CPUs > 0 {
 		f.CPUs = int(math.Ceil(spec.CPUs))
 	}
 	if spec.GPUs > 0 {
 		f.GPUs = spec.GPUs
 	}
-	environ := append(a.environ(), a.ready.env.Environ...)
+	environ := append(i.environ(), i.ready.env.Environ...)
 	for _, kv := range f.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		if _, own := spec.Env[name]; own || ofItems(name) {
 			environ = append(environ, kv)
 		}
 	}
-	return a.withSecrets(environ)
+	return i.withSecrets(environ)
 }
 
 // ofItems says whether a variable of the contract is for items: the others tell
@@ -156,13 +156,13 @@ func ofItems(name string) bool {
 }
 
 // itemGPUs shares the GPUs that were set apart among the slots.
-func (a *agent) itemGPUs() (by []string) {
-	each, pinned := a.job.Spec.GPUs, a.ready.room.Pinned
+func (i *itemSetup) itemGPUs() (by []string) {
+	each, pinned := i.job.Spec.GPUs, i.ready.room.Pinned
 	if each == 0 || pinned == "" {
 		return nil
 	}
 	ids := strings.Split(pinned, ",")
-	for slot := range a.slots {
+	for slot := range i.slots {
 		from := min(slot*each, len(ids))
 		by = append(by, strings.Join(ids[from:min(from+each, len(ids))], ","))
 	}
@@ -170,35 +170,35 @@ func (a *agent) itemGPUs() (by []string) {
 }
 
 // itemWish is what the slots want of the machine together.
-func (a *agent) itemWish(w Wish) Wish {
+func (i *itemSetup) itemWish(w Wish) Wish {
 	w.Nodes = 1
-	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(a.slots), a.itemMemory(), w.GPUs*a.slots
+	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(i.slots), i.itemMemory(), w.GPUs*i.slots
 	return w
 }
 
 // itemMemory is what is set apart for all slots: what they have together, or what
 // one item may come to that had too little again and again.
-func (a *agent) itemMemory() int64 {
-	spec := a.job.Spec
-	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(a.Machine.Memory))
-	return max(int64(spec.Memory)*int64(a.slots), int64(largest))
+func (i *itemSetup) itemMemory() int64 {
+	spec := i.job.Spec
+	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(i.Machine.Memory))
+	return max(int64(spec.Memory)*int64(i.slots), int64(largest))
 }
 
 // leftovers tells of files that items have left in their working folder, which
 // nobody will see: with it, they are thrown away.
-func (a *agent) leftovers() {
-	w, n, first := a.workFiles(), 0, ""
+func (w *workspace) leftovers() {
+	files, n, first := w.workFiles(), 0, ""
 	// What cannot be read is not told of.
-	_ = filepath.WalkDir(w.dir, func(file string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(files.dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
-		rel, err := filepath.Rel(w.dir, file)
+		rel, err := filepath.Rel(files.dir, file)
 		name := filepath.ToSlash(rel)
 		if err != nil || neverSaved(name) {
 			return nil
 		}
-		if is, err := d.Info(); err != nil || w.shipped != nil && w.shipped(name, is) {
+		if is, err := d.Info(); err != nil || files.shipped != nil && files.shipped(name, is) {
 			return nil
 		}
 		if n++; n == 1 {
@@ -208,10 +208,10 @@ func (a *agent) leftovers() {
 	})
 	if n > 0 {
 		const most = 200 // bytes of a name in a heartbeat
-		a.beat.change(false, func(b *ledger.Beat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
-		a.note("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
+		w.beat.change(false, func(b *ledger.Beat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
+		w.note("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
 	}
 }
 
 // isMap says whether the job is one.
-func (a *agent) isMap() bool { return a.job.Spec.Verb == job.Map }
+func (n *node) isMap() bool { return n.job.Spec.Verb == job.Map }

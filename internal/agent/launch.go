@@ -60,8 +60,8 @@ func (p *program) done() <-chan struct{} {
 
 // environ is what the program's environment begins with: what the caller has,
 // without the folder he was in.
-func (a *agent) environ() []string {
-	return slices.DeleteFunc(slices.Clone(a.Machine.Environ), func(kv string) bool {
+func (n *node) environ() []string {
+	return slices.DeleteFunc(slices.Clone(n.Machine.Environ), func(kv string) bool {
 		// Who types drover inside a job starts another one.
 		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
 			stream.Variable + "=", markVariable + "="},
@@ -72,7 +72,7 @@ func (a *agent) environ() []string {
 // facts is what the contract is made of, as the program is to see it.
 func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 	spec := a.job.Spec
-	f := a.shape(a.seenRoot())
+	f := a.space.shape(a.space.seenRoot())
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
 	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
 	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
@@ -89,7 +89,7 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 		f.Shards[in.Name] = in.Sharded
 	}
 	for name, dir := range a.ready.inputs {
-		f.Inputs[name] = a.inView(dir)
+		f.Inputs[name] = a.space.inView(dir)
 	}
 	var err error
 	f.Peers, f.Interface, err = a.meet(o)
@@ -104,13 +104,13 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	}
 	p, err := a.startProgram(ctx, o)
 	if why, refused := refusedLayers(err); refused {
-		if err = a.withoutLayers(why); err == nil {
+		if err = a.space.withoutLayers(why); err == nil {
 			p, err = a.startProgram(ctx, o)
 		}
 	}
 	if why, refused := refusedView(err); refused {
-		a.withoutView(why)
-		if err = a.withoutLayers(a.noLayers()); err == nil {
+		a.space.withoutView(why)
+		if err = a.space.withoutLayers(a.space.noLayers()); err == nil {
 			p, err = a.startProgram(ctx, o)
 		}
 	}
@@ -127,7 +127,7 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 		grace := time.Duration(a.job.Spec.Grace)
 		p.limit = time.AfterFunc(d, func() {
 			p.late.Store(true)
-			a.warn(fmt.Sprintf("time limit of %s reached", d), grace)
+			a.space.warn(fmt.Sprintf("time limit of %s reached", d), grace)
 			p.stop(grace)
 		})
 	}
@@ -167,18 +167,18 @@ func (p *program) interrupt(sig syscall.Signal) {
 // warn leaves the notice that the program may look for (DROVER_NOTICE): it appears
 // whole, and before the program is asked to end. A program without room for it has
 // SIGTERM.
-func (a *agent) warn(why string, grace time.Duration) {
-	a.leaveNotice(fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339)))
+func (w *workspace) warn(why string, grace time.Duration) {
+	w.leaveNotice(fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339)))
 }
 
 // leaveNotice writes the file; "" takes it away.
-func (a *agent) leaveNotice(text string) {
-	root, err := os.OpenRoot(a.root) // the program may have put links there
+func (w *workspace) leaveNotice(text string) {
+	root, err := os.OpenRoot(w.root) // the program may have put links there
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	name, err := filepath.Rel(a.root, a.paths().Notice)
+	name, err := filepath.Rel(w.root, w.paths().Notice)
 	if err != nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 		return nil, err
 	}
 	under := a.root // where the program's "/" is
-	if !a.view {
+	if !a.space.view {
 		under = ""
 	}
 	if err := facts.Write(under); err != nil {
@@ -208,22 +208,22 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.withSecrets(environ)
-	if environ, err = a.withModule(environ, a.codeSeen()); err != nil {
+	if environ, err = a.withModule(environ, a.space.codeSeen()); err != nil {
 		return nil, err
 	}
 	environ = append(environ, markVariable+"=1")
 	if environ, err = p.openDesk(a, o, environ); err != nil {
 		return nil, err
 	}
-	c, err := a.command(ctx, facts, environ)
+	c, err := a.cmd.command(ctx, facts, environ)
 	if err == nil {
-		c.View, err = a.binds(facts, o.Joins)
+		c.View, err = a.space.binds(facts, o.Joins)
 	}
 	if err == nil {
 		c.Limits = a.limits()
 		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
-		a.noteUnsaved(o)
-		err = a.leaveMark(c.Token)
+		a.remains.noteUnsaved(o, a.state.gens != nil)
+		err = a.remains.leaveMark(c.Token)
 	}
 	if err == nil {
 		a.dropPort() // the program may want it in its first moment

@@ -64,13 +64,13 @@ func (m mark) tokens() (all []string) {
 }
 
 // leaveMark writes it; token is that of the program's tree.
-func (a *agent) leaveMark(token string) error {
-	a.token = token
-	b, err := json.Marshal(mark{Host: a.Machine.Self, Token: token, Slots: a.slots, Unsaved: a.unsaved})
+func (r *remains) leaveMark(token string) error {
+	r.token = token
+	b, err := json.Marshal(mark{Host: r.Machine.Self, Token: token, Slots: r.slots, Unsaved: r.unsaved})
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(a.root, markName)
+	file := filepath.Join(r.root, markName)
 	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
 		return err
 	}
@@ -78,24 +78,24 @@ func (a *agent) leaveMark(token string) error {
 }
 
 // noteUnsaved says in the mark that from here on the folder holds what the program of
-// this attempt writes.
-func (a *agent) noteUnsaved(o ledger.Order) {
-	a.unsaved = nil
-	if a.gens != nil {
-		a.unsaved = &unsaved{Store: a.World.Store.String(), Project: a.Path.Project, Task: a.Path.Task, Job: a.job.ID, Place: a.place,
-			Attempt: o.Attempt, Rank: o.Rank, Agent: a.id, Code: store.Digest(a.job.Code.Blob), View: a.view, Layered: a.layered}
+// this attempt writes. saves says that the attempt adds generations.
+func (r *remains) noteUnsaved(o ledger.Order, saves bool) {
+	r.unsaved = nil
+	if saves {
+		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.job.ID, Place: r.place,
+			Attempt: o.Attempt, Rank: o.Rank, Agent: r.id, Code: store.Digest(r.job.Code.Blob), View: r.space.view, Layered: r.space.layered}
 	}
 }
 
 // noteAllSaved says in the mark that all of the attempt is stored, or is about to be
 // cleared: the folder is of no use to others.
-func (a *agent) noteAllSaved() {
-	if a.unsaved == nil {
+func (r *remains) noteAllSaved() {
+	if r.unsaved == nil {
 		return
 	}
-	a.unsaved = nil
-	if err := a.leaveMark(a.token); err != nil {
-		a.Log.Warn("mark not written", "err", err)
+	r.unsaved = nil
+	if err := r.leaveMark(r.token); err != nil {
+		r.Log.Warn("mark not written", "err", err)
 	}
 }
 
@@ -163,30 +163,30 @@ func removeFolder(dir string) error {
 // sweep ends the processes of agents, of any job, that died on this machine without a
 // chance to, and removes their folders. What may hold files that are not saved stays
 // as long as its job has not ended; of this task it is kept for saveDead.
-func (a *agent) sweep(ctx context.Context) {
+func (r *remains) sweep(ctx context.Context) {
 	if n, err := proc.SweepGroups(); err != nil || n > 0 {
-		a.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
+		r.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
 	}
-	for _, d := range deadFolders(a.Machine.Work, a.World.Gone) {
+	for _, d := range deadFolders(r.Machine.Work, r.World.Gone) {
 		for _, token := range d.tokens() {
 			if n, err := proc.Sweep(token); err != nil || n > 0 {
-				a.Log.Warn("ended processes of a lost agent", "dir", d.dir, "killed", n, "err", err)
+				r.Log.Warn("ended processes of a lost agent", "dir", d.dir, "killed", n, "err", err)
 			}
 		}
 		stream.Sweep(d.dir)
 		switch {
 		case d.Unsaved == nil:
-		case d.Unsaved.Store == a.World.Store.String() && d.Unsaved.Project == a.Path.Project && d.Unsaved.Task == a.Path.Task:
-			a.dead = append(a.dead, d)
+		case d.Unsaved.Store == r.World.Store.String() && d.Unsaved.Project == r.Path.Project && d.Unsaved.Task == r.Path.Task:
+			r.dead = append(r.dead, d)
 			continue
-		case !a.hasEnded(ctx, *d.Unsaved):
+		case !r.hasEnded(ctx, *d.Unsaved):
 			continue
 		}
 		if err := removeFolder(d.dir); err != nil {
-			a.Log.Warn("folder stays", "dir", d.dir, "err", err)
+			r.Log.Warn("folder stays", "dir", d.dir, "err", err)
 		}
 	}
-	slices.SortFunc(a.dead, func(x, y deadFolder) int {
+	slices.SortFunc(r.dead, func(x, y deadFolder) int {
 		if x.Unsaved.Place != y.Unsaved.Place {
 			return x.Unsaved.Place - y.Unsaved.Place
 		}
@@ -196,13 +196,13 @@ func (a *agent) sweep(ctx context.Context) {
 
 // hasEnded says for certain that the job of a folder has ended, or was removed. Of a
 // job of another store nothing is known.
-func (a *agent) hasEnded(ctx context.Context, u unsaved) bool {
-	if u.Store != a.World.Store.String() {
+func (r *remains) hasEnded(ctx context.Context, u unsaved) bool {
+	if u.Store != r.World.Store.String() {
 		return false
 	}
-	rep, err := a.World.Look(ctx, u.path())
+	rep, err := r.World.Look(ctx, u.path())
 	if errors.Is(err, store.ErrNotExist) {
-		return errors.Is(a.World.CheckExists(ctx, u.path()), ledger.ErrRemoved)
+		return errors.Is(r.World.CheckExists(ctx, u.path()), ledger.ErrRemoved)
 	}
 	return err == nil && rep.Run.Settled != nil
 }
@@ -210,46 +210,48 @@ func (a *agent) hasEnded(ctx context.Context, u unsaved) bool {
 // saveDead saves what agents of this task that died on this machine have left, each
 // as the last generation of its attempt. What a newer attempt has taken over already
 // is fenced, and its folder stays until the job has ended.
-func (a *agent) saveDead(ctx context.Context) {
+func (r *remains) saveDead(ctx context.Context) {
 	var stay []deadFolder
-	for _, d := range a.dead {
-		err := a.saveOneDead(ctx, d)
+	for _, d := range r.dead {
+		err := r.saveOneDead(ctx, d)
 		if err == nil {
 			err = removeFolder(d.dir)
 		}
 		if err != nil {
 			stay = append(stay, d)
-			a.note("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
+			r.note("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
 		}
 	}
-	a.dead = stay
+	r.dead = stay
 }
 
-func (a *agent) saveOneDead(ctx context.Context, d deadFolder) error {
+func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	u := d.Unsaved
 	me := ledger.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
-	gens, newest, err := a.World.ReopenState(ctx, u.path(), u.Rank, me)
+	gens, newest, err := r.World.ReopenState(ctx, u.path(), u.Rank, me)
 	if err != nil {
 		return err
 	}
-	was, err := a.World.Load(ctx, u.path())
+	was, err := r.World.Load(ctx, u.path())
 	if err != nil {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	dead := &agent{Config: a.Config, id: u.Agent, job: was, root: d.dir, view: u.View, layered: u.Layered, out: a.out, beat: a.beat, gens: gens}
+	n := &node{Config: r.Config, id: u.Agent, job: was, root: d.dir, out: r.out, beat: r.beat}
+	space := &workspace{node: n, view: u.View, layered: u.Layered}
+	dead := &rankState{node: n, space: space, gens: gens}
 	if err := dead.recall(ctx, newest); err != nil {
 		return err
 	}
-	a.note("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
+	r.note("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
 	s := dead.newSaver(u.Rank)
 	if s.files.skipFile != nil && !u.Layered {
-		shipped, err := os.MkdirTemp(a.root, "code-before-")
+		shipped, err := os.MkdirTemp(r.root, "code-before-")
 		if err != nil {
 			return err
 		}
 		defer bundle.RemoveAll(shipped)
-		if err := a.unpackCode(ctx, u.Code, shipped); err != nil {
+		if err := r.space.unpackCode(ctx, u.Code, shipped); err != nil {
 			return err
 		}
 		if s.files.skipFile, err = sameAs(shipped, s.files.path); err != nil {
@@ -261,7 +263,7 @@ func (a *agent) saveOneDead(ctx context.Context, d deadFolder) error {
 
 // recall reads what the newest generation holds, so that only what differs is saved.
 // What cannot be read counts as nothing.
-func (a *agent) recall(ctx context.Context, newest *ledger.Saved) error {
+func (s *rankState) recall(ctx context.Context, newest *ledger.Saved) error {
 	if newest == nil {
 		return nil
 	}
@@ -269,14 +271,14 @@ func (a *agent) recall(ctx context.Context, newest *ledger.Saved) error {
 		if d == "" {
 			continue
 		}
-		t, err := bundle.LoadTree(ctx, a.World.Store, d)
+		t, err := bundle.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		a.restored[i] = kept{digest: t.Digest(), blob: d, tree: t}
+		s.restored[i] = kept{digest: t.Digest(), blob: d, tree: t}
 	}
 	return nil
 }

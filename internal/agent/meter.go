@@ -210,7 +210,7 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 		return
 	}
 	s.p.full.Store(s.disk)
-	s.a.warn(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
+	s.a.space.warn(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
 	s.p.proc.Kill()
 }
 

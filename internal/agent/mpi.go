@@ -155,11 +155,11 @@ func (d *desk) pace() time.Duration {
 }
 
 // mpi is mpiexec on node 0, and a server for its calls on the others.
-func (a *agent) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
+func (l *commands) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
 	if f.Rank > 0 {
-		return launcher.Serve(a.Machine.Drover), nil
+		return launcher.Serve(l.Machine.Drover), nil
 	}
-	interpreter := a.ready.env.Interpreter
+	interpreter := l.ready.env.Interpreter
 	tool, err := env.FindMPI(ctx, c.Env, interpreter)
 	if err != nil {
 		return c.Args, err
@@ -169,11 +169,11 @@ func (a *agent) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]st
 		// So an exception in one process ends all of them, not only that one.
 		line = append([]string{interpreter, "-m", "mpi4py"}, line[1:]...)
 	}
-	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Named: a.view, Argv: line}
+	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Named: l.space.view, Argv: line}
 	for _, p := range f.Peers {
 		o.Addresses = append(o.Addresses, p.Address)
 	}
-	return launcher.MPI(a.Machine.Drover, o)
+	return launcher.MPI(l.Machine.Drover, o)
 }
 
 // followFirst ends this node's part when node 0 has: mpiexec's end is the end of

@@ -123,7 +123,7 @@ func TestWhatAProgramDoesToItsFoldersIsItsOwn(t *testing.T) {
 
 func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 	t.Parallel()
-	a := &agent{}
+	a := newAgent(Config{})
 	a.Machine.Interface, a.Machine.Loopback = "eth7", "lo"
 	joins := func(stacks ...string) (all []ledger.Join) {
 		for i, s := range stacks {
@@ -183,7 +183,8 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true", Nodes: 3}, nil)
 	end := func(rank, attempt int) *desk {
-		a := &agent{Config: Config{World: p.World, Path: j.Path()}, id: fmt.Sprint("agent-", rank), poll: 10 * time.Millisecond}
+		a := newAgent(Config{World: p.World, Path: j.Path()})
+		a.id, a.poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
 		a.Machine.Near = true
 		a.job = j
 		a.out = quiet(t, p)

@@ -146,7 +146,7 @@ func TestPortsThatProgramsMeetAt(t *testing.T) {
 		"one node that is told of none": {job.Alone, 0, []ledger.Join{at(1, "a")}, nil},
 		"where there are no ports":      {job.Torch, 0, []ledger.Join{at(0, "a"), at(0, "a")}, nil},
 	} {
-		a := &agent{}
+		a := newAgent(Config{})
 		a.job.Spec.Launcher = row.launcher
 		got := a.portsOf(ledger.Order{Rank: row.rank, Joins: row.joins})
 		if len(got) != len(row.want) || len(got) > 0 && (got[0] != row.want[0] || got[len(got)-1] != row.want[len(got)-1]) {

@@ -56,7 +56,7 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 		return err // its secrets are not here
 	}
 	a.noteSecrets()
-	a.saveDead(ctx)
+	a.remains.saveDead(ctx)
 	if err := a.fetch(ctx); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 	w := Wish{Job: a.job.ID, Label: "job " + a.job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
 		Queue: spec.Queue, Priority: spec.Priority, Now: spec.Now, Share: spec.Share}
 	if a.isMap() {
-		w = a.itemWish(w)
+		w = a.items.itemWish(w)
 	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
 		a.note("%s", why)
@@ -95,28 +95,28 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 // fetch makes the contract's folders anew, lays the code out and remembers what
 // it looked like. Inputs stay.
 func (a *agent) fetch(ctx context.Context) error {
-	p, code := a.paths(), a.paths().Code
+	p, code := a.space.paths(), a.space.paths().Code
 	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Before, p.Notice) { // nothing of the attempt before
 		if dir == "" {
 			continue
 		}
-		if err := a.clear(dir); err != nil {
+		if err := a.space.clear(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
 	}
-	for _, dir := range a.paths().Folders() {
+	for _, dir := range a.space.paths().Folders() {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make folder %s", dir)
 		}
 	}
-	if err := a.unpackCode(ctx, store.Digest(a.job.Code.Blob), code); err != nil {
+	if err := a.space.unpackCode(ctx, store.Digest(a.job.Code.Blob), code); err != nil {
 		return fmt.Errorf("fetch code: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), 0o755); err != nil { // it may have no file that is shipped
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make the working folder")
 	}
 	var err error
-	a.pristine, err = takeSnapshot(code)
+	a.space.pristine, err = takeSnapshot(code)
 	return err
 }
 
@@ -137,7 +137,7 @@ func (a *agent) installPackages(ctx context.Context) error {
 // envRequest is what the script is and has around it.
 func (a *agent) envRequest() env.Request {
 	spec, code := a.job.Spec, a.job.Code
-	return env.Request{Dir: a.paths().Code, Sub: code.Sub, Python: cmp.Or(a.job.Interpreter, spec.Python),
+	return env.Request{Dir: a.space.paths().Code, Sub: code.Sub, Python: cmp.Or(a.job.Interpreter, spec.Python),
 		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root}.For(code.Script, code.Python, spec.Program)
 }
 
@@ -181,8 +181,8 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 		a.note("not started: %v", err)
 	}
 	if err == nil || a.ready.failed != nil {
-		a.wantView()
-		a.wantLayers()
+		a.space.wantView(a.ready.env.Interpreter)
+		a.space.wantLayers()
 		a.member.Ready()
 		a.beat.set(func(b *ledger.Beat) { b.Phase = "waiting" })
 	}
@@ -192,7 +192,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 // setUp makes ready for one attempt: fresh folders, and the state and
 // checkpoints that the newest generation holds.
 func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
-	a.fenced, a.gens, a.restored = false, nil, [3]kept{}
+	a.fenced, a.state.gens, a.state.restored = false, nil, [3]kept{}
 	a.attempt = o.Attempt
 	if err := a.openLog(ctx, o.Attempt, o.Rank); err != nil {
 		return err
@@ -201,13 +201,13 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 		return a.record(ctx, setupExit(a.ready.failed))
 	}
 	if a.ready.used {
-		a.noteAllSaved()
+		a.remains.noteAllSaved()
 		if err := a.fetch(ctx); err != nil {
 			return a.record(ctx, setupExit(err))
 		}
 	}
 	a.ready.used = true
-	if err := a.layOutPlace(); err != nil {
+	if err := a.space.layOutPlace(); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
 	if err := a.fetchInputs(ctx, o.Rank); err != nil {
@@ -219,7 +219,7 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 // restore takes the rank's state over and lays out what it begins with.
 func (a *agent) restore(ctx context.Context, o ledger.Order) error {
 	me := ledger.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
-	complete := func(s ledger.Saved) (bool, error) { return a.complete(ctx, s) }
+	complete := func(s ledger.Saved) (bool, error) { return a.state.complete(ctx, s) }
 	gens, saved, err := a.World.Restore(ctx, a.Path, o.Rank, me, a.job.Since, complete)
 	if errors.Is(err, ledger.ErrFenced) {
 		a.fenced = true
@@ -228,30 +228,30 @@ func (a *agent) restore(ctx context.Context, o ledger.Order) error {
 	if err != nil {
 		return err
 	}
-	a.gens = gens
+	a.state.gens = gens
 	if saved == nil {
 		saved = &ledger.Saved{Place: -1}
 	}
 	state := *saved
 	switch {
 	case a.job.Spec.Rules == job.SSM:
-		state, err = a.sharedState(ctx, o)
+		state, err = a.state.sharedState(ctx, o)
 		if errors.Is(err, ledger.ErrFenced) {
-			a.fenced, a.gens = true, nil
+			a.fenced, a.state.gens = true, nil
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-	case state.Place < a.stateSince():
+	case state.Place < a.state.stateSince():
 		state.State = ""
 	}
-	err = a.layOut(ctx, restoredCheckpoints, saved.Checkpoints, a.paths().Checkpoints, *saved)
+	err = a.state.layOut(ctx, restoredCheckpoints, saved.Checkpoints, a.space.paths().Checkpoints, *saved)
 	if err == nil {
-		err = a.layOut(ctx, restoredState, state.State, a.paths().State, state)
+		err = a.state.layOut(ctx, restoredState, state.State, a.space.paths().State, state)
 	}
 	if err == nil {
-		err = a.layOutFiles(ctx, *saved)
+		err = a.state.layOutFiles(ctx, *saved)
 	}
 	if err != nil {
 		return a.record(ctx, setupExit(err))
@@ -267,38 +267,38 @@ const (
 )
 
 // stateSince is the first place whose state counts.
-func (a *agent) stateSince() int {
-	if a.job.StateSince == 0 && !a.job.Spec.CleanState {
+func (s *rankState) stateSince() int {
+	if s.job.StateSince == 0 && !s.job.Spec.CleanState {
 		return -1 // what was put before the first job is there
 	}
-	return a.job.StateSince
+	return s.job.StateSince
 }
 
 // layOut restores one of the two folders, whose list is d, and remembers what is in
 // it; "" is nothing.
-func (a *agent) layOut(ctx context.Context, which int, d store.Digest, dir string, from ledger.Saved) error {
+func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir string, from ledger.Saved) error {
 	if d == "" {
 		return nil
 	}
-	tree, err := bundle.LoadTree(ctx, a.World.Store, d)
+	tree, err := bundle.LoadTree(ctx, s.World.Store, d)
 	if err == nil {
-		err = bundle.Restore(ctx, a.World.Store, tree, dir)
+		err = bundle.Restore(ctx, s.World.Store, tree, dir)
 	}
-	if before := a.paths().Before; err == nil && which == restoredState && before != "" && len(tree.Files) > 0 {
-		err = bundle.Restore(ctx, a.World.Store, tree, before)
+	if before := s.space.paths().Before; err == nil && which == restoredState && before != "" && len(tree.Files) > 0 {
+		err = bundle.Restore(ctx, s.World.Store, tree, before)
 	}
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", filepath.Base(dir), err)
 	}
-	a.restored[which] = kept{digest: tree.Digest(), blob: d, tree: tree}
-	a.noteRestored(filepath.Base(dir), tree, from)
+	s.restored[which] = kept{digest: tree.Digest(), blob: d, tree: tree}
+	s.noteRestored(filepath.Base(dir), tree, from)
 	return nil
 }
 
 // noteRestored tells of a folder that was restored.
-func (a *agent) noteRestored(what string, tree bundle.Tree, from ledger.Saved) {
+func (s *rankState) noteRestored(what string, tree bundle.Tree, from ledger.Saved) {
 	if n := len(tree.Files); n > 0 {
-		a.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), tree.Bytes(), whose(from))
+		s.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), tree.Bytes(), whose(from))
 	}
 }
 
@@ -321,16 +321,16 @@ func plural(n int, noun string) string {
 }
 
 // complete says whether every blob of a generation is there.
-func (a *agent) complete(ctx context.Context, s ledger.Saved) (bool, error) {
-	for _, d := range s.Lists() {
-		tree, err := bundle.LoadTree(ctx, a.World.Store, d)
+func (s *rankState) complete(ctx context.Context, saved ledger.Saved) (bool, error) {
+	for _, d := range saved.Lists() {
+		tree, err := bundle.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if gone, err := bundle.Missing(ctx, a.World.Store, tree); err != nil || len(gone) > 0 {
+		if gone, err := bundle.Missing(ctx, s.World.Store, tree); err != nil || len(gone) > 0 {
 			return false, err
 		}
 	}
@@ -346,7 +346,7 @@ func setupExit(err error) ledger.Exit {
 // does; and the job's when it is the last in it. removed says that the job is gone.
 func (a *agent) cleanUp(removed bool) {
 	if a.over || removed {
-		for _, d := range a.dead {
+		for _, d := range a.remains.dead {
 			if err := removeFolder(d.dir); err != nil {
 				a.Log.Warn("folder stays", "dir", d.dir, "err", err)
 			}
@@ -356,7 +356,7 @@ func (a *agent) cleanUp(removed bool) {
 	case a.keep:
 		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
 		return
-	case a.unsaved != nil && !a.over && !removed:
+	case a.remains.unsaved != nil && !a.over && !removed:
 		return // for the next agent of this task
 	}
 	if err := removeFolder(a.root); err != nil {

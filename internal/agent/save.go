@@ -57,7 +57,7 @@ func (a *agent) interruptProgram(n Notice) {
 		return
 	}
 	p, grace := a.program, time.Duration(a.job.Spec.Grace)
-	a.warn(n.Why, 2*grace)
+	a.space.warn(n.Why, 2*grace)
 	p.interrupt(sig)
 	over := time.NewTimer(grace)
 	defer over.Stop()
@@ -72,7 +72,7 @@ func (a *agent) interruptProgram(n Notice) {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) ledger.Exit {
 	p := a.program
-	a.warn(why, time.Duration(a.job.Spec.Grace))
+	a.space.warn(why, time.Duration(a.job.Spec.Grace))
 	p.stop(time.Duration(a.job.Spec.Grace))
 	<-p.ended
 	return a.exitOf(p)
@@ -122,7 +122,7 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 	}
 	err := a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
 	if err == nil && saved {
-		a.noteAllSaved()
+		a.remains.noteAllSaved()
 	}
 	return err
 }
@@ -138,10 +138,10 @@ func exitText(e ledger.Exit) string {
 // promiseOutputs stores what the program made and names it, so that no gc takes any
 // of it before the exit does (docs/design/004-gc.md). What is beyond a limit is
 // bundle.ErrLimit, and all else is stored and named.
-func (a *agent) promiseOutputs(ctx context.Context, rank int, exit *ledger.Exit) error {
-	in := &watched{Store: a.World.Store, w: a.World}
+func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *ledger.Exit) error {
+	in := &watched{Store: o.World.Store, w: o.World}
 	notes := exit.Notes
-	need, refused, err := a.storeOutputs(ctx, in, exit)
+	need, refused, err := o.storeOutputs(ctx, in, exit)
 	if err != nil {
 		return err
 	}
@@ -152,12 +152,12 @@ func (a *agent) promiseOutputs(ctx context.Context, rank int, exit *ledger.Exit)
 	if err != nil {
 		return err
 	}
-	if err := a.World.NameOutputs(ctx, a.Path, a.attempt, rank, a.id, exit.Outputs); err != nil {
+	if err := o.World.NameOutputs(ctx, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {
 		return err
 	}
 	err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
 		exit.Notes = notes
-		_, _, err := a.storeOutputs(ctx, in, exit) // the program has ended: they are the same
+		_, _, err := o.storeOutputs(ctx, in, exit) // the program has ended: they are the same
 		return err
 	})
 	return cmp.Or(err, refused)
@@ -166,20 +166,20 @@ func (a *agent) promiseOutputs(ctx context.Context, rank int, exit *ledger.Exit)
 // storeOutputs stores what the program made: model, output/data or the results
 // of a processing job, and the files it created or changed beside itself. refused
 // says which of them is beyond a limit, the first of several.
-func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, refused, err error) {
-	p := a.paths()
+func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, refused, err error) {
+	p := o.space.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
 		name string
 		tree func() (bundle.Tree, error)
 	}{
 		{"model", func() (bundle.Tree, error) {
-			return a.saveFolder(ctx, in, p.Model, bundle.SaveOptions{As: a.inView(p.Model)})
+			return o.saveFolder(ctx, in, p.Model, bundle.SaveOptions{As: o.space.inView(p.Model)})
 		}},
-		{"output", func() (bundle.Tree, error) { return a.saveResults(ctx, in) }},
+		{"output", func() (bundle.Tree, error) { return o.saveResults(ctx, in) }},
 		{"files", func() (bundle.Tree, error) {
-			w := a.workFiles()
-			tree, err := a.saveFolder(ctx, in, w.dir, bundle.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
+			w := o.space.workFiles()
+			tree, err := o.saveFolder(ctx, in, w.dir, bundle.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
 			tree.Dirs = nil // the script's own folders, with nothing new in them
 			return tree, err
 		}},
@@ -213,11 +213,11 @@ func (a *agent) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit
 
 // saveFolder stores the files of a folder, all of it unless opt says what not; the
 // program may have removed it.
-func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, opt bundle.SaveOptions) (bundle.Tree, error) {
+func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt bundle.SaveOptions) (bundle.Tree, error) {
 	if dir == "" {
 		return bundle.Tree{}, nil
 	}
-	folder, why := a.left(dir)
+	folder, why := o.space.left(dir)
 	if folder == "" {
 		if why != "" {
 			why = opt.As + ": " + why
@@ -225,7 +225,7 @@ func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, opt bun
 		}
 		return bundle.Tree{}, nil
 	}
-	opt.Settled, opt.MaxBytes = true, a.maxSaved()
+	opt.Settled, opt.MaxBytes = true, o.maxSaved()
 	tree, err := bundle.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(ctx, folder)
@@ -239,15 +239,15 @@ func (a *agent) saveFolder(ctx context.Context, in *watched, dir string, opt bun
 
 // saveResults stores output/data, or the results of a processing job: below
 // their names, unless there is but the one that nobody named.
-func (a *agent) saveResults(ctx context.Context, in *watched) (bundle.Tree, error) {
-	results := a.job.Spec.Results
+func (o *outputs) saveResults(ctx context.Context, in *watched) (bundle.Tree, error) {
+	results := o.job.Spec.Results
 	if len(results) == 0 {
-		return a.saveFolder(ctx, in, a.paths().OutputData, bundle.SaveOptions{As: a.seen().OutputData})
+		return o.saveFolder(ctx, in, o.space.paths().OutputData, bundle.SaveOptions{As: o.space.seen().OutputData})
 	}
 	var all bundle.Tree
 	for _, r := range results {
-		from := filepath.Join(a.root, r.From)
-		tree, err := a.saveFolder(ctx, in, from, bundle.SaveOptions{As: a.inView(from)})
+		from := filepath.Join(o.root, r.From)
+		tree, err := o.saveFolder(ctx, in, from, bundle.SaveOptions{As: o.space.inView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -294,12 +294,12 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 		exit.Reason = a.reason(exit)
 	case a.job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
-		if text := firstText(a.paths().Failure); text != "" {
+		if text := firstText(a.space.paths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = ledger.Broke, 1, text, p.tail.String()
 			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
-	exit.Message = firstText(a.paths().Message)
+	exit.Message = firstText(a.space.paths().Message)
 	return p.notBlamed(exit)
 }
 
@@ -354,17 +354,17 @@ func signalName(s syscall.Signal) string {
 // reason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
 func (a *agent) reason(e ledger.Exit) string {
-	if text := firstText(a.paths().Failure); text != "" {
+	if text := firstText(a.space.paths().Failure); text != "" {
 		return text
 	}
-	if text := firstText(a.paths().Message); text != "" && a.job.Spec.Verb == job.Process {
+	if text := firstText(a.space.paths().Message); text != "" && a.job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, a.codeSeen()); ok {
+	if t, ok := lastTraceback(e.Trace, a.space.codeSeen()); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status

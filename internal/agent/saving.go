@@ -109,7 +109,7 @@ func (a *agent) storeLeft(ctx context.Context, p *program, exit *ledger.Exit) er
 	if refused != nil && !errors.Is(refused, bundle.ErrLimit) {
 		return refused
 	}
-	err := a.patiently(ctx, func() error { return a.promiseOutputs(ctx, p.rank, exit) })
+	err := a.patiently(ctx, func() error { return a.outs.promiseOutputs(ctx, p.attempt, p.rank, exit) })
 	if err == nil || errors.Is(err, bundle.ErrLimit) {
 		err = cmp.Or(refused, err)
 	}
@@ -144,15 +144,15 @@ func (a *agent) refused(e ledger.Exit, err error) ledger.Exit {
 // maxSaved is the most bytes that one of the program's folders may hold to be
 // stored, holes and all: --disk, or the size of the file system that it lies on,
 // which only holes and hard links can exceed. 0 is no limit.
-func (a *agent) maxSaved() int64 {
-	if disk := int64(a.job.Spec.Disk); disk > 0 {
+func (n *node) maxSaved() int64 {
+	if disk := int64(n.job.Spec.Disk); disk > 0 {
 		return disk
 	}
-	if a.Machine.Disk > 0 {
-		return a.Machine.Disk
+	if n.Machine.Disk > 0 {
+		return n.Machine.Disk
 	}
 	var st syscall.Statfs_t
-	if syscall.Statfs(a.root, &st) != nil || st.Blocks > math.MaxInt64/uint64(max(st.Bsize, 1)) {
+	if syscall.Statfs(n.root, &st) != nil || st.Blocks > math.MaxInt64/uint64(max(st.Bsize, 1)) {
 		return 0
 	}
 	return int64(st.Blocks) * int64(st.Bsize)

@@ -35,13 +35,13 @@ func (a *agent) openSecrets() {
 }
 
 // secretValues are what the target has brought, else what is here.
-func (a *agent) secretValues() (map[string]string, error) {
-	brought := a.Machine.Secrets
+func (n *node) secretValues() (map[string]string, error) {
+	brought := n.Machine.Secrets
 	if brought == nil {
-		return job.Resolve(a.job.Spec.Secrets, a.Machine.Environ, os.ReadFile)
+		return job.Resolve(n.job.Spec.Secrets, n.Machine.Environ, os.ReadFile)
 	}
 	values := map[string]string{}
-	for name := range a.job.Spec.Secrets {
+	for name := range n.job.Spec.Secrets {
 		value, ok := brought[name]
 		if !ok {
 			return nil, fault.New(fault.Bug, "", "read secret %s: the target did not provide it", name)
@@ -52,21 +52,21 @@ func (a *agent) secretValues() (map[string]string, error) {
 }
 
 // noteSecrets says which values are too short to be found in the output.
-func (a *agent) noteSecrets() {
-	for _, name := range a.redact.Short() {
-		a.note("secret %s is too short to be redacted from the output", name)
+func (n *node) noteSecrets() {
+	for _, name := range n.redact.Short() {
+		n.note("secret %s is too short to be redacted from the output", name)
 	}
 }
 
 // withSecrets is the program's environment with its secrets, and without the
 // variables that these were read from.
-func (a *agent) withSecrets(environ []string) []string {
-	for name, ref := range a.job.Spec.Secrets {
+func (n *node) withSecrets(environ []string) []string {
+	for name, ref := range n.job.Spec.Secrets {
 		if from, ok := strings.CutPrefix(ref, "env:"); ok && from != name {
 			environ = without(environ, from)
 		}
 	}
-	for name, value := range a.secrets {
+	for name, value := range n.secrets {
 		environ = append(environ, name+"="+value)
 	}
 	return environ
@@ -83,13 +83,13 @@ func without(environ []string, name string) []string {
 }
 
 // redacted is an exit without secrets: reasons and traces are the program's words.
-func (a *agent) redacted(e ledger.Exit) ledger.Exit {
-	if a.redact == nil {
+func (n *node) redacted(e ledger.Exit) ledger.Exit {
+	if n.redact == nil {
 		return e
 	}
-	e.Reason, e.Hint, e.Message, e.Trace = a.redact.String(e.Reason), a.redact.String(e.Hint), a.redact.String(e.Message), a.redact.String(e.Trace)
-	for i, n := range e.Notes {
-		e.Notes[i] = a.redact.String(n)
+	e.Reason, e.Hint, e.Message, e.Trace = n.redact.String(e.Reason), n.redact.String(e.Hint), n.redact.String(e.Message), n.redact.String(e.Trace)
+	for i, note := range e.Notes {
+		e.Notes[i] = n.redact.String(note)
 	}
 	return e
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAProgramThatIsBeyondItsLimitsSaysWhichAndHowToRaiseIt(t *testing.T) {
-	a := &agent{}
+	a := newAgent(Config{})
 	a.job.Spec = job.Spec{Limits: job.Limits{Memory: 1 << 30, Processes: 8, Disk: 1 << 30}}
 	for reason, row := range map[string]struct {
 		exit  proc.Exit

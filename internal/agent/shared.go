@@ -17,27 +17,27 @@ import (
 // (docs/design/008-the-seeds-rules.md).
 
 // sharedState agrees with the other nodes on what all begin with.
-func (a *agent) sharedState(ctx context.Context, o ledger.Order) (ledger.Saved, error) {
-	sweeps, err := a.World.Sweeps(ctx)
+func (s *rankState) sharedState(ctx context.Context, o ledger.Order) (ledger.Saved, error) {
+	sweeps, err := s.World.Sweeps(ctx)
 	if err != nil {
 		return ledger.Saved{}, err
 	}
 	var tree bundle.Tree
-	unite := func(s ledger.Shared) (d store.Digest, bytes int64, err error) {
-		if tree, err = a.united(ctx, s); err != nil || len(tree.Files)+len(tree.Links) == 0 {
+	unite := func(all ledger.Shared) (d store.Digest, bytes int64, err error) {
+		if tree, err = s.united(ctx, all); err != nil || len(tree.Files)+len(tree.Links) == 0 {
 			return "", 0, err
 		}
-		d, err = bundle.PutTree(ctx, a.World.Store, tree)
+		d, err = bundle.PutTree(ctx, s.World.Store, tree)
 		return d, tree.Bytes(), err
 	}
-	me := ledger.Begun{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id, Own: contract.Own(a.job.Spec.Nodes)}
-	complete := func(s ledger.Saved) (bool, error) { return a.complete(ctx, s) }
-	b, err := a.World.Begin(ctx, a.Path, me, a.stateSince(), complete, unite)
+	me := ledger.Begun{Job: s.job.ID, Place: s.place, Attempt: o.Attempt, Agent: s.id, Own: contract.Own(s.job.Spec.Nodes)}
+	complete := func(saved ledger.Saved) (bool, error) { return s.complete(ctx, saved) }
+	b, err := s.World.Begin(ctx, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {
 		return ledger.Saved{}, err
 	}
-	if b.Agent != a.id {
-		return ledger.Saved{State: b.State}, a.awaitList(ctx, b.State)
+	if b.Agent != s.id {
+		return ledger.Saved{State: b.State}, s.awaitList(ctx, b.State)
 	}
 	need := func() ([]store.Digest, error) {
 		all := []store.Digest{b.State}
@@ -47,27 +47,27 @@ func (a *agent) sharedState(ctx context.Context, o ledger.Order) (ledger.Saved, 
 		return all, nil
 	}
 	return ledger.Saved{State: b.State}, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-		_, err := bundle.PutTree(ctx, a.World.Store, tree) // its files are named by the generations it was made of
+		_, err := bundle.PutTree(ctx, s.World.Store, tree) // its files are named by the generations it was made of
 		return err
 	})
 }
 
 // united is a state as one folder.
-func (a *agent) united(ctx context.Context, s ledger.Shared) (bundle.Tree, error) {
+func (s *rankState) united(ctx context.Context, all ledger.Shared) (bundle.Tree, error) {
 	var copies []bundle.Copy
-	base := s.Copies(func(rank int, own string, list store.Digest) {
+	base := all.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
 	})
-	return bundle.Unite(ctx, a.World.Store, base, copies, contract.IsHost)
+	return bundle.Unite(ctx, s.World.Store, base, copies, contract.IsHost)
 }
 
 // awaitList waits for a list of files that another node has named: if gc has taken it
 // in that moment, that node stores it again.
-func (a *agent) awaitList(ctx context.Context, d store.Digest) error {
+func (s *rankState) awaitList(ctx context.Context, d store.Digest) error {
 	const most = 2 * time.Minute // gc's own time for one sweep is shorter
-	clock := a.World.Store.Clock()
+	clock := s.World.Store.Clock()
 	for begin := clock.Boot(); ; {
-		_, err := bundle.LoadTree(ctx, a.World.Store, d)
+		_, err := bundle.LoadTree(ctx, s.World.Store, d)
 		if !errors.Is(err, store.ErrNotExist) {
 			return err
 		}

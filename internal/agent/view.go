@@ -22,50 +22,50 @@ import (
 var owned = []string{"/opt/ml", "/state"}
 
 // paths are where this agent finds the program's folders.
-func (a *agent) paths() contract.Paths { return a.shape(a.root).Paths() }
+func (w *workspace) paths() contract.Paths { return w.shape(w.root).Paths() }
 
 // seen are the same folders as the program sees them.
-func (a *agent) seen() contract.Paths { return a.shape(a.seenRoot()).Paths() }
+func (w *workspace) seen() contract.Paths { return w.shape(w.seenRoot()).Paths() }
 
 // shape is the part of the facts that folders follow from.
-func (a *agent) shape(root string) contract.Facts {
-	spec := a.job.Spec
+func (w *workspace) shape(root string) contract.Facts {
+	spec := w.job.Spec
 	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, SSM: spec.Rules == job.SSM}
 }
 
-func (a *agent) seenRoot() string {
-	if a.view {
+func (w *workspace) seenRoot() string {
+	if w.view {
 		return ""
 	}
-	return a.root
+	return w.root
 }
 
 // inView is a path of ours as the program sees it.
-func (a *agent) inView(path string) string {
-	if rest, ok := strings.CutPrefix(path, a.paths().Code+"/"); ok && a.layered {
-		return filepath.Join(a.job.Code.Root, rest)
+func (w *workspace) inView(path string) string {
+	if rest, ok := strings.CutPrefix(path, w.paths().Code+"/"); ok && w.layered {
+		return filepath.Join(w.job.Code.Root, rest)
 	}
-	if rest, ok := strings.CutPrefix(path, a.root+"/"); ok && a.view {
+	if rest, ok := strings.CutPrefix(path, w.root+"/"); ok && w.view {
 		return "/" + rest
 	}
 	return path
 }
 
 // wantView decides whether the program gets a view of its own, before it is tried.
-func (a *agent) wantView() {
-	a.view = !a.job.Spec.NoMounts
-	if !a.view || a.Machine.Root != "" {
+func (w *workspace) wantView(interpreter string) {
+	w.view = !w.job.Spec.NoMounts
+	if !w.view || w.Machine.Root != "" {
 		return
 	}
 	home := ""
-	for _, kv := range a.Machine.Environ {
+	for _, kv := range w.Machine.Environ {
 		if v, ok := strings.CutPrefix(kv, "HOME="); ok {
 			home = v
 		}
 	}
-	for _, used := range []string{a.ready.env.Interpreter, a.Machine.Drover, a.Machine.Work, a.Machine.Cache, home} {
+	for _, used := range []string{interpreter, w.Machine.Drover, w.Machine.Work, w.Machine.Cache, home} {
 		if top := hidden(used); top != "" {
-			a.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
+			w.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
 			return
 		}
 	}
@@ -89,33 +89,33 @@ func hidden(file string) string {
 }
 
 // withoutView goes on where folders are: the program is told by its variables.
-func (a *agent) withoutView(why string) {
-	a.view = false
-	a.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
+func (w *workspace) withoutView(why string) {
+	w.view = false
+	w.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
 // binds are the view of one node. Who has peers finds their names in /etc/hosts.
-func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, error) {
-	if a.Machine.Root != "" {
-		return nil, a.nameHosts(facts)
+func (w *workspace) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, error) {
+	if w.Machine.Root != "" {
+		return nil, w.nameHosts(facts)
 	}
-	if !a.view {
+	if !w.view {
 		return nil, nil
 	}
 	v := &proc.View{}
 	for _, top := range owned {
-		source := filepath.Join(a.root, top)
+		source := filepath.Join(w.root, top)
 		if err := os.MkdirAll(source, 0o755); err != nil { // not every contract has folders in each
 			return nil, fmt.Errorf("make folder: %w", err)
 		}
 		v.Binds = append(v.Binds, proc.Bind{Source: source, Target: top})
 	}
-	if a.layered {
-		v.Overlays = append(v.Overlays, a.layers())
+	if w.layered {
+		v.Overlays = append(v.Overlays, w.layers())
 	}
-	if a.job.Spec.Launcher == job.MPI {
+	if w.job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.
-		shm := filepath.Join(a.root, "shm")
+		shm := filepath.Join(w.root, "shm")
 		if err := os.Mkdir(shm, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make shared memory: %w", err)
 		}
@@ -129,7 +129,7 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 	if text == nil {
 		return v, nil
 	}
-	file := filepath.Join(a.root, "hosts")
+	file := filepath.Join(w.root, "hosts")
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return nil, fmt.Errorf("write hosts: %w", err)
 	}
@@ -142,11 +142,11 @@ func (a *agent) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, er
 
 // nameHosts gives the nodes their names on a machine of our own. Its file is what
 // the machine has mounted, so that it is written in place.
-func (a *agent) nameHosts(facts contract.Facts) error {
-	if a.Machine.Hosts == "" {
+func (w *workspace) nameHosts(facts contract.Facts) error {
+	if w.Machine.Hosts == "" {
 		return nil
 	}
-	machine, err := os.ReadFile(a.Machine.Hosts)
+	machine, err := os.ReadFile(w.Machine.Hosts)
 	if err != nil {
 		return fmt.Errorf("read hosts: %w", err)
 	}
@@ -154,7 +154,7 @@ func (a *agent) nameHosts(facts contract.Facts) error {
 	if text == nil {
 		return nil
 	}
-	if err := os.WriteFile(a.Machine.Hosts, text, 0o644); err != nil {
+	if err := os.WriteFile(w.Machine.Hosts, text, 0o644); err != nil {
 		return fmt.Errorf("write hosts: %w", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ const (
 // saver saves checkpoints, state and the files that the program makes beside itself
 // while it runs.
 type saver struct {
-	a     *agent
+	*node
 	rank  int
 	gens  *ledger.Generations
 	quit  context.CancelFunc
@@ -84,14 +84,14 @@ func (f *folder) stands(k kept) {
 }
 
 // newSaver makes a saver of what a program keeps, which saves when it is asked to.
-func (a *agent) newSaver(rank int) *saver {
-	s := &saver{a: a, rank: rank, gens: a.gens, in: &watched{Store: a.World.Store, w: a.World}, pause: max(a.Machine.SaveEvery, saveAtLeast)}
-	s.checkpoints = folder{path: a.paths().Checkpoints, as: a.seen().Checkpoints}
-	s.state = folder{path: a.paths().State, as: a.seen().State, bare: a.job.Spec.Rules == job.SSM} // S3 has none
-	s.files = a.workFiles().folder()
+func (r *rankState) newSaver(rank int) *saver {
+	s := &saver{node: r.node, rank: rank, gens: r.gens, in: &watched{Store: r.World.Store, w: r.World}, pause: max(r.Machine.SaveEvery, saveAtLeast)}
+	s.checkpoints = folder{path: r.space.paths().Checkpoints, as: r.space.seen().Checkpoints}
+	s.state = folder{path: r.space.paths().State, as: r.space.seen().State, bare: r.job.Spec.Rules == job.SSM} // S3 has none
+	s.files = r.space.workFiles().folder()
 	for i, f := range s.folders() {
-		f.left, f.maxBytes = a.left, a.maxSaved()
-		f.stands(a.restored[i])
+		f.left, f.maxBytes = r.space.left, r.maxSaved()
+		f.stands(r.restored[i])
 	}
 	return s
 }
@@ -99,7 +99,7 @@ func (a *agent) newSaver(rank int) *saver {
 // startSaver starts one that saves again and again while the program runs.
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
-	s := a.newSaver(a.program.rank)
+	s := a.state.newSaver(a.program.rank)
 	s.quit, s.gone = quit, make(chan struct{})
 	go func() {
 		defer close(s.gone)
@@ -127,7 +127,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 func (s *saver) noteRefused(err error) {
 	if text := err.Error(); text != s.refused {
 		s.refused = text
-		s.a.note("checkpoint not saved: %s", text)
+		s.note("checkpoint not saved: %s", text)
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 		return refused
 	}
 	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Files: s.files.blob,
-		Code: store.Digest(s.a.job.Code.Blob), Bytes: all.bytes})
+		Code: store.Digest(s.job.Code.Blob), Bytes: all.bytes})
 	if err != nil {
 		return err
 	}
@@ -206,21 +206,21 @@ type stored struct {
 // that has grown, and counts as no checkpoint.
 func (s *saver) noteSaved(all stored) {
 	who := ""
-	if s.a.job.Spec.Nodes > 1 {
+	if s.job.Spec.Nodes > 1 {
 		who = fmt.Sprintf("node %d ", s.rank)
 	}
 	if !all.kept {
-		s.a.note("%ssaved files of the working folder: %d bytes", who, all.bytes)
+		s.note("%ssaved files of the working folder: %d bytes", who, all.bytes)
 		return
 	}
 	s.saved++
-	s.a.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
-	s.a.note("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
+	s.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.note("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 
 // rest sets the pause before the next look from what this one cost.
 func (s *saver) rest(took time.Duration, bytes int64) {
-	s.pause = min(saveAtMost, max(s.a.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
+	s.pause = min(saveAtMost, max(s.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
 }
 
 // assure looks whether gc has taken a blob of the generation that was just named.

@@ -24,7 +24,8 @@ func TestWithoutRoomForTheModuleTheAgentSaysWhatToFree(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{root: file}
+	a := newAgent(Config{})
+	a.root = file
 	_, err := a.withModule(nil, "")
 	if err == nil || !strings.HasPrefix(err.Error(), "prepare program: ") || fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." || fault.KindOf(err) != fault.Full {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))

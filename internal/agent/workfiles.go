@@ -33,12 +33,12 @@ type workFiles struct {
 }
 
 // workFiles are those of this agent's program.
-func (a *agent) workFiles() workFiles {
-	code := a.paths().Code
-	if a.layered {
-		return workFiles{dir: a.upper(), as: a.codeSeen(), code: code, shipped: a.isBelow}
+func (w *workspace) workFiles() workFiles {
+	code := w.paths().Code
+	if w.layered {
+		return workFiles{dir: w.upper(), as: w.codeSeen(), code: code, shipped: w.isBelow}
 	}
-	return workFiles{dir: code, as: a.seen().Code, code: code, shipped: a.pristine.has}
+	return workFiles{dir: code, as: w.seen().Code, code: code, shipped: w.pristine.has}
 }
 
 // folder is what the saver saves of them. Folders in which nothing is new are those
@@ -129,28 +129,28 @@ func inTheWay(root *os.Root, name string) (in string, there bool, err error) {
 
 // layOutFiles restores the files that the program of an attempt before had made or
 // changed beside itself.
-func (a *agent) layOutFiles(ctx context.Context, from ledger.Saved) error {
+func (s *rankState) layOutFiles(ctx context.Context, from ledger.Saved) error {
 	if from.Files == "" {
 		return nil
 	}
-	tree, err := bundle.LoadTree(ctx, a.World.Store, from.Files)
+	tree, err := bundle.LoadTree(ctx, s.World.Store, from.Files)
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
-	w, digest := a.workFiles(), tree.Digest()
-	stay, err := a.newInCode(ctx, w, tree, from)
+	w, digest := s.space.workFiles(), tree.Digest()
+	stay, err := s.newInCode(ctx, w, tree, from)
 	if err == nil {
 		tree = treeWithout(tree, stay)
-		err = w.restore(ctx, a.World.Store, tree)
+		err = w.restore(ctx, s.World.Store, tree)
 	}
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
-	a.restored[restoredFiles] = kept{digest: digest, blob: from.Files, tree: tree}
-	a.noteRestored("files of the working folder", tree, from)
+	s.restored[restoredFiles] = kept{digest: digest, blob: from.Files, tree: tree}
+	s.noteRestored("files of the working folder", tree, from)
 	if n := len(stay); n > 0 {
 		names := slices.Sorted(maps.Keys(stay))
-		a.note("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
+		s.note("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
 			n, plural(n, "file"), verb(n, "stays", "stay"), verb(n, "it", "them"), someOf(names))
 	}
 	return nil
@@ -190,8 +190,8 @@ func treeWithout(t bundle.Tree, names map[string]bool) bundle.Tree {
 
 // newInCode are the names of a tree that the code has now and had not, or otherwise,
 // when the tree was saved: the user has changed them since.
-func (a *agent) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from ledger.Saved) (map[string]bool, error) {
-	now := store.Digest(a.job.Code.Blob)
+func (s *rankState) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from ledger.Saved) (map[string]bool, error) {
+	now := store.Digest(s.job.Code.Blob)
 	if now == from.Code || now == "" {
 		return nil, nil
 	}
@@ -211,12 +211,12 @@ func (a *agent) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from 
 	if err != nil || len(shared) == 0 {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(a.root, "code-before-")
+	dir, err := os.MkdirTemp(s.root, "code-before-")
 	if err != nil {
 		return nil, err
 	}
 	defer bundle.RemoveAll(dir)
-	if err := a.unpackCode(ctx, from.Code, dir); err != nil && !errors.Is(err, store.ErrNotExist) { // gone: all are new
+	if err := s.space.unpackCode(ctx, from.Code, dir); err != nil && !errors.Is(err, store.ErrNotExist) { // gone: all are new
 		return nil, err
 	}
 	was, err := os.OpenRoot(dir)
@@ -237,11 +237,11 @@ func (a *agent) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from 
 }
 
 // unpackCode lays shipped code out in a folder; "" is none.
-func (a *agent) unpackCode(ctx context.Context, code store.Digest, dir string) error {
+func (w *workspace) unpackCode(ctx context.Context, code store.Digest, dir string) error {
 	if code == "" {
 		return nil
 	}
-	r, err := a.World.Store.OpenBlob(ctx, code)
+	r, err := w.World.Store.OpenBlob(ctx, code)
 	if err != nil {
 		return err
 	}
