@@ -175,6 +175,9 @@ type agent struct {
 	outs    *outputs
 	cmd     *commands
 	items   *itemSetup
+	meeting *rendezvous
+	exits   *exits
+	prep    *preparation
 
 	member *ledger.Member
 	keep   bool // root holds results that could not be stored
@@ -182,7 +185,6 @@ type agent struct {
 	notice   chan Notice // one that was read while something else was done
 	prepared chan error
 	ready    prepared
-	freePort func() // gives the attempt's port back; nil: none is kept
 
 	attempt int // folders and state are set up for this one
 	fenced  bool
@@ -203,6 +205,9 @@ func newAgent(c Config) *agent {
 	a.outs = &outputs{node: n, space: space}
 	a.cmd = &commands{node: n, space: space, ready: &a.ready}
 	a.items = &itemSetup{node: n, space: space, ready: &a.ready}
+	a.meeting = &rendezvous{node: n, ready: &a.ready}
+	a.exits = &exits{node: n, space: space}
+	a.prep = &preparation{node: n, space: space, ready: &a.ready}
 	return a
 }
 
@@ -257,7 +262,7 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	drop(errors.New("the agent ends"))
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
 	a.abandon(ctx)
-	a.dropPort()
+	a.meeting.dropPort()
 	for _, give := range []func(){a.ready.room.Release, a.ready.hold} {
 		if give != nil {
 			give()
@@ -447,7 +452,7 @@ func (a *agent) identify(ctx context.Context) error {
 	a.remains.sweep(ctx)
 	a.openSecrets()
 	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
-	a.member.Joining = a.joining
+	a.member.Joining = a.meeting.joining
 	if !a.Machine.Near {
 		a.member.Pace = ledger.Poll / 2
 	}

@@ -34,21 +34,21 @@ const (
 )
 
 // openDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
-func (a *agent) openDoor(pid int, dir string, environ []string) {
+func (w *workspace) openDoor(pid int, dir string, environ []string) {
 	d := door{Agent: proc.Self(), Dir: dir}
 	var err error
-	if a.space.view && a.Machine.Root == "" && pid > 0 {
+	if w.view && w.Machine.Root == "" && pid > 0 {
 		if d.View, err = proc.Of(pid); err != nil {
 			return // it has ended already
 		}
 	}
-	for name, ref := range a.job.Spec.Secrets {
+	for name, ref := range w.job.Spec.Secrets {
 		d.Hide = append(d.Hide, name)
 		if from, ok := strings.CutPrefix(ref, "env:"); ok {
 			d.Hide = append(d.Hide, from)
 		}
 	}
-	had := last(a.Machine.Environ)
+	had := last(w.Machine.Environ)
 	for name, value := range last(environ) {
 		if old, same := had[name]; (!same || old != value) && !slices.Contains(d.Hide, name) && name != markVariable {
 			d.Env = append(d.Env, name+"="+value)
@@ -61,14 +61,14 @@ func (a *agent) openDoor(pid int, dir string, environ []string) {
 		b, err = json.Marshal(d)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(a.root, doorName), b, 0o600)
+		err = os.WriteFile(filepath.Join(w.root, doorName), b, 0o600)
 	}
 	if err != nil {
-		a.Log.Warn("attaching is not possible", "err", err)
+		w.Log.Warn("attaching is not possible", "err", err)
 	}
 }
 
-func (a *agent) closeDoor() { _ = os.Remove(filepath.Join(a.root, doorName)) }
+func (w *workspace) closeDoor() { _ = os.Remove(filepath.Join(w.root, doorName)) }
 
 // last is an environment by name: of two values the later counts.
 func last(environ []string) map[string]string {

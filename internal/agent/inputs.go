@@ -22,51 +22,51 @@ const wholeInput = -1
 // fetchInputs restores inputs, each into a folder of its own: those that every
 // node has whole, or a rank's share of those that are spread over the nodes. A
 // rank that is another than in the attempt before gets another share.
-func (a *agent) fetchInputs(ctx context.Context, rank int) error {
-	for _, in := range a.job.Spec.Inputs {
-		if a.spread(in) != (rank != wholeInput) {
+func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
+	for _, in := range p.job.Spec.Inputs {
+		if p.spread(in) != (rank != wholeInput) {
 			continue
 		}
-		dir := filepath.Join(a.space.paths().Data, in.Name)
+		dir := filepath.Join(p.space.paths().Data, in.Name)
 		if in.To != "" {
-			dir = filepath.Join(a.root, in.To)
+			dir = filepath.Join(p.root, in.To)
 		}
-		if held, ok := a.ready.shares[in.Name]; ok && held != rank {
+		if held, ok := p.ready.shares[in.Name]; ok && held != rank {
 			if err := bundle.RemoveAll(dir); err != nil {
 				return fmt.Errorf("clear input %s: %w", in.Name, err)
 			}
 		}
-		if held, ok := a.ready.shares[in.Name]; ok && held == rank {
+		if held, ok := p.ready.shares[in.Name]; ok && held == rank {
 			continue
 		}
-		if err := a.fetchInput(ctx, in, rank, dir); err != nil {
+		if err := p.fetchInput(ctx, in, rank, dir); err != nil {
 			return fmt.Errorf("fetch input %s: %w", in.Name, err)
 		}
-		a.ready.inputs[in.Name], a.ready.shares[in.Name] = dir, rank
+		p.ready.inputs[in.Name], p.ready.shares[in.Name] = dir, rank
 	}
 	return nil
 }
 
 // spread says whether each node has its share of an input alone.
-func (a *agent) spread(in job.Input) bool { return in.Sharded && a.job.Spec.Nodes > 1 }
+func (p *preparation) spread(in job.Input) bool { return in.Sharded && p.job.Spec.Nodes > 1 }
 
-func (a *agent) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
-	tree, err := bundle.LoadTree(ctx, a.World.Store, store.Digest(a.job.Inputs[in.Name]))
+func (p *preparation) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
+	tree, err := bundle.LoadTree(ctx, p.World.Store, store.Digest(p.job.Inputs[in.Name]))
 	if err != nil {
 		return err
 	}
 	if rank != wholeInput {
 		all := len(tree.Files)
-		tree = share(tree, rank, a.job.Spec.Nodes)
-		a.note("input %s: this node gets %d of %d files", in.Name, len(tree.Files), all)
+		tree = share(tree, rank, p.job.Spec.Nodes)
+		p.note("input %s: this node gets %d of %d files", in.Name, len(tree.Files), all)
 	}
 	if tree.Away == nil {
-		return bundle.Restore(ctx, a.World.Store, tree, dir)
+		return bundle.Restore(ctx, p.World.Store, tree, dir)
 	}
-	if a.Machine.OpenPlace == nil {
+	if p.Machine.OpenPlace == nil {
 		return fault.New(fault.Bug, "", "open %s: this agent opens no buckets", tree.Away.Bucket)
 	}
-	b, err := a.Machine.OpenPlace(ctx, tree.Away.Bucket)
+	b, err := p.Machine.OpenPlace(ctx, tree.Away.Bucket)
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 		return crew.Kit{Failed: err}
 	}
 	k.Path, k.Name, k.Args = found.Path, found.Name, found.Args
-	a.openDoor(0, k.Dir, k.Environ)
+	a.space.openDoor(0, k.Dir, k.Environ)
 	return k
 }
 

@@ -83,7 +83,7 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 		f.CPUs = min(f.CPUs, int(math.Ceil(spec.CPUs)))
 	}
 	f.GPUs, f.Pinned = a.ready.room.GPUs, a.ready.room.Pinned
-	f.Launcher, f.Procs = spec.Launcher, a.procs()
+	f.Launcher, f.Procs = spec.Launcher, a.meeting.procs()
 	f.Inputs, f.Shards = map[string]string{}, map[string]bool{}
 	for _, in := range spec.Inputs {
 		f.Shards[in.Name] = in.Sharded
@@ -92,7 +92,7 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 		f.Inputs[name] = a.space.inView(dir)
 	}
 	var err error
-	f.Peers, f.Interface, err = a.meet(o)
+	f.Peers, f.Interface, err = a.meeting.meet(o)
 	return f, err
 }
 
@@ -226,15 +226,15 @@ func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, err
 		err = a.remains.leaveMark(c.Token)
 	}
 	if err == nil {
-		a.dropPort() // the program may want it in its first moment
+		a.meeting.dropPort() // the program may want it in its first moment
 		err = p.start(ctx, a, c)
 	}
 	if err == nil {
 		p.ports = a.watchPorts(o, p)
-		a.openDoor(p.proc.Pid(), c.Dir, environ)
+		a.space.openDoor(p.proc.Pid(), c.Dir, environ)
 		select {
 		case <-p.ended: // it was quicker than the door
-			a.closeDoor()
+			a.space.closeDoor()
 		default:
 		}
 	}
@@ -303,7 +303,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		c.Stdin = in.File
 	}
 	p.started = time.Now()
-	p.starved = a.starved()
+	p.starved = a.exits.starved()
 	if p.proc, err = a.Machine.Start(ctx, c); err != nil {
 		outR.Close()
 		errR.Close()
@@ -341,7 +341,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		}
 		p.pumps.Wait()
 		p.desk.close()
-		a.closeDoor()
+		a.space.closeDoor()
 		close(p.ended)
 	}()
 	return nil

@@ -76,3 +76,23 @@ type itemSetup struct {
 	space *workspace
 	ready *prepared
 }
+
+// rendezvous is how this node and the other nodes of an attempt reach each other.
+type rendezvous struct {
+	*node
+	ready    *prepared
+	freePort func() // gives the attempt's port back; nil: none is kept
+}
+
+// exits makes the exit of a program that has ended: whether it failed, and why.
+type exits struct {
+	*node
+	space *workspace
+}
+
+// preparation fetches what the program needs before it starts.
+type preparation struct {
+	*node
+	space *workspace
+	ready *prepared
+}

@@ -14,45 +14,45 @@ const loopback = "127.0.0.1"
 // joining completes the join record of an attempt: a port that no attempt before
 // has had (R2), kept from others until the program starts, and how many
 // processes this node will run.
-func (a *agent) joining(j *ledger.Join) error {
-	a.dropPort()
-	j.Procs = a.procs()
-	if a.Machine.Port == nil {
+func (r *rendezvous) joining(j *ledger.Join) error {
+	r.dropPort()
+	j.Procs = r.procs()
+	if r.Machine.Port == nil {
 		return nil
 	}
-	port, release, err := a.Machine.Port()
+	port, release, err := r.Machine.Port()
 	if err != nil {
 		return err
 	}
-	j.Port, a.freePort = port, release
+	j.Port, r.freePort = port, release
 	return nil
 }
 
 // dropPort gives the port of the attempt back, for the program to listen on.
-func (a *agent) dropPort() {
-	if a.freePort != nil {
-		a.freePort()
-		a.freePort = nil
+func (r *rendezvous) dropPort() {
+	if r.freePort != nil {
+		r.freePort()
+		r.freePort = nil
 	}
 }
 
 // procs is how many processes a launcher starts here: what was said, else one
 // for each GPU, else one, as SageMaker does.
-func (a *agent) procs() int {
-	spec := a.job.Spec
+func (r *rendezvous) procs() int {
+	spec := r.job.Spec
 	switch {
 	case spec.Launcher == job.Alone || spec.Launcher == job.TF:
 		return 1
 	case spec.Procs > 0:
 		return spec.Procs
 	}
-	return max(1, a.ready.room.GPUs)
+	return max(1, r.ready.room.GPUs)
 }
 
 // meet says how the nodes of an attempt reach each other, and by which interface
 // this one does. Nodes that differ in their number of processes could not count
 // their ranks, so that is an error.
-func (a *agent) meet(o ledger.Order) (peers []contract.Peer, iface string, err error) {
+func (r *rendezvous) meet(o ledger.Order) (peers []contract.Peer, iface string, err error) {
 	mine := o.Joins[o.Rank]
 	together := mine.Stack != ""
 	for rank, j := range o.Joins {
@@ -62,11 +62,11 @@ func (a *agent) meet(o ledger.Order) (peers []contract.Peer, iface string, err e
 				"start program: one process for each GPU would be %d on node %d and %d on node %d", mine.Procs, o.Rank, j.Procs, rank)
 		}
 	}
-	iface = a.Machine.Interface
+	iface = r.Machine.Interface
 	if together {
-		iface = a.Machine.Loopback
+		iface = r.Machine.Loopback
 	}
-	if len(o.Joins) == 1 && a.job.Spec.Launcher == job.Alone {
+	if len(o.Joins) == 1 && r.job.Spec.Launcher == job.Alone {
 		iface = "" // nobody to reach: the name that SageMaker's machines have will do
 	}
 	for _, j := range o.Joins {

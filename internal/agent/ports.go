@@ -52,7 +52,7 @@ type portWatch struct {
 
 // watchPorts begins to look, until finish is called; nil where there is nothing to see.
 func (a *agent) watchPorts(o ledger.Order, p *program) *portWatch {
-	ports := a.portsOf(o)
+	ports := a.meeting.portsOf(o)
 	if len(ports) == 0 || a.Machine.Listeners == nil {
 		return nil
 	}
@@ -79,8 +79,8 @@ func (a *agent) watchPorts(o ledger.Order, p *program) *portWatch {
 // portsOf lists the ports of this machine that programs of the attempt may meet at: that
 // of node 0, where all are told to meet, if this node shares its network; and its own,
 // where a launcher, or a program that makes its own way, is told each node's.
-func (a *agent) portsOf(o ledger.Order) (ports []int) {
-	spec := a.job.Spec
+func (r *rendezvous) portsOf(o ledger.Order) (ports []int) {
+	spec := r.job.Spec
 	if len(o.Joins) == 1 && spec.Launcher == job.Alone {
 		return nil // such a program is told of none
 	}
@@ -151,7 +151,7 @@ func (a *agent) leavePort(ctx context.Context) error {
 	p := a.program
 	p.proc.Kill()
 	<-p.ended
-	return a.record(ctx, a.exitOf(p))
+	return a.record(ctx, a.exits.exitOf(p))
 }
 
 // notBlamed is the exit of a program that failed, or was ended, while another user had

@@ -148,7 +148,7 @@ func TestPortsThatProgramsMeetAt(t *testing.T) {
 	} {
 		a := newAgent(Config{})
 		a.job.Spec.Launcher = row.launcher
-		got := a.portsOf(ledger.Order{Rank: row.rank, Joins: row.joins})
+		got := a.meeting.portsOf(ledger.Order{Rank: row.rank, Joins: row.joins})
 		if len(got) != len(row.want) || len(got) > 0 && (got[0] != row.want[0] || got[len(got)-1] != row.want[len(got)-1]) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}

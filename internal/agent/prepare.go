@@ -60,11 +60,11 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 	if err := a.fetch(ctx); err != nil {
 		return err
 	}
-	if err := a.prepareEnv(ctx); err != nil {
+	if err := a.prep.prepareEnv(ctx); err != nil {
 		return err
 	}
 	a.ready.inputs, a.ready.shares = map[string]string{}, map[string]int{}
-	return a.fetchInputs(ctx, wholeInput)
+	return a.prep.fetchInputs(ctx, wholeInput)
 }
 
 // findRoom sets apart what the job asks of this machine, and waits until there is
@@ -122,53 +122,53 @@ func (a *agent) fetch(ctx context.Context) error {
 
 // installPackages installs the Linux packages that the code names, if the person
 // has said so.
-func (a *agent) installPackages(ctx context.Context) error {
-	if !a.job.Spec.Packages || a.job.Spec.NoEnv {
+func (p *preparation) installPackages(ctx context.Context) error {
+	if !p.job.Spec.Packages || p.job.Spec.NoEnv {
 		return nil
 	}
-	names, err := env.Packages(a.envRequest())
+	names, err := env.Packages(p.envRequest())
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	a.beat.set(func(b *ledger.Beat) { b.Note = "installing packages" })
-	return env.InstallPackages(ctx, names, a.environ(), func(line string) { a.note("%s", line) })
+	p.beat.set(func(b *ledger.Beat) { b.Note = "installing packages" })
+	return env.InstallPackages(ctx, names, p.environ(), func(line string) { p.note("%s", line) })
 }
 
 // envRequest is what the script is and has around it.
-func (a *agent) envRequest() env.Request {
-	spec, code := a.job.Spec, a.job.Code
-	return env.Request{Dir: a.space.paths().Code, Sub: code.Sub, Python: cmp.Or(a.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: a.environ(), Cache: a.Machine.Cache, Job: a.root}.For(code.Script, code.Python, spec.Program)
+func (p *preparation) envRequest() env.Request {
+	spec, code := p.job.Spec, p.job.Code
+	return env.Request{Dir: p.space.paths().Code, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
+		NoEnv: spec.NoEnv, Environ: p.environ(), Cache: p.Machine.Cache, Job: p.root}.For(code.Script, code.Python, spec.Program)
 }
 
 // prepareEnv finds or builds what the script runs in.
-func (a *agent) prepareEnv(ctx context.Context) error {
-	if err := a.installPackages(ctx); err != nil {
+func (p *preparation) prepareEnv(ctx context.Context) error {
+	if err := p.installPackages(ctx); err != nil {
 		return err
 	}
-	plan, err := env.Resolve(ctx, a.envRequest())
+	plan, err := env.Resolve(ctx, p.envRequest())
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	if plan.Build {
-		a.beat.set(func(b *ledger.Beat) { b.Note = "building environment" })
-		a.note("environment: %s", plan.Why)
+		p.beat.set(func(b *ledger.Beat) { b.Note = "building environment" })
+		p.note("environment: %s", plan.Why)
 	}
-	if a.ready.hold, err = plan.Hold(ctx); err != nil {
+	if p.ready.hold, err = plan.Hold(ctx); err != nil {
 		return err
 	}
-	a.ready.env, err = env.Build(ctx, plan, func(line string) { a.note("%s", line) })
+	p.ready.env, err = env.Build(ctx, plan, func(line string) { p.note("%s", line) })
 	if err != nil {
 		return err
 	}
 	switch {
 	case plan.Build:
-		a.note("environment built in %.1fs", time.Since(began).Seconds())
+		p.note("environment built in %.1fs", time.Since(began).Seconds())
 	case plan.Source != env.SourceNone:
-		a.note("environment: %s", plan.Why)
+		p.note("environment: %s", plan.Why)
 	}
-	a.beat.set(func(b *ledger.Beat) { b.Note = "" })
+	p.beat.set(func(b *ledger.Beat) { b.Note = "" })
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 	if err := a.space.layOutPlace(); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
-	if err := a.fetchInputs(ctx, o.Rank); err != nil {
+	if err := a.prep.fetchInputs(ctx, o.Rank); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
 	return a.restore(ctx, o)

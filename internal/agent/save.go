@@ -75,13 +75,13 @@ func (a *agent) endProgram(why string) ledger.Exit {
 	a.space.warn(why, time.Duration(a.job.Spec.Grace))
 	p.stop(time.Duration(a.job.Spec.Grace))
 	<-p.ended
-	return a.exitOf(p)
+	return a.exits.exitOf(p)
 }
 
 // programEnded records the exit of a program that ended by itself or by its
 // time limit.
 func (a *agent) programEnded(ctx context.Context) error {
-	return a.record(ctx, a.exitOf(a.program))
+	return a.record(ctx, a.exits.exitOf(a.program))
 }
 
 // record is the last stage of an attempt: state, outputs, then the exit that
@@ -260,13 +260,13 @@ func (o *outputs) saveResults(ctx context.Context, in *watched) (bundle.Tree, er
 }
 
 // exitOf says how a program that is gone has ended.
-func (a *agent) exitOf(p *program) ledger.Exit {
+func (r *exits) exitOf(p *program) ledger.Exit {
 	x := p.proc.Wait()
-	if !x.OOM && x.Status() != 0 && a.starved() > p.starved {
+	if !x.OOM && x.Status() != 0 && r.starved() > p.starved {
 		x.OOM = true
 		p.apart = true
 	}
-	a.measureLeft(p)
+	r.measureLeft(p)
 	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
 		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
 	if x.Signal != 0 {
@@ -278,42 +278,42 @@ func (a *agent) exitOf(p *program) ledger.Exit {
 	switch {
 	case p.late.Load():
 		exit.Verdict, exit.Code = ledger.TimedOut, fault.ExitTimeLimit
-		exit.Reason = fmt.Sprintf("time limit of %s reached", a.job.Spec.Timeout)
+		exit.Reason = fmt.Sprintf("time limit of %s reached", r.job.Spec.Timeout)
 		exit.Hint = "Give it more with --timeout, or run it again: it continues from its checkpoint."
 	case p.stuck.Load():
 		exit.Verdict, exit.Code, exit.Signal = ledger.Broke, int(p.alarmed.Load()), ""
 		exit.Reason = fmt.Sprintf("one process exited with status %d, and the others kept waiting for it", exit.Code)
 		exit.Trace = p.tail.String()
 	case x.OOM || x.Crowd || p.full.Load() > 0:
-		a.beyond(&exit, x, p)
+		r.beyond(&exit, x, p)
 	case x.Lost:
 		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, 137, "killed from outside, or out of memory"
 	case exit.Code != 0:
 		exit.Verdict = ledger.Broke
 		exit.Trace = p.tail.String()
-		exit.Reason = a.reason(exit)
-	case a.job.Spec.Verb != job.Process:
+		exit.Reason = r.reason(exit)
+	case r.job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
-		if text := firstText(a.space.paths().Failure); text != "" {
+		if text := firstText(r.space.paths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = ledger.Broke, 1, text, p.tail.String()
 			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
-	exit.Message = firstText(a.space.paths().Message)
+	exit.Message = firstText(r.space.paths().Message)
 	return p.notBlamed(exit)
 }
 
 // starved is Machine.Starved for a job with a limit that it can tell of.
-func (a *agent) starved() int64 {
-	if a.Machine.Starved == nil || a.job.Spec.Memory == 0 {
+func (r *exits) starved() int64 {
+	if r.Machine.Starved == nil || r.job.Spec.Memory == 0 {
 		return 0
 	}
-	return a.Machine.Starved()
+	return r.Machine.Starved()
 }
 
 // beyond is the exit of a program that wanted more than its limits allow.
-func (a *agent) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
-	spec := a.job.Spec
+func (r *exits) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
+	spec := r.job.Spec
 	exit.Verdict, exit.Code, exit.Signal, exit.Trace = ledger.Broke, 137, "", p.tail.String()
 	switch {
 	case x.OOM:
@@ -353,18 +353,18 @@ func signalName(s syscall.Signal) string {
 
 // reason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
-func (a *agent) reason(e ledger.Exit) string {
-	if text := firstText(a.space.paths().Failure); text != "" {
+func (r *exits) reason(e ledger.Exit) string {
+	if text := firstText(r.space.paths().Failure); text != "" {
 		return text
 	}
-	if text := firstText(a.space.paths().Message); text != "" && a.job.Spec.Verb == job.Process {
+	if text := firstText(r.space.paths().Message); text != "" && r.job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, a.space.codeSeen()); ok {
+	if t, ok := lastTraceback(e.Trace, r.space.codeSeen()); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status

@@ -160,12 +160,12 @@ func (n *node) maxSaved() int64 {
 
 // measureLeft looks at --disk once more when the program has ended: one of less
 // than lookEvery was never looked at while it ran.
-func (a *agent) measureLeft(p *program) {
-	limit := int64(a.job.Spec.Disk)
+func (r *exits) measureLeft(p *program) {
+	limit := int64(r.job.Spec.Disk)
 	if limit == 0 || p.full.Load() > 0 {
 		return
 	}
-	if used := folderSize(context.Background(), a.root); used > limit {
+	if used := folderSize(context.Background(), r.root); used > limit {
 		p.full.Store(used)
 	}
 }
