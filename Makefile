@@ -77,8 +77,8 @@ fmt:
 
 vet:
 	$(GO) vet -tags $(TAGS) ./...
-	$(GO) vet -tags $(TAGS),chaos ./cmd/drover
-	$(GO) vet -tags $(TAGS),nobuckets ./cmd/drover
+	$(GO) vet -tags $(TAGS),chaos ./cmd/drover ./program
+	$(GO) vet -tags $(TAGS),nobuckets ./cmd/drover ./program
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet -tags $(TAGS) ./...
 	$(GO) tool staticcheck -tags $(TAGS) ./...
 

@@ -180,7 +180,7 @@ func (l *lane) storm(r *rand.Rand, length time.Duration) error {
 	})
 }
 
-// forecast writes what cmd/drover/weather.go reads: plan is a flaky.Plan.
+// forecast writes what program/weather.go reads: plan is a flaky.Plan.
 func (l *lane) forecast(seed uint64, length time.Duration, plan map[string]any) error {
 	text, err := json.Marshal(map[string]any{"Seed": seed, "Until": time.Now().Add(length), "Plan": plan})
 	if err != nil {

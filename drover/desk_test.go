@@ -30,7 +30,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, mem: mem.New(func(ctx context.Context, _ driver.Request, _ int) error { <-ctx.Done(); return context.Cause(ctx) })}
 	t.Cleanup(d.mem.Close)
-	c, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Target: d.mem},
+	c, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: d.mem},
 		Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
 	d.check(err)
 	d.Client = c
@@ -47,7 +47,7 @@ func (d *desk) check(err error) {
 // submit makes a job the live one of its task.
 func (d *desk) submit(project, task string, nodes int) *Job {
 	d.t.Helper()
-	spec, err := job.Spec{Project: project, Task: task, Program: "train.py", Nodes: nodes, On: mem.Target}.Normal()
+	spec, err := job.Spec{Project: project, Task: task, Program: "train.py", Nodes: nodes, On: mem.Name}.Normal()
 	d.check(err)
 	j := job.Job{V: 1, Spec: spec}
 	d.check(d.world.NameJob(d.t.Context(), &j))

@@ -43,7 +43,7 @@ func (d *desk) submitMap(task, format, text string, change func(*job.Spec)) *Job
 
 func (d *desk) submitChunks(task, format, text string, size int, change func(*job.Spec)) *Job {
 	d.t.Helper()
-	spec := job.Spec{Project: "demo", Task: task, Verb: job.Map, Program: "./work.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "-"}}
+	spec := job.Spec{Project: "demo", Task: task, Verb: job.Map, Program: "./work.sh", Args: []string{"{}"}, On: mem.Name, Items: job.Items{From: "-"}}
 	if change != nil {
 		change(&spec)
 	}
@@ -422,7 +422,7 @@ func TestValuesAreLines(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Target}, Values: values}, false)
+	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: values}, false)
 	d.check(err)
 	defer p.Close()
 	if p.Items.Count != len(values) || p.Spec.Verb != job.Map || p.Action != "start" {

@@ -43,7 +43,7 @@ func (c *counted) since() string {
 
 func newCountedDesk(t *testing.T) (*desk, *counted) {
 	d, b := newDesk(t), &counted{Bucket: storemem.New()}
-	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Driver{mem.Target: d.mem}, Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
+	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Driver{mem.Name: d.mem}, Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
 	d.check(err)
 	d.Client = c
 	return d, b
@@ -152,7 +152,7 @@ func TestAnOverviewSeesWhatComes(t *testing.T) {
 	if said, _ := look(allOf, 0); said == "work FAILED; " {
 		t.Errorf("it was opened again: %s", said)
 	}
-	half := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "half", Program: "x", On: mem.Target}}
+	half := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "half", Program: "x", On: mem.Name}}
 	half.Spec, err = half.Spec.Normal()
 	d.check(err)
 	d.check(d.world.NameJob(ctx, &half)) // its submit gets no further

@@ -89,7 +89,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	ctx := t.Context()
-	spec := job.Spec{Project: "demo", Task: "work", Named: true, Program: "true", Args: []string{"{}"}, On: mem.Target,
+	spec := job.Spec{Project: "demo", Task: "work", Named: true, Program: "true", Args: []string{"{}"}, On: mem.Name,
 		Items: job.Items{From: "1-1000", Slots: 3, Workers: 2, MaxFails: "1"}}
 	p, err := d.PlanMap(ctx, MapSpec{Spec: spec}, false)
 	d.check(err)
@@ -138,7 +138,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 func TestAClosedPlanHasNoSample(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Target}, Values: []string{"a", "b"}}, false)
+	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"a", "b"}}, false)
 	d.check(err)
 	d.check(p.Close())
 	if _, _, err := p.Sample(t.Context(), "pilot", 1); err == nil {

@@ -24,7 +24,7 @@ func refused(t *testing.T, err error, kind fault.Kind, text, hint string) {
 }
 
 func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
-	_, err := Open(t.Context(), Options{Drivers: map[string]driver.Driver{mem.Target: &mem.Driver{}}})
+	_, err := Open(t.Context(), Options{Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
 	refused(t, err, fault.Invalid, "open client: no store or no targets", "Give drover.Options a Bucket and Drivers.")
 	_, err = Open(t.Context(), Options{Bucket: storemem.New()})
 	refused(t, err, fault.Invalid, "open client: no store or no targets", "Give drover.Options a Bucket and Drivers.")
@@ -37,7 +37,7 @@ func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Target: &mem.Driver{}}})
+	_, err = Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
 	if fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "find the working folder: ") || fault.Hint(err) != "Change to a folder that is there." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
@@ -46,7 +46,7 @@ func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
 func TestValuesThatAreNoItemsAreRefused(t *testing.T) {
 	d := newDesk(t)
 	for _, bad := range []string{"", "a\nb", "a\rb", "a\x00b"} {
-		_, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Target}, Values: []string{"good", bad}}, false)
+		_, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"good", bad}}, false)
 		refused(t, err, fault.Invalid, "plan map: value 2 is empty, or holds a line break or NUL", "Write such items as JSON lines into a file, and name it as From.")
 	}
 }
@@ -164,7 +164,7 @@ func TestACacheThatCannotBeMadeIsRefused(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "gone", "too"))
-	_, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Target: &mem.Driver{}}})
+	_, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
 	if fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), "open client: find a cache: ") || fault.Hint(err) != "Set HOME, or give drover.Options a Cache." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}

@@ -202,7 +202,7 @@ func (d *Driver) containersOfOurs(ctx context.Context) (map[string]driver.Handle
 	handles := map[string]driver.Handle{}
 	for _, c := range r.Items {
 		if n, err := strconv.Atoi(c.Labels[labelPlacement]); err == nil && c.Labels[labelDesk] == d.dir {
-			handles[c.ID] = driver.Handle{Target: Target, Job: c.Labels[labelJob], Placement: n}
+			handles[c.ID] = driver.Handle{Target: Name, Job: c.Labels[labelJob], Placement: n}
 		}
 	}
 	return handles, nil

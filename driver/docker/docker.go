@@ -48,8 +48,16 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Target is the target in the handles of this driver.
-const Target = "docker"
+// Name is the target in the handles of this driver.
+const Name = "docker"
+
+// Target is docker on this machine as a place to run.
+var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Properties: properties,
+	New: func(f driver.Folders) driver.Driver { return New(f.State, f.Reservations) }}
+
+func properties(driver.Folders) driver.Properties {
+	return driver.Properties{Attached: true, Apart: true, Containers: true, Shown: []string{"/"}}
+}
 
 // Driver runs agents in containers of a docker daemon. The zero value is not usable.
 type Driver struct {
@@ -78,7 +86,7 @@ func New(dir, claims string) *Driver {
 
 // folder is where h's desk is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return folder.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Name, h)
 }
 
 // List names every placement in the folder. On the way it takes away what was to
@@ -91,7 +99,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if !folder.Exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
 	}
-	held, err := folder.List(d.dir, Target, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
+	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -22,10 +22,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	drivertest.Main(m, func() (func(int), error) {
-		_, ended, err := Adopt()
-		return func(code int) { ended(code, "the script is over") }, err
-	})
+	drivertest.Main(m, Adopt)
 }
 
 // static is this test program without C's libraries, which an image need not have.

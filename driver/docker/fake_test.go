@@ -144,7 +144,7 @@ func TestRequestsAreAsTheyAreWritten(t *testing.T) {
 			if _, err := d.Start(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.Stop(t.Context(), driver.Handle{Target: Target, Job: r.Job, Placement: 1}, 0, false); err != nil {
+			if err := d.Stop(t.Context(), driver.Handle{Target: Name, Job: r.Job, Placement: 1}, 0, false); err != nil {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
@@ -241,7 +241,7 @@ func TestWithoutADaemonOneSentenceSaysWhatToDo(t *testing.T) {
 func TestAStopThatReachesNoDaemonSaysSo(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	d := New(t.TempDir(), "")
-	h := driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
+	h := driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
 	dir, _ := d.folder(h)
 	if err := d.publish(dir, request{Agents: 1}); err != nil {
 		t.Fatal(err)

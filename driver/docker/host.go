@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
@@ -20,94 +21,70 @@ import (
 // inherited is the variable that tells an agent its folder.
 const inherited = "DROVER_DOCKER_AGENT"
 
-// Inside is what an agent in one of our containers knows of its place.
-type Inside struct {
-	// Root is the agent's own folder. Its opt/ml and state are what the program
-	// sees as /opt/ml and /state.
-	Root string
-	// Hosts is what everybody in the container sees as /etc/hosts, to be rewritten
-	// in place; "": it is docker's.
-	Hosts string
-	State string // for what an agent keeps; the container's alone
-	Cache string // for environments; all containers of one image share it
-	// Secrets are values by variable; empty without any.
-	Secrets map[string]string
-	// Pass is the file with what the store is opened with; its starter replaces it
-	// before it ends. "": none is needed.
-	Pass string
-	// Claims is the folder in which the machine's agents agree on who has what of
-	// it: Cores and Memory (bytes) in all. "": none.
-	Claims string
-	Cores  float64
-	Memory int64
-	// Left is the grace of the Stop that asks for the soonest end; 0 when none has
-	// asked, as SIGTERM may come from others too.
-	Left func() time.Duration
-}
-
-// Adopt makes this process the agent that this driver started it as. It is to be
-// called before anything else is started, and after the agent has begun to listen
-// for SIGTERM: it is how Stop asks, also when it asked before the agent had started.
+// Adopt makes this process the agent that this driver started it as.
 //
-// As process 1 of the container it never returns: it starts this program again
-// below it, passes SIGTERM on, reaps what others leave, kills all when the grace
-// of a Stop is over, and ends as the agent did. In that agent it says what is
-// known of the place; ended leaves the agent's exit status and a sentence why,
-// and is called last: an agent that goes without it, by a signal, is lost.
-//
-// In a process that this driver did not start in is nil, and ended does nothing.
-func Adopt() (in *Inside, ended func(code int, reason string), err error) {
+// Process 1 of the container never comes back from it: it starts this program again
+// below it, passes SIGTERM on, reaps what others leave, kills all when the grace of a
+// Stop is over, and ends as the agent did. An agent that ends without its allocation's End
+// is lost.
+func Adopt() (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(inherited)
 	if !ok {
-		return nil, func(int, string) {}, nil
+		return nil, nil
 	}
 	if os.Getpid() == 1 {
 		os.Exit(attend(dir))
 	}
 	os.Unsetenv(inherited) // an agent below us is not us
-	if in, err = look(dir); err != nil {
-		return nil, nil, err
+	a, err := readAllocation(dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := say(dir, note{Up: true}); err != nil {
-		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
+		return nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
 	}
 	if _, asked := folder.ReadWord(stopFile(dir)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
-	return in, func(code int, reason string) {
-		say(dir, note{End: &end{Code: code, Reason: reason}})
-	}, nil
+	return a, nil
 }
 
-// Root is the folder of this container's agent, as in Inside; in is false outside of
-// our containers.
-func Root() (root string, in bool) {
+// beside is the allocation of this container's agent; nil outside of our containers.
+func beside() *driver.Allocation {
 	dir, in := os.LookupEnv(inherited)
-	return filepath.Join(dir, rootDir), in
+	if !in {
+		return nil
+	}
+	return &driver.Allocation{Root: filepath.Join(dir, rootDir)}
 }
 
-// look reads what the starter left. The secrets go while they are read: nobody
-// below this process finds them in a file.
-func look(dir string) (*Inside, error) {
+// readAllocation reads what the starter left. The secrets go while they are read: no
+// process below this one finds them in a file.
+func readAllocation(dir string) (*driver.Allocation, error) {
 	var o orders
 	if err := folder.ReadJSON(ordersFile(dir), &o); err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
-	in := &Inside{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
-		Claims: o.Claims, Cores: o.Cores, Memory: o.Memory, Left: func() time.Duration {
-			grace, _ := folder.ReadWord(stopFile(dir))
-			return grace
-		}}
+	a := &driver.Allocation{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
+		OOMKills: func() int64 { return readOOMKills("/sys/fs/cgroup") },
+		Notice: func() driver.Notice {
+			grace, _ := folder.ReadWord(stopFile(dir)) // 0 without one: SIGTERM may come from others too
+			return driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
+		},
+		End: func(code int, reason string) { say(dir, note{End: &end{Code: code, Reason: reason}}) }}
+	if o.Claims != "" {
+		a.Shared = &driver.Sharing{Folder: o.Claims, Cores: o.Cores, Memory: o.Memory}
+	}
 	if o.Hosts {
-		in.Hosts = hostsFile(dir)
-		nameSelf(in.Hosts)
+		a.Hosts = hostsFile(dir)
+		nameSelf(a.Hosts)
 	}
 	if folder.Exists(passFile(dir)) {
-		in.Pass = passFile(dir)
+		a.Credential = passFile(dir)
 	}
-	err := folder.ReadJSON(secretsFile(dir), &in.Secrets)
+	err := folder.ReadJSON(secretsFile(dir), &a.Secrets)
 	if errors.Is(err, os.ErrNotExist) {
-		return in, nil
+		return a, nil
 	}
 	if err == nil {
 		err = os.Remove(secretsFile(dir))
@@ -115,15 +92,12 @@ func look(dir string) (*Inside, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
-	return in, nil
+	return a, nil
 }
 
-// Starved counts the processes of this container that the kernel has ended for
-// want of memory, since it began; 0 where the kernel does not show it.
-func (in *Inside) Starved() int64 { return starved("/sys/fs/cgroup") }
-
-// starved reads it where a container sees its own group at root, in both versions.
-func starved(root string) int64 {
+// readOOMKills reads the count where a container sees its own group at root, in both
+// versions; 0 where the kernel does not show it.
+func readOOMKills(root string) int64 {
 	for _, file := range []string{"memory.events", "memory/memory.oom_control"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {

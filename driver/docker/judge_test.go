@@ -195,13 +195,11 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 }
 
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
-	in, ended, err := Adopt()
-	if in != nil || err != nil {
-		t.Fatal(in, err)
+	if a, err := Adopt(); a != nil || err != nil {
+		t.Fatal(a, err)
 	}
-	ended(0, "")
 	t.Setenv(inherited, t.TempDir())
-	if _, _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
+	if _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("with a variable that came down by mistake Adopt gives %v, want a fault of kind invalid", err)
 	}
 }
@@ -213,9 +211,9 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in, err := look(dir)
-	if err != nil || in.Secrets["TOKEN"] != "sesame" || in.Cores != 2 || in.Claims != "/c" || in.Root != filepath.Join(dir, "root") {
-		t.Errorf("look gives %+v, %v", in, err)
+	in, err := readAllocation(dir)
+	if err != nil || in.Secrets["TOKEN"] != "sesame" || in.Shared == nil || in.Shared.Cores != 2 || in.Shared.Folder != "/c" || in.Root != filepath.Join(dir, "root") {
+		t.Errorf("the allocation is %+v, %v", in, err)
 	}
 	if folder.Exists(secretsFile(dir)) {
 		t.Error("the file is still there")
@@ -223,7 +221,7 @@ func TestSecretsGoWhileTheyAreRead(t *testing.T) {
 	if err := os.WriteFile(secretsFile(dir), []byte(`{"TOKEN":"sesame`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := look(dir); err == nil || strings.Contains(err.Error(), "sesame") {
+	if _, err := readAllocation(dir); err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("a broken file gives %v, want an error that quotes nothing", err)
 	}
 }
@@ -239,7 +237,7 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 	if err := os.WriteFile(ordersFile(dir), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if in, err := look(dir); err != nil || in.Pass != "" {
+	if in, err := readAllocation(dir); err != nil || in.Credential != "" {
 		t.Errorf("without a pass: %+v, %v", in, err)
 	}
 	d := New(t.TempDir(), "")
@@ -248,12 +246,12 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 		if err := d.renew(t.Context(), r, base); err != nil {
 			t.Fatal(err)
 		}
-		in, err := look(dir)
+		in, err := readAllocation(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held, err := os.ReadFile(in.Pass)
-		info, _ := os.Stat(in.Pass)
+		held, err := os.ReadFile(in.Credential)
+		info, _ := os.Stat(in.Credential)
 		if err != nil || string(held) != text || info.Mode().Perm() != 0o600 {
 			t.Errorf("the file is %q, %v, %v", held, info.Mode(), err)
 		}
@@ -281,7 +279,7 @@ func TestStarvedIsReadOfBothVersionsOfGroups(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := starved(root); got != want {
+		if got := readOOMKills(root); got != want {
 			t.Errorf("%s: %d, want %d", file, got, want)
 		}
 	}

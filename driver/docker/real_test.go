@@ -43,7 +43,7 @@ func clear1(t *testing.T, d *Driver) {
 	}
 }
 
-var handle1 = driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
+var handle1 = driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
 
 // request1 is for one agent of handle1. Names are the daemon's: these tests take turns.
 func request1(t *testing.T, s drivertest.Script) driver.Request {

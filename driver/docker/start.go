@@ -26,7 +26,7 @@ import (
 // has ever run. After that nobody starts another: what the dead starter did not
 // come to is Lost, "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}

@@ -126,7 +126,7 @@ func (d *Driver) hasDesk(job string) bool {
 		return true
 	}
 	for _, e := range entries {
-		if h, ok := folder.HandleOf(Target, e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
+		if h, ok := folder.HandleOf(Name, e.Name()); ok && h.Job == job && strings.HasPrefix(e.Name(), job) {
 			return true
 		}
 	}

@@ -82,9 +82,9 @@ func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placeme
 // Main is TestMain for a driver whose agents are processes: it runs the tests,
 // or, where a driver started this same program as an agent, acts the script.
 //
-// begin, which may be nil, is what drover's agent does at its own beginning on
-// such a place; the function it gives is called with the exit status at the end.
-func Main(m *testing.M, begin func() (end func(code int), err error)) {
+// adopt is the target's, as drover's agent calls it at its own beginning; nil: the target
+// has no side on its machines.
+func Main(m *testing.M, adopt func() (*driver.Allocation, error)) {
 	text, ok := os.LookupEnv(variable)
 	if !ok {
 		os.Exit(m.Run())
@@ -94,24 +94,27 @@ func Main(m *testing.M, begin func() (end func(code int), err error)) {
 		fmt.Fprintf(os.Stderr, "drivertest: read script: %q is none\n", text)
 		os.Exit(markLost)
 	}
-	os.Exit(act(s, begin))
+	os.Exit(act(s, adopt))
 }
 
 // act is the agent's process. It listens for SIGTERM before it begins, as every
 // drover agent must: a place may ask as soon as it knows of the agent.
-func act(s Script, begin func() (func(int), error)) int {
+func act(s Script, adopt func() (*driver.Allocation, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	end := func(int) {}
-	if begin != nil {
-		var err error
-		if end, err = begin(); err != nil {
-			fmt.Fprintln(os.Stderr, "drivertest: begin:", err)
+	given := &driver.Allocation{}
+	if adopt != nil {
+		a, err := adopt()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "drivertest: adopt:", err)
 			return markLost
+		}
+		if a != nil {
+			given = a
 		}
 	}
 	code := s.Act(ctx, nil, argument("--placement"), argument("--index"), os.Stderr)
-	end(code)
+	given.Ended(code, "the script is over")
 	return code
 }
 

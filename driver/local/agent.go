@@ -9,39 +9,31 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
 
-// Adopt makes this process the agent that this driver started it as. It is to be
-// called before anything else is started, and after the agent has begun to listen
-// for SIGTERM, which no longer ends the process by itself from here on: it is
-// how Stop asks, also when it asked before the agent had started.
-//
-// From then on no process that the agent starts can hold the agent's lock, and
-// the process group is killed when the grace of a Stop is over. ended leaves the
-// agent's exit status and a sentence why, and is called last: an agent that goes
-// without it is lost. left is the grace of the Stop that asks for the soonest end; 0 when
-// none has asked, as SIGTERM may come from others too.
-//
-// In a process that this driver did not start nothing happens, ended does nothing,
-// and left is 0.
-func Adopt() (ended func(code int, reason string), left func() time.Duration, err error) {
+// Adopt makes this process the agent that this driver started it as. From then on SIGTERM
+// no longer ends the process by itself, no process that the agent starts can hold the
+// agent's lock, and the process group is killed when the grace of a Stop is over. An agent
+// that ends without its allocation's End is lost.
+func Adopt() (*driver.Allocation, error) {
 	base, ok := os.LookupEnv(inherited)
 	if !ok {
-		return func(int, string) {}, func() time.Duration { return 0 }, nil
+		return nil, nil
 	}
 	os.Unsetenv(inherited) // an agent below us is not us
 	dir := filepath.Dir(base)
 	i, err := strconv.Atoi(filepath.Base(base))
 	if err != nil || !holds(lockFD, agentFile(dir, i)) {
-		return nil, nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
+		return nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
 	}
 	unix.CloseOnExec(lockFD)
 	// Not an os.File: the lock must not go with a garbage collection.
 	own := descriptor(lockFD)
 	if err := folder.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
-		return nil, nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
+		return nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
 	}
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
@@ -49,12 +41,12 @@ func Adopt() (ended func(code int, reason string), left func() time.Duration, er
 	if _, asked := folder.ReadWord(stopFile(dir, i)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
-	return func(code int, reason string) {
-			folder.Say(own, note{End: &end{Code: code, Reason: reason}})
-		}, func() time.Duration {
-			grace, _ := folder.ReadWord(stopFile(dir, i))
-			return grace
-		}, nil
+	return &driver.Allocation{Stdin: true,
+		End: func(code int, reason string) { folder.Say(own, note{End: &end{Code: code, Reason: reason}}) },
+		Notice: func() driver.Notice {
+			grace, _ := folder.ReadWord(stopFile(dir, i)) // 0 without one: SIGTERM may come from others too
+			return driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
+		}}, nil
 }
 
 // enforce ends this process when the grace that Stop left for it is over. The

@@ -28,8 +28,15 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Target is the target in the handles of this driver.
-const Target = "local"
+// Name is the target in the handles of this driver.
+const Name = "local"
+
+// Target is this machine as a place to run.
+var Target = driver.Target{Name: Name, Adopt: Adopt, New: func(f driver.Folders) driver.Driver { return New(f.State) }, Properties: properties}
+
+func properties(driver.Folders) driver.Properties {
+	return driver.Properties{Attached: true, InPlace: true, Stdin: true, Shown: []string{"/"}}
+}
 
 // Driver runs agents on this machine. The zero value is not usable.
 type Driver struct {
@@ -48,7 +55,7 @@ func New(dir string) *Driver {
 
 // folder is where h's placement is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return folder.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Name, h)
 }
 
 // List names every placement in the folder, also those that other machines made.
@@ -59,7 +66,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 		return nil, context.Cause(ctx)
 	}
 	gone := func(_ driver.Handle, dir string) (bool, error) { return d.sweep(dir) }
-	held, err := folder.List(d.dir, Target, gone)
+	held, err := folder.List(d.dir, Name, gone)
 	if err != nil {
 		return nil, d.refused("list agents", err)
 	}

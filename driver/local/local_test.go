@@ -27,10 +27,7 @@ const role = "DROVER_LOCAL_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "":
-		drivertest.Main(m, func() (func(int), error) {
-			ended, _, err := Adopt()
-			return func(code int) { ended(code, "the script is over") }, err
-		})
+		drivertest.Main(m, Adopt)
 	case "starter":
 		exitOn(playStarter(os.Args[1]))
 	case "parent":
@@ -59,7 +56,7 @@ func playStarter(dir string) error {
 // playParent is an agent that ends while a process that it started lives on,
 // until the pipe that it was given ends.
 func playParent() error {
-	ended, _, err := Adopt()
+	a, err := Adopt()
 	if err != nil {
 		return err
 	}
@@ -73,7 +70,7 @@ func playParent() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	ended(0, fmt.Sprint(child.Process.Pid))
+	a.End(0, fmt.Sprint(child.Process.Pid))
 	return nil
 }
 
@@ -81,7 +78,7 @@ func request1(b driver.Boot) driver.Request {
 	return driver.Request{Job: "abcd2345", Placement: 1, Agents: 1, Run: b}
 }
 
-var handle1 = driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
+var handle1 = driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
 
 func TestLocalIsADriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Place{
@@ -363,13 +360,11 @@ func TestWhatAgentsLeaveIsForTheirOwnerOnly(t *testing.T) {
 }
 
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
-	ended, _, err := Adopt()
-	if err != nil {
-		t.Fatal(err)
+	if a, err := Adopt(); a != nil || err != nil {
+		t.Fatal(a, err)
 	}
-	ended(0, "")
 	t.Setenv(inherited, filepath.Join(t.TempDir(), "0"))
-	if _, _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
+	if _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("with a variable that came down by mistake Adopt gives %v, want a fault of kind invalid", err)
 	}
 }

@@ -28,7 +28,7 @@ func TestAProcessThatThisDriverDidNotStartIsNoAgent(t *testing.T) {
 	for _, name := range []string{"0", "first"} {
 		base := filepath.Join(t.TempDir(), name)
 		t.Setenv(inherited, base)
-		_, _, err := Adopt()
+		_, err := Adopt()
 		refusedWith(t, err, fault.Invalid, fmt.Sprintf("adopt agent: DROVER_LOCAL_AGENT=%q is not this process", base), "Unset DROVER_LOCAL_AGENT.")
 	}
 }

@@ -34,7 +34,7 @@ type request struct {
 // A process that the machine will not start is a member that has ended, with the
 // reason. If the starter dies in between, the rest is Lost: "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Target is the target in the handles of this driver.
-const Target = "mem"
+// Name is the target in the handles of this driver.
+const Name = "mem"
 
 // What the place has, for Offer. It does not count what its agents use.
 const (
@@ -120,7 +120,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 
 // Start starts r.Agents goroutines.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h := driver.Handle{Target: Target, Job: r.Job, Placement: r.Placement}
+	h := driver.Handle{Target: Name, Job: r.Job, Placement: r.Placement}
 	switch {
 	case ctx.Err() != nil:
 		return driver.Handle{}, context.Cause(ctx)

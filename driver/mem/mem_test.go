@@ -32,7 +32,7 @@ func scripted(t *testing.T) *mem.Driver {
 		if !ok {
 			return errors.New("no script")
 		}
-		h := driver.Handle{Target: mem.Target, Job: r.Job, Placement: r.Placement}
+		h := driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}
 		var log bytes.Buffer
 		if code := s.Act(ctx, d.Killed(h, index), r.Placement, index, &log); code != 0 {
 			return status{code, log.String()}

@@ -158,7 +158,7 @@ var mutants = []struct {
 // startsAgain starts an agent a second time if it is alive, or if it is not.
 func startsAgain(d *twisted, alive bool) func(context.Context, driver.Request) (driver.Handle, error) {
 	return func(ctx context.Context, r driver.Request) (driver.Handle, error) {
-		h := driver.Handle{Target: mem.Target, Job: r.Job, Placement: r.Placement}
+		h := driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}
 		if m, _ := d.Driver.Status(ctx, h); len(m) > 0 && m[0].State.Alive() == alive {
 			s, _ := drivertest.ScriptOf(r.Run)
 			s.Stay = false
@@ -172,7 +172,7 @@ func meek(d *twisted) func(context.Context, driver.Request) (driver.Handle, erro
 	return func(ctx context.Context, r driver.Request) (driver.Handle, error) {
 		h, err := d.Driver.Start(ctx, r)
 		if fault.KindOf(err) == fault.Invalid {
-			return driver.Handle{Target: mem.Target, Job: r.Job, Placement: r.Placement}, nil
+			return driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}, nil
 		}
 		return h, err
 	}

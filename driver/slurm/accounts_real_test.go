@@ -33,7 +33,7 @@ func private(t *testing.T, env ...string) (dir string) {
 func (d *stage) another(t *testing.T) *stage {
 	var id [job.IDBytes]byte
 	rand.Read(id[:]) // never fails
-	other := &stage{New(d.dir), driver.Handle{Target: Target, Job: job.ID(id), Placement: 1}}
+	other := &stage{New(d.dir), driver.Handle{Target: Name, Job: job.ID(id), Placement: 1}}
 	t.Cleanup(func() { _ = other.Stop(context.Background(), other.handle, 0, true) })
 	return other
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
@@ -24,41 +25,16 @@ const (
 	envIndex  = "DROVER_SLURM_INDEX"
 )
 
-// Inside is what an agent that Slurm has started knows of its place.
-type Inside struct {
-	// CPUs, Memory (bytes) and GPUs are what Slurm has given it of its machine; 0: it
-	// does not say.
-	CPUs   int
-	Memory int64
-	GPUs   int
-	Node   string // its machine, by Slurm's name
-	Job    string // Slurm's own id of it, as people type it
-	// Scratch is a folder for what it writes, on its machine's own disk.
-	Scratch string
-	// Secrets are values by variable; nil without any.
-	Secrets map[string]string
-	// Pass is the file with what it opens the store with, which a later Start renews;
-	// "": it needs none.
-	Pass string
-
-	notice string
-}
-
-// Adopt makes this process the agent that this driver started it as. It is to be
-// called before anything else is started, and after the agent has begun to listen
-// for SIGTERM, which says that it has to go; Notice says why.
+// Adopt makes this process the agent that this driver started it as.
 //
-// As what Slurm itself has started it never returns: it takes its number, starts this
-// program again below it, and minds it: it keeps the time of a Stop and of Slurm's
-// limit, and ends as the agent did. In that agent it says what is known of the place;
-// ended leaves the agent's exit status and a sentence why, and is called last: an
-// agent that goes without it is lost.
-//
-// In a process that this driver did not start in is nil, and ended does nothing.
-func Adopt() (in *Inside, ended func(code int, reason string), err error) {
+// A process that Slurm itself has started never comes back from it: it takes its number,
+// starts this program again below it, and supervises it: it keeps the time of a Stop and of
+// Slurm's limit, and ends as the agent did. An agent that ends without its allocation's End
+// is lost.
+func Adopt() (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(envFolder)
 	if !ok {
-		return nil, func(int, string) {}, nil
+		return nil, nil
 	}
 	text, agent := os.LookupEnv(envIndex)
 	if !agent {
@@ -69,24 +45,30 @@ func Adopt() (in *Inside, ended func(code int, reason string), err error) {
 	}
 	i, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is not a number", envIndex, text)
+		return nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is not a number", envIndex, text)
 	}
-	in = allocation(os.Getenv)
-	in.notice = noticeFile(dir, i)
+	a, file := allocation(os.Getenv), noticeFile(dir, i)
+	a.Notice = func() driver.Notice { return awaitNotice(file) }
+	a.End = func(code int, reason string) { say(dir, i, note{End: &end{Code: code, Reason: reason}}) }
 	if folder.Exists(passFile(dir)) {
-		in.Pass = passFile(dir)
+		a.Credential = passFile(dir)
 	}
-	if err := folder.ReadJSON(secretsFile(dir), &in.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
+	if err := folder.ReadJSON(secretsFile(dir), &a.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
-	if folder.Exists(in.notice) {
+	if folder.Exists(file) {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
-	return in, func(code int, reason string) { say(dir, i, note{End: &end{Code: code, Reason: reason}}) }, nil
+	return a, nil
+}
+
+// beside is where agents on this machine work, for a process of their Slurm job.
+func beside() *driver.Allocation {
+	return &driver.Allocation{Scratch: scratch(os.Getenv)}
 }
 
 // allocation reads what Slurm has set for a task.
-func allocation(get func(string) string) *Inside {
+func allocation(get func(string) string) *driver.Allocation {
 	number := func(names ...string) int {
 		for _, name := range names {
 			if n, err := strconv.Atoi(get(name)); err == nil && n > 0 {
@@ -95,25 +77,22 @@ func allocation(get func(string) string) *Inside {
 		}
 		return 0
 	}
-	in := &Inside{CPUs: number("SLURM_CPUS_ON_NODE"), GPUs: number("SLURM_GPUS_ON_NODE"), Node: get("SLURMD_NODENAME"), Job: get("SLURM_JOB_ID")}
+	a := &driver.Allocation{Name: get("SLURMD_NODENAME"), Scratch: scratch(get), Signalled: true,
+		Cores: number("SLURM_CPUS_ON_NODE"), GPUs: number("SLURM_GPUS_ON_NODE"), Shared: &driver.Sharing{}}
 	if each := number("SLURM_CPUS_PER_TASK"); each > 0 {
-		in.CPUs = each // a machine may give whole cores where less was asked for
+		a.Cores = each // a machine may give whole cores where less was asked for
 	}
 	if m := number("SLURM_MEM_PER_NODE"); m > 0 {
-		in.Memory = int64(m) << 20
+		a.Memory = int64(m) << 20
 	} else if m := number("SLURM_MEM_PER_CPU"); m > 0 {
-		in.Memory = int64(m) << 20 * int64(max(in.CPUs, 1))
+		a.Memory = int64(m) << 20 * int64(max(a.Cores, 1))
 	}
-	if a := get("SLURM_ARRAY_JOB_ID"); a != "" {
-		in.Job = a + "_" + get("SLURM_ARRAY_TASK_ID")
-	}
-	in.Scratch = Scratch(get)
-	return in
+	return a
 }
 
-// Scratch is a folder on this machine's own disk, by an environment's variables; "":
+// scratch is a folder on this machine's own disk, by an environment's variables; "":
 // there is none.
-func Scratch(get func(string) string) string {
+func scratch(get func(string) string) string {
 	for _, dir := range []string{get("SLURM_TMPDIR"), get("TMPDIR"), os.TempDir()} {
 		if filepath.IsAbs(dir) && unix.Access(dir, unix.W_OK) == nil {
 			return dir
@@ -122,29 +101,27 @@ func Scratch(get func(string) string) string {
 	return ""
 }
 
-// noticePatience is how long an agent waits to be told why it has got SIGTERM. Slurm
-// sends it to all processes at once, and the minder may have to ask Slurm first.
+// noticePatience is how long an agent waits for the reason of its SIGTERM. Slurm sends it
+// to all processes at once, and the supervisor may have to ask Slurm first.
 const noticePatience = askPatience + time.Second
 
-// Notice says why this agent was told to go, once it has got SIGTERM: asked by a
-// person, or by Slurm, which is an interruption.
-func (in *Inside) Notice() (asked bool, why string) {
+// awaitNotice reads why an agent that has got SIGTERM was told to go: a person has asked for
+// it, or Slurm, which is an interruption.
+func awaitNotice(file string) driver.Notice {
 	look := time.NewTicker(noticePatience / 100)
 	defer look.Stop()
 	for range 100 {
 		var n notice
-		if folder.ReadJSON(in.notice, &n) == nil && n.Why != "" {
-			return n.Asked, n.Why
+		if folder.ReadJSON(file, &n) == nil && n.Why != "" {
+			return driver.Notice{Asked: n.Asked, Why: n.Why}
 		}
-		if _, ok := word(filepath.Dir(in.notice)); ok {
-			return true, askedToStop
+		if _, ok := word(filepath.Dir(file)); ok {
+			return driver.Notice{Asked: true, Why: driver.AskedToStop}
 		}
 		<-look.C
 	}
-	return false, "Slurm has sent SIGTERM"
+	return driver.Notice{Why: "Slurm has sent SIGTERM"}
 }
-
-const askedToStop = "asked to stop"
 
 // notice is the file of that name.
 type notice struct {

@@ -75,7 +75,7 @@ func TestAnAnswerWithoutANumberIsABug(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.path, "sbatch"), []byte("#!/bin/sh\necho Submitted.\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := plan{handle: driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
+	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
 	refusedWith(t, d.submitArray(t.Context(), p, 0), fault.Bug,
 		`start agents: sbatch answered "Submitted."`, "squeue --me says whether it has the job; sbatch must print its number.")
 }
@@ -96,7 +96,7 @@ func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "first")
-	_, _, err = Adopt()
+	_, err = Adopt()
 	refusedWith(t, err, fault.Invalid, `adopt agent: DROVER_SLURM_INDEX="first" is not a number`, "Unset DROVER_SLURM_INDEX.")
 
 	if err := os.WriteFile(secretsFile(dir), []byte("{"), 0o600); err != nil {
@@ -104,7 +104,7 @@ func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	}
 	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "0")
-	_, _, err = Adopt()
+	_, err = Adopt()
 	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read placement: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
@@ -193,7 +194,7 @@ func (m *minder) heed() bool {
 		m.until = at
 	}
 	if grace > 0 {
-		m.tell(notice{Asked: true, Why: askedToStop})
+		m.tell(notice{Asked: true, Why: driver.AskedToStop})
 	}
 	return true
 }

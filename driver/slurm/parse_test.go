@@ -170,7 +170,7 @@ func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
 // What sbatch is asked: the words, in their order.
 func TestWhatSbatchIsAsked(t *testing.T) {
 	r := driver.Request{Job: "abcd2345", Placement: 2, Agents: 3, Needs: driver.Needs{Detail: "gpu", CPUs: 1.5, Memory: 1 << 30, GPUs: 2, Time: time.Hour, Args: []string{"--account=bio"}}}
-	p := plan{request: r, handle: driver.Handle{Target: Target, Job: r.Job, Placement: 2}, folder: "/f", facts: request{Agents: 3, Arrays: []int{2, 1}}}
+	p := plan{request: r, handle: driver.Handle{Target: Name, Job: r.Job, Placement: 2}, folder: "/f", facts: request{Agents: 3, Arrays: []int{2, 1}}}
 	const common = "--chdir=/ --export=ALL --input=/dev/null --requeue --open-mode=append "
 	const needs = "--partition=gpu --cpus-per-task=2 --mem=1280M --gres=gpu:2 --time=70 --account=bio "
 	want := "--parsable --job-name=drover-abcd2345-2-0 --comment=drover " + common + "--array=0-1 --nodes=1 --ntasks=1 --output=/f/out-%A-%a " + needs + "/f/script-0"

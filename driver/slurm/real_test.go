@@ -40,7 +40,7 @@ func real(t *testing.T) *stage {
 	slurmd.Use(t)
 	var id [job.IDBytes]byte
 	rand.Read(id[:]) // never fails
-	d := &stage{New(t.TempDir()), driver.Handle{Target: Target, Job: job.ID(id), Placement: 1}}
+	d := &stage{New(t.TempDir()), driver.Handle{Target: Name, Job: job.ID(id), Placement: 1}}
 	t.Cleanup(func() {
 		if err := d.Stop(context.Background(), d.handle, 0, true); err != nil {
 			t.Error(err)

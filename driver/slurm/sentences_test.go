@@ -224,7 +224,7 @@ func TestAnOptionOfSbatchHasItsWordInDrover(t *testing.T) {
 // A placement that cannot be read is named with what was being done.
 func TestAPlacementThatCannotBeReadNamesWhatWasDone(t *testing.T) {
 	d := New(t.TempDir())
-	h := driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}
+	h := driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
 	dir, ok := d.folder(h)
 	if !ok || os.MkdirAll(folder.RequestFile(dir), 0o700) != nil {
 		t.Fatal("no folder for it")

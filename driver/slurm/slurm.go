@@ -48,8 +48,16 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Target is the target in the handles of this driver.
-const Target = "slurm"
+// Name is the target in the handles of this driver.
+const Name = "slurm"
+
+// Target is a Slurm cluster as a place to run.
+var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Script: Directives, Properties: properties,
+	New: func(f driver.Folders) driver.Driver { return New(f.State) }}
+
+func properties(f driver.Folders) driver.Properties {
+	return driver.Properties{Shown: append(shared(), f.State), TimeLimit: true}
+}
 
 // Driver runs agents on a Slurm cluster. The zero value is not usable.
 type Driver struct {
@@ -78,7 +86,7 @@ func New(dir string) *Driver {
 
 // folder is where h's placement is.
 func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
-	return folder.Folder(d.dir, Target, h)
+	return folder.Folder(d.dir, Name, h)
 }
 
 // List names every placement in the folder. On the way it takes away what was to be
@@ -87,7 +95,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	held, err := folder.List(d.dir, Target, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
+	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -18,10 +18,7 @@ func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(envFolder); ok && os.Getenv(envIndex) == "" {
 		Adopt() // minds; it does not return
 	}
-	drivertest.Main(m, func() (func(int), error) {
-		_, ended, err := Adopt()
-		return func(code int) { ended(code, "the script is over") }, err
-	})
+	drivertest.Main(m, Adopt)
 }
 
 // killAgent is a crash of the agent's process: its minder sees it.

@@ -31,7 +31,7 @@ import (
 // If Slurm refuses the first array nothing is kept. If it refuses a later one, as
 // when only so many jobs are allowed, its agents have ended, with the reason.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h, dir, err := folder.Begin(ctx, d.dir, Target, r)
+	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
 		return driver.Handle{}, err
 	}

@@ -34,7 +34,7 @@ func notes77(t *testing.T, scripts map[string]string) (bin string) {
 	}
 	d := New(t.TempDir())
 	d.path = bin
-	p := plan{handle: driver.Handle{Target: Target, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
+	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
 	if err := d.submitArray(t.Context(), p, 0); err != nil {
 		t.Fatal(err)
 	}

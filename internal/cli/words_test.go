@@ -46,7 +46,7 @@ func newDesk(t *testing.T) *desk {
 			d.opened = strings.TrimSpace(url + " " + endpoint)
 			return d.bucket, true, nil
 		},
-		Drivers: func() map[string]driver.Driver { return map[string]driver.Driver{mem.Target: place} }}}
+		Drivers: func() map[string]driver.Driver { return map[string]driver.Driver{mem.Name: place} }}}
 	return d
 }
 

@@ -45,7 +45,7 @@ func newDesk(t *testing.T) *desk {
 	d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
 	w := ledger.World{Store: store.New(storemem.New(), store.Options{}), Rand: rand.Reader,
 		Gone: func(h ledger.Host) (bool, bool) { return true, h == ghost }}
-	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Driver{mem.Target: d.mem}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
+	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Driver{mem.Name: d.mem}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
 		Caller: Caller{User: "ann", Host: "desk", Folder: d.dir, Environ: os.Environ(), Cache: t.TempDir(), Version: "test", By: "cli-1"}})
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho hello\n"})
 	return d
@@ -156,7 +156,7 @@ func split(text string) job.Path {
 
 // spec is the command that is typed.
 func spec(change ...func(*job.Spec)) job.Spec {
-	s := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target}
+	s := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name}
 	for _, c := range change {
 		c(&s)
 	}

@@ -36,18 +36,18 @@ func spoken(head []byte, n driver.Needs) (driver.Said, error) {
 // script is not asked again.
 func TestAScriptSaysWhatItNeeds(t *testing.T) {
 	d := newDesk(t)
-	d.Scripts = map[string]driver.Script{mem.Target: spoken}
-	d.Targets = map[string]job.Target{"mine": {On: mem.Target + "/big", Args: []string{"set"}}}
+	d.Scripts = map[string]driver.Script{mem.Name: spoken}
+	d.Targets = map[string]job.Target{"mine": {On: mem.Name + "/big", Args: []string{"set"}}}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\n#X a three\n"})
 	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Target] = listening{d.mem, heard}
-	typed := map[string][]string{mem.Target: {"typed"}}
+	d.Drivers[mem.Name] = listening{d.mem, heard}
+	typed := map[string][]string{mem.Name: {"typed"}}
 	p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: "mine", TargetArgs: typed}, false)
 	d.check(err)
 	if diff := cmp.Diff(driver.Said{Mark: "#X", Args: []string{"a", "detail=big"}, Nodes: 3}, p.Said); diff != "" {
 		t.Error(diff)
 	}
-	if !slices.Equal(typed[mem.Target], []string{"typed"}) {
+	if !slices.Equal(typed[mem.Name], []string{"typed"}) {
 		t.Errorf("the caller's own options are now %v", typed)
 	}
 	path, err := d.Submit(t.Context(), &p)
@@ -63,36 +63,36 @@ func TestAScriptSaysWhatItNeeds(t *testing.T) {
 
 func TestWhatWasTypedStandsAgainstAScript(t *testing.T) {
 	d := newDesk(t)
-	d.Scripts = map[string]driver.Script{mem.Target: spoken}
+	d.Scripts = map[string]driver.Script{mem.Name: spoken}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\n#X three\n", "many.sh": "#!/bin/sh\n#X many\n", "plain.sh": "#!/bin/sh\ntrue\n"})
 	plan := func(s job.Spec) (Plan, error) {
 		s.Project = "demo"
 		return d.Plan(t.Context(), s, false)
 	}
-	p, err := plan(job.Spec{Program: "train.sh", On: mem.Target, Nodes: 2})
+	p, err := plan(job.Spec{Program: "train.sh", On: mem.Name, Nodes: 2})
 	d.check(err)
 	if diff := cmp.Diff(driver.Said{Mark: "#X", Left: []string{"--nodes=3: The command says 2."}}, p.Said); diff != "" || p.Spec.Nodes != 2 {
 		t.Errorf("%d nodes\n%s", p.Spec.Nodes, diff)
 	}
-	p, err = plan(job.Spec{Program: "train.sh", On: mem.Target, Verb: job.Map, Items: job.Items{From: "1-4"}, Args: []string{"{}"}})
+	p, err = plan(job.Spec{Program: "train.sh", On: mem.Name, Verb: job.Map, Items: job.Items{From: "1-4"}, Args: []string{"{}"}})
 	d.check(err)
 	if len(p.Said.Left) != 1 || p.Spec.Nodes != 1 || p.Spec.TargetArgs != nil {
 		t.Errorf("a map has %d nodes, %+v", p.Spec.Nodes, p.Said)
 	}
 	d.check(p.Close())
-	if _, err = plan(job.Spec{Program: "many.sh", On: mem.Target}); fault.Hint(err) != "Use drover map." {
+	if _, err = plan(job.Spec{Program: "many.sh", On: mem.Name}); fault.Hint(err) != "Use drover map." {
 		t.Errorf("an array is run: %v", err)
 	}
-	p, err = plan(job.Spec{Program: "many.sh", On: mem.Target, Verb: job.Map, Items: job.Items{From: "1-4"}, Args: []string{"{}"}})
+	p, err = plan(job.Spec{Program: "many.sh", On: mem.Name, Verb: job.Map, Items: job.Items{From: "1-4"}, Args: []string{"{}"}})
 	d.check(err)
 	d.check(p.Close())
-	p, err = plan(job.Spec{Program: "plain.sh", On: mem.Target})
+	p, err = plan(job.Spec{Program: "plain.sh", On: mem.Name})
 	d.check(err)
 	if diff := cmp.Diff(driver.Said{}, p.Said); diff != "" {
 		t.Error(diff)
 	}
 	d.Scripts = nil
-	p, err = plan(job.Spec{Program: "train.sh", On: mem.Target})
+	p, err = plan(job.Spec{Program: "train.sh", On: mem.Name})
 	d.check(err)
 	if p.Spec.Nodes != 1 {
 		t.Errorf("on a target that reads nothing it has %d nodes", p.Spec.Nodes)

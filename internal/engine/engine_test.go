@@ -28,7 +28,7 @@ func untilTold(began chan<- [2]int) program {
 }
 
 func (d *desk) handle(p job.Path, placement int) driver.Handle {
-	return driver.Handle{Target: mem.Target, Job: p.Job, Placement: placement}
+	return driver.Handle{Target: mem.Name, Job: p.Job, Placement: placement}
 }
 
 func TestAttendSeesAJobToItsEnd(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAttendSeesAJobToItsEnd(t *testing.T) {
 		t.Errorf("settled (-want +got):\n%s", diff)
 	}
 	rep := d.look(p)
-	if diff := cmp.Diff([]ledger.Placed{{Placement: 1, Agents: 1, Target: mem.Target}}, rep.Run.Placed); diff != "" {
+	if diff := cmp.Diff([]ledger.Placed{{Placement: 1, Agents: 1, Target: mem.Name}}, rep.Run.Placed); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
 	}
 	// Of a job that has ended nothing is asked for again, and nothing stays.
@@ -141,7 +141,7 @@ func TestAgentsThatNeverComeUpFailTheJob(t *testing.T) {
 	d.mem.Close()
 	d.mem = mem.New(func(context.Context, driver.Request, int) error { return errors.New("begun\nno room on /var") })
 	t.Cleanup(d.mem.Close)
-	d.Drivers[mem.Target] = d.mem
+	d.Drivers[mem.Name] = d.mem
 	p := d.submit(spec())
 	s, err := d.Attend(t.Context(), p)
 	d.check(err)

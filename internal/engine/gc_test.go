@@ -501,7 +501,7 @@ func TestAgentsOfEndedJobsGo(t *testing.T) {
 	}
 	// A submit sweeps as well, so there may be none; never those of the live job.
 	for _, a := range agents {
-		if a != mem.Target+":v1:"+p.Job+":1: its job has succeeded" {
+		if a != mem.Name+":v1:"+p.Job+":1: its job has succeeded" {
 			t.Errorf("%s would go", a)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestAHitBefallsTheProcessThatIsMeant(t *testing.T) {
 	d := newDesk(t)
-	j := job.Job{ID: "j", Spec: job.Spec{On: mem.Target}}
+	j := job.Job{ID: "j", Spec: job.Spec{On: mem.Name}}
 	for _, row := range []struct {
 		hit  Hit
 		want syscall.Signal

@@ -72,7 +72,7 @@ func newShelf(t *testing.T, files, size int) *shelf {
 	t.Helper()
 	s := &shelf{desk: newDesk(t), till: &till{Bucket: storemem.New()}, in: t.TempDir()}
 	s.World.Store = store.New(s.till, store.Options{})
-	s.Drivers[mem.Target] = away{s.mem, nil}
+	s.Drivers[mem.Name] = away{s.mem, nil}
 	for i := range files {
 		s.put(fmt.Sprintf("%05d.bin", i), size)
 	}
@@ -245,7 +245,7 @@ func TestItIsToldHowFarAnInputIs(t *testing.T) {
 	for _, name := range []string{"a", "b", "twin"} {
 		d.check(os.Chtimes(filepath.Join(d.dir, "in", name), old, old))
 	}
-	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Run, Program: "train.sh", On: mem.Target, Inputs: []job.Input{{Name: "data", Path: "in"}}}
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Run, Program: "train.sh", On: mem.Name, Inputs: []job.Input{{Name: "data", Path: "in"}}}
 	p, err := d.Plan(t.Context(), spec, true)
 	d.check(err)
 	var last transfer.Progress

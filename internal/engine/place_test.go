@@ -22,7 +22,7 @@ import (
 func TestAPlaceHearsOfTheContainer(t *testing.T) {
 	d := newDesk(t)
 	d.mem.Contain()
-	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target, Nodes: 2,
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Nodes: 2,
 		Container: job.Container{Image: "debian:12", Shm: 1 << 30, Mounts: []string{"data:/data:ro"}}}
 	want := driver.Place{Image: "debian:12", Nodes: 2, Shm: 1 << 30, Mounts: []job.Mount{{Source: filepath.Join(d.dir, "data"), Target: "/data", ReadOnly: true}}}
 	if diff := cmp.Diff(want, d.askedOf(d.mem, spec).Place); diff != "" {
@@ -33,7 +33,7 @@ func TestAPlaceHearsOfTheContainer(t *testing.T) {
 // askedOf is what a place is asked for when a job is put there.
 func (d *desk) askedOf(place driver.Driver, s job.Spec) driver.Needs {
 	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Target] = listening{place, heard}
+	d.Drivers[mem.Name] = listening{place, heard}
 	p, err := d.Plan(d.t.Context(), s, false)
 	d.check(err)
 	path, err := d.Submit(d.t.Context(), &p)
@@ -57,7 +57,7 @@ func (l listening) Start(ctx context.Context, r driver.Request) (driver.Handle, 
 // cores; of a run there are none.
 func TestAPlaceHearsHowManyItemsRunAtOnce(t *testing.T) {
 	of := func(verb job.Verb, cpus float64) driver.Needs {
-		return needs(job.Spec{Verb: verb, On: mem.Target, Nodes: 1, Items: job.Items{Workers: 2, Slots: 8}, Limits: job.Limits{CPUs: cpus}})
+		return needs(job.Spec{Verb: verb, On: mem.Name, Nodes: 1, Items: job.Items{Workers: 2, Slots: 8}, Limits: job.Limits{CPUs: cpus}})
 	}
 	if n := of(job.Map, 0); n.Slots != 8 || n.CPUs != 0 {
 		t.Errorf("a map with -j 8 asks for %+v", n)
@@ -74,7 +74,7 @@ func TestAPlaceHearsHowManyItemsRunAtOnce(t *testing.T) {
 // users, whose command lines hold what means nothing here.
 func TestAnImageNeedsContainers(t *testing.T) {
 	d := newDesk(t)
-	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Target, Container: job.Container{Framework: "pytorch"}}
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: job.Container{Framework: "pytorch"}}
 	_, err := d.Plan(t.Context(), spec, false)
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Kind != fault.Invalid || !strings.Contains(err.Error(), "not in an image") {
@@ -103,7 +103,7 @@ func TestAProgramOfTheImageIsNotLookedForHere(t *testing.T) {
 		if c.contain {
 			d.mem.Contain()
 		}
-		_, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: c.program, On: mem.Target, Container: job.Container{Image: c.image}}, false)
+		_, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: c.program, On: mem.Name, Container: job.Container{Image: c.image}}, false)
 		if (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -120,7 +120,7 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.write(map[string]string{"in/a.txt": "a", "in/deep/b.txt": "b", "items.txt": "in/a.txt\nin/deep/b.txt\nno/such.txt\nhttps://x/y\n"})
-	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Name, Items: job.Items{From: "items.txt"}}
 	path := d.submit(spec)
 	if diff := cmp.Diff([]string{filepath.Join(d.dir, "in")}, d.load(path).Seen); diff != "" {
 		t.Error(diff)
@@ -144,7 +144,7 @@ func TestAPlaceApartSeesWhatAddressesName(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(d.dir, "items.txt"))
 	d.check(err)
 	d.write(map[string]string{"items.txt": strings.ReplaceAll(string(text), "DIR", d.dir)})
-	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "items.txt"}}
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Name, Items: job.Items{From: "items.txt"}}
 	j := d.load(d.submit(spec))
 	var want []string
 	for _, name := range []string{"50%", "a b", "d%20", "gr\u00fcn"} { // and there is no "e f"
@@ -179,7 +179,7 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	d := newDesk(t)
 	d.mem.Contain()
 	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
-	spec := job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Target, Container: job.Container{Dockerfile: "Dockerfile"}}
+	spec := job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Name, Container: job.Container{Dockerfile: "Dockerfile"}}
 	if _, err := d.Plan(t.Context(), spec, false); err == nil || !strings.Contains(err.Error(), "nothing that can build one") {
 		t.Errorf("without a builder: %v", err)
 	}
@@ -226,7 +226,7 @@ func TestAnInterruptedBuildLeavesNoJob(t *testing.T) {
 			}
 			return p.Reference, nil
 		}
-		p, err := d.Plan(ctx, job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Target, Container: job.Container{Dockerfile: "Dockerfile"}}, false)
+		p, err := d.Plan(ctx, job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Name, Container: job.Container{Dockerfile: "Dockerfile"}}, false)
 		d.check(err)
 		if _, err := d.Submit(ctx, &p); !errors.Is(err, told) {
 			t.Errorf("heeds %v: %v", heeds, err)
@@ -269,7 +269,7 @@ func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
 		{job.Container{Image: "tar:./base.tar"}, Start},
 	} {
 		digest = "sha256:1"
-		spec := job.Spec{Project: "demo", Task: "t" + c.box.Image[:min(3, len(c.box.Image))], Named: true, Program: "train.sh", On: mem.Target, Container: c.box}
+		spec := job.Spec{Project: "demo", Task: "t" + c.box.Image[:min(3, len(c.box.Image))], Named: true, Program: "train.sh", On: mem.Name, Container: c.box}
 		p, err := d.Plan(t.Context(), spec, false)
 		d.check(err)
 		ref := p.Image.Ref
@@ -313,7 +313,7 @@ func TestAMapsAgentHasWhatItsItemsNeedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
-			spec := job.Spec{Project: "demo", Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Target, Items: job.Items{From: "1-9", Slots: c.slots}}
+			spec := job.Spec{Project: "demo", Verb: job.Map, Program: "train.sh", Args: []string{"{}"}, On: mem.Name, Items: job.Items{From: "1-9", Slots: c.slots}}
 			spec.CPUs, spec.Memory, spec.GPUs = 2, 4<<30, c.gpus
 			n := d.askedOf(roomy{d.mem, driver.Offer{Fits: true, Cores: c.cores, Memory: 30 << 30}}, spec)
 			if diff := cmp.Diff(c.want, driver.Needs{CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs}); diff != "" {

@@ -67,7 +67,7 @@ func TestCodeIsNotFoundInAFolderWithoutTheProgram(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(started, "work.sh"), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	j := job.Job{Short: "7fk2", Host: d.Caller.Host, Folder: started, Spec: job.Spec{Program: "./work.sh", On: mem.Target}}
+	j := job.Job{Short: "7fk2", Host: d.Caller.Host, Folder: started, Spec: job.Spec{Program: "./work.sh", On: mem.Name}}
 	_, err := d.FindCode(t.Context(), j, nil)
 	refused(t, err, fault.Invalid, "find code of job 7fk2 in "+d.dir+": there is no ./work.sh, which its command names",
 		"Change to a folder that has the program, as the one where it was started had: cd "+started+"; or run the command anew for another job.")

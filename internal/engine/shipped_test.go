@@ -109,7 +109,7 @@ func TestCodeWithAPasswordGetsANote(t *testing.T) {
 	for name, text := range with {
 		d := newDesk(t)
 		d.write(map[string]string{name: text})
-		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Task: "t", Verb: job.Run, Program: "train.sh", On: mem.Target}, false)
+		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Task: "t", Verb: job.Run, Program: "train.sh", On: mem.Name}, false)
 		d.check(err)
 		notes := strings.Join(p.Code.Notes, "\n")
 		found := strings.Contains(notes, name+" line 2 has a password") || strings.Contains(notes, name+" holds logins")

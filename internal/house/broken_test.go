@@ -175,6 +175,7 @@ var broken = map[string][]struct{ files, want string }{
 	},
 	"only cmd/drover picks": {
 		{"-- drover/more.go --\npackage drover\nimport _ \"example.org/d/driver/local\"\n", "drover imports driver/local: only cmd/drover"},
+		{"-- program/more.go --\n// Package program runs.\npackage program\nimport _ \"example.org/d/driver/local\"\n", "program imports driver/local: only cmd/drover"},
 		{"-- drover/more.go --\npackage drover\nimport _ \"example.org/d/internal/host/x\"\n-- internal/host/x/x.go --\npackage x\n", "drover imports internal/host/x: only"},
 	},
 	"the SDK links no cloud": {

@@ -1,6 +1,6 @@
 //go:build !nobuckets
 
-package main
+package program
 
 import (
 	"context"

@@ -1,6 +1,7 @@
-package main
+package program
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"flag"
@@ -9,14 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/drover-run/drover/driver/docker"
-	"github.com/drover-run/drover/driver/local"
-	"github.com/drover-run/drover/driver/slurm"
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
@@ -31,52 +31,28 @@ import (
 // runAgent is "drover agent", as a target starts it on a machine: it wires what
 // this machine knows about itself into package agent, and gives the status that
 // the target's engine acts on.
-func runAgent(args []string) int {
+func (p *program) runAgent(args []string) int {
 	// First of all, or a SIGTERM that is on its way would end us (driver/local).
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	in, ended, err := adopt()
+	given, err := driver.Adopt(p.targets)
 	if err != nil {
 		log.Error("agent not started", "err", err)
 		return fault.ExitDrover
 	}
-	code, err := work(args, in, terms, log)
+	code, err := p.work(args, given, terms, log)
 	if err != nil {
 		if code == fault.ExitUsage { // typed by hand
 			fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
 		} else {
 			log.Error("agent ended", "err", err)
 		}
-		ended(code, err.Error())
+		given.Ended(code, err.Error())
 		return code
 	}
-	ended(code, "")
+	given.Ended(code, "")
 	return code
-}
-
-// inside is what the driver that started this agent knows of its place: at most one of
-// them is not nil.
-type inside struct {
-	docker *docker.Inside
-	slurm  *slurm.Inside
-	// left is how long the agent has once it was asked to stop; 0: its driver has not asked.
-	left func() time.Duration
-}
-
-// adopt makes this process the agent that a driver started it as.
-func adopt() (in inside, ended func(code int, reason string), err error) {
-	if in.docker, ended, err = docker.Adopt(); in.docker != nil || err != nil {
-		if in.docker != nil {
-			in.left = in.docker.Left
-		}
-		return in, ended, err
-	}
-	if in.slurm, ended, err = slurm.Adopt(); in.slurm != nil || err != nil {
-		return in, ended, err
-	}
-	ended, in.left, err = local.Adopt()
-	return in, ended, err
 }
 
 // agentPatience is how long an agent looks for a store that it has never met. Who has
@@ -84,7 +60,7 @@ func adopt() (in inside, ended func(code int, reason string), err error) {
 // within two minutes without a net, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
-func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	url := f.String("store", "", "")
 	placement := f.Int("placement", 1, "")
@@ -98,19 +74,12 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 	if !ok || !ok2 {
 		return fault.ExitUsage, fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", f.Arg(0))
 	}
-	pass := ""
-	if in.docker != nil {
-		pass = in.docker.Pass
-	}
-	if in.slurm != nil {
-		pass = in.slurm.Pass
-	}
-	b, at, err := openStore(context.Background(), *url, "", pass, agentPatience)
+	b, at, err := openStore(context.Background(), *url, "", given.Credential, agentPatience)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
 	w := ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
-	m, err := machine(in, terms, at)
+	m, err := p.machine(given, terms, at)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
@@ -121,13 +90,11 @@ func work(args []string, in inside, terms <-chan os.Signal, log *slog.Logger) (i
 		Placement: *placement, Index: *index, Machine: m, Log: log})
 }
 
-// machine is what this machine knows about itself.
-func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error) {
-	d := dirs()
-	if in.docker != nil {
-		d.State, d.Cache = in.docker.State, in.docker.Cache
-	}
-	name, _ := os.Hostname()
+// machine is what this machine knows about itself, and what an agent was given of it.
+func (p *program) machine(given *driver.Allocation, terms <-chan os.Signal, at reach) (agent.Machine, error) {
+	d := p.dirs
+	d.State, d.Cache = cmp.Or(given.State, d.State), cmp.Or(given.Cache, d.Cache)
+	name, _ := os.Hostname() // empty where the machine has none
 	self, err := os.Executable()
 	if err != nil {
 		return agent.Machine{}, fault.Wrap(err, fault.Bug, "", "find this program")
@@ -136,25 +103,20 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 	if err != nil {
 		return agent.Machine{}, err
 	}
-	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: name, CPUs: runtime.NumCPU(),
+	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
-		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self}
-	shared := claims(d)
-	m.Memory = shared.Memory
-	if shared.CPUs > 0 { // a container may be held to fewer than the machine has
-		m.CPUs = int(shared.CPUs)
+		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
+		Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}
+	if base := scratchBase(given.Scratch); given.Scratch != "" && proc.MakePrivate(base) == nil {
+		m.Work = filepath.Join(base, scratchWork)
 	}
-	if c := in.docker; c != nil {
-		m.Root, m.Hosts, m.Secrets, m.Starved = c.Root, c.Hosts, c.Secrets, c.Starved
-		if c.Claims != "" { // what the container may use counts for the program, what the machine has for its room
-			shared = host.Room{Folder: c.Claims, CPUs: c.Cores, Memory: c.Memory}
-		}
+	whole := p.reservations()
+	if whole.CPUs > 0 { // a container may be held to fewer than the machine has
+		m.CPUs = int(whole.CPUs)
 	}
-	m.Room = room(shared, m.Environ)
-	if in.slurm != nil {
-		allocated(&m, in.slurm)
-	}
-	if in.docker == nil && in.slurm == nil { // the local driver's agents inherit the command line's
+	m.CPUs, m.Memory = cmp.Or(given.Cores, m.CPUs), cmp.Or(given.Memory, whole.Memory)
+	m.Room = reserve(&m, given.Shared, whole)
+	if given.Stdin {
 		m.Stdin = proc.LookStdin(os.Stdin)
 		go m.Stdin.Watch() // for as long as the process lives: nobody waits
 	}
@@ -176,30 +138,27 @@ func machine(in inside, terms <-chan os.Signal, at reach) (agent.Machine, error)
 	if err := os.MkdirAll(m.Work, 0o700); err != nil {
 		return m, fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder of yours.", "make folder %s", m.Work)
 	}
-	notice, struck := make(chan agent.Notice, 1), make(chan struct{})
-	m.Notice = notice
-	if in.slurm != nil {
+	passNotices(&m, given, terms)
+	return m, nil
+}
+
+// passNotices has the agent told of SIGTERM and why it came.
+func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Signal) {
+	notice, struck, sooner := make(chan agent.Notice, 1), make(chan struct{}), make(chan struct{})
+	m.Notice, m.Sooner = notice, sooner
+	if given.Signalled {
 		m.Struck = struck
 	}
-	sooner := make(chan struct{})
-	m.Sooner = sooner
 	go func() { // for as long as the process lives: nobody waits
 		<-terms
 		close(struck)
-		n := agent.Notice{Asked: true, Why: "asked to stop"}
-		if in.slurm != nil {
-			n.Asked, n.Why = in.slurm.Notice()
-			notice <- n
-			return
-		}
-		n.Left = in.left()
-		notice <- n
+		first := given.Noticed()
+		notice <- agent.Notice(first)
 		for range terms {
-			if in.left() < n.Left { // of several, one that asks for no sooner end changes nothing
+			if given.Noticed().Left < first.Left { // of several, one that asks for no sooner end changes nothing
 				close(sooner)
 				return
 			}
 		}
 	}()
-	return m, nil
 }

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/drover-run/drover/driver/docker"
-	"github.com/drover-run/drover/driver/slurm"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
 )
@@ -15,8 +13,8 @@ import (
 // runEnter is "drover enter JOB PLACEMENT INDEX -- WORDS", which every target's
 // Member.Enter ends in: on the agent's own machine it runs words, or a shell, beside
 // the agent's program.
-func runEnter(args []string) int {
-	status, err := enter(args)
+func (p *program) runEnter(args []string) int {
+	status, err := p.enter(args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		if h := fault.Hint(err); h != "" {
@@ -27,7 +25,7 @@ func runEnter(args []string) int {
 	return status
 }
 
-func enter(args []string) (int, error) {
+func (p *program) enter(args []string) (int, error) {
 	if len(args) < 4 || args[3] != "--" {
 		return 0, notForHands()
 	}
@@ -36,17 +34,23 @@ func enter(args []string) (int, error) {
 	if err != nil || err2 != nil {
 		return 0, notForHands()
 	}
-	if root, in := docker.Root(); in {
-		return agent.Enter([]agent.Root{{Base: root, Path: "."}}, args[4:])
-	}
 	job := filepath.Base(args[0])
-	work := workFolder(dirs())
+	work := workFolder(p.dirs)
 	if real, err := filepath.EvalSymlinks(work); err == nil { // a user may keep it on another disk
 		work = real
 	}
 	roots := agent.Roots(work, ".", job, placement, index)
-	if scratch := slurm.Scratch(os.Getenv); scratch != "" {
-		roots = append(roots, agent.Roots(scratchBase(scratch), scratchWork, job, placement, index)...)
+	for _, t := range p.targets {
+		if t.Beside == nil {
+			continue
+		}
+		switch a := t.Beside(); {
+		case a == nil:
+		case a.Root != "":
+			return agent.Enter([]agent.Root{{Base: a.Root, Path: "."}}, args[4:])
+		case a.Scratch != "":
+			roots = append(roots, agent.Roots(scratchBase(a.Scratch), scratchWork, job, placement, index)...)
+		}
 	}
 	return agent.Enter(roots, args[4:])
 }

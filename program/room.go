@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"cmp"
@@ -10,30 +10,35 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/job"
 )
 
-// claims is where this user's drovers keep what they hold of the machine, which is
-// as large as its driver says. Machines that share home folders keep apart.
-func claims(d cli.Dirs) host.Room {
-	r := host.Room{Folder: claimsFolder(d)}
-	if o, err := drivers(d)[local.Target].Offer(context.Background(), driver.Needs{}); err == nil {
-		r.CPUs, r.Memory = float64(o.Cores), o.Memory
+// reservations is where this user's drovers keep what they hold of the machine, which is
+// as large as the target says whose programs run in place. Machines that share home folders
+// keep apart.
+func (p *program) reservations() host.Room {
+	r := host.Room{Folder: reservationsFolder(p.dirs)}
+	for _, t := range p.opened() {
+		if !t.InPlace {
+			continue
+		}
+		if o, err := t.Offer(context.Background(), driver.Needs{}); err == nil {
+			r.CPUs, r.Memory = float64(o.Cores), o.Memory
+		}
 	}
 	return r
 }
 
-func claimsFolder(d cli.Dirs) string {
+func reservationsFolder(d cli.Dirs) string {
 	name, _ := os.Hostname()
 	return filepath.Join(d.State, "claims", cmp.Or(job.Label(name), "here"))
 }
 
 // room finds the machine's GPUs and sets apart what a node wishes for.
-func room(claims host.Room, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
+func room(whole host.Room, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
 	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
 		gpus, err := host.GPUs(ctx, environ)
 		if err == nil {
@@ -45,7 +50,7 @@ func room(claims host.Room, environ []string) func(context.Context, agent.Wish, 
 		if err != nil { // nobody asked for any: what is broken is not ours to say
 			gpus = nil
 		}
-		held, err := claims.Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
+		held, err := whole.Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
 			Each:  host.Amount{CPUs: w.CPUs, Memory: w.Memory, GPUs: w.GPUs},
 			Queue: w.Queue, Priority: w.Priority, Now: w.Now,
 			Share: host.Amount{CPUs: w.Share.CPUs, Memory: int64(w.Share.Memory), GPUs: w.Share.GPUs}}, gpus, told)
@@ -73,16 +78,16 @@ func pinned(gpus []host.GPU) string {
 }
 
 // queues are the lines of this machine, for the command line.
-type queues struct{ d cli.Dirs }
+type queues struct{ reservations func() host.Room }
 
 var _ cli.Queues = queues{}
 
-func (q queues) Pause(queue string) error  { return claims(q.d).Pause(queue) }
-func (q queues) Resume(queue string) error { return claims(q.d).Resume(queue) }
+func (q queues) Pause(queue string) error  { return q.reservations().Pause(queue) }
+func (q queues) Resume(queue string) error { return q.reservations().Resume(queue) }
 
 // Lines puts the nodes of a job together.
 func (q queues) Lines() ([]cli.Line, error) {
-	room := claims(q.d)
+	room := q.reservations()
 	all, err := room.Look()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,100 @@
+package driver
+
+import "time"
+
+// Allocation is everything that an agent knows of where it runs: what its target's engine
+// has given it there, and what its starter has left for it. A target's Adopt makes it. The
+// zero value of a field says that the target knows nothing of it; the agent then goes by
+// what the machine itself says.
+type Allocation struct {
+	// Name is the machine's by its engine, for people; "": its host name.
+	Name string
+
+	// Root is where the folders of the program's contract are on a machine that is the
+	// agent's own: Root/opt/ml and Root/state are the machine's /opt/ml and /state. It is "/"
+	// where these are folders like any other. "": the machine is shared with others, so the
+	// agent makes a folder of its own, and a view of the machine in which /opt/ml is that.
+	Root string
+	// State is the folder for what an agent keeps while it lives; "": the user's own.
+	State string
+	// Scratch is a folder on a disk of the machine that other users may write to. The agent
+	// makes a private folder in it and works there. "": it works in State.
+	Scratch string
+	// Cache is the folder for Python environments, which later agents find again; "": the
+	// user's own.
+	Cache string
+
+	// Cores, Memory (bytes) and GPUs are what the agent may use; 0: what the machine has.
+	Cores  int
+	Memory int64
+	GPUs   int
+	// Shared says whose Cores, Memory and GPUs are. Nil: the agent shares them with all other
+	// agents of this user on this machine, and reserves its part. Not nil: as it says.
+	Shared *Sharing
+
+	// Secrets are the values of the job's secrets by variable; nil: the agent resolves them
+	// in its own environment.
+	Secrets map[string]string
+	// Credential is the file with what the store is opened with. A later Start replaces it,
+	// whole, before it ends. "": the agent opens the store with what its machine has.
+	Credential string
+
+	// Hosts, with Root, is the file that is the machine's /etc/hosts, to be rewritten in
+	// place: the names of the job's nodes go there. "": they go nowhere.
+	Hosts string
+	// Stdin says that the agent's standard input is the program's.
+	Stdin bool
+
+	// OOMKills counts the processes of this machine, or of this container, that the kernel
+	// has ended because memory was used up. Nil: not known.
+	OOMKills func() int64
+
+	// Signalled says that the engine sends SIGTERM to every process of the allocation, the
+	// program too, and not to the agent alone: a program that ends then has not failed.
+	Signalled bool
+	// Notice says why the agent was asked to stop, after it has got SIGTERM. It may wait some
+	// seconds for the engine's own reason, and is called again after each further SIGTERM:
+	// Left may have become shorter. Nil: a person has asked.
+	Notice func() Notice
+	// End leaves the agent's exit status and a sentence why with the target. It is called
+	// once, as the last thing that the agent does: an agent that ends without it is Lost. Nil:
+	// the exit status alone says it.
+	End func(code int, reason string)
+}
+
+// Sharing says with which agents an allocation's cores, memory and GPUs are shared.
+type Sharing struct {
+	// Folder is where the agents of one machine reserve them, each its part. "": they are
+	// this agent's own, and the engine shares them out.
+	Folder string
+	// Cores and Memory (bytes) are what those agents have in all.
+	Cores  float64
+	Memory int64
+}
+
+// Notice is why an agent must leave before its job has ended.
+type Notice struct {
+	// Asked is true when a person has asked for it, and false when the machine goes: that is
+	// an interruption.
+	Asked bool
+	Why   string        // in one sentence
+	Left  time.Duration // until the agent is killed; 0: not known
+}
+
+// AskedToStop is the Notice.Why of a Stop.
+const AskedToStop = "asked to stop"
+
+// Ended calls End, if there is one.
+func (a *Allocation) Ended(code int, reason string) {
+	if a.End != nil {
+		a.End(code, reason)
+	}
+}
+
+// Noticed returns why the agent was asked to stop.
+func (a *Allocation) Noticed() Notice {
+	if a.Notice == nil {
+		return Notice{Asked: true, Why: AskedToStop}
+	}
+	return a.Notice()
+}

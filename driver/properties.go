@@ -1,0 +1,50 @@
+package driver
+
+import "slices"
+
+// Properties are the constants of a target: what holds for every job there, whatever it
+// needs. They are read once, without asking an engine.
+type Properties struct {
+	// Attached is true when the agents live beside the command line: Ctrl-C stops them, and
+	// lost ones are replaced by the attached command line only. Elsewhere the engine
+	// replaces them.
+	Attached bool
+	// Apart is true when the agents do not see this machine's programs: its Python, its
+	// packages and PATH count for nothing there.
+	Apart bool
+	// Containers is true when the target runs images, so that a Place counts. It says nothing
+	// of what is shown in them.
+	Containers bool
+	// InPlace is true when all agents are on this machine and their programs find its folders
+	// under their own names, as the caller does: a program can then run where its code stands.
+	InPlace bool
+	// Stdin is true when the agents of this machine's Start inherit Boot.Stdin.
+	Stdin bool
+	// Shown are folders of this machine: the agents see the files of the file systems that
+	// these lie in under their names, or are shown those that a Place says; "/" is all of
+	// them. What else a job names is stored with it.
+	Shown []string
+	// Stores are the kinds of store that its agents can open: "folder", "s3", "gs". Nil: all.
+	Stores []string
+	// Identity says as whom the agents are there, in words for the plan, where their machines
+	// have credentials of their own: "the job role drover-agents". No short-lived credential
+	// is made for them. "": they have none but what is handed to them.
+	Identity string
+	// Registry is where images for it are pushed, as "123.dkr.ecr.us-east-1.amazonaws.com".
+	// "": it runs those of this machine.
+	Registry string
+	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
+	// agent and no command line is left to do it.
+	TimeLimit bool
+}
+
+// Inherits says whether agents have the environment of the process that starts them.
+func (p Properties) Inherits() bool { return p.Attached && !p.Apart }
+
+// ShowsAll says whether agents see every file of this machine.
+func (p Properties) ShowsAll() bool { return slices.Contains(p.Shown, "/") }
+
+// Opens says whether its agents can open a kind of store.
+func (p Properties) Opens(kind string) bool {
+	return p.Stores == nil || slices.Contains(p.Stores, kind)
+}
