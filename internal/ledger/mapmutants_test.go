@@ -381,6 +381,8 @@ var mapMutants = []mutant{
 		"Limits: f.Limits(), Timeout", "Limits: f.Spec.Limits, Timeout"},
 	{"J2", "a new memory step does not bind items", mapmemberFile,
 		"Step: f.MemoryStep()", "Step: f.Spec.MemoryStep"},
+	{"J2", "new settings leave what an amend before them changed", mapFile,
+		"m.Amended = Amended{Code: m.Amended.Code}\n", ""},
 }
 
 // rareMapMutants need what happens in one world of thousands: they are played with

@@ -24,10 +24,14 @@ type boundTale struct {
 }
 
 // setBounds draws whether this world's amends change time limits, limits and the memory
-// step, too. It has randomness of its own: worlds without stay what they were.
+// step, too, and whether some name all settings. It has randomness of its own: worlds
+// without stay what they were.
 func (s *yard) setBounds() {
 	if rng := rand.New(rand.NewPCG(s.seed, 43)); rng.IntN(3) == 0 {
 		s.bounds = rng
+	}
+	if rng := rand.New(rand.NewPCG(s.seed, 47)); s.bounds != nil && rng.IntN(3) == 0 {
+		s.retypes = rng
 	}
 }
 
@@ -50,9 +54,21 @@ func (s *yard) newBound(a *Amended) {
 	}
 }
 
+// retyped is an amend as a command makes it that is typed again with other settings: it
+// names all of them, and most are as the job was submitted.
+func (s *yard) retyped(id string) Amended {
+	spec := s.tales[id].j.Spec.Settings()
+	spec.Retries = s.retypes.IntN(4)
+	return Amended{Settings: &spec}
+}
+
 // rebound takes in what an amend that counts binds from now on: what it leaves out stays.
 func (t *mapTale) rebound(a Amended) {
 	b := t.bounds[len(t.bounds)-1].bound
+	if a.Settings != nil { // none of those before binds any more
+		b = boundOf(*a.Settings)
+		t.s.seen["new settings"]++
+	}
 	if a.Timeout != nil {
 		b.timeout = time.Duration(*a.Timeout)
 	}

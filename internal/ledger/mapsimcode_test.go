@@ -63,7 +63,11 @@ func (t *mapTale) amended(e Entry) {
 	if e.Amended == nil {
 		return
 	}
-	if r := e.Amended.Retries; r != nil {
+	r := e.Amended.Retries
+	if e.Amended.Settings != nil {
+		r = &e.Amended.Settings.Retries
+	}
+	if r != nil {
 		t.retries = [2]int{min(t.retries[0], *r), max(t.retries[1], *r)}
 		t.allowed = append(t.allowed, retriesTale{*r, t.s.now})
 	}

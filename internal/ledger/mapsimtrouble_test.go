@@ -162,8 +162,13 @@ func (s *yard) amend(*process) bool {
 	n := s.rng.IntN(4)
 	a := Amended{Retries: &n}
 	s.newBound(&a)
+	whole := s.retypes != nil && s.retypes.IntN(2) == 0
 	return s.somebody("amender", func(p *process) {
 		s.say(p, "amend", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, a) })
+		if whole {
+			p.sleep(time.Duration(s.retypes.Int64N(int64(30 * time.Second))))
+			s.say(p, "settings", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, s.retyped(id)) })
+		}
 		p.end()
 	})
 }

@@ -66,6 +66,7 @@ type mapPlot struct {
 	tail          time.Duration           // one item takes so long; 1: it was drawn
 	timeout       time.Duration           // of a try
 	bounds        *rand.Rand              // draws what is to bind items; nil: only the number of retries changes
+	retypes       *rand.Rand              // draws whether an amend names all settings; nil: it never does
 	boot          time.Duration
 	grace         time.Duration
 	sameHost      bool // agents can see each other's processes
