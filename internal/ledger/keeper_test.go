@@ -162,3 +162,62 @@ func TestNoTimeIsOverBeforeAnEntryWasRead(t *testing.T) {
 		t.Errorf("stopped by %v, settled as %v, and nobody had time to end", k.Run().Stop, k.Run().Settled)
 	}
 }
+
+// A placement came to nothing when drover itself failed on it, though its agent took part
+// (K2).
+func TestPlacementsOnWhichDroverFailsAreCounted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submit(nil)
+	k := d.NewKeeper(j, "cli-1")
+	var rows []Machine
+	for n := 1; n <= MaxBarren; n++ {
+		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != n {
+			t.Fatalf("placement %d was not asked for: %+v, stop %+v", n, w, k.Run().Stop)
+		}
+		rows = append(rows, Machine{Placement: n, Alive: true})
+		if n == 1 {
+			d.write(j, opened(1, First))
+		}
+		d.join(j, n, 0, Join{Agent: fmt.Sprintf("%d-0-a", n)})
+		d.keep(k, rows)
+		rows[n-1] = Machine{Placement: n, Broke: true, Why: "no room"}
+	}
+	if d.keep(k, rows); k.Run().Stop == nil || !k.Run().Failing {
+		t.Errorf("%d placements ended with drover's own failure, and it goes on: %+v", MaxBarren, k.Run())
+	}
+}
+
+// A job that was cancelled is settled also by a command line that saw a person stop its
+// agents (K1).
+func TestAStoppedJobIsSettledThoughItsAgentsWereInterrupted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submit(nil)
+	k := d.NewKeeper(j, "cli-1")
+	d.keep(k, nil)
+	rows := []Machine{{Placement: 1, Alive: true}}
+	d.write(j, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "1-0-a"})
+	d.keep(k, rows)
+	d.exit(j, 1, 0, Exit{Agent: "1-0-a", Verdict: AskedToStop})
+	d.write(j, cancelled1)
+	if w := d.keep(k, rows); w.Interrupted || w.Settled == nil || w.Settled.State != job.Cancelled {
+		t.Errorf("a cancelled job: %+v", w)
+	}
+}
+
+// After a person's stop agents open the attempt: a command line that goes on with the job
+// asks for them, and opens none (R3).
+func TestACommandLineOpensNoAttemptAfterAPersonsStop(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.submit(nil)
+	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 1}}, opened(1, First))
+	d.join(j, 1, 0, Join{Agent: "1-0-a"})
+	d.exit(j, 1, 0, Exit{Agent: "1-0-a", Verdict: AskedToStop})
+	k := d.NewKeeper(j, "cli-2")
+	if w := d.keep(k, []Machine{{Placement: 1}}); !w.Start || w.Placed.Placement != 2 || k.Run().Attempt() != 1 {
+		t.Errorf("it asks for %+v, and attempt %d is open", w, k.Run().Attempt())
+	}
+}

@@ -245,3 +245,69 @@ func TestNothingBeginsOnceItsJobWasRemoved(t *testing.T) {
 		}
 	}
 }
+
+// Another process ended the chunk after a stop of a round that is over, and the owner's
+// items still run when it finds out: it claims nothing beside them (M1).
+func TestNothingIsClaimedBesideItemsOfAChunkThatWasEnded(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	h := d.hand(d.mapJob(4, 2, nil), "1-0-a", fine)
+	_, err := h.Poll(t.Context())
+	d.check(err)
+	first, err := h.Seek(t.Context())
+	d.check(err)
+	if _, ok := first.Next(); !ok {
+		t.Fatal("an item cannot begin")
+	}
+	d.writeTo(jobDir(h.t.p)+"/"+chunkDir(first.ID()), Entry{Ended: &Ended{By: 1}})
+	_, err = h.t.read(t.Context(), first.c, nil)
+	d.check(err)
+	if second, err := h.Seek(t.Context()); second != nil || err != nil {
+		t.Errorf("it claims chunk %s while an item of chunk %s runs: %v", second.ID(), first.ID(), err)
+	}
+	if fate, err := first.Flush(t.Context()); fate != Over || err != nil {
+		t.Errorf("its fate is %d: %v", fate, err)
+	}
+	if second, err := h.Seek(t.Context()); second == nil || err != nil {
+		t.Errorf("it claims nothing more: %v", err)
+	}
+}
+
+// Of items in back-off that are handed over together each waits for its own: the chunk
+// waits for the longest, which need not be that of the first item (M8).
+func TestAChunkWaitsForTheLongestBackOff(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	h := d.hand(d.mapJob(2, 2, func(s *job.Spec) { s.Retries = 3 }), "1-0-a", fine)
+	_, err := h.Poll(t.Context())
+	d.check(err)
+	hold, err := h.Seek(t.Context())
+	d.check(err)
+	for range 2 {
+		try, ok := hold.Next()
+		if !ok {
+			t.Fatal("an item cannot begin")
+		}
+		d.pass(300 * time.Millisecond)
+		hold.Done(Result{Item: try.Item, Failed: true, Code: 1})
+	}
+	_, err = hold.Flush(t.Context())
+	d.check(err)
+	if c := hold.c.Children; len(c) != 1 || c[0].Wait != backOff(1) {
+		t.Errorf("it handed over %+v", c)
+	}
+}
+
+// On a remote store a search is given up after pages in a row without a free chunk: one
+// that shows some begins the count anew (M11).
+func TestAPageWithAFreeChunkIsNoMiss(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	m := d.far(d.mapJob(1000, 1, func(s *job.Spec) { s.Workers = 1000 }), "1-0-a")
+	m.cursor.spread(1000, 1000, m.ID)
+	for range 2 * emptyPages {
+		if d.check(m.page(t.Context(), 1000)); !m.listable() {
+			t.Fatalf("it gives up after %d pages, each of which has shown free chunks", len(m.cursor.pages))
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,5 +240,30 @@ func TestASurveyEndsWithWorkToDo(t *testing.T) {
 	h, err := m.tend(t.Context())
 	if err != nil || h == nil || b.gets > 10 {
 		t.Errorf("%v, %v after %d reads", h, err, b.gets)
+	}
+}
+
+// The idle flag never goes: an owner that has seen it asks for it no more (E8).
+func TestTheIdleFlagIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
+	asked := 0
+	w := d.meddled(meddler{slow: func(key string) {
+		if path.Base(key) == "bell" {
+			asked++
+		}
+	}})
+	m := w.NewMapMember(j, "1-0-a", Host{}, MapOptions{Slots: 2})
+	for i, want := range []bool{false, true, true} {
+		if i == 1 {
+			d.check(d.Store.Put(t.Context(), m.bellKey(), nil))
+		}
+		if rung, err := m.rung(t.Context()); rung != want || err != nil {
+			t.Errorf("question %d: %t, %v", i, rung, err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("the store was asked %d times, twice before the flag was seen", asked)
 	}
 }
