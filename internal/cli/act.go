@@ -14,14 +14,39 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) waitCommand() *cobra.Command {
+// versionVerb is drover version.
+type versionVerb struct{ *app }
+
+func newVersionVerb(a *app) versionVerb { return versionVerb{a} }
+
+// doctorVerb is drover doctor.
+type doctorVerb struct{ *app }
+
+func newDoctorVerb(a *app) doctorVerb { return doctorVerb{a} }
+
+// cancelVerb is drover cancel.
+type cancelVerb struct{ *app }
+
+func newCancelVerb(a *app) cancelVerb { return cancelVerb{a} }
+
+// resumeVerb is drover resume.
+type resumeVerb struct{ *app }
+
+func newResumeVerb(a *app) resumeVerb { return resumeVerb{a} }
+
+// waitVerb is drover wait.
+type waitVerb struct{ *app }
+
+func newWaitVerb(a *app) waitVerb { return waitVerb{a} }
+
+func (a waitVerb) command() *cobra.Command {
 	timeout := ""
 	c := &cobra.Command{Use: "wait [JOB]", Short: "Wait until a job has ended; the exit status is the job's", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (exit status 124)")
-	a.notifyFlag(c.Flags())
+	a.addNotifyFlag(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -31,39 +56,39 @@ func (a *app) waitCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.notified(cmd.Context(), j, a.wait(cmd, j, time.Duration(limit)))
+		return newNotifier(a.app).notifyEnd(cmd.Context(), j, a.waitForEnd(cmd, j, time.Duration(limit)))
 	}
 	return c
 }
 
-// wait only looks: unlike resume it asks for no agents. A job that is
+// waitForEnd only looks: unlike resume it asks for no agents. A job that is
 // interrupted would be waited for in vain, so it is said.
-func (a *app) wait(cmd *cobra.Command, j *drover.Job, limit time.Duration) error {
+func (a waitVerb) waitForEnd(cmd *cobra.Command, j *drover.Job, limit time.Duration) error {
 	s, err := j.Until(cmd.Context(), limit)
 	if err != nil {
 		return err
 	}
 	switch {
 	case s.State.Settled():
-		return a.finish(cmd.Context(), j, s, "")
+		return newFollower(a.app).reportEnd(cmd.Context(), j, s, "")
 	case s.State == job.Interrupted:
 		return fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "wait for job %s: it is interrupted, and no agent works on it", s.ID)
 	}
 	return fault.New(fault.TimedOut, "It is still running; drover logs -f "+s.ID+" follows it.", "wait for job %s: still %s", s.ID, s.State)
 }
 
-func (a *app) resumeCommand() *cobra.Command {
+func (a resumeVerb) command() *cobra.Command {
 	output, detach := "", false
 	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
-	a.overwriteFlag(f)
+	a.addOverwriteFlag(f)
 	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
-	a.notifyFlag(f)
+	a.addNotifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cmp.Or(a.checkNotify(detach), a.mayStart()); err != nil {
+		if err := cmp.Or(newNotifier(a.app).checkNotify(detach), a.checkMayStart()); err != nil {
 			return err
 		}
 		if !detach { // a job that needs none goes on; another one is refused
@@ -71,14 +96,14 @@ func (a *app) resumeCommand() *cobra.Command {
 				return err
 			}
 		}
-		j, s, err := a.look(cmd.Context(), args)
+		j, s, err := a.jobAndStatus(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
 		if s.State.Settled() {
 			return fault.New(fault.Invalid, "Run its command again for a new job.", "resume job %s: it has ended, %s", s.ID, s.State)
 		}
-		if err := a.unpause(cmd.Context(), j, s); err != nil {
+		if err := a.resumePausedMap(cmd.Context(), j, s); err != nil {
 			return err
 		}
 		if detach {
@@ -88,15 +113,15 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.notified(cmd.Context(), j, a.follow(cmd.Context(), j, s.ID, output, attached, time.Now()))
+		return newNotifier(a.app).notifyEnd(cmd.Context(), j, newFollower(a.app).followJob(cmd.Context(), j, s.ID, output, attached, time.Now()))
 	}
 	return c
 }
 
-func (a *app) cancelCommand() *cobra.Command {
+func (a cancelVerb) command() *cobra.Command {
 	reason, drain := "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
@@ -108,7 +133,7 @@ func (a *app) cancelCommand() *cobra.Command {
 			reason = "cancelled by hand"
 		}
 		for _, ref := range args {
-			if err := a.cancelOne(cmd.Context(), ref, reason, drain); err != nil {
+			if err := a.cancelJob(cmd.Context(), ref, reason, drain); err != nil {
 				return err
 			}
 		}
@@ -117,20 +142,20 @@ func (a *app) cancelCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func (a doctorVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: exactly(0)}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	whose := c.Flags().String("policy", "", "print what agents, or submitters, must be granted on the store, and stop")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *whose != "" {
-			return a.policy(cmd.Context(), *whose)
+			return a.printPolicy(cmd.Context(), *whose)
 		}
-		cl, err := a.client(cmd.Context())
+		cl, err := a.openClient(cmd.Context())
 		if err != nil {
 			return err
 		}
-		conf, err := a.config()
+		conf, err := a.readConfig()
 		if err != nil {
 			return err
 		}
@@ -161,9 +186,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// policy prints what somebody must be granted on the store, for its owner.
-func (a *app) policy(ctx context.Context, whose string) error {
-	project, err := a.project()
+// printPolicy prints what somebody must be granted on the store, for its owner.
+func (a doctorVerb) printPolicy(ctx context.Context, whose string) error {
+	project, err := a.projectName()
 	if err != nil {
 		return err
 	}
@@ -171,11 +196,11 @@ func (a *app) policy(ctx context.Context, whose string) error {
 	if !ok {
 		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: unknown role %q", whose)
 	}
-	url, endpoint, err := a.place()
+	url, endpoint, err := a.storeURL()
 	if err != nil {
 		return err
 	}
-	rights, err := a.rights(ctx, url, endpoint)
+	rights, err := a.storeRights(ctx, url, endpoint)
 	if err != nil {
 		return err
 	}
@@ -190,7 +215,7 @@ func (a *app) policy(ctx context.Context, whose string) error {
 	return err
 }
 
-func (a *app) printChecks(checks []drover.Check, bad int) {
+func (a doctorVerb) printChecks(checks []drover.Check, bad int) {
 	area := ""
 	for _, ch := range checks {
 		if ch.Area == area {
@@ -217,9 +242,9 @@ func (a *app) printChecks(checks []drover.Check, bad int) {
 	}
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func (a versionVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: exactly(0)}
-	a.jsonFlag(c)
+	a.addJSONFlag(c)
 	var all bool
 	c.Flags().BoolVar(&all, "licences", false, "print the licences and notices of all that is linked into drover")
 	c.Flags().BoolVar(&all, "licenses", false, "as --licences")

@@ -8,23 +8,23 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// waitFor waits for the jobs that --after names, and refuses to go on after one that did not
+// waitForJobs waits for the jobs that --after names, and refuses to go on after one that did not
 // succeed. The command line itself waits, also with --detach: until they have succeeded
 // nothing is planned or submitted, so what they leave can be an input, and the code is that
 // of the moment when it starts. With --plan nothing is waited for.
-func (a *app) waitFor(ctx context.Context, s *startFlags) error {
+func (a submitter) waitForJobs(ctx context.Context, s *startFlags) error {
 	within, over := untilTold(ctx, nothingStarted)
 	defer over()
-	err := a.waitForAll(within, s)
+	err := a.waitForEachJob(within, s)
 	if told := context.Cause(within); told != nil && ctx.Err() == nil {
 		return told
 	}
 	return err
 }
 
-func (a *app) waitForAll(ctx context.Context, s *startFlags) error {
+func (a submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
 	for _, ref := range s.after {
-		j, st, err := a.look(ctx, []string{ref})
+		j, st, err := a.jobAndStatus(ctx, []string{ref})
 		if err != nil {
 			return err
 		}

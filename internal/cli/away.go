@@ -25,16 +25,16 @@ type minding struct {
 	text  string // what there is to say; "": nothing
 }
 
-// mind begins; once for an invocation.
-func (a *app) mind(ctx context.Context, c *drover.Client) {
+// watchStore begins; once for an invocation.
+func (a *app) watchStore(ctx context.Context, c *drover.Client) {
 	if a.away == nil || a.away.quit != nil {
 		return
 	}
 	ctx, a.away.quit = context.WithCancel(context.WithoutCancel(ctx)) // while who was told to stop waits, too
 	a.away.hands.Go(func() {
 		c.MindStore(ctx, awayLeast, func(length time.Duration, last error) {
-			a.tellAway(awayText(time.Now().Add(-length), last))
-		}, func(length time.Duration) { a.tellAway("", "the store answers again, after "+span(length)) })
+			a.noteStoreAway(awayText(time.Now().Add(-length), last))
+		}, func(length time.Duration) { a.noteStoreAway("", "the store answers again, after "+span(length)) })
 	})
 }
 
@@ -46,9 +46,9 @@ func (m *minding) end() {
 	}
 }
 
-// tellAway notes how it stands, and prints that unless a block does; else is printed
+// noteStoreAway notes how it stands, and prints that unless a block does; else is printed
 // in its place.
-func (a *app) tellAway(text string, instead ...string) {
+func (a *app) noteStoreAway(text string, instead ...string) {
 	m := a.away
 	m.mu.Lock()
 	m.text = text

@@ -34,11 +34,11 @@ func TestAStoreThatIsAwayIsSaidInAWord(t *testing.T) {
 func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 	var screen bytes.Buffer
 	a := &app{err: &screen, away: &minding{}}
-	p := a.newProgress()
+	p := newMapFollower(a).newProgress()
 	p.size = func() (int, bool) { return 80, true }
 	s := drover.MapStatus{Time: time.Now(), Items: job.Tally{Items: 10, Succeeded: 5}}
 	p.show(s, "")
-	a.tellAway(awayText(time.Now(), errors.New("refused")))
+	a.noteStoreAway(awayText(time.Now(), errors.New("refused")))
 	if strings.Contains(screen.String(), "nothing since") {
 		t.Errorf("it is said beside the block:\n%q", screen.String())
 	}
@@ -47,13 +47,13 @@ func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 		t.Errorf("the block does not say it:\n%q", screen.String())
 	}
 	screen.Reset()
-	a.tellAway("", "the store answers again")
+	a.noteStoreAway("", "the store answers again")
 	p.show(s, "")
 	if strings.Contains(screen.String(), "nothing since") {
 		t.Errorf("it is back, and the block still says it is not:\n%q", screen.String())
 	}
 	p.clear()
-	a.tellAway("", "the store answers again")
+	a.noteStoreAway("", "the store answers again")
 	if !strings.Contains(screen.String(), "note: the store answers again\n") {
 		t.Errorf("there is no block, and nothing was said:\n%q", screen.String())
 	}

@@ -30,6 +30,11 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
+// commandTree is the root of all verbs: it lists them, prints their help, and corrects what was mistyped.
+type commandTree struct{ *app }
+
+func newCommandTree(a *app) commandTree { return commandTree{a} }
+
 // Host is what only cmd knows: the concrete stores and targets, and where this
 // machine keeps things.
 type Host struct {
@@ -111,7 +116,7 @@ type app struct {
 // Main runs one command line and returns its exit status.
 func Main(ctx context.Context, h Host, args []string) int {
 	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args, away: &minding{}}
-	root := a.root()
+	root := newCommandTree(a).newRoot()
 	root.SetArgs(args)
 	a.rememberOutputs()
 	err := root.ExecuteContext(ctx)
@@ -138,7 +143,7 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 func (a *app) printError(err error) {
 	harmless := func(text string) []byte { return record.Escape([]byte(text), false) }
 	fmt.Fprintf(a.err, "drover: %s\n", harmless(err.Error()))
-	if h := a.inWords(fault.Hint(err)); h != "" {
+	if h := a.hintInGrammar(fault.Hint(err)); h != "" {
 		fmt.Fprintf(a.err, "  %s\n", harmless(h))
 	}
 }
@@ -163,8 +168,8 @@ func wantColour(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// paint colours text for stderr. State never shows by colour alone.
-func (a *app) paint(s job.State, text string) string {
+// paintState colours text for stderr. State never shows by colour alone.
+func (a *app) paintState(s job.State, text string) string {
 	code := map[job.State]string{job.Succeeded: "32", job.Failed: "31", job.Running: "36", job.Interrupted: "33", job.Paused: "33", job.Cancelled: "33"}[s]
 	if !a.colour || code == "" {
 		return text
@@ -183,7 +188,7 @@ type settings struct {
 	agentProfile string
 }
 
-func (a *app) root() *cobra.Command {
+func (a commandTree) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "drover",
 		Short:         "Run the code you already have, here or elsewhere, and bring the results back",
@@ -191,9 +196,9 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          a.noVerb,
+		RunE:          a.answerNoVerb,
 	}
-	root.SetFlagErrorFunc(a.flagError)
+	root.SetFlagErrorFunc(a.explainFlagError)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = strings.ReplaceAll(name, "_", "-")
 		if native, ok := aliases[name]; ok {
@@ -202,15 +207,15 @@ func (a *app) root() *cobra.Command {
 		return pflag.NormalizedName(name)
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.SetHelpFunc(a.help)
+	root.SetHelpFunc(a.printHelp)
 	root.SetUsageFunc(func(*cobra.Command) error { return nil })
 	root.SetVersionTemplate("")
-	root.SetHelpCommand(a.helpCommand())
+	root.SetHelpCommand(a.newHelpCommand())
 	for _, c := range []*cobra.Command{
-		a.runCommand(), a.shellCommand(), a.processCommand(), a.mapCommand(), a.statusCommand(), a.topCommand(), a.logsCommand(), a.metricsCommand(), a.whyCommand(), a.eventsCommand(),
-		a.itemsCommand(), a.resultsCommand(), a.verifyCommand(),
-		a.getCommand(), a.putCommand(), a.dataCommand(), a.attachCommand(), a.targetCommand(), a.offersCommand(), a.workerCommand(), a.queueCommand(), a.imageCommand(), a.gcCommand(), a.waitCommand(), a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(),
-		a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.ssmCommand(),
+		newRunVerb(a.app).command(), newShellVerb(a.app).command(), newProcessVerb(a.app).command(), newMapVerb(a.app).command(), newStatusVerb(a.app).command(), newTopVerb(a.app).command(), newLogsVerb(a.app).command(), newMetricsVerb(a.app).command(), newWhyVerb(a.app).command(), newEventsVerb(a.app).command(),
+		newItemsVerb(a.app).command(), newResultsVerb(a.app).command(), newVerifyVerb(a.app).command(),
+		newGetVerb(a.app).command(), newPutVerb(a.app).command(), newDataVerb(a.app).command(), newAttachVerb(a.app).command(), newTargetVerb(a.app).command(), newOffersVerb(a.app).command(), newWorkerVerb(a.app).command(), newQueueVerb(a.app).command(), newImageVerb(a.app).command(), newGcVerb(a.app).command(), newWaitVerb(a.app).command(), newRetryVerb(a.app).command(), newPauseVerb(a.app).command(), newResumeVerb(a.app).command(), newCancelVerb(a.app).command(),
+		newInitVerb(a.app).command(), newDoctorVerb(a.app).command(), newConfigVerb(a.app).command(), newVersionVerb(a.app).command(), newSsmVerb(a.app).command(),
 	} {
 		root.AddCommand(c)
 	}
@@ -265,10 +270,10 @@ var otherVerbs = map[string]string{
 	"setup":     "drover init writes drover.yaml for this project.",
 }
 
-// noVerb answers "drover" and "drover trian".
-func (a *app) noVerb(cmd *cobra.Command, args []string) error {
+// answerNoVerb answers "drover" and "drover trian".
+func (a commandTree) answerNoVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		a.help(cmd, nil)
+		a.printHelp(cmd, nil)
 		return nil
 	}
 	var verbs []string
@@ -286,8 +291,8 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	return fault.New(fault.Invalid, hint, "read command line: unknown command %q", args[0])
 }
 
-// flagError turns a mistyped flag into one error with the flag that was meant.
-func (a *app) flagError(cmd *cobra.Command, err error) error {
+// explainFlagError turns a mistyped flag into one error with the flag that was meant.
+func (a commandTree) explainFlagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
 	}
@@ -344,8 +349,8 @@ func badValue(e *pflag.InvalidValueError, hint string) error {
 	return fault.New(fault.Invalid, hint, "read --%s: %s", flag.Name, cause)
 }
 
-// storeFlags adds the flags that say where to look.
-func (a *app) storeFlags(c *cobra.Command) {
+// addStoreFlags adds the flags that say where to look.
+func (a *app) addStoreFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&a.settings.store, "store", "", "where facts are kept: a folder or s3://bucket/prefix (default: $DROVER_STORE, the config, the user's data folder)")
 	f.StringVar(&a.settings.endpoint, "store-endpoint", "", "server that has the store's bucket: http://host:9000 (default: Amazon's)")
@@ -354,12 +359,12 @@ func (a *app) storeFlags(c *cobra.Command) {
 	_ = f.MarkHidden("project-name") // the seed's spelling
 }
 
-func (a *app) jsonFlag(c *cobra.Command) {
+func (a *app) addJSONFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&a.settings.json, "json", false, "print JSON")
 }
 
-// config reads the layers once.
-func (a *app) config() (*config, error) {
+// readConfig reads the layers once.
+func (a *app) readConfig() (*config, error) {
 	if a.conf == nil {
 		c, err := readConfig(a.Dirs)
 		if err != nil {
@@ -373,18 +378,18 @@ func (a *app) config() (*config, error) {
 	return a.conf, nil
 }
 
-// project is the one that is meant when none is typed.
-func (a *app) project() (string, error) {
-	name, _, err := a.projectAnd()
+// projectName is the one that is meant when none is typed.
+func (a *app) projectName() (string, error) {
+	name, _, err := a.projectAndFolder()
 	return name, err
 }
 
-// projectAnd is the project, and the folder whose name it has if nobody has named it.
-func (a *app) projectAnd() (name, folder string, err error) {
+// projectAndFolder is the project, and the folder whose name it has if nobody has named it.
+func (a *app) projectAndFolder() (name, folder string, err error) {
 	if a.settings.project != "" {
 		return a.settings.project, "", job.ValidName("project", a.settings.project)
 	}
-	c, err := a.config()
+	c, err := a.readConfig()
 	if err != nil {
 		return "", "", err
 	}
@@ -405,33 +410,33 @@ func (a *app) projectAnd() (name, folder string, err error) {
 	return "default", dir, nil
 }
 
-// place is the store that is meant.
-func (a *app) place() (url, endpoint string, err error) {
-	c, err := a.config()
+// storeURL is the store that is meant.
+func (a *app) storeURL() (url, endpoint string, err error) {
+	c, err := a.readConfig()
 	if err != nil {
 		return "", "", err
 	}
-	targets, err := a.targets(c)
+	targets, err := a.namedTargets(c)
 	if err != nil {
 		return "", "", err
 	}
-	if url, err = a.storeURL(c, targets); err != nil {
+	if url, err = a.configuredStoreURL(c, targets); err != nil {
 		return "", "", err
 	}
 	if url = orElse(url, a.Dirs.Data); url == "" {
 		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
 	}
-	endpoint, err = a.endpoint(c, url)
+	endpoint, err = a.storeEndpoint(c, url)
 	return url, endpoint, err
 }
 
-// rights are those of the store that is meant.
-func (a *app) rights(ctx context.Context, url, endpoint string) (Rights, error) {
-	c, err := a.config()
+// storeRights are those of the store that is meant.
+func (a *app) storeRights(ctx context.Context, url, endpoint string) (Rights, error) {
+	c, err := a.readConfig()
 	if err != nil || a.Rights == nil {
 		return Rights{}, err
 	}
-	who, refused := a.agents(c)
+	who, refused := a.agentIdentity(c)
 	r, err := a.Rights(ctx, url, endpoint, who)
 	if refused != nil && r.Passes.Make != nil { // a store in a folder needs neither
 		r.Passes.Make = func(context.Context, store.Rights, bool) (drover.Pass, error) { return drover.Pass{}, refused }
@@ -439,9 +444,9 @@ func (a *app) rights(ctx context.Context, url, endpoint string) (Rights, error) 
 	return r, err
 }
 
-// agents are as whom agents are to open the store: the zero value with an error, where
+// agentIdentity are as whom agents are to open the store: the zero value with an error, where
 // that stands in a file that was not confirmed.
-func (a *app) agents(c *config) (who Agents, err error) {
+func (a *app) agentIdentity(c *config) (who Agents, err error) {
 	who.Profile = a.settings.agentProfile
 	if err = c.fill(&who.Profile, "agent_profile"); err == nil {
 		err = c.fill(&who.Role, "agent_role")
@@ -452,16 +457,16 @@ func (a *app) agents(c *config) (who Agents, err error) {
 	return who, nil
 }
 
-// mayStart refuses a command that starts agents which a setting that was not confirmed
+// checkMayStart refuses a command that starts agents which a setting that was not confirmed
 // would have act as somebody.
-func (a *app) mayStart() error {
-	c, err := a.config()
+func (a *app) checkMayStart() error {
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}
-	url, _, err := a.place()
+	url, _, err := a.storeURL()
 	if err == nil && isBucket(url) {
-		_, err = a.agents(c)
+		_, err = a.agentIdentity(c)
 	}
 	return err
 }
@@ -471,9 +476,9 @@ func isBucket(url string) bool {
 	return strings.Contains(url, "://") && !strings.HasPrefix(url, "file://")
 }
 
-// client opens the store that is meant.
-func (a *app) client(ctx context.Context) (*drover.Client, error) {
-	url, endpoint, err := a.place()
+// openClient opens the store that is meant.
+func (a *app) openClient(ctx context.Context) (*drover.Client, error) {
+	url, endpoint, err := a.storeURL()
 	if err != nil {
 		return nil, err
 	}
@@ -484,16 +489,16 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.rights(ctx, url, endpoint)
+	r, err := a.storeRights(ctx, url, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.config()
+	c, err := a.readConfig()
 	if err != nil {
 		return nil, err
 	}
 	drivers := a.Drivers()
-	targets, err := a.targets(c)
+	targets, err := a.namedTargets(c)
 	if err != nil {
 		return nil, err
 	}
@@ -506,27 +511,27 @@ func (a *app) client(ctx context.Context) (*drover.Client, error) {
 	if c.refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.again, Near: near, Stdin: a.given, Terminal: a.relay.open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
-			b, _, err := a.openPlace(ctx, url)
+			b, _, err := a.openBucketOf(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.value, Pin: a.pinFor, Build: a.buildFor}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.value, Pin: a.pinImage, Build: a.buildJobImage}})
 	if err == nil {
-		a.mind(ctx, client)
+		a.watchStore(ctx, client)
 	}
 	return client, err
 }
 
-// targets are the config's named ones.
-func (a *app) targets(c *config) (map[string]job.Target, error) {
+// namedTargets are the config's named ones.
+func (a *app) namedTargets(c *config) (map[string]job.Target, error) {
 	drivers := a.Drivers()
 	return c.targets(func(name string) bool { return drivers[name] != nil })
 }
 
-// storeURL is what was typed or is in the environment, else what the target that is
+// configuredStoreURL is what was typed or is in the environment, else what the target that is
 // meant says, else the config.
-func (a *app) storeURL(c *config, targets map[string]job.Target) (string, error) {
+func (a *app) configuredStoreURL(c *config, targets map[string]job.Target) (string, error) {
 	if a.settings.store != "" {
 		return a.settings.store, nil
 	}
@@ -540,9 +545,9 @@ func (a *app) storeURL(c *config, targets map[string]job.Target) (string, error)
 	return c.use("store")
 }
 
-// endpoint is the server that has the store, where it is none of a folder: then
+// storeEndpoint is the server that has the store, where it is none of a folder: then
 // only what was typed is wrong, and a setting is for other stores.
-func (a *app) endpoint(c *config, url string) (string, error) {
+func (a *app) storeEndpoint(c *config, url string) (string, error) {
 	typed := a.settings.endpoint
 	switch {
 	case isBucket(url):
@@ -554,9 +559,9 @@ func (a *app) endpoint(c *config, url string) (string, error) {
 	return "", nil
 }
 
-// find resolves the job that an argument names; "last" when there is none.
-func (a *app) find(ctx context.Context, args []string) (*drover.Job, error) {
-	c, err := a.client(ctx)
+// findJob resolves the job that an argument names; "last" when there is none.
+func (a *app) findJob(ctx context.Context, args []string) (*drover.Job, error) {
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -564,16 +569,16 @@ func (a *app) find(ctx context.Context, args []string) (*drover.Job, error) {
 	if len(args) > 0 {
 		ref = args[0]
 	}
-	project, err := a.project()
+	project, err := a.projectName()
 	if err != nil {
 		return nil, err
 	}
 	return c.Find(ctx, ref, project)
 }
 
-// look resolves the job that an argument names, and its status.
-func (a *app) look(ctx context.Context, args []string) (*drover.Job, drover.Status, error) {
-	j, err := a.find(ctx, args)
+// jobAndStatus resolves the job that an argument names, and its status.
+func (a *app) jobAndStatus(ctx context.Context, args []string) (*drover.Job, drover.Status, error) {
+	j, err := a.findJob(ctx, args)
 	if err != nil {
 		return nil, drover.Status{}, err
 	}
@@ -583,7 +588,7 @@ func (a *app) look(ctx context.Context, args []string) (*drover.Job, drover.Stat
 
 // completeJobs offers the ids of jobs.
 func (a *app) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := a.client(cmd.Context())
+	c, err := a.openClient(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

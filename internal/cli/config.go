@@ -20,6 +20,11 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
+// configVerb is drover config.
+type configVerb struct{ *app }
+
+func newConfigVerb(a *app) configVerb { return configVerb{a} }
+
 // setting is a key of the config files.
 type setting struct {
 	key  string
@@ -218,18 +223,18 @@ func (c *config) shares() []string {
 	return slices.Compact(keys)
 }
 
-func (a *app) configCommand() *cobra.Command {
+func (a configVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
-		Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.configList() }}
-	a.jsonFlag(c)
+		Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.printSettings() }}
+	a.addJSONFlag(c)
 	c.AddCommand(a.trustCommand(),
 		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
-			return a.configGet(args[0])
+			return a.printSetting(args[0])
 		}},
 		&cobra.Command{Use: "set KEY VALUE", Short: "Write a setting into your config file; an empty value removes it", Args: exactly(2),
-			RunE: func(_ *cobra.Command, args []string) error { return a.configSet(args[0], args[1]) }},
+			RunE: func(_ *cobra.Command, args []string) error { return a.changeSetting(args[0], args[1]) }},
 		&cobra.Command{Use: "explain KEY", Short: "Say which layer a setting's value comes from", Args: exactly(1),
-			RunE: func(_ *cobra.Command, args []string) error { return a.configExplain(args[0]) }},
+			RunE: func(_ *cobra.Command, args []string) error { return a.explainSetting(args[0]) }},
 		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: exactly(0),
 			RunE: func(*cobra.Command, []string) error {
 				_, err := a.out.Write(jobfile.Schema())
@@ -244,8 +249,8 @@ func (a *app) configCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) configList() error {
-	c, err := a.config()
+func (a configVerb) printSettings() error {
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}
@@ -296,20 +301,20 @@ func (c *config) fromWords(key string, f found) string {
 	return plainText(f.from)
 }
 
-func (a *app) configGet(key string) error {
-	c, err := a.config()
+func (a configVerb) printSetting(key string) error {
+	c, err := a.readConfig()
 	if err == nil {
 		err = knownKey(key)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(a.shown(), c.get(key).value)
+	fmt.Fprintln(a.escapedOutput(), c.get(key).value)
 	return nil
 }
 
-func (a *app) configExplain(key string) error {
-	c, err := a.config()
+func (a configVerb) explainSetting(key string) error {
+	c, err := a.readConfig()
 	if err == nil {
 		err = knownKey(key)
 	}
@@ -323,16 +328,16 @@ func (a *app) configExplain(key string) error {
 		if targetKey.MatchString(key) {
 			text = targetText
 		}
-		fmt.Fprintf(a.shown(), "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(plainText(f.value)), c.fromWords(key, f), orElse(c.projectPath(), projectFileName), c.userFile)
+		fmt.Fprintf(a.escapedOutput(), "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(plainText(f.value)), c.fromWords(key, f), orElse(c.projectPath(), projectFileName), c.userFile)
 		return nil
 	}
-	fmt.Fprintf(a.shown(), "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
+	fmt.Fprintf(a.escapedOutput(), "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
 		dash(plainText(shownSetting(key, f.value))), c.fromWords(key, f), strings.ReplaceAll(key, "_", "-"), known[i].env, orElse(c.projectPath(), projectFileName), c.userFile)
 	return nil
 }
 
-func (a *app) configSet(key, value string) error {
-	c, err := a.config()
+func (a configVerb) changeSetting(key, value string) error {
+	c, err := a.readConfig()
 	if err == nil {
 		err = knownKey(key)
 	}

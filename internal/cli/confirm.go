@@ -115,18 +115,18 @@ func (c confirmations) forget(path string) error {
 	return nil
 }
 
-func (a *app) trustCommand() *cobra.Command {
+func (a configVerb) trustCommand() *cobra.Command {
 	forget := false
 	c := &cobra.Command{Use: "trust [FILE]", Short: "Show what a drover.yaml sets, and confirm it: until it changes, all of it is used", Args: between(0, 1)}
 	c.Flags().BoolVar(&forget, "forget", false, "take the confirmation back")
-	a.jsonFlag(c)
+	a.addJSONFlag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		path, err := trustedPath(args)
 		if err != nil {
 			return err
 		}
 		if !forget {
-			return a.trust(path)
+			return a.confirmFile(path)
 		}
 		if err := a.Dirs.confirmations().forget(path); err != nil {
 			return err
@@ -165,9 +165,9 @@ func trustedPath(args []string) (string, error) {
 	}
 }
 
-// trust shows what is confirmed and records it. What is shown is what was read, and
+// confirmFile shows what is confirmed and records it. What is shown is what was read, and
 // what is recorded is its digest: a file that changes meanwhile is not confirmed.
-func (a *app) trust(path string) error {
+func (a configVerb) confirmFile(path string) error {
 	body, _, err := readSettingsFile(path)
 	if err != nil {
 		return fault.New(fault.Invalid, "Check the path.", "confirm %s: %s", path, plainCause(err))

@@ -22,8 +22,13 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// openPlace opens the bucket that a URL names, whatever is kept in it.
-func (a *app) openPlace(ctx context.Context, url string) (store.Bucket, string, error) {
+// bringer brings results and files here or to a bucket, shows how far a copy is, and reports what was copied.
+type bringer struct{ *app }
+
+func newBringer(a *app) bringer { return bringer{a} }
+
+// openBucketOf opens the bucket that a URL names, whatever is kept in it.
+func (a *app) openBucketOf(ctx context.Context, url string) (store.Bucket, string, error) {
 	bucket, key, err := drover.SplitURL(url)
 	if err != nil {
 		return nil, "", err
@@ -32,19 +37,19 @@ func (a *app) openPlace(ctx context.Context, url string) (store.Bucket, string, 
 	return b, key, err
 }
 
-// putThere is drover put SOURCE URL.
-func (a *app) putThere(ctx context.Context, source, url string, o drover.CopyOptions) error {
-	b, key, err := a.openPlace(ctx, url)
+// uploadFolder is drover put SOURCE URL.
+func (a bringer) uploadFolder(ctx context.Context, source, url string, o drover.CopyOptions) error {
+	b, key, err := a.openBucketOf(ctx, url)
 	if err != nil {
 		return err
 	}
-	show := a.copying()
-	o.Watch, o.Away, o.Back, o.Notes = show.tell, show.away, show.back, a.uploads()
+	show := a.newCopyLine()
+	o.Watch, o.Away, o.Back, o.Notes = show.tell, show.away, show.back, a.uploadNotesFolder()
 	ctx, over := untilTold(ctx, copyAgain)
 	defer over()
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
-	return a.copied(done, err, source+" -> "+url)
+	return a.reportCopied(done, err, source+" -> "+url)
 }
 
 // copyAgain is why a copy ends at Ctrl-C.
@@ -69,17 +74,17 @@ func untilTold(ctx context.Context, why error) (_ context.Context, over func()) 
 	}
 }
 
-// uploads is where large files that are on their way are noted.
-func (a *app) uploads() string {
+// uploadNotesFolder is where large files that are on their way are noted.
+func (a *app) uploadNotesFolder() string {
 	if a.Dirs.State == "" {
 		return ""
 	}
 	return filepath.Join(a.Dirs.State, "uploads")
 }
 
-// getHere is drover get URL [TARGET].
-func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOptions) error {
-	b, key, err := a.openPlace(ctx, url)
+// downloadURL is drover get URL [TARGET].
+func (a bringer) downloadURL(ctx context.Context, url, target string, o drover.CopyOptions) error {
+	b, key, err := a.openBucketOf(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -88,18 +93,18 @@ func (a *app) getHere(ctx context.Context, url, target string, o drover.CopyOpti
 			return fault.New(fault.Invalid, "Name a folder: drover get "+url+" data.", "get %q: a whole bucket has no name for its folder", url)
 		}
 	}
-	show := a.copying()
+	show := a.newCopyLine()
 	o.Watch, o.Away, o.Back = show.tell, show.away, show.back
 	ctx, over := untilTold(ctx, copyAgain)
 	defer over()
 	done, err := drover.Download(ctx, b, key, target, o)
 	show.end()
-	return a.copied(done, err, url+" -> "+target)
+	return a.reportCopied(done, err, url+" -> "+target)
 }
 
-// bringTo has outputs brought into the folder that was typed; those for a place in a
+// bringInto has outputs brought into the folder that was typed; those for a place in a
 // bucket come into a folder of drover's own first, and are sent from there.
-func (a *app) bringTo(ctx context.Context, output string, bring func(ctx context.Context, folder string) error) (err error) {
+func (a bringer) bringInto(ctx context.Context, output string, bring func(ctx context.Context, folder string) error) (err error) {
 	if !drover.IsURL(output) {
 		return bring(ctx, output)
 	}
@@ -120,14 +125,14 @@ func (a *app) bringTo(ctx context.Context, output string, bring func(ctx context
 	if err := os.Remove(filepath.Join(folder, ".drover.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	b, key, err := a.openPlace(ctx, output)
+	b, key, err := a.openBucketOf(ctx, output)
 	if err != nil {
 		return err
 	}
-	show := a.copying()
-	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell, Away: show.away, Back: show.back, Notes: a.uploads()})
+	show := a.newCopyLine()
+	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.tell, Away: show.away, Back: show.back, Notes: a.uploadNotesFolder()})
 	show.end()
-	return a.copied(done, err, "outputs -> "+output)
+	return a.reportCopied(done, err, "outputs -> "+output)
 }
 
 // folderKey is a key as that of a folder; all of a bucket is one.
@@ -138,8 +143,8 @@ func folderKey(key string) string {
 	return key
 }
 
-// copied says in one line what was done, also before an error: what was copied stays.
-func (a *app) copied(d drover.Copied, err error, what string) error {
+// reportCopied says in one line what was done, also before an error: what was copied stays.
+func (a bringer) reportCopied(d drover.Copied, err error, what string) error {
 	if err == nil || d.Files > 0 {
 		text := fmt.Sprintf("%s: %s, %s in %s", plainText(what), count(int(d.Files), "file"), size(d.Bytes), span(d.Took))
 		switch {
@@ -166,9 +171,9 @@ type copyShow struct {
 	last time.Time // when the line was written
 }
 
-func (a *app) copying() *copyShow {
+func (a bringer) newCopyLine() *copyShow {
 	f, ok := a.err.(*os.File)
-	return &copyShow{a: a, on: ok && !a.quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
+	return &copyShow{a: a.app, on: ok && !a.quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
 }
 
 func (c *copyShow) tell(p drover.CopyProgress) {

@@ -14,32 +14,42 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) dataCommand() *cobra.Command {
+// dataVerb is drover data.
+type dataVerb struct{ *app }
+
+func newDataVerb(a *app) dataVerb { return dataVerb{a} }
+
+// putVerb is drover put.
+type putVerb struct{ *app }
+
+func newPutVerb(a *app) putVerb { return putVerb{a} }
+
+func (a dataVerb) command() *cobra.Command {
 	output, what, yes := "", "", false
 	c := &cobra.Command{Use: "data [TASK]", Short: "Show, download or clear what a task keeps", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "download: folder that receives state/, and model/, output/ and files/ of the newest success")
 	f.StringVar(&what, "clear", "", "state: the next job begins with none; jobs: remove all that have ended, with their outputs")
-	a.overwriteFlag(f)
+	a.addOverwriteFlag(f)
 	f.BoolVarP(&yes, "yes", "y", false, "clear without asking")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		cl, project, task, err := a.task(ctx, args)
+		cl, project, task, err := a.findTask(ctx, args)
 		if err != nil {
 			return err
 		}
 		if what != "" {
-			return a.clear(ctx, cl, project, task, what, yes)
+			return a.clearData(ctx, cl, project, task, what, yes)
 		}
 		d, err := cl.Data(ctx, project, task)
 		if err != nil {
 			return err
 		}
 		if output != "" {
-			return a.download(ctx, cl, d, output)
+			return a.downloadData(ctx, cl, d, output)
 		}
 		if a.settings.json {
 			return newJSON(a.out).Encode(d)
@@ -49,13 +59,13 @@ func (a *app) dataCommand() *cobra.Command {
 	return c
 }
 
-// task is the one that an argument names, "project/task" or a job of it among
+// findTask is the one that an argument names, "project/task" or a job of it among
 // others; that of the newest job when there is none.
-func (a *app) task(ctx context.Context, args []string) (c *drover.Client, project, task string, err error) {
-	if c, err = a.client(ctx); err != nil {
+func (a *app) findTask(ctx context.Context, args []string) (c *drover.Client, project, task string, err error) {
+	if c, err = a.openClient(ctx); err != nil {
 		return c, "", "", err
 	}
-	if project, err = a.project(); err != nil {
+	if project, err = a.projectName(); err != nil {
 		return c, "", "", err
 	}
 	ref := "last"
@@ -76,7 +86,7 @@ func (a *app) task(ctx context.Context, args []string) (c *drover.Client, projec
 	return c, project, task, job.ValidName("task", task)
 }
 
-func (a *app) printData(d drover.Data) error {
+func (a dataVerb) printData(d drover.Data) error {
 	last := "no job yet"
 	if d.Newest != "" {
 		last = "the newest is " + d.Newest
@@ -98,14 +108,14 @@ func (a *app) printData(d drover.Data) error {
 	return t.flush()
 }
 
-func (a *app) download(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
+func (a dataVerb) downloadData(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
 	o := drover.GetOptions{Overwrite: a.overwrite}
 	state, err := c.GetStateWith(ctx, d.Project, d.Task, dir+"/state", o)
 	if err != nil {
 		return err
 	}
 	a.note("%-8s %s, %s   %s/state", "state", count(state.Files, "file"), size(state.Bytes), dir)
-	a.printChanges(changesBelow("state", state.Changes))
+	newBringer(a.app).printChanges(changesBelow("state", state.Changes))
 	if d.Success == "" {
 		return nil
 	}
@@ -117,14 +127,14 @@ func (a *app) download(ctx context.Context, c *drover.Client, d drover.Data, dir
 	if err != nil {
 		return err
 	}
-	a.printGot(got, dir)
+	newBringer(a.app).printGot(got, dir)
 	return nil
 }
 
-func (a *app) clear(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
+func (a dataVerb) clearData(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
 	switch what {
 	case "state":
-		if err := a.sure(yes, fmt.Sprintf("The state of %s/%s is emptied.", project, task)); err != nil {
+		if err := a.confirmRemoval(yes, fmt.Sprintf("The state of %s/%s is emptied.", project, task)); err != nil {
 			return err
 		}
 		d, err := c.Data(ctx, project, task) // first: a task of which nothing but its state was there is gone after it
@@ -142,18 +152,18 @@ func (a *app) clear(ctx context.Context, c *drover.Client, project, task, what s
 		a.note("the next job of %s/%s begins with an empty /state", project, task)
 		return nil
 	case "jobs":
-		return a.clearJobs(ctx, c, project, task, yes)
+		return newGcVerb(a.app).removeJobsOfTask(ctx, c, project, task, yes)
 	}
 	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is not something that a task keeps", what)
 }
 
-// sure asks before something is taken away for good. Who cannot be asked has to
+// confirmRemoval asks before something is taken away for good. Who cannot be asked has to
 // say so beforehand.
-func (a *app) sure(yes bool, what string) error {
+func (a *app) confirmRemoval(yes bool, what string) error {
 	if yes {
 		return nil
 	}
-	if !a.terminal() {
+	if !a.onTerminal() {
 		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: there is no terminal to ask at")
 	}
 	fmt.Fprintf(a.err, "%s Go on? [y/N] ", what)
@@ -163,17 +173,17 @@ func (a *app) sure(yes bool, what string) error {
 	return fault.New(fault.Invalid, "", "ask before removing: not confirmed, nothing was changed")
 }
 
-func (a *app) putCommand() *cobra.Command {
+func (a putVerb) command() *cobra.Command {
 	node := 0
 	c := &cobra.Command{Use: "put SOURCE URL | put TASK state FOLDER", Short: "Copy files to a bucket; or make a folder a task's next state", Args: between(2, 3)}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.Flags().IntVar(&node, "node", 0, "the node whose state it is")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	var o drover.CopyOptions
 	c.Flags().BoolVar(&o.Checksum, "checksum", false, "to a bucket: compare contents also where size and time have not changed")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if drover.IsURL(args[1]) && len(args) == 2 {
-			return a.putThere(cmd.Context(), args[0], args[1], o)
+			return newBringer(a.app).uploadFolder(cmd.Context(), args[0], args[1], o)
 		}
 		if drover.IsURL(args[0]) {
 			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is not a file or folder here", args[0])
@@ -187,7 +197,7 @@ func (a *app) putCommand() *cobra.Command {
 		if node < 0 {
 			return fault.New(fault.Invalid, "Use 0 or more.", "read --node: %d", node)
 		}
-		cl, project, task, err := a.task(cmd.Context(), args[:1])
+		cl, project, task, err := a.findTask(cmd.Context(), args[:1])
 		if err != nil {
 			return err
 		}

@@ -12,10 +12,10 @@ import (
 // secondThought is how long after a Ctrl-C that detaches another one cancels.
 const secondThought = 2 * time.Second
 
-// detach is Ctrl-C where agents live elsewhere: they go on without us, and so does
+// confirmDetach is Ctrl-C where agents live elsewhere: they go on without us, and so does
 // what they cost. A second one, soon, cancels the job. follow is the verb that shows
 // it again.
-func (a *app) detach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
+func (a follower) confirmDetach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
 	a.note("\nDetached: %s is still running, and its machines stay allocated (Ctrl-C again cancels it)", id)
 	a.note("  follow: drover %s %s   stop: drover cancel %s", follow, id, id)
 	thought := time.NewTimer(secondThought)

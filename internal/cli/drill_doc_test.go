@@ -33,7 +33,7 @@ func TestTheDrillsInTheDocsAreAsTheyAre(t *testing.T) {
 	ended := func(after time.Duration) {
 		s := drover.MapStatus{Items: job.Tally{Items: 100, Succeeded: 100}}
 		s.State, s.Submitted, s.Ended = job.Succeeded, noon, noon.Add(after)
-		a.noteDrill(drover.DrillEvent{Ended: &s})
+		newTrial(a).noteDrillEvent(drover.DrillEvent{Ended: &s})
 	}
 	a.note("%s", seedLine(48213))
 	a.note("%s", stageLine("calm", 100, "classify-a81c22-calm"))
@@ -43,7 +43,7 @@ func TestTheDrillsInTheDocsAreAsTheyAre(t *testing.T) {
 		{Hit: "SIGKILL", Agent: "1-0-x", After: 900 * time.Millisecond}, {Hit: "notice", Agent: "2-0-x", After: 3800 * time.Millisecond},
 		{Hit: "pause", Agent: "3-0-x", After: 7200 * time.Millisecond}, {Hit: "SIGKILL", Agent: "3-0-x", After: 9900 * time.Millisecond},
 	} {
-		a.noteDrill(hit)
+		newTrial(a).noteDrillEvent(hit)
 	}
 	ended(17 * time.Second)
 	for _, l := range drillLines(drover.DrillReport{Items: 100, Hits: map[string]int{"SIGKILL": 2, "notice": 1, "pause": 1}, Extra: 4}) {

@@ -17,20 +17,25 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// follow prints a live job's output until it has settled, then where things are.
+// follower follows a job until it has settled or the user leaves it, and reports how it ended.
+type follower struct{ *app }
+
+func newFollower(a *app) follower { return follower{a} }
+
+// followJob prints a live job's output until it has settled, then where things are.
 // attached says that its agents live beside us, so that Ctrl-C is for them.
 // What was printed before since (zero: from the beginning) is left out.
-func (a *app) follow(ctx context.Context, j *drover.Job, id string, output string, attached bool, since time.Time) error {
+func (a follower) followJob(ctx context.Context, j *drover.Job, id string, output string, attached bool, since time.Time) error {
 	switch many, err := isMap(ctx, j); {
 	case err != nil:
 		return err
 	case many:
-		return a.followMap(ctx, j, id, output, attached)
+		return newMapFollower(a.app).followMap(ctx, j, id, output, attached)
 	}
 	return a.followRun(ctx, j, id, output, attached, since)
 }
 
-func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
+func (a follower) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	// Before anything begins: who sees that the program runs may press Ctrl-C.
@@ -54,7 +59,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 	enough, settled := make(chan struct{}), make(chan struct{})
 	unread := make(chan struct{})
 	go func() {
-		printed <- a.print(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled}, func() { close(unread) })
+		printed <- a.printOutput(reading, j, drover.LogOptions{Since: since, Enough: enough, Settled: settled}, func() { close(unread) })
 	}()
 
 	for {
@@ -71,7 +76,7 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 			if err := <-printed; err != nil {
 				return err
 			}
-			return a.finish(context.WithoutCancel(ctx), j, e.st, output)
+			return a.reportEnd(context.WithoutCancel(ctx), j, e.st, output)
 		case <-unread:
 			stop(errors.New("nobody reads the output"))
 			<-ended
@@ -83,16 +88,16 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 			if !attached {
 				hush()
 				<-printed
-				return a.detach(context.WithoutCancel(ctx), j, id, "logs -f", signals)
+				return a.confirmDetach(context.WithoutCancel(ctx), j, id, "logs -f", signals)
 			}
-			err := a.interrupt(context.WithoutCancel(ctx), j, signals)
+			err := a.interruptJob(context.WithoutCancel(ctx), j, signals)
 			signal.Stop(signals) // nothing is left to be asked; Ctrl-C ends us
 			close(enough)        // what the program said last is stored now
 			<-printed
 			if err != nil {
 				return err
 			}
-			return a.interrupted(context.WithoutCancel(ctx), j, output)
+			return a.reportInterrupted(context.WithoutCancel(ctx), j, output)
 		}
 	}
 }
@@ -100,14 +105,14 @@ func (a *app) followRun(ctx context.Context, j *drover.Job, id, output string, a
 // leaveUnread is the end of a command whose output nobody reads any more, as of one before
 // "| head". A program would die of that, so one that this command has started here is
 // stopped as by Ctrl-C; others, and those elsewhere, go on.
-func (a *app) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
+func (a follower) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
 	if !stops {
 		a.note("stdout is closed: %s goes on", id)
 		a.note("  follow: drover logs -f %s   stop: drover cancel %s", id, id)
 		return status(fault.ExitPipe)
 	}
 	a.note("stdout is closed: stopping %s, as Ctrl-C does", id)
-	if err := a.interrupt(ctx, j, signals); err != nil {
+	if err := a.interruptJob(ctx, j, signals); err != nil {
 		return err
 	}
 	st, err := j.Status(ctx)
@@ -115,17 +120,17 @@ func (a *app) leaveUnread(ctx context.Context, j *drover.Job, id string, stops b
 		return err
 	}
 	if st.State.Settled() {
-		a.note("%s %s %s", a.paint(st.State, st.State.Symbol()), id, strings.ToLower(string(st.State)))
+		a.note("%s %s %s", a.paintState(st.State, st.State.Symbol()), id, strings.ToLower(string(st.State)))
 	} else {
-		a.note("%s %s interrupted   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), id, id)
+		a.note("%s %s interrupted   continue: drover resume %s", a.paintState(job.Interrupted, job.Interrupted.Symbol()), id, id)
 	}
 	return status(fault.ExitPipe)
 }
 
-// interrupt is Ctrl-C where agents live beside us: the first gives the program its stop
+// interruptJob is Ctrl-C where agents live beside us: the first gives the program its stop
 // signal, which is SIGINT as at a terminal, and leads to SIGTERM and SIGKILL in time; the
 // second sends SIGTERM, the third kills. It returns when the agents are gone.
-func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
+func (a follower) interruptJob(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -135,9 +140,9 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 	if spec.FirstSignal() == "SIGTERM" {
 		left = left[1:]
 	}
-	idle := a.whyIdle(ctx, j)
+	idle := a.idleReason(ctx, j)
 	dropRepeats(signals)
-	a.sayStop(spec, len(left), idle)
+	a.noteStop(spec, len(left), idle)
 	gone := make(chan error, 1)
 	go func(left time.Duration) { gone <- j.Interrupt(ctx, left) }(left[0])
 	for {
@@ -147,7 +152,7 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 		case <-signals:
 		}
 		if idle != "" {
-			idle = a.whyIdle(ctx, j)
+			idle = a.idleReason(ctx, j)
 		}
 		more := len(left) > 1
 		if more {
@@ -158,7 +163,7 @@ func (a *app) interrupt(ctx context.Context, j *drover.Job, signals <-chan os.Si
 		}
 		dropRepeats(signals)
 		if more {
-			a.sayStop(spec, len(left), idle)
+			a.noteStop(spec, len(left), idle)
 		}
 	}
 }
@@ -172,9 +177,9 @@ func dropRepeats(signals <-chan os.Signal) {
 	}
 }
 
-// sayStop says what a Ctrl-C does of which steps are left: three from the stop signal on, two
+// noteStop says what a Ctrl-C does of which steps are left: three from the stop signal on, two
 // from SIGTERM on. idle is why there is no program that could be stopped; "" when there is.
-func (a *app) sayStop(spec job.Spec, steps int, idle string) {
+func (a follower) noteStop(spec job.Spec, steps int, idle string) {
 	whom, it := "the program", "it"
 	if spec.Verb == job.Map {
 		whom, it = "the running items", "them"
@@ -191,9 +196,9 @@ func (a *app) sayStop(spec job.Spec, steps int, idle string) {
 	}
 }
 
-// whyIdle says why there is no program that could be stopped; "" when there is one, or
+// idleReason says why there is no program that could be stopped; "" when there is one, or
 // that is not known.
-func (a *app) whyIdle(ctx context.Context, j *drover.Job) string {
+func (a follower) idleReason(ctx context.Context, j *drover.Job) string {
 	if many, err := isMap(ctx, j); err != nil || many {
 		s, err := j.MapStatus(ctx)
 		running := slices.ContainsFunc(s.Agents, func(g drover.MapAgent) bool { return g.State == "running" })
@@ -213,29 +218,29 @@ func (a *app) whyIdle(ctx context.Context, j *drover.Job) string {
 	return "the program is not running"
 }
 
-// interrupted says how to go on with a job whose agents are gone, unless it had
+// reportInterrupted says how to go on with a job whose agents are gone, unless it had
 // just ended.
-func (a *app) interrupted(ctx context.Context, j *drover.Job, output string) error {
+func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output string) error {
 	st, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if st.State.Settled() {
-		return a.finish(ctx, j, st, output)
+		return a.reportEnd(ctx, j, st, output)
 	}
-	a.note("%s %s interrupted   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
+	a.note("%s %s interrupted   continue: drover resume %s", a.paintState(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
 	if a.ssm == nil && st.Attempt > 0 {
-		if err := a.bringLeft(ctx, j, st, output); err != nil {
+		if err := newBringer(a.app).bringRunOutputs(ctx, j, st, output); err != nil {
 			a.printError(err) // that it was interrupted says more
 		}
 	}
 	return status(fault.ExitInterrupted)
 }
 
-// print writes the program's output as it comes. What drover does before the
+// printOutput writes the program's output as it comes. What drover does before the
 // program starts, and a new attempt, are told beside it. unread is called, once, when
 // nobody reads what is printed any more.
-func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
+func (a follower) printOutput(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -254,7 +259,7 @@ func (a *app) print(ctx context.Context, j *drover.Job, o drover.LogOptions, unr
 			continue
 		}
 		if o.Stream == "agent" {
-			a.agentNote(o, told)
+			a.noteAgentOutput(o, told)
 			continue
 		}
 		if err := p.print(o); closed(err) {
@@ -274,9 +279,9 @@ type telling struct {
 	said    map[string]bool
 }
 
-// agentNote shows what drover itself does where it takes time or changes what is
+// noteAgentOutput shows what drover itself does where it takes time or changes what is
 // printed: building an environment, a new attempt, what it begins from.
-func (a *app) agentNote(o drover.Output, t *telling) {
+func (a follower) noteAgentOutput(o drover.Output, t *telling) {
 	if o.Attempt > 1 && o.Attempt > t.attempt {
 		a.note("‖ attempt %d began", o.Attempt)
 		t.said = map[string]bool{}
@@ -295,16 +300,16 @@ func (a *app) agentNote(o drover.Output, t *telling) {
 	}
 }
 
-// finish says how a job has ended and where its things are, and gives the
+// reportEnd says how a job has ended and where its things are, and gives the
 // program's own exit status.
-func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a follower) reportEnd(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	switch many, err := isMap(ctx, j); {
 	case err != nil:
 		return err
 	case many:
-		return a.finishMap(ctx, j, output)
+		return newMapFollower(a.app).reportMapEnd(ctx, j, output)
 	}
-	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(st.State, st.State.Symbol()), st.ID, st.Project, st.Task, strings.ToLower(string(st.State)))
+	head := fmt.Sprintf("%s %s %s/%s %s", a.paintState(st.State, st.State.Symbol()), st.ID, st.Project, st.Task, strings.ToLower(string(st.State)))
 	if ran, ok := st.Ran(time.Now()); ok && !st.Ended.IsZero() {
 		head += " in " + span(ran)
 	}
@@ -320,14 +325,14 @@ func (a *app) finish(ctx context.Context, j *drover.Job, st drover.Status, outpu
 	if st.Code != nil {
 		code = *st.Code
 	}
-	if err := a.bring(ctx, j, st, output); err != nil {
+	if err := a.bringOutputs(ctx, j, st, output); err != nil {
 		if code == 0 {
 			return err
 		}
 		a.printError(err) // the program's own status says more
 	}
 	if st.State == job.Failed {
-		if hint := a.inWords(st.Hint); hint != "" {
+		if hint := a.hintInGrammar(st.Hint); hint != "" {
 			a.note("  %s", plainText(hint))
 		} else if hint := j.StayedHome(ctx); hint != "" {
 			a.note("  %s", plainText(hint))
@@ -358,30 +363,30 @@ func attemptWords(st drover.Status) string {
 	return words + ")"
 }
 
-// bring downloads the outputs when a folder was named, and says where they are.
-func (a *app) bring(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+// bringOutputs downloads the outputs when a folder was named, and says where they are.
+func (a follower) bringOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	switch many, err := isMap(ctx, j); {
 	case err != nil:
 		return err
 	case many:
-		return a.bringItems(ctx, j, output)
+		return newBringer(a.app).bringItems(ctx, j, output)
 	}
 	if a.ssm != nil {
-		return a.ssmBring(ctx, j, st, output)
+		return newSsmVerb(a.app).bringParts(ctx, j, st, output)
 	}
-	return a.bringLeft(ctx, j, st, output)
+	return newBringer(a.app).bringRunOutputs(ctx, j, st, output)
 }
 
-// bringLeft is bring for what a run has left, also when it has not settled.
-func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+// bringRunOutputs is bring for what a run has left, also when it has not settled.
+func (a bringer) bringRunOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	if output == "" {
 		switch st.State {
 		case job.Succeeded, job.Failed, job.Interrupted:
-			return a.noteMade(ctx, j, st)
+			return a.noteRunOutputs(ctx, j, st)
 		}
 		return nil
 	}
-	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.printGot(got, output)
@@ -390,8 +395,8 @@ func (a *app) bringLeft(ctx context.Context, j *drover.Job, st drover.Status, ou
 	})
 }
 
-// noteMade says what there is to fetch, and how.
-func (a *app) noteMade(ctx context.Context, j *drover.Job, st drover.Status) error {
+// noteRunOutputs says what there is to fetch, and how.
+func (a bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.Status) error {
 	if a.quiet {
 		return nil
 	}
@@ -423,7 +428,7 @@ func (a *app) noteMade(ctx context.Context, j *drover.Job, st drover.Status) err
 	return nil
 }
 
-func (a *app) printGot(got drover.Got, typed string) {
+func (a bringer) printGot(got drover.Got, typed string) {
 	for _, p := range got.Parts {
 		name := p.Name
 		if rel, err := filepath.Rel(got.Dir, p.Path); err == nil { // state, of ssm, has no path

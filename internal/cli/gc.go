@@ -14,11 +14,16 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) gcCommand() *cobra.Command {
+// gcVerb is drover gc.
+type gcVerb struct{ *app }
+
+func newGcVerb(a *app) gcVerb { return gcVerb{a} }
+
+func (a gcVerb) command() *cobra.Command {
 	dry, yes, keep, older := false, false, 0, ""
 	c := &cobra.Command{Use: "gc [JOB ...]", Short: "Find leftovers and remove them; and jobs that have ended, when asked", ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.BoolVar(&dry, "dry-run", false, "say what would go, and stop")
 	f.IntVar(&keep, "keep", 0, "let ended jobs go beyond the newest N of their task")
@@ -39,23 +44,23 @@ func (a *app) gcCommand() *cobra.Command {
 			o.Older = time.Duration(d)
 		}
 		for _, ref := range args {
-			j, err := a.find(ctx, []string{ref})
+			j, err := a.findJob(ctx, []string{ref})
 			if err != nil {
 				return err
 			}
 			o.Jobs = append(o.Jobs, j)
 		}
-		cl, err := a.client(ctx)
+		cl, err := a.openClient(ctx)
 		if err != nil {
 			return err
 		}
-		return a.gc(ctx, cl, o, dry, yes)
+		return a.removeLeftovers(ctx, cl, o, dry, yes)
 	}
 	return c
 }
 
-// gc shows what may go, asks, and removes it.
-func (a *app) gc(ctx context.Context, c *drover.Client, o drover.GCOptions, dry, yes bool) error {
+// removeLeftovers shows what may go, asks, and removes it.
+func (a gcVerb) removeLeftovers(ctx context.Context, c *drover.Client, o drover.GCOptions, dry, yes bool) error {
 	g, err := c.Leftovers(ctx, o)
 	if err != nil {
 		return err
@@ -71,7 +76,7 @@ func (a *app) gc(ctx context.Context, c *drover.Client, o drover.GCOptions, dry,
 	if dry || len(g.Items) == 0 {
 		return nil
 	}
-	if err := a.sure(yes, fmt.Sprintf("%s, %s, are removed for good.", count(len(g.Items), "thing"), size(g.Bytes))); err != nil {
+	if err := a.confirmRemoval(yes, fmt.Sprintf("%s, %s, are removed for good.", count(len(g.Items), "thing"), size(g.Bytes))); err != nil {
 		return err
 	}
 	freed, err := g.Collect(ctx)
@@ -88,7 +93,7 @@ func (a *app) gc(ctx context.Context, c *drover.Client, o drover.GCOptions, dry,
 	return nil
 }
 
-func (a *app) printGarbage(g *drover.Garbage) error {
+func (a gcVerb) printGarbage(g *drover.Garbage) error {
 	for _, n := range g.Notes {
 		a.note("note: %s", plainText(n))
 	}
@@ -110,8 +115,8 @@ func (a *app) printGarbage(g *drover.Garbage) error {
 	return nil
 }
 
-// clearJobs removes the jobs of a task that have ended.
-func (a *app) clearJobs(ctx context.Context, c *drover.Client, project, task string, yes bool) error {
+// removeJobsOfTask removes the jobs of a task that have ended.
+func (a gcVerb) removeJobsOfTask(ctx context.Context, c *drover.Client, project, task string, yes bool) error {
 	all, err := c.Jobs(ctx, project)
 	if _, err = unreadable(err); err != nil {
 		return err
@@ -122,11 +127,11 @@ func (a *app) clearJobs(ctx context.Context, c *drover.Client, project, task str
 			o.Jobs = append(o.Jobs, j)
 		}
 	}
-	return a.gc(ctx, c, o, false, yes)
+	return a.removeLeftovers(ctx, c, o, false, yes)
 }
 
-// terminal says whether a person is there to answer.
-func (a *app) terminal() bool {
+// onTerminal says whether a person is there to answer.
+func (a *app) onTerminal() bool {
 	err, ok := a.err.(*os.File)
 	return ok && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(err.Fd()))
 }

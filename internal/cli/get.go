@@ -13,23 +13,28 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-func (a *app) getCommand() *cobra.Command {
+// getVerb is drover get.
+type getVerb struct{ *app }
+
+func newGetVerb(a *app) getVerb { return getVerb{a} }
+
+func (a getVerb) command() *cobra.Command {
 	output := ""
 	c := &cobra.Command{Use: "get [JOB] | get TASK state | get URL [TARGET]", Short: "Bring a job's outputs and logs; a task's state; or files from a bucket", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.Flags().StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, to put them in (default: the job's id)")
-	a.overwriteFlag(c.Flags())
+	a.addOverwriteFlag(c.Flags())
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	var o drover.CopyOptions
 	c.Flags().BoolVar(&o.Checksum, "checksum", false, "from a bucket: compare contents also where size and time have not changed")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && drover.IsURL(args[0]) {
-			return a.getHere(cmd.Context(), args[0], strings.Join(append(args[1:], output)[:1], ""), o)
+			return newBringer(a.app).downloadURL(cmd.Context(), args[0], strings.Join(append(args[1:], output)[:1], ""), o)
 		}
 		if len(args) == 2 {
-			return a.getState(cmd.Context(), args, output)
+			return a.downloadState(cmd.Context(), args, output)
 		}
-		j, s, err := a.look(cmd.Context(), args)
+		j, s, err := a.jobAndStatus(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -42,13 +47,13 @@ func (a *app) getCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case many:
-			return a.getItems(cmd.Context(), j, s, output)
+			return newBringer(a.app).bringItemsOf(cmd.Context(), j, s, output)
 		}
-		return a.bringTo(cmd.Context(), output, func(ctx context.Context, folder string) error {
+		return newBringer(a.app).bringInto(cmd.Context(), output, func(ctx context.Context, folder string) error {
 			got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 			if err == nil {
 				a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
-				a.printGot(got, output)
+				newBringer(a.app).printGot(got, output)
 			}
 			return err
 		})
@@ -64,14 +69,14 @@ func absent(folder, ref string) (string, error) {
 	return folder, nil
 }
 
-func (a *app) getState(ctx context.Context, args []string, output string) error {
+func (a getVerb) downloadState(ctx context.Context, args []string, output string) error {
 	if drover.IsURL(args[1]) {
 		return fault.New(fault.Invalid, "Write drover put "+args[0]+" "+args[1]+": put sends, get brings.", "get: %q is a target folder, and the source is missing", args[1])
 	}
 	if args[1] != "state" {
 		return fault.New(fault.Invalid, "Write drover get JOB, or drover get TASK state.", "get: %q is not a part of a job that can be fetched by itself", args[1])
 	}
-	c, project, task, err := a.task(ctx, args[:1])
+	c, project, task, err := a.findTask(ctx, args[:1])
 	if err != nil {
 		return err
 	}
@@ -80,11 +85,11 @@ func (a *app) getState(ctx context.Context, args []string, output string) error 
 			return err
 		}
 	}
-	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
+	return newBringer(a.app).bringInto(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := c.GetStateWith(ctx, project, task, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.note("state of %s/%s: %s, %s   %s", project, task, count(got.Files, "file"), size(got.Bytes), output)
-			a.printChanges(got.Changes)
+			newBringer(a.app).printChanges(got.Changes)
 		}
 		return err
 	})

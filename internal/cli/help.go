@@ -202,7 +202,7 @@ drover resume, goes on. A second Ctrl-C sends SIGTERM, a third kills the program
 `,
 }
 
-func (a *app) help(cmd *cobra.Command, _ []string) {
+func (a commandTree) printHelp(cmd *cobra.Command, _ []string) {
 	if !cmd.HasParent() {
 		fmt.Fprint(a.out, front)
 		return
@@ -223,13 +223,13 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
 			fmt.Fprint(a.out, head)
-			a.flagHelp(f)
+			a.printFlagHelp(f)
 			head = ""
 		}
 	})
 }
 
-func (a *app) flagHelp(f *pflag.Flag) {
+func (a commandTree) printFlagHelp(f *pflag.Flag) {
 	name := "    --" + f.Name
 	if f.Shorthand != "" {
 		name = "-" + f.Shorthand + ", --" + f.Name
@@ -240,12 +240,12 @@ func (a *app) flagHelp(f *pflag.Flag) {
 	fmt.Fprintf(a.out, "  %-28s %s\n", name, f.Usage)
 }
 
-func (a *app) helpCommand() *cobra.Command {
+func (a commandTree) newHelpCommand() *cobra.Command {
 	return &cobra.Command{Use: "help [VERB|TOPIC]", Short: "Explain a verb or a topic", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			if len(args) == 0 {
-				a.help(root, nil)
+				a.printHelp(root, nil)
 				return nil
 			}
 			if text, ok := topics[args[0]]; ok {
@@ -254,12 +254,12 @@ func (a *app) helpCommand() *cobra.Command {
 			}
 			found, rest, err := root.Find(args)
 			if err == nil && found.Name() == "ssm" {
-				return a.ssmHelp(rest)
+				return newSsmVerb(a.app).printHelp(rest)
 			}
 			if err != nil || len(rest) > 0 || found == root {
-				return a.noVerb(root, args)
+				return a.answerNoVerb(root, args)
 			}
-			a.help(found, nil)
+			a.printHelp(found, nil)
 			return nil
 		}}
 }

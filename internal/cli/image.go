@@ -17,10 +17,15 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) imageCommand() *cobra.Command {
+// imageVerb is drover image.
+type imageVerb struct{ *app }
+
+func newImageVerb(a *app) imageVerb { return imageVerb{a} }
+
+func (a imageVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.imageList(cmd.Context()) }}
-	c.AddCommand(a.imageBuildCommand(), a.imageListCommand(), a.imagePushCommand())
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
+	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand())
 	return c
 }
 
@@ -32,10 +37,10 @@ type imageFlags struct {
 	append, docker, pull, force, plan bool
 }
 
-func (a *app) imageBuildCommand() *cobra.Command {
+func (a imageVerb) buildCommand() *cobra.Command {
 	s := &imageFlags{}
 	c := &cobra.Command{Use: "build [DOCKERFILE]", Short: "Build an image from a folder, a Dockerfile or its text; again: nothing, while nothing changed", Args: between(0, 1)}
-	a.jsonFlag(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.StringVarP(&a.settings.project, "project", "p", "", "project, which is part of the name (default: drover.yaml, or the folder's name)")
 	f.StringVar(&s.container.Image, "image", "", "image that __BASE_IMAGE__ stands for, and that a Dockerfile without FROM begins from; oci:./FOLDER and tar:./FILE are images too")
@@ -56,18 +61,18 @@ func (a *app) imageBuildCommand() *cobra.Command {
 		if len(args) == 1 {
 			s.container.Dockerfile = args[0]
 		}
-		return a.imageBuild(cmd.Context(), s)
+		return a.buildImage(cmd.Context(), s)
 	}
 	return c
 }
 
-// site is where images are resolved for a project.
-func (a *app) site(s *imageFlags) (image.Site, error) {
-	project, err := a.project()
+// buildSite is where images are resolved for a project.
+func (a imageVerb) buildSite(s *imageFlags) (image.Site, error) {
+	project, err := a.projectName()
 	if err != nil {
 		return image.Site{}, err
 	}
-	conf, err := a.config()
+	conf, err := a.readConfig()
 	if err != nil {
 		return image.Site{}, err
 	}
@@ -89,7 +94,7 @@ func (a *app) site(s *imageFlags) (image.Site, error) {
 		Region: image.Region(os.Getenv, region), Mirror: mirror}, nil
 }
 
-func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
+func (a imageVerb) buildImage(ctx context.Context, s *imageFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o := build.Order{Push: s.push, File: s.output, Force: s.force, Pull: s.pull}
@@ -103,14 +108,14 @@ func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
 	case s.docker:
 		o.Way = build.ByDocker
 	}
-	site, err := a.site(s)
+	site, err := a.buildSite(s)
 	if err != nil {
 		return err
 	}
 	if o.Plan, err = image.Resolve(s.container, site); err != nil {
 		return err
 	}
-	b := build.New(ctx, a.progress())
+	b := build.New(ctx, a.progressOutput())
 	defer b.Close()
 	if err := b.Pin(ctx, o.Plan); err != nil {
 		return err
@@ -132,18 +137,18 @@ func (a *app) imageBuild(ctx context.Context, s *imageFlags) error {
 	return a.printBuilt(built)
 }
 
-// pinFor looks up the bases of an image that a job wants.
-func (a *app) pinFor(ctx context.Context, p *image.Plan) error {
-	b := build.New(ctx, a.progress())
+// pinImage looks up the bases of an image that a job wants.
+func (a *app) pinImage(ctx context.Context, p *image.Plan) error {
+	b := build.New(ctx, a.progressOutput())
 	defer b.Close()
 	return b.Pin(ctx, p)
 }
 
-// buildFor makes the image of a job that is submitted; pinFor has seen its plan.
-func (a *app) buildFor(ctx context.Context, p *image.Plan) (string, error) {
+// buildJobImage makes the image of a job that is submitted; pinFor has seen its plan.
+func (a *app) buildJobImage(ctx context.Context, p *image.Plan) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := build.New(ctx, a.progress())
+	b := build.New(ctx, a.progressOutput())
 	defer b.Close()
 	built, err := b.Build(ctx, build.Order{Plan: p})
 	if err == nil && built.Skipped {
@@ -152,15 +157,15 @@ func (a *app) buildFor(ctx context.Context, p *image.Plan) (string, error) {
 	return built.Reference, err
 }
 
-// progress is where the builder's words go.
-func (a *app) progress() io.Writer {
+// progressOutput is where the builder's words go.
+func (a *app) progressOutput() io.Writer {
 	if a.quiet || a.settings.json {
 		return io.Discard
 	}
 	return a.err
 }
 
-func (a *app) printBuilt(b build.Built) error {
+func (a imageVerb) printBuilt(b build.Built) error {
 	if a.settings.json {
 		return newJSON(a.out).Encode(b)
 	}
@@ -168,15 +173,15 @@ func (a *app) printBuilt(b build.Built) error {
 	return err
 }
 
-func (a *app) imageListCommand() *cobra.Command {
+func (a imageVerb) listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "ls", Short: "List the images drover built that Docker has", Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.imageList(cmd.Context()) }}
-	a.jsonFlag(c)
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
+	a.addJSONFlag(c)
 	c.Flags().StringVarP(&a.settings.project, "project", "p", "", "only this project's")
 	return c
 }
 
-func (a *app) imageList(ctx context.Context) error {
+func (a imageVerb) printImages(ctx context.Context) error {
 	d, err := build.Connect(ctx)
 	if err != nil {
 		return err
@@ -199,10 +204,10 @@ func (a *app) imageList(ctx context.Context) error {
 	return t.flush()
 }
 
-func (a *app) imagePushCommand() *cobra.Command {
+func (a imageVerb) pushCommand() *cobra.Command {
 	as := ""
 	c := &cobra.Command{Use: "push IMAGE [REGISTRY]", Short: "Push an image, or an archive of one, to a registry", Args: between(1, 2)}
-	a.jsonFlag(c)
+	a.addJSONFlag(c)
 	c.Flags().StringVar(&as, "as", "", "its whole name there, such as ghcr.io/me/train:1")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "only the image's name")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -215,7 +220,7 @@ func (a *app) imagePushCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		b := build.New(ctx, a.progress())
+		b := build.New(ctx, a.progressOutput())
 		defer b.Close()
 		ref, err := b.Push(ctx, args[0], registry, as)
 		if err != nil {

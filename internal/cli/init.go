@@ -17,10 +17,15 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-func (a *app) initCommand() *cobra.Command {
+// initVerb is drover init.
+type initVerb struct{ *app }
+
+func newInitVerb(a *app) initVerb { return initVerb{a} }
+
+func (a initVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project, with a store that was tried out", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.writeProject(cmd.Context()) }}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	return c
 }
 
@@ -31,8 +36,8 @@ type newProject struct {
 	Endpoint string `yaml:"store_endpoint,omitempty"`
 }
 
-func (a *app) writeProject(ctx context.Context) error {
-	project, err := a.project()
+func (a initVerb) writeProject(ctx context.Context) error {
+	project, err := a.projectName()
 	if err != nil {
 		return err
 	}
@@ -47,10 +52,10 @@ func (a *app) writeProject(ctx context.Context) error {
 		}
 	}
 	if p.Store != "" {
-		if err := a.tryStore(ctx, p); err != nil {
+		if err := a.probeStore(ctx, p); err != nil {
 			return err
 		}
-		if p.Store, err = a.withOwner(ctx, p); err != nil {
+		if p.Store, err = a.projectWithOwner(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -87,12 +92,12 @@ func (a *app) writeProject(ctx context.Context) error {
 
 // askForStore asks who sits at a terminal, where no setting names a store already;
 // "" is this machine's own folder.
-func (a *app) askForStore() (string, error) {
-	c, err := a.config()
+func (a initVerb) askForStore() (string, error) {
+	c, err := a.readConfig()
 	if err != nil || c.get("store").value != "" {
 		return "", err
 	}
-	from, to, ok := a.asks(false)
+	from, to, ok := a.answerStreams(false)
 	if !ok {
 		return "", nil
 	}
@@ -110,10 +115,10 @@ func (a *app) askForStore() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// withOwner returns the store's URL with the account that its bucket belongs to, which
+// projectWithOwner returns the store's URL with the account that its bucket belongs to, which
 // every request then names: a bucket that another account makes under the same name is
 // refused.
-func (a *app) withOwner(ctx context.Context, p newProject) (string, error) {
+func (a initVerb) projectWithOwner(ctx context.Context, p newProject) (string, error) {
 	if a.Owner == nil {
 		return p.Store, nil
 	}
@@ -128,10 +133,10 @@ func (a *app) withOwner(ctx context.Context, p newProject) (string, error) {
 	return p.Store + sep + "owner=" + account, nil
 }
 
-// tryStore refuses a store that does not keep its rule, before it is a setting.
-func (a *app) tryStore(ctx context.Context, p newProject) error {
+// probeStore refuses a store that does not keep its rule, before it is a setting.
+func (a initVerb) probeStore(ctx context.Context, p newProject) error {
 	a.settings.store, a.settings.endpoint = p.Store, p.Endpoint
-	url, endpoint, err := a.place()
+	url, endpoint, err := a.storeURL()
 	if err != nil {
 		return err
 	}

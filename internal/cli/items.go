@@ -18,7 +18,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) itemsCommand() *cobra.Command {
+// itemsVerb is drover items.
+type itemsVerb struct{ *app }
+
+func newItemsVerb(a *app) itemsVerb { return itemsVerb{a} }
+
+func (a itemsVerb) command() *cobra.Command {
 	var states []string
 	failed := ""
 	var m mostFlags
@@ -29,8 +34,8 @@ func (a *app) itemsCommand() *cobra.Command {
 			}
 			return nil
 		}}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased (running on a worker, or next there), succeeded, failed, quarantined or cancelled; may be repeated")
 	c.Flags().StringVar(&failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
 	m.add(c.Flags())
@@ -47,27 +52,27 @@ func (a *app) itemsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		j, err := a.find(cmd.Context(), args[:min(len(args), 1)])
+		j, err := a.findJob(cmd.Context(), args[:min(len(args), 1)])
 		if err != nil {
 			return err
 		}
 		o := drover.ResultOptions{States: chosen, Error: re}
 		switch {
 		case n > 0:
-			return a.mostItems(cmd.Context(), j, o, n, less)
+			return a.printMostItems(cmd.Context(), j, o, n, less)
 		case len(args) < 2:
-			return a.itemList(cmd.Context(), j, o)
+			return a.printItemList(cmd.Context(), j, o)
 		}
 		n, err = strconv.Atoi(args[1])
 		if err != nil || n < 1 {
 			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is not an item number", args[1])
 		}
-		return a.oneItem(cmd.Context(), j, n)
+		return a.printOneItem(cmd.Context(), j, n)
 	}
 	return c
 }
 
-func (a *app) itemList(ctx context.Context, j *drover.Job, o drover.ResultOptions) error {
+func (a itemsVerb) printItemList(ctx context.Context, j *drover.Job, o drover.ResultOptions) error {
 	out := bufio.NewWriterSize(a.out, 64<<10)
 	items := j.Results(ctx, o)
 	if a.settings.json {
@@ -77,7 +82,7 @@ func (a *app) itemList(ctx context.Context, j *drover.Job, o drover.ResultOption
 	if err != nil {
 		return err
 	}
-	t := a.newItemTable(out, s.Items.Items)
+	t := newResultsVerb(a.app).newItemTable(out, s.Items.Items)
 	shown := 0
 	for r, err := range items {
 		if err == nil && shown == 0 {
@@ -112,7 +117,7 @@ func joinStates(states []job.ItemState) string {
 // outputTail is how many lines of what an item printed are shown with it.
 const outputTail = 20
 
-func (a *app) oneItem(ctx context.Context, j *drover.Job, n int) error {
+func (a itemsVerb) printOneItem(ctx context.Context, j *drover.Job, n int) error {
 	r, err := j.Item(ctx, n)
 	if err != nil {
 		return err
@@ -149,7 +154,7 @@ func (a *app) oneItem(ctx context.Context, j *drover.Job, n int) error {
 	for _, f := range r.Outputs {
 		p("output", "%s (%s)", f.Name, size(f.Bytes))
 	}
-	return a.itemTail(ctx, j, rec.Short, n)
+	return a.printItemTail(ctx, j, rec.Short, n)
 }
 
 func tryLine(t drover.Try) string {
@@ -164,8 +169,8 @@ func tryLine(t drover.Try) string {
 	return strings.Join(words, ", ") + ", by " + orElse(t.Agent, "-")
 }
 
-// itemTail prints the end of what an item printed.
-func (a *app) itemTail(ctx context.Context, j *drover.Job, short string, n int) error {
+// printItemTail prints the end of what an item printed.
+func (a itemsVerb) printItemTail(ctx context.Context, j *drover.Job, short string, n int) error {
 	head := fmt.Sprintf("  printed    (all of it: drover logs %s --item %d)\n", short, n)
 	for l, err := range j.ItemLines(ctx, n, drover.LogOptions{Tail: outputTail}) {
 		if err != nil {

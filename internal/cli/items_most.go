@@ -73,8 +73,8 @@ const mostOfAll = 10_000
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// mostItems prints the n items of those chosen that less puts last.
-func (a *app) mostItems(ctx context.Context, j *drover.Job, o drover.ResultOptions, n int, less func(a, b drover.ItemResult) int) error {
+// printMostItems prints the n items of those chosen that less puts last.
+func (a itemsVerb) printMostItems(ctx context.Context, j *drover.Job, o drover.ResultOptions, n int, less func(a, b drover.ItemResult) int) error {
 	// Longest first; of alike the first in the map.
 	order := func(a, b drover.ItemResult) int { return cmp.Or(less(b, a), a.Item-b.Item) }
 	var best []drover.ItemResult
@@ -93,7 +93,7 @@ func (a *app) mostItems(ctx context.Context, j *drover.Job, o drover.ResultOptio
 	}
 	slices.SortFunc(best, order)
 	best = best[:min(n, len(best))]
-	out := bufio.NewWriterSize(a.shown(), 64<<10)
+	out := bufio.NewWriterSize(a.escapedOutput(), 64<<10)
 	if a.settings.json {
 		enc := newJSON(out).plainHTML()
 		for _, r := range best {
@@ -111,11 +111,11 @@ func (a *app) mostItems(ctx context.Context, j *drover.Job, o drover.ResultOptio
 		a.note("none of these items has run yet   %s", strings.Join(counts(s), ", "))
 		return nil
 	}
-	return ended(a.mostTable(out, s.Items.Items, best), out)
+	return ended(a.printMostTable(out, s.Items.Items, best), out)
 }
 
-func (a *app) mostTable(out *bufio.Writer, items int, best []drover.ItemResult) error {
-	t := a.newItemTable(out, items)
+func (a itemsVerb) printMostTable(out *bufio.Writer, items int, best []drover.ItemResult) error {
+	t := newResultsVerb(a.app).newItemTable(out, items)
 	rest := func(processor, memory, why string) string { return fmt.Sprintf("%9s  %9s  %s", processor, memory, why) }
 	if err := t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", rest("PROCESSOR", "MEMORY", "WHY")); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 //go:embed licences.txt
 var licences string
 
-func (a *app) printLicences() error {
+func (a versionVerb) printLicences() error {
 	_, err := io.WriteString(a.out, licences)
 	return err
 }

@@ -14,6 +14,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// logsVerb is drover logs.
+type logsVerb struct{ *app }
+
+func newLogsVerb(a *app) logsVerb { return logsVerb{a} }
+
 // logFlags are what drover logs takes.
 type logFlags struct {
 	follow, agent, stamps bool
@@ -24,11 +29,11 @@ type logFlags struct {
 	nodes                 []int
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func (a logsVerb) command() *cobra.Command {
 	var l logFlags
 	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.BoolVarP(&l.follow, "follow", "f", false, "go on until the job has ended")
 	f.StringVar(&l.search, "search", "", "only lines that this regular expression matches")
@@ -44,7 +49,7 @@ func (a *app) logsCommand() *cobra.Command {
 	f.BoolVar(&l.agent, "agent", false, "the same as --source agent")
 	_ = f.MarkHidden("agent") // what it was called first
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -56,7 +61,7 @@ func (a *app) logsCommand() *cobra.Command {
 			return err
 		}
 		if l.follow {
-			o.Enough = a.untilIdle(cmd.Context(), j)
+			o.Enough = a.closedWhenIdle(cmd.Context(), j)
 		}
 		many, err := checkItem(cmd.Context(), cmd, j, l)
 		if err != nil {
@@ -69,13 +74,13 @@ func (a *app) logsCommand() *cobra.Command {
 		case many:
 			// who looks through all of them wants to know whose a line is
 			l.prefix = l.prefix || l.search != "" && l.item == 0 && !cmd.Flags().Changed("prefix")
-			return a.itemLogs(cmd.Context(), j, l, o, re)
+			return a.printItemLogs(cmd.Context(), j, l, o, re)
 		case l.search != "":
 			return a.printLines(cmd.Context(), j, l, j.Search(cmd.Context(), o, re, l.around, l.around))
 		case a.settings.json || l.tail > 0 || l.stamps:
 			return a.printLines(cmd.Context(), j, l, j.Lines(cmd.Context(), o))
 		}
-		return a.rawLogs(cmd, j, o)
+		return a.printRawLogs(cmd, j, o)
 	}
 	return c
 }
@@ -128,9 +133,9 @@ func moment(typed string, now time.Time) (time.Time, error) {
 	return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.Local), err
 }
 
-// untilIdle is closed when nobody works on the job any more: there is nothing to
+// closedWhenIdle is closed when nobody works on the job any more: there is nothing to
 // wait for then until somebody goes on with it.
-func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
+func (a logsVerb) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	idle := make(chan struct{})
 	go func() { // ends with the command, or before
 		s, err := j.Until(ctx, 0)
@@ -142,9 +147,9 @@ func (a *app) untilIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	return idle
 }
 
-// rawLogs prints bytes as they were; of progress bars, when nobody watches them
+// printRawLogs prints bytes as they were; of progress bars, when nobody watches them
 // grow, the last state.
-func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
+func (a logsVerb) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
 	rec, err := j.Spec(cmd.Context())
 	if err != nil {
 		return err
@@ -164,7 +169,7 @@ func (a *app) rawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) er
 }
 
 // printLines prints lines that were looked for. Who finds none has exit status 1.
-func (a *app) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
+func (a logsVerb) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err

@@ -17,24 +17,39 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+// whyVerb is drover why.
+type whyVerb struct{ *app }
+
+func newWhyVerb(a *app) whyVerb { return whyVerb{a} }
+
+// eventsVerb is drover events.
+type eventsVerb struct{ *app }
+
+func newEventsVerb(a *app) eventsVerb { return eventsVerb{a} }
+
+// statusVerb is drover status: the list of jobs, or one in full.
+type statusVerb struct{ *app }
+
+func newStatusVerb(a *app) statusVerb { return statusVerb{a} }
+
+func (a statusVerb) command() *cobra.Command {
 	all, watch := false, false
 	var tags []string
 	c := &cobra.Command{Use: "status [JOB]", Aliases: []string{"ps", "ls"}, Short: "Jobs and their progress; one job in full with an id",
 		Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.Flags().BoolVarP(&all, "all", "a", false, "all jobs, not the newest 20")
 	c.Flags().StringArrayVar(&tags, "tag", nil, "only jobs with this label: KEY=VALUE or KEY; may be repeated")
 	c.Flags().BoolVar(&watch, "watch", false, "show it again every second until every job shown has ended; with a job, the exit status is that job's")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case watch:
-			return a.statusWatch(cmd, args, all, tags)
+			return newWatcher(a.app).watchStatus(cmd, args, all, tags)
 		case len(args) == 1:
-			return a.statusOf(cmd.Context(), args)
+			return a.printOneJob(cmd.Context(), args)
 		}
-		return a.statusList(cmd.Context(), all, tags)
+		return a.printJobs(cmd.Context(), all, tags)
 	}
 	return c
 }
@@ -47,9 +62,9 @@ type listRow struct {
 	many *drover.MapStatus
 }
 
-// statusList prints the list, and says at last which jobs cannot be read.
-func (a *app) statusList(ctx context.Context, all bool, tags []string) error {
-	jobs, most, err := a.overview(ctx, all)
+// printJobs prints the list, and says at last which jobs cannot be read.
+func (a statusVerb) printJobs(ctx context.Context, all bool, tags []string) error {
+	jobs, most, err := a.newOverview(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -61,7 +76,7 @@ func (a *app) statusList(ctx context.Context, all bool, tags []string) error {
 	case a.settings.json:
 		err = newJSON(a.out).Encode(forPrograms(list))
 	case len(list) > 0 || bad == nil:
-		err = a.printList(list, left, tags)
+		err = a.printRows(list, left, tags)
 	}
 	return cmp.Or(err, bad)
 }
@@ -75,9 +90,9 @@ func unreadable(err error) (some, all error) {
 	return nil, err
 }
 
-// overview looks at the jobs of the project, and says how many a list has; 0: all.
-func (a *app) overview(ctx context.Context, all bool) (*drover.Overview, int, error) {
-	c, err := a.client(ctx)
+// newOverview looks at the jobs of the project, and says how many a list has; 0: all.
+func (a statusVerb) newOverview(ctx context.Context, all bool) (*drover.Overview, int, error) {
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,8 +102,8 @@ func (a *app) overview(ctx context.Context, all bool) (*drover.Overview, int, er
 	return c.Overview(a.settings.project), newest, nil
 }
 
-// printList prints jobs as a table; left is how many older ones there are.
-func (a *app) printList(list []listRow, left int, tags []string) error {
+// printRows prints jobs as a table; left is how many older ones there are.
+func (a statusVerb) printRows(list []listRow, left int, tags []string) error {
 	if len(list) == 0 && len(tags) > 0 {
 		a.note("no job with the tag %s", strings.Join(tags, " and "))
 		return nil
@@ -162,8 +177,8 @@ func runTime(s drover.Status) string {
 	return span(ran)
 }
 
-func (a *app) statusOf(ctx context.Context, args []string) error {
-	j, s, err := a.look(ctx, args)
+func (a statusVerb) printOneJob(ctx context.Context, args []string) error {
+	j, s, err := a.jobAndStatus(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -172,15 +187,15 @@ func (a *app) statusOf(ctx context.Context, args []string) error {
 	case err != nil:
 		return err
 	case rec.Spec.Verb == job.Map:
-		return a.statusOfMap(ctx, j)
+		return a.printOneMap(ctx, j)
 	case a.settings.json:
 		return newJSON(a.out).Encode(s)
 	}
-	a.printStatus(s, rec.Spec)
+	a.printRunStatus(s, rec.Spec)
 	return nil
 }
 
-func (a *app) printStatus(s drover.Status, spec job.Spec) {
+func (a statusVerb) printRunStatus(s drover.Status, spec job.Spec) {
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
 	}
@@ -243,14 +258,14 @@ func (a *app) printStatus(s drover.Status, spec job.Spec) {
 // nodeWords say what the record's words for a node's state mean.
 var nodeWords = map[string]string{"asked": "stopped on request", "lost": "lost, because its agent died", "notice": "stopped, because its machine was taken away"}
 
-func (a *app) eventsCommand() *cobra.Command {
+func (a eventsVerb) command() *cobra.Command {
 	follow := false
 	c := &cobra.Command{Use: "events [JOB]", Short: "What happened, in order", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -284,12 +299,12 @@ func (a *app) eventsCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) whyCommand() *cobra.Command {
+func (a whyVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "why [JOB]", Short: "Explain why a job failed, waits or stopped, and what would change it", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// mapVerb is drover map.
+type mapVerb struct{ *app }
+
+func newMapVerb(a *app) mapVerb { return mapVerb{a} }
+
 // mapFlags are what only drover map takes.
 type mapFlags struct {
 	from, format, itemTimeout, maxFails string
@@ -59,10 +64,10 @@ var ofEachItem = map[string]string{
 	"new-code": "run what is left, and items without success, with the code as it is now; results so far stay",
 }
 
-func (a *app) mapCommand() *cobra.Command {
+func (a mapVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}] [::: ITEMS ...]",
 		Short: "Run a program for each of many items; again: the failed and the new ones", Args: cobra.ArbitraryArgs}
-	s, m := a.mapFlags(c)
+	s, m := newSpecReader(a.app).mapFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		args, lists, err := cutLists(args)
 		if err != nil {
@@ -78,7 +83,7 @@ func (a *app) mapCommand() *cobra.Command {
 			}
 			args, m.out, m.from, m.format, m.lists = l.command, l.out, "-", l.format, l.lines
 		}
-		spec, err := a.mapSpec(cmd, s, m, args)
+		spec, err := newSpecReader(a.app).readMapSpec(cmd, s, m, args)
 		if err != nil {
 			return err
 		}
@@ -89,7 +94,7 @@ func (a *app) mapCommand() *cobra.Command {
 
 // mapFlags adds the flags of drover map: those of run that mean something for
 // items, and its own.
-func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
+func (a specReader) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	s, m := a.startFlags(c), &mapFlags{}
 	f := c.Flags()
 	f.StringVar(&m.from, "from", "", "items: a file, - for standard input, a folder, a glob, any of these in a bucket (s3://, gs://), or a range such as 1-1000")
@@ -117,8 +122,8 @@ func (a *app) mapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	return s, m
 }
 
-// mapSpec makes the spec of what was typed.
-func (a *app) mapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []string) (job.Spec, error) {
+// readMapSpec makes the spec of what was typed.
+func (a specReader) readMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []string) (job.Spec, error) {
 	for name, hint := range notOfMaps {
 		if cmd.Flags().Changed(name) {
 			return job.Spec{}, fault.New(fault.Invalid, hint, "read command line: drover map has no --%s", name)
@@ -132,7 +137,7 @@ func (a *app) mapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []str
 	if m.shell {
 		verb = job.Shell // its line is no job file, whatever its name
 	}
-	spec, err := a.spec(cmd, s, verb, args)
+	spec, err := a.readSpec(cmd, s, verb, args)
 	if err != nil {
 		return spec, err
 	}
@@ -191,7 +196,7 @@ func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
 }
 
 // startMap is drover map, and drover run of a job file that says verb: map.
-func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
+func (a mapVerb) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
 	ctx := cmd.Context()
 	if err := m.trial.check(cmd, s); err != nil {
 		return err
@@ -208,21 +213,21 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 	} else if spec.From == "-" && a.in != nil && term.IsTerminal(int(a.in.Fd())) {
 		return fault.New(fault.Invalid, "Pipe them in: seq 100 | drover map --from - ...; or name a file.", "read items from standard input: it is a terminal")
 	}
-	c, err := a.client(ctx)
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.waitFor(ctx, s); err != nil {
+	if err := newSubmitter(a.app).waitForJobs(ctx, s); err != nil {
 		return err
 	}
-	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) {
+	p, err := newPlanner(a.app).makePlan(ctx, func(ctx context.Context) (*drover.Plan, error) {
 		return c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: stdin}, s.force)
 	})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	a.tailNote(cmd, spec)
+	newSubmitter(a.app).noteFlagsAfterScript(cmd, spec)
 	if i, ok := job.SuspiciousArg(spec.Args); ok {
 		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
@@ -231,29 +236,29 @@ func (a *app) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.
 			"print items in order: the job that this continues has %s that this command does not name", count(n, "other item"))
 	}
 	if s.plan {
-		return a.showPlan(p)
+		return newPlanner(a.app).showPlan(p)
 	}
 	if m.trial.drill {
 		if err := p.Drillable(); err != nil {
 			return err
 		}
 	}
-	a.printPlan(p)
-	if done, err := a.tryOut(ctx, s, m.trial, p); done || err != nil {
+	newPlanner(a.app).printPlan(p)
+	if done, err := newTrial(a.app).runTrial(ctx, s, m.trial, p); done || err != nil {
 		return err
 	}
-	j, err := a.submit(ctx, p)
+	j, err := newSubmitter(a.app).submitPlan(ctx, p)
 	if err != nil {
 		return err
 	}
-	return a.notified(ctx, j, a.carryOn(ctx, p, j, spec.Output, s.detach))
+	return newNotifier(a.app).notifyEnd(ctx, j, newSubmitter(a.app).followSubmitted(ctx, p, j, spec.Output, s.detach))
 }
 
 // checkOutput refuses, before anything runs, a folder for outputs that is something
 // else, and a bucket that cannot be opened.
 func (a *app) checkOutput(ctx context.Context, output string) error {
 	if drover.IsURL(output) {
-		_, _, err := a.openPlace(ctx, output)
+		_, _, err := a.openBucketOf(ctx, output)
 		return err
 	}
 	if info, err := os.Stat(output); output != "" && err == nil && !info.IsDir() {

@@ -17,8 +17,8 @@ import (
 // maxSeed keeps a seed that drover chooses short to type.
 const maxSeed = 100_000
 
-// drill is drover map --drill: exit status 0 when the outputs were the same.
-func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
+// runDrill is drover map --drill: exit status 0 when the outputs were the same.
+func (a trial) runDrill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 	if t.seed == 0 {
 		t.seed = 1 + rand.Uint64N(maxSeed)
 	}
@@ -29,7 +29,7 @@ func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 		stop() // who is asked again is gone; the agents know what to do
 	})()
 	a.note("%s", seedLine(t.seed))
-	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrill})
+	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrillEvent})
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (a *app) drill(ctx context.Context, t trialFlags, p *drover.Plan) error {
 	return err
 }
 
-// noteDrill tells what happens while it does.
-func (a *app) noteDrill(e drover.DrillEvent) {
+// noteDrillEvent tells what happens while it does.
+func (a trial) noteDrillEvent(e drover.DrillEvent) {
 	switch {
 	case e.Hit != "":
 		a.note("         %-6s %s", span(e.After), fmt.Sprintf(hitWords[e.Hit], agentWord(e.Agent)))

@@ -60,7 +60,7 @@ func measure(ctx context.Context, j *drover.Job, s drover.MapStatus) (f drover.F
 	return f, m, err
 }
 
-func (a *app) printMeasured(m measured) error { return newJSON(a.out).Encode(m) }
+func (a statusVerb) printMeasuredJSON(m measured) error { return newJSON(a.out).Encode(m) }
 
 // figureLines are what items used, each line with its key.
 func figureLines(p paper, f drover.Figures) (lines [][2]string) {
@@ -112,7 +112,7 @@ func briefly(seconds float64) string {
 }
 
 // printFigures are the lines of a map's status that sum its items up.
-func (a *app) printFigures(f drover.Figures, advice *drover.Advice) {
+func (a statusVerb) printFigures(f drover.Figures, advice *drover.Advice) {
 	p := func(key, text string) { fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(text)) }
 	for i, g := range f.Groups {
 		if i == 2*firstGroups {

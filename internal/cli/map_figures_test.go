@@ -126,7 +126,7 @@ func TestTheNoticeOfAJobThatHasEnded(t *testing.T) {
 func TestANoticeThatTakesTooLongIsEnded(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{err: &out, notify: "echo begun; sleep 1000 & sleep 1000; echo never"}
-	err := a.runNotice(t.Context(), os.Environ(), 50*time.Millisecond)
+	err := newNotifier(a).runNotice(t.Context(), os.Environ(), 50*time.Millisecond)
 	if err == nil || !strings.HasPrefix(err.Error(), "it took longer than 50ms") || strings.Contains(out.String(), "never") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
@@ -164,7 +164,7 @@ func TestWatchingWithoutATerminalSaysWhatChanges(t *testing.T) {
 	for range frames {
 		ticks <- time.Time{}
 	}
-	if err := (&app{}).watch(t.Context(), look, ticks, s); err != nil {
+	if err := newWatcher((&app{})).showFrames(t.Context(), look, ticks, s); err != nil {
 		t.Fatal(err)
 	}
 	want := `3xw8 photos/resize ◌ starting   0.0%  1,000 left
@@ -203,7 +203,7 @@ func TestWatchingEndsAsTheJobDoes(t *testing.T) {
 			n++
 			return row.frames[min(n, len(row.frames))-1], nil
 		}
-		if err := (&app{}).watch(t.Context(), look, ticks, s); fmt.Sprint(err) != row.want || n != row.looks {
+		if err := newWatcher((&app{})).showFrames(t.Context(), look, ticks, s); fmt.Sprint(err) != row.want || n != row.looks {
 			t.Errorf("%s: %v after %d looks", name, err, n)
 		}
 	}

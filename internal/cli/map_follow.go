@@ -17,14 +17,19 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// mapFollower follows a map: a progress block, or its items' output, until it has settled.
+type mapFollower struct{ *app }
+
+func newMapFollower(a *app) mapFollower { return mapFollower{a} }
+
 // followMap shows a live map's progress until it has settled, then what came of
 // it. attached says that its agents live beside us, so that Ctrl-C is for them.
-func (a *app) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
-	return a.followMapTo(ctx, j, id, attached, func(ctx context.Context) error { return a.finishMap(ctx, j, output) })
+func (a mapFollower) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
+	return a.followMapTo(ctx, j, id, attached, func(ctx context.Context) error { return a.reportMapEnd(ctx, j, output) })
 }
 
 // followMapTo is followMap with another end.
-func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
+func (a mapFollower) followMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	signals := make(chan os.Signal, 2)
@@ -81,7 +86,7 @@ func (a *app) followMapTo(ctx context.Context, j *drover.Job, id string, attache
 
 // printItems prints what items print to stdout, in the order of the items, where that was
 // asked for: --keep-order. printed gives how that ended; hush ends it.
-func (a *app) printItems(ctx context.Context, j *drover.Job, settled <-chan struct{}) (printed <-chan error, hush context.CancelFunc) {
+func (a mapFollower) printItems(ctx context.Context, j *drover.Job, settled <-chan struct{}) (printed <-chan error, hush context.CancelFunc) {
 	ended := make(chan error, 1)
 	if !a.keepOrder {
 		ended <- nil
@@ -91,7 +96,7 @@ func (a *app) printItems(ctx context.Context, j *drover.Job, settled <-chan stru
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, hush = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		err := j.PrintInOrder(ctx, a.shown(), drover.PrintOptions{Settled: settled, Note: func(text string) { a.note("note: %s", text) }})
+		err := j.PrintInOrder(ctx, a.escapedOutput(), drover.PrintOptions{Settled: settled, Note: func(text string) { a.note("note: %s", text) }})
 		if closed(err) || ctx.Err() != nil {
 			err = nil // nobody reads on; the job goes on, and so do we
 		}
@@ -101,11 +106,11 @@ func (a *app) printItems(ctx context.Context, j *drover.Job, settled <-chan stru
 }
 
 // leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
-func (a *app) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
+func (a mapFollower) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
 	if !attached {
-		return a.detach(ctx, j, id, "wait", signals)
+		return newFollower(a.app).confirmDetach(ctx, j, id, "wait", signals)
 	}
-	if err := a.interrupt(ctx, j, signals); err != nil {
+	if err := newFollower(a.app).interruptJob(ctx, j, signals); err != nil {
 		return err
 	}
 	signal.Stop(signals)
@@ -116,7 +121,7 @@ func (a *app) leaveMap(ctx context.Context, j *drover.Job, id string, attached b
 	if s.State.Settled() { // it had just ended
 		return finish(ctx)
 	}
-	a.note("%s %s interrupted: %s   continue: drover resume %s", a.paint(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
+	a.note("%s %s interrupted: %s   continue: drover resume %s", a.paintState(job.Interrupted, job.Interrupted.Symbol()), s.ID, strings.Join(counts(s), ", "), s.ID)
 	return status(fault.ExitInterrupted)
 }
 
@@ -138,7 +143,7 @@ func (w *mapWatch) end() {
 	<-w.done
 }
 
-func (a *app) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
+func (a mapFollower) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &mapWatch{looks: make(chan lookAt), stop: stop, done: make(chan struct{})}
 	go func() {
@@ -207,14 +212,14 @@ func failedLine(r drover.ItemResult) string {
 // firstGroups is how many ways to fail the end of a map names.
 const firstGroups = 5
 
-// finishMap says how a map has ended, which items failed and where the rest is,
+// reportMapEnd says how a map has ended, which items failed and where the rest is,
 // and gives its exit status.
-func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error {
-	s, err := a.endOfMap(ctx, j)
+func (a mapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output string) error {
+	s, err := a.printMapEnd(ctx, j)
 	if err != nil {
 		return err
 	}
-	if err := a.bringItems(ctx, j, output); err != nil {
+	if err := newBringer(a.app).bringItems(ctx, j, output); err != nil {
 		if s.Code == nil || *s.Code == 0 {
 			return err
 		}
@@ -226,13 +231,13 @@ func (a *app) finishMap(ctx context.Context, j *drover.Job, output string) error
 	return nil
 }
 
-// endOfMap says how a map has ended, and which items failed.
-func (a *app) endOfMap(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
+// printMapEnd says how a map has ended, and which items failed.
+func (a mapFollower) printMapEnd(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return s, err
 	}
-	head := fmt.Sprintf("%s %s %s/%s %s", a.paint(s.State, s.State.Symbol()), s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+	head := fmt.Sprintf("%s %s %s/%s %s", a.paintState(s.State, s.State.Symbol()), s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 	if !s.Started.IsZero() && s.Ended.After(s.Started) {
 		head += " in " + span(s.Ended.Sub(s.Started))
 	}
@@ -243,16 +248,16 @@ func (a *app) endOfMap(ctx context.Context, j *drover.Job) (drover.MapStatus, er
 		a.note("  %s", plainText(s.Reason))
 	}
 	if bad > 0 && !a.quiet {
-		err = a.noteFailed(ctx, j, s.ID)
+		err = a.noteFailedItems(ctx, j, s.ID)
 	}
 	if err == nil && !a.quiet {
-		err = a.noteLost(ctx, j)
+		err = a.noteLostItems(ctx, j)
 	}
 	return s, err
 }
 
-// noteLost says which files items have left that are not kept, and what would keep them.
-func (a *app) noteLost(ctx context.Context, j *drover.Job) error {
+// noteLostItems says which files items have left that are not kept, and what would keep them.
+func (a mapFollower) noteLostItems(ctx context.Context, j *drover.Job) error {
 	files, first, err := j.LostFiles(ctx)
 	if err != nil || files == 0 {
 		return err
@@ -305,8 +310,8 @@ func outForm(ctx context.Context, j *drover.Job, name string) (string, error) {
 	return form, nil
 }
 
-// noteFailed says in which ways items failed, and what to do about it.
-func (a *app) noteFailed(ctx context.Context, j *drover.Job, id string) error {
+// noteFailedItems says in which ways items failed, and what to do about it.
+func (a mapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id string) error {
 	groups, err := j.FailedGroups(ctx)
 	if err != nil || len(groups) == 0 {
 		return err
@@ -342,7 +347,7 @@ func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`
 
 // bringItems downloads the outputs of items when a folder was named, and says
 // where they are.
-func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) error {
+func (a bringer) bringItems(ctx context.Context, j *drover.Job, output string) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -358,7 +363,7 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
 		return nil
 	}
-	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.printGotItems(got, output)
@@ -368,7 +373,7 @@ func (a *app) bringItems(ctx context.Context, j *drover.Job, output string) erro
 	})
 }
 
-func (a *app) printGotItems(got drover.GotItems, typed string) {
+func (a bringer) printGotItems(got drover.GotItems, typed string) {
 	text := fmt.Sprintf("%s of %s, %s", count(got.Files, "file"), count(got.Items, "item"), size(got.Bytes))
 	if got.There > 0 {
 		text += fmt.Sprintf("; %s there before", comma(got.There))

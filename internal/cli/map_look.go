@@ -26,7 +26,7 @@ func listed(ctx context.Context, j *drover.Job) (s drover.MapStatus, many bool, 
 	return s, true, err
 }
 
-func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
+func (a statusVerb) printOneMap(ctx context.Context, j *drover.Job) error {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return err
@@ -36,17 +36,17 @@ func (a *app) statusOfMap(ctx context.Context, j *drover.Job) error {
 		return err
 	}
 	if a.settings.json {
-		return a.printMeasured(m)
+		return a.printMeasuredJSON(m)
 	}
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
 	}
-	a.printMap(m, f, rec.Spec)
+	a.printMapStatus(m, f, rec.Spec)
 	return nil
 }
 
-func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
+func (a statusVerb) printMapStatus(m measured, f drover.Figures, spec job.Spec) {
 	s := m.MapStatus
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(fmt.Sprintf(format, args...)))
@@ -97,8 +97,8 @@ func (a *app) printMap(m measured, f drover.Figures, spec job.Spec) {
 	}
 }
 
-// getItems is drover get of a map.
-func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
+// bringItemsOf is drover get of a map.
+func (a bringer) bringItemsOf(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, outp
 	if len(rec.Spec.Out) == 0 {
 		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
 	}
-	return a.bringTo(ctx, output, func(ctx context.Context, folder string) error {
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
 		if err == nil {
 			a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
@@ -117,14 +117,14 @@ func (a *app) getItems(ctx context.Context, j *drover.Job, s drover.Status, outp
 	})
 }
 
-// itemLogs is drover logs of a map: what one item printed, byte for byte, or the
+// printItemLogs is drover logs of a map: what one item printed, byte for byte, or the
 // lines of all, with prefix each after its item's number.
-func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
+func (a logsVerb) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
 	switch {
 	case l.search != "":
-		return a.itemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
+		return a.printAllItemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
 	case l.item == 0 || l.prefix || a.settings.json || o.Tail > 0 || l.stamps:
-		return a.itemLines(l, j.ItemLines(ctx, l.item, o))
+		return a.printAllItemLines(l, j.ItemLines(ctx, l.item, o))
 	}
 	p := &printer{out: a.out, err: a.err, filters: map[source]filter{}}
 	defer p.finish(all)
@@ -141,9 +141,9 @@ func (a *app) itemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.
 	return nil
 }
 
-// itemLines prints lines of items. Who looked for some and finds none has exit
+// printAllItemLines prints lines of items. Who looked for some and finds none has exit
 // status 1.
-func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
+func (a logsVerb) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
 	out := newPage(a.out)
 	found, err := a.printItemLines(out, l, lines)
 	if e := out.Close(); err == nil && e != nil {
@@ -158,7 +158,7 @@ func (a *app) itemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) err
 	return err
 }
 
-func (a *app) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
+func (a logsVerb) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
 	enc := newJSON(out)
 	printed := false
 	var text []byte

@@ -20,6 +20,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// trial runs a pilot or a drill of a map before all of its items.
+type trial struct{ *app }
+
+func newTrial(a *app) trial { return trial{a} }
+
 // trialFlags run some of a map's items before all, or instead.
 type trialFlags struct {
 	pilot int
@@ -47,12 +52,12 @@ func (t *trialFlags) check(cmd *cobra.Command, s *startFlags) error {
 	return nil
 }
 
-// tryOut is what comes before a map runs. done says that it does not: this was all
+// runTrial is what comes before a map runs. done says that it does not: this was all
 // that was asked for, or it was not wanted any more.
-func (a *app) tryOut(ctx context.Context, s *startFlags, t trialFlags, p *drover.Plan) (done bool, err error) {
+func (a trial) runTrial(ctx context.Context, s *startFlags, t trialFlags, p *drover.Plan) (done bool, err error) {
 	switch {
 	case t.drill:
-		return true, a.drill(ctx, t, p)
+		return true, a.runDrill(ctx, t, p)
 	case t.pilot == 0:
 		return false, nil
 	case p.Action != "start" && p.Action != "replace":
@@ -70,21 +75,21 @@ func (a *app) tryOut(ctx context.Context, s *startFlags, t trialFlags, p *drover
 	if sample.Note != "" {
 		a.note("note: %s", sample.Note)
 	}
-	j, err := a.submit(ctx, sample)
+	j, err := newSubmitter(a.app).submitPlan(ctx, sample)
 	if err != nil {
 		return true, err
 	}
 	a.note("pilot    %s of %s, as task %s", count(len(numbers), "item"), comma(p.Items.Count), sample.Spec.Task)
-	err = a.followMapTo(ctx, j, j.Path().Job, p.Offer.Attached, func(ctx context.Context) error {
-		done, err = a.landed(ctx, s, p, j)
+	err = newMapFollower(a.app).followMapTo(ctx, j, j.Path().Job, p.Offer.Attached, func(ctx context.Context) error {
+		done, err = a.reportPilot(ctx, s, p, j)
 		return err
 	})
 	return done || err != nil, err
 }
 
-// landed says what a pilot came to, and whether all items are to be run.
-func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drover.Job) (done bool, err error) {
-	st, err := a.endOfMap(ctx, j)
+// reportPilot says what a pilot came to, and whether all items are to be run.
+func (a trial) reportPilot(ctx context.Context, s *startFlags, p *drover.Plan, j *drover.Job) (done bool, err error) {
+	st, err := newMapFollower(a.app).printMapEnd(ctx, j)
 	if err != nil {
 		return true, err
 	}
@@ -107,9 +112,9 @@ func (a *app) landed(ctx context.Context, s *startFlags, p *drover.Plan, j *drov
 	if err != nil || s.yes {
 		return err != nil, err
 	}
-	from, to, asks := a.asks(p.Spec.From == "-")
+	from, to, asks := a.answerStreams(p.Spec.From == "-")
 	if !asks {
-		a.note("  all:     %s", a.withoutPilot(p.Spec.From == "-"))
+		a.note("  all:     %s", a.commandWithoutPilot(p.Spec.From == "-"))
 		return true, nil
 	}
 	defer from.Close()
@@ -156,9 +161,9 @@ func brief(seconds float64) string {
 	return span(d)
 }
 
-// asks finds a person to ask. Where standard input holds the items there may still
+// answerStreams finds a person to ask. Where standard input holds the items there may still
 // be a terminal.
-func (a *app) asks(piped bool) (from io.ReadCloser, to io.Writer, ok bool) {
+func (a *app) answerStreams(piped bool) (from io.ReadCloser, to io.Writer, ok bool) {
 	said, is := a.err.(*os.File)
 	switch {
 	case !is || !term.IsTerminal(int(said.Fd())):
@@ -178,8 +183,8 @@ func answer(from io.Reader) bool {
 	return word == "y" || word == "yes"
 }
 
-// withoutPilot is the command that was typed, for all items.
-func (a *app) withoutPilot(piped bool) string {
+// commandWithoutPilot is the command that was typed, for all items.
+func (a trial) commandWithoutPilot(piped bool) string {
 	typed := slices.Clone(a.typed)
 	for i, word := range typed {
 		if word == "--pilot" && i+1 < len(typed) {

@@ -210,8 +210,8 @@ type progress struct {
 	}
 }
 
-func (a *app) newProgress() *progress {
-	return &progress{out: a.err, quiet: a.quiet, paint: a.paint, away: a.away, size: func() (int, bool) {
+func (a mapFollower) newProgress() *progress {
+	return &progress{out: a.err, quiet: a.quiet, paint: a.paintState, away: a.away, size: func() (int, bool) {
 		f, ok := a.err.(*os.File)
 		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 			return 0, false

@@ -106,11 +106,11 @@ func TestWhatIsTypedIsWhatTheSpecSays(t *testing.T) {
 	} {
 		a := *d.app
 		cmd := &cobra.Command{Use: "map"}
-		s, m := a.mapFlags(cmd)
+		s, m := newSpecReader(&a).mapFlags(cmd)
 		if err := cmd.ParseFlags(strings.Fields(row.typed)[1:]); err != nil {
 			t.Fatal(err)
 		}
-		got, err := a.mapSpec(cmd, s, m, cmd.Flags().Args())
+		got, err := newSpecReader(&a).readMapSpec(cmd, s, m, cmd.Flags().Args())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestThePlanOfAMap(t *testing.T) {
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
 		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
 	} {
-		lines = append(append(lines, (&app{}).planLines(p)...), "")
+		lines = append(append(lines, newPlanner((&app{})).planLines(p)...), "")
 	}
 	checkScreen(t, "map-plan", lines)
 }

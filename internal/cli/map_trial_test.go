@@ -88,7 +88,7 @@ func TestTheCommandForAllItemsIsThatWithoutItsPilot(t *testing.T) {
 		{[]string{"map", "--from", "*.png", "--pilot", "2", "sh", "-c", "x | y"}, false, "drover map --from '*.png' sh -c 'x | y'"},
 	} {
 		a := &app{typed: row.typed}
-		if diff := cmp.Diff(row.want, a.withoutPilot(row.piped)); diff != "" {
+		if diff := cmp.Diff(row.want, newTrial(a).commandWithoutPilot(row.piped)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -110,7 +110,7 @@ func TestOneAsksWhereSomebodyCanAnswer(t *testing.T) {
 	defer master.Close()
 	defer tty.Close()
 	a := &app{in: tty, err: tty}
-	from, to, ok := a.asks(false)
+	from, to, ok := a.answerStreams(false)
 	if !ok || to != io.Writer(tty) {
 		t.Fatalf("nobody is asked at a terminal: %v", ok)
 	}
@@ -121,11 +121,11 @@ func TestOneAsksWhereSomebodyCanAnswer(t *testing.T) {
 		t.Error("the answer was not heard")
 	}
 	a.err = io.Discard
-	if _, _, ok := a.asks(false); ok {
+	if _, _, ok := a.answerStreams(false); ok {
 		t.Error("one is asked who does not see the question")
 	}
 	a.err, a.in = tty, nil
-	if _, _, ok := a.asks(false); ok {
+	if _, _, ok := a.answerStreams(false); ok {
 		t.Error("nobody is asked")
 	}
 }

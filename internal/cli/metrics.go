@@ -20,6 +20,11 @@ import (
 	"github.com/drover-run/drover/internal/record"
 )
 
+// metricsVerb is drover metrics.
+type metricsVerb struct{ *app }
+
+func newMetricsVerb(a *app) metricsVerb { return metricsVerb{a} }
+
 // metricsFlags are what drover metrics was asked for.
 type metricsFlags struct {
 	csv, usage    bool
@@ -27,11 +32,11 @@ type metricsFlags struct {
 	names         []string
 }
 
-func (a *app) metricsCommand() *cobra.Command {
+func (a metricsVerb) command() *cobra.Command {
 	var m metricsFlags
 	c := &cobra.Command{Use: "metrics [JOB] [NAME ...]", Short: "Plot the numbers a job printed, and what it used", Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeMetrics}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.BoolVar(&m.csv, "csv", false, "print every point: time,attempt,node,name,step,value")
 	f.BoolVar(&m.usage, "usage", false, "plot processor, memory, disk, network and GPU instead")
@@ -41,7 +46,7 @@ func (a *app) metricsCommand() *cobra.Command {
 		if m.csv && a.settings.json {
 			return fault.New(fault.Invalid, "Use one of them.", "read command line: both --csv and --json")
 		}
-		j, s, err := a.look(cmd.Context(), args[:min(len(args), 1)])
+		j, s, err := a.jobAndStatus(cmd.Context(), args[:min(len(args), 1)])
 		if err != nil {
 			return err
 		}
@@ -69,13 +74,13 @@ func (a *app) metricsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.metrics(s, m, all, used)
+		return a.printMetrics(s, m, all, used)
 	}
 	return c
 }
 
-// metrics shows what is left of a job's numbers after the flags.
-func (a *app) metrics(s drover.Status, m metricsFlags, all []series, used []nodeUsage) error {
+// printMetrics shows what is left of a job's numbers after the flags.
+func (a metricsVerb) printMetrics(s drover.Status, m metricsFlags, all []series, used []nodeUsage) error {
 	wanted := func(node, attempt int) bool {
 		return (m.node < 0 || node == m.node) && (m.attempt < 0 || attempt == m.attempt)
 	}
@@ -94,9 +99,9 @@ func (a *app) metrics(s drover.Status, m metricsFlags, all []series, used []node
 	case a.settings.json:
 		return metricsJSON(a.out, s, all, used)
 	case m.csv:
-		return metricsCSV(a.shown(), all)
+		return metricsCSV(a.escapedOutput(), all)
 	}
-	p := a.paper()
+	p := a.newPaper()
 	fmt.Fprintln(a.out, p.cut(headline(p, s, all, time.Now()), p.width))
 	for _, line := range metricLines(p, s, m, all) {
 		fmt.Fprintln(a.out, line)
@@ -139,8 +144,8 @@ func checkMetricNames(s drover.Status, m metricsFlags, all []series) error {
 	return nil
 }
 
-// paper is the terminal that stdout is, or 80 columns of ASCII.
-func (a *app) paper() paper {
+// newPaper is the terminal that stdout is, or 80 columns of ASCII.
+func (a metricsVerb) newPaper() paper {
 	p := paper{width: 80, height: 10, ascii: true}
 	out, ok := a.out.(*os.File)
 	if !ok || !term.IsTerminal(int(out.Fd())) {
@@ -320,11 +325,11 @@ func metricsCSV(out io.Writer, all []series) error {
 }
 
 // completeMetrics offers jobs, then the names of the job's metrics.
-func (a *app) completeMetrics(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (a metricsVerb) completeMetrics(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return a.completeJobs(cmd, args, typed)
 	}
-	j, err := a.find(cmd.Context(), args[:1])
+	j, err := a.findJob(cmd.Context(), args[:1])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

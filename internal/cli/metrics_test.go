@@ -25,7 +25,7 @@ func asked(t *testing.T, json bool, m metricsFlags, all []series, used []nodeUsa
 	a := &app{out: &o, err: &e, settings: settings{json: json}}
 	s := drover.Status{ID: "7f3k2a", Job: "vision/resnet/7f3k2a", Project: "vision", Task: "resnet", State: job.Succeeded, Attempt: 2,
 		Started: noon.Add(-time.Minute), Ended: noon}
-	err = a.metrics(s, m, slices.Clone(all), slices.Clone(used))
+	err = newMetricsVerb(a).printMetrics(s, m, slices.Clone(all), slices.Clone(used))
 	return o.String(), e.String(), err
 }
 

@@ -17,16 +17,21 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// notifier runs the command of --notify when the job has ended.
+type notifier struct{ *app }
+
+func newNotifier(a *app) notifier { return notifier{a} }
+
 // notifyLimit is how long the command of --notify may take: it is to tell somebody,
 // and who typed the command that waits wants their prompt back.
 const notifyLimit = time.Minute
 
-func (a *app) notifyFlag(f *pflag.FlagSet) {
+func (a *app) addNotifyFlag(f *pflag.FlagSet) {
 	f.StringVar(&a.notify, "notify", "", "command line for the shell, run here when the job has ended: it finds DROVER_JOB, DROVER_STATE ...")
 }
 
 // checkNotify refuses --notify where nobody will be there to run it.
-func (a *app) checkNotify(detach bool) error {
+func (a notifier) checkNotify(detach bool) error {
 	if a.notify == "" || !detach {
 		return nil
 	}
@@ -34,9 +39,9 @@ func (a *app) checkNotify(detach bool) error {
 		"read command line: --detach returns before the job has ended, and --notify is run by the command that waits for it")
 }
 
-// notified runs what --notify says once the job has ended, and gives back how the
+// notifyEnd runs what --notify says once the job has ended, and gives back how the
 // command that waited for it has ended: nothing that goes wrong here changes that.
-func (a *app) notified(ctx context.Context, j *drover.Job, waited error) error {
+func (a notifier) notifyEnd(ctx context.Context, j *drover.Job, waited error) error {
 	if a.notify == "" {
 		return waited
 	}
@@ -69,7 +74,7 @@ func statusOfAny(ctx context.Context, j *drover.Job) (s drover.Status, tally str
 	return s, "", err
 }
 
-func (a *app) noticeEnviron(s drover.Status, tally string) []string {
+func (a notifier) noticeEnviron(s drover.Status, tally string) []string {
 	code := 0
 	if s.Code != nil {
 		code = *s.Code
@@ -84,7 +89,7 @@ func (a *app) noticeEnviron(s drover.Status, tally string) []string {
 
 // runNotice runs the command with all that it starts, no longer than limit. What it
 // prints goes to stderr: stdout is the program's alone.
-func (a *app) runNotice(ctx context.Context, environ []string, limit time.Duration) error {
+func (a notifier) runNotice(ctx context.Context, environ []string, limit time.Duration) error {
 	took := fmt.Errorf("it took longer than %s, and was ended", job.Duration(limit))
 	ctx, stop := context.WithTimeoutCause(ctx, limit, took)
 	defer stop()

@@ -28,8 +28,8 @@ func (a *app) rememberOutputs() {
 	_ = written.Memory{Path: filepath.Join(a.Dirs.State, written.MemoryName)}.AddStreams(written.Outputs(os.Stdout, os.Stderr), folder)
 }
 
-// again is the command that was typed, with one flag more after its verb.
-func (a *app) again(flag string) string {
+// commandWithFlag is the command that was typed, with one flag more after its verb.
+func (a *app) commandWithFlag(flag string) string {
 	typed := slices.Clone(a.typed)
 	if flag != "" && !slices.Contains(typed, flag) && len(typed) > 0 {
 		typed = slices.Insert(typed, 1, flag)
@@ -78,9 +78,9 @@ func leftLine(left []bundle.Left) string {
 	return "not code: " + strings.TrimPrefix(line, ", ")
 }
 
-// printNote prints why the plan does what it does, and what else may be meant.
-func (a *app) printNote(p *drover.Plan) {
-	note := a.inWords(p.Note)
+// printPlanNote prints why the plan does what it does, and what else may be meant.
+func (a planner) printPlanNote(p *drover.Plan) {
+	note := a.hintInGrammar(p.Note)
 	if note == "" {
 		return
 	}
@@ -100,7 +100,7 @@ func leftOut(left []bundle.Left) []map[string]string {
 }
 
 // printChanges says which files of the user's stay, and what was removed, a line each.
-func (a *app) printChanges(c drover.Changes) {
+func (a bringer) printChanges(c drover.Changes) {
 	if c.Kept > 0 {
 		names := make([]string, len(c.Beside))
 		for i, b := range c.Beside {
@@ -143,7 +143,7 @@ func firstOf(names []string, all int) string {
 	return text
 }
 
-// overwriteFlag adds --overwrite, which belongs to -o.
-func (a *app) overwriteFlag(f *pflag.FlagSet) {
+// addOverwriteFlag adds --overwrite, which belongs to -o.
+func (a *app) addOverwriteFlag(f *pflag.FlagSet) {
 	f.BoolVar(&a.overwrite, "overwrite", false, "with -o: replace files of your own, too (default: they stay, and new files come beside them)")
 }

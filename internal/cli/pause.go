@@ -11,14 +11,19 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) pauseCommand() *cobra.Command {
+// pauseVerb is drover pause.
+type pauseVerb struct{ *app }
+
+func newPauseVerb(a *app) pauseVerb { return pauseVerb{a} }
+
+func (a pauseVerb) command() *cobra.Command {
 	reason := ""
 	c := &cobra.Command{Use: "pause [JOB]", Short: "Let a map begin no more items until drover resume", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
@@ -26,7 +31,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.note("%s %s paused: %s   continue: drover resume %s", a.paint(s.State, s.State.Symbol()), s.ID, lastOnes(s), s.ID)
+		a.note("%s %s paused: %s   continue: drover resume %s", a.paintState(s.State, s.State.Symbol()), s.ID, lastOnes(s), s.ID)
 		return nil
 	}
 	return c
@@ -46,8 +51,8 @@ func lastOnes(s drover.MapStatus) string {
 	return fmt.Sprintf("%s items run to their end, %s %s left", comma(running), comma(left), verb)
 }
 
-// unpause ends the pause of a map that drover resume goes on with.
-func (a *app) unpause(ctx context.Context, j *drover.Job, s drover.Status) error {
+// resumePausedMap ends the pause of a map that drover resume goes on with.
+func (a resumeVerb) resumePausedMap(ctx context.Context, j *drover.Job, s drover.Status) error {
 	if many, err := isMap(ctx, j); err != nil || !many || s.State != job.Paused {
 		return err
 	}
@@ -58,16 +63,16 @@ func (a *app) unpause(ctx context.Context, j *drover.Job, s drover.Status) error
 	return nil
 }
 
-// cancelOne is drover cancel of one job.
-func (a *app) cancelOne(ctx context.Context, ref, why string, drain bool) error {
-	j, err := a.find(ctx, []string{ref})
+// cancelJob is drover cancel of one job.
+func (a cancelVerb) cancelJob(ctx context.Context, ref, why string, drain bool) error {
+	j, err := a.findJob(ctx, []string{ref})
 	if err != nil {
 		return err
 	}
 	stands := false
 	if drain {
 		stands, err = j.Drain(ctx, why, func(s drover.MapStatus) {
-			a.note("%s %s starts no more items: %s   at once: drover cancel %s", a.paint(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
+			a.note("%s %s starts no more items: %s   at once: drover cancel %s", a.paintState(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
 		})
 	} else {
 		stands, err = j.Stop(ctx, why)
@@ -83,7 +88,7 @@ func (a *app) cancelOne(ctx context.Context, ref, why string, drain bool) error 
 		a.note("%s had already ended: %s", s.ID, s.State)
 		return nil
 	}
-	a.note("%s %s cancelled%s", a.paint(s.State, s.State.Symbol()), s.ID, a.drainedTally(ctx, j, drain))
+	a.note("%s %s cancelled%s", a.paintState(s.State, s.State.Symbol()), s.ID, a.drainedTally(ctx, j, drain))
 	return nil
 }
 
@@ -100,7 +105,7 @@ func drained(s drover.MapStatus) string {
 }
 
 // drainedTally is how a map stands that was drained: what it was waited for.
-func (a *app) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
+func (a cancelVerb) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
 	if !drain {
 		return ""
 	}

@@ -13,8 +13,13 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// planner makes plans, and prints them.
+type planner struct{ *app }
+
+func newPlanner(a *app) planner { return planner{a} }
+
 // printPlan says in a few lines what is about to happen.
-func (a *app) printPlan(p *drover.Plan) {
+func (a planner) printPlan(p *drover.Plan) {
 	if a.quiet {
 		return
 	}
@@ -25,7 +30,7 @@ func (a *app) printPlan(p *drover.Plan) {
 	}
 }
 
-func (a *app) planLines(p *drover.Plan) []string {
+func (a planner) planLines(p *drover.Plan) []string {
 	var lines []string
 	if a.conf != nil {
 		if line := a.conf.usedLine(); line != "" {
@@ -186,7 +191,7 @@ func crowdLine(o driver.Offer, agents int, what string) []string {
 }
 
 // showPlan is --plan: exit status 3 when there is nothing to do.
-func (a *app) showPlan(p *drover.Plan) error {
+func (a planner) showPlan(p *drover.Plan) error {
 	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "resumes the interrupted job",
 		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing",
 		"extend": "adds new items to the live job", "reopen": "reopens the job that has ended"}[string(p.Action)]

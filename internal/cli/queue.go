@@ -8,6 +8,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// queueVerb is drover queue.
+type queueVerb struct{ *app }
+
+func newQueueVerb(a *app) queueVerb { return queueVerb{a} }
+
 // Queues are the lines in which jobs wait for room on this machine.
 type Queues interface {
 	// Lines tells of every queue that is used, paused, or has somebody in it.
@@ -35,24 +40,24 @@ type Claim struct {
 	Why      string  `json:"why,omitempty"` // what it waits for
 }
 
-func (a *app) queueCommand() *cobra.Command {
+func (a queueVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Who holds this machine and who waits; pause and resume queues", Args: exactly(0),
-		RunE: func(*cobra.Command, []string) error { return a.queueList() }}
-	a.jsonFlag(c)
+		RunE: func(*cobra.Command, []string) error { return a.printQueues() }}
+	a.addJSONFlag(c)
 	list := &cobra.Command{Use: "ls", Short: "Show who holds and who waits", Args: exactly(0), RunE: c.RunE}
-	a.jsonFlag(list)
+	a.addJSONFlag(list)
 	c.AddCommand(list,
 		&cobra.Command{Use: "pause QUEUE", Short: "Let nothing more of a queue start; what runs goes on", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
-			return a.queueChange(args[0], a.Queues.Pause, "paused")
+			return a.changeQueue(args[0], a.Queues.Pause, "paused")
 		}},
 		&cobra.Command{Use: "resume QUEUE", Short: "Let a paused queue go on", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
-			return a.queueChange(args[0], a.Queues.Resume, "goes on")
+			return a.changeQueue(args[0], a.Queues.Resume, "goes on")
 		}},
 	)
 	return c
 }
 
-func (a *app) queueChange(queue string, change func(string) error, what string) error {
+func (a queueVerb) changeQueue(queue string, change func(string) error, what string) error {
 	if err := job.ValidName("queue", queue); err != nil {
 		return err
 	}
@@ -63,7 +68,7 @@ func (a *app) queueChange(queue string, change func(string) error, what string) 
 	return nil
 }
 
-func (a *app) queueList() error {
+func (a queueVerb) printQueues() error {
 	lines, err := a.Queues.Lines()
 	if err != nil {
 		return err
@@ -78,7 +83,7 @@ func (a *app) queueList() error {
 		a.note("no job has reserved any part of this machine")
 		return nil
 	}
-	c, err := a.config()
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func helpOf(t *testing.T, name string) string {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{out: &out, err: io.Discard}
-	root := a.root()
+	root := newCommandTree(a).newRoot()
 	root.SetArgs(strings.Fields("help " + name))
 	if err := root.Execute(); err != nil {
 		t.Fatalf("drover help %s: %v", name, err)
@@ -38,7 +38,7 @@ func helpOf(t *testing.T, name string) string {
 // verbs are the names of the commands, in the order of the alphabet.
 func verbs(t *testing.T) (names []string) {
 	t.Helper()
-	for _, c := range (&app{}).root().Commands() {
+	for _, c := range newCommandTree((&app{})).newRoot().Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}

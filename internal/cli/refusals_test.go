@@ -205,7 +205,7 @@ func TestFoldersThatAMachineHasNot(t *testing.T) {
 		"/dev/fd":    {"make a folder for outputs: ", "Free space, or set XDG_CACHE_HOME to another disk."}, // nor can root make one there
 	} {
 		d.app.Dirs.Cache = cache
-		err := d.app.bringTo(t.Context(), "s3://bucket/outputs", nil)
+		err := newBringer(d.app).bringInto(t.Context(), "s3://bucket/outputs", nil)
 		if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), want[0]) || fault.Hint(err) != want[1] {
 			t.Errorf("%s: %v\n  %s", cache, err, fault.Hint(err))
 		}
@@ -242,7 +242,7 @@ func TestAnOutputThatTakesNothingIsAnError(t *testing.T) {
 	for _, typed := range []string{"logs last", "logs last --item 1", "logs last --search hello"} {
 		a := *d.app
 		a.out, a.err = full{}, full{}
-		root := a.root()
+		root := newCommandTree(&a).newRoot()
 		root.SetArgs(strings.Fields(typed))
 		err := root.ExecuteContext(t.Context())
 		if fault.KindOf(err) != fault.Full || !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "print output: ") || fault.Hint(err) != "" {
@@ -278,7 +278,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 	d := newDesk(t)
 	const hangUp = "\x04" // Ctrl-D
 	for keys, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yes but\n": false, hangUp: false} {
-		err := d.atTerminal(keys).sure(false, "The jobs of demo/train are removed.")
+		err := d.atTerminal(keys).confirmRemoval(false, "The jobs of demo/train are removed.")
 		switch {
 		case ok && err == nil:
 		case ok || fault.KindOf(err) != fault.Invalid || err.Error() != "ask before removing: not confirmed, nothing was changed" || fault.Hint(err) != "":
@@ -287,7 +287,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 	}
 	a := d.atTerminal(hangUp)
 	a.Found = func() []string { return nil }
-	if _, err := a.askForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
+	if _, err := newInitVerb(a).askForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
 }
@@ -299,7 +299,7 @@ func TestWatchingJobsThatNoAgentWorksOnEnds(t *testing.T) {
 	a := *d.app
 	var out bytes.Buffer
 	a.out, a.err = &out, &out
-	look, err := a.watched(t.Context(), nil, true, nil)
+	look, err := newWatcher(&a).newFrameReader(t.Context(), nil, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestWatchingJobsThatNoAgentWorksOnEnds(t *testing.T) {
 	if f, err := look(t.Context()); err != nil || !f.live || !f.idle {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	err = a.watch(t.Context(), look, ticks, newWatchScreen(&out))
+	err = newWatcher(&a).showFrames(t.Context(), look, ticks, newWatchScreen(&out))
 	if fault.KindOf(err) != fault.Interrupted || err.Error() != "watch jobs: no agent works on those that have not ended" || fault.Hint(err) != "Continue one of them: drover resume JOB." {
 		t.Errorf("%v\n  %s\n%s", err, fault.Hint(err), out.String())
 	}

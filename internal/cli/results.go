@@ -20,12 +20,17 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) resultsCommand() *cobra.Command {
+// resultsVerb is drover results.
+type resultsVerb struct{ *app }
+
+func newResultsVerb(a *app) resultsVerb { return resultsVerb{a} }
+
+func (a resultsVerb) command() *cobra.Command {
 	asCSV := false
 	var top topFlags
 	c := &cobra.Command{Use: "results [JOB]", Short: "What a map's items came to, in the order of the items", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV; where results are JSON objects, each of their fields is a column")
 	c.Flags().Lookup("json").Usage = "print a JSON object a line"
 	top.add(c.Flags())
@@ -36,25 +41,25 @@ func (a *app) resultsCommand() *cobra.Command {
 		if err := top.check(cmd.Flags()); err != nil {
 			return err
 		}
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		out := bufio.NewWriterSize(a.shown(), 64<<10)
+		out := bufio.NewWriterSize(a.escapedOutput(), 64<<10)
 		switch {
 		case top.n > 0:
-			return ended(a.topResults(cmd.Context(), j, top, asCSV, out), out)
+			return ended(a.printTopResults(cmd.Context(), j, top, asCSV, out), out)
 		case a.settings.json || asCSV:
-			return ended(a.allResults(cmd.Context(), j, asCSV, out), out)
+			return ended(a.printAllResults(cmd.Context(), j, asCSV, out), out)
 		}
-		return a.resultTable(cmd.Context(), j, out)
+		return a.printResultTable(cmd.Context(), j, out)
 	}
 	return c
 }
 
-// allResults prints all results with all that their items printed. Where that is not to
+// printAllResults prints all results with all that their items printed. Where that is not to
 // be had, or too long, a mark stands in its place.
-func (a *app) allResults(ctx context.Context, j *drover.Job, asCSV bool, out io.Writer) error {
+func (a resultsVerb) printAllResults(ctx context.Context, j *drover.Job, asCSV bool, out io.Writer) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func (a *app) allResults(ctx context.Context, j *drover.Job, asCSV bool, out io.
 			err = csvResults(out, names, results)
 		}
 	}
-	m.note(a)
+	m.note(a.app)
 	return err
 }
 
@@ -168,7 +173,7 @@ type itemTable struct {
 	width        int // of the terminal; 0: there is none, nothing is cut
 }
 
-func (a *app) newItemTable(out io.Writer, items int) itemTable {
+func (a resultsVerb) newItemTable(out io.Writer, items int) itemTable {
 	t := itemTable{out: out, number: max(4, len(strconv.Itoa(items))), cell: 40}
 	if f, ok := a.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		t.width = 80
@@ -199,7 +204,7 @@ func (t itemTable) line(line, value, rest string) error {
 	return err
 }
 
-func (a *app) resultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
+func (a resultsVerb) printResultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return err

@@ -39,8 +39,8 @@ func (t *topFlags) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// topResults prints the first of an order, and says how many are not in it.
-func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV bool, out io.Writer) error {
+// printTopResults prints the first of an order, and says how many are not in it.
+func (a resultsVerb) printTopResults(ctx context.Context, j *drover.Job, o topFlags, asCSV bool, out io.Writer) error {
 	r, err := j.Top(ctx, drover.TopOptions{N: o.n, By: o.by, Ascending: o.ascending})
 	if err != nil {
 		return err
@@ -76,11 +76,11 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 			return err
 		}
 	default:
-		if err := a.topTable(out, o.by, r); err != nil {
+		if err := a.printTopTable(out, o.by, r); err != nil {
 			return err
 		}
 	}
-	m.note(a)
+	m.note(a.app)
 	var others []string
 	if r.Without > 0 {
 		others = append(others, count(r.Without, "result")+" without a number "+plainText(o.by))
@@ -94,7 +94,7 @@ func (a *app) topResults(ctx context.Context, j *drover.Job, o topFlags, asCSV b
 	return nil
 }
 
-func (a *app) topTable(out io.Writer, by string, r drover.Ranking) error {
+func (a resultsVerb) printTopTable(out io.Writer, by string, r drover.Ranking) error {
 	by = plainText(strings.ToUpper(by))
 	last, width := 0, len(by)
 	for _, it := range r.Top {

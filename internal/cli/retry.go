@@ -15,6 +15,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// retryVerb is drover retry.
+type retryVerb struct{ *app }
+
+func newRetryVerb(a *app) retryVerb { return retryVerb{a} }
+
 // retryFlags are what drover retry takes.
 type retryFlags struct {
 	states          []string
@@ -27,10 +32,10 @@ type retryFlags struct {
 	detach, newCode bool
 }
 
-func (a *app) retryCommand() *cobra.Command {
+func (a retryVerb) command() *cobra.Command {
 	var r retryFlags
 	c := &cobra.Command{Use: "retry [JOB]", Short: "Run a map's failed, cancelled or chosen items again", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	f := c.Flags()
 	f.StringSliceVar(&r.states, "state", nil, "only items that are failed, quarantined or cancelled; may be repeated (default: all of them)")
 	f.StringVar(&r.failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
@@ -43,16 +48,16 @@ func (a *app) retryCommand() *cobra.Command {
 	f.StringVar(&r.step, "memory-step", "", memoryStepUsage)
 	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now in this folder, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
-	a.overwriteFlag(f)
+	a.addOverwriteFlag(f)
 	f.BoolVar(&r.detach, "detach", false, "return as soon as it is started")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
-	a.notifyFlag(f)
+	a.addNotifyFlag(f)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if err := cmp.Or(a.checkNotify(r.detach), a.mayStart()); err != nil {
+		if err := cmp.Or(newNotifier(a.app).checkNotify(r.detach), a.checkMayStart()); err != nil {
 			return err
 		}
-		j, s, err := a.look(ctx, args)
+		j, s, err := a.jobAndStatus(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -90,7 +95,7 @@ func (a *app) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.notified(ctx, j, a.follow(ctx, j, s.ID, r.output, attached, time.Now()))
+		return newNotifier(a.app).notifyEnd(ctx, j, newFollower(a.app).followJob(ctx, j, s.ID, r.output, attached, time.Now()))
 	}
 	return c
 }

@@ -12,85 +12,116 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) runCommand() *cobra.Command {
+// shellVerb is drover shell.
+type shellVerb struct{ *app }
+
+func newShellVerb(a *app) shellVerb { return shellVerb{a} }
+
+// processVerb is drover process.
+type processVerb struct{ *app }
+
+func newProcessVerb(a *app) processVerb { return processVerb{a} }
+
+// runVerb is drover run.
+type runVerb struct{ *app }
+
+func newRunVerb(a *app) runVerb { return runVerb{a} }
+
+// programStarter is what the verbs run, process and shell share.
+type programStarter struct{ *app }
+
+func newProgramStarter(a *app) programStarter { return programStarter{a} }
+
+// submitter submits a plan, and follows the job or skips it.
+type submitter struct{ *app }
+
+func newSubmitter(a *app) submitter { return submitter{a} }
+
+func (a runVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "run [flags] SCRIPT|PROGRAM|JOB.yaml [its arguments]",
 		Short: "Run a script or program and follow it; again: attach, resume or skip", Args: cobra.ArbitraryArgs}
-	s := a.startFlags(c)
+	s := newSpecReader(a.app).startFlags(c)
 	s.programFlags(c)
 	c.Flags().BoolVar(&s.process, "process", false, "as a processing job: the same as drover process")
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.run(cmd, s, job.Run, args) }
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return newProgramStarter(a.app).startProgram(cmd, s, job.Run, args)
+	}
 	return c
 }
 
-func (a *app) processCommand() *cobra.Command {
+func (a processVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
 		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}
-	s := a.startFlags(c)
+	s := newSpecReader(a.app).startFlags(c)
 	s.programFlags(c)
 	f := c.Flags()
 	f.StringVar(&s.entrypoint, "entrypoint", "", "words put before the script, such as 'bash -e' (default: what its name says)")
 	f.StringArrayVar(&s.results, "result", nil, "folder that comes back: NAME=FOLDER; may be repeated (default: output=/opt/ml/processing/output)")
 	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.run(cmd, s, job.Process, args) }
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return newProgramStarter(a.app).startProgram(cmd, s, job.Process, args)
+	}
 	return c
 }
 
-func (a *app) shellCommand() *cobra.Command {
+func (a shellVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "shell [flags] 'command line'", Short: "Run one shell command line", Args: cobra.ArbitraryArgs}
-	s := a.startFlags(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.run(cmd, s, job.Shell, args) }
+	s := newSpecReader(a.app).startFlags(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return newProgramStarter(a.app).startProgram(cmd, s, job.Shell, args)
+	}
 	return c
 }
 
-// run is the verbs run, process and shell.
-func (a *app) run(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) error {
+// startProgram is the verbs run, process and shell.
+func (a programStarter) startProgram(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) error {
 	ctx := cmd.Context()
-	spec, err := a.spec(cmd, s, verb, args)
+	spec, err := newSpecReader(a.app).readSpec(cmd, s, verb, args)
 	if err != nil {
 		return err
 	}
 	if spec.Verb == job.Map {
-		return a.startMap(cmd, s, &mapFlags{}, spec)
+		return newMapVerb(a.app).startMap(cmd, s, &mapFlags{}, spec)
 	}
 	if err := a.checkOutput(ctx, spec.Output); err != nil {
 		return err
 	}
-	if err := a.waitFor(ctx, s); err != nil {
+	if err := newSubmitter(a.app).waitForJobs(ctx, s); err != nil {
 		return err
 	}
 	if err := a.giveStdin(s.detach); err != nil {
 		return err
 	}
-	c, err := a.client(ctx)
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
+	p, err := newPlanner(a.app).makePlan(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
 	if err != nil {
 		return err
 	}
-	a.tailNote(cmd, spec)
+	newSubmitter(a.app).noteFlagsAfterScript(cmd, spec)
 	if i, ok := job.SuspiciousArg(spec.Args); ok {
 		a.note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if s.plan {
-		return a.showPlan(p)
+		return newPlanner(a.app).showPlan(p)
 	}
-	a.printPlan(p)
-	j, err := a.submit(ctx, p)
+	newPlanner(a.app).printPlan(p)
+	j, err := newSubmitter(a.app).submitPlan(ctx, p)
 	if err != nil {
 		return err
 	}
-	err = a.carryOn(ctx, p, j, spec.Output, s.detach)
+	err = newSubmitter(a.app).followSubmitted(ctx, p, j, spec.Output, s.detach)
 	a.noteUnread(!s.detach && p.Offer.Stdin && p.Spec.Nodes == 1)
-	return a.notified(ctx, j, err)
+	return newNotifier(a.app).notifyEnd(ctx, j, err)
 }
 
-// submit carries a plan out as far as a job, and shows how far the files of its items and
+// submitPlan carries a plan out as far as a job, and shows how far the files of its items and
 // inputs are on their way, as of any copy. Ctrl-C before anything has started leaves no
 // job; a second one ends drover.
-func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
-	show := a.copying()
+func (a submitter) submitPlan(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
+	show := newBringer(a.app).newCopyLine()
 	var sent drover.CopyProgress
 	var began, ended time.Time
 	p.Watch = func(what drover.Sending, now drover.CopyProgress) {
@@ -105,7 +136,7 @@ func (a *app) submit(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
 	j, err := p.Submit(within)
 	show.end()
 	if told := context.Cause(within); told != nil && ctx.Err() == nil {
-		return nil, a.unsubmit(ctx, p, j, err, told)
+		return nil, a.undoSubmit(ctx, p, j, err, told)
 	}
 	if n := sent.Files + sent.Same; n > 0 && err == nil {
 		a.note("  stored   %s of items, %s, in %s", count(int(n), "file"), size(sent.Bytes+sent.SameBytes), span(ended.Sub(began)))
@@ -122,8 +153,8 @@ const longPlan = 3 * time.Second
 // reads a pipe does not hear of it.
 const planPatience = time.Second
 
-// planned gives what plan makes, unless Ctrl-C comes first.
-func (a *app) planned(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+// makePlan gives what plan makes, unless Ctrl-C comes first.
+func (a planner) makePlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	within, over := untilTold(ctx, nothingStarted)
 	defer over()
 	p, err := a.awaitPlan(within, plan)
@@ -135,7 +166,7 @@ func (a *app) planned(ctx context.Context, plan func(ctx context.Context) (*drov
 
 // awaitPlan waits for plan, and says what takes long. It does not wait for one that goes
 // on although ctx has ended.
-func (a *app) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+func (a planner) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	type result struct {
 		p   *drover.Plan
 		err error
@@ -163,9 +194,9 @@ func (a *app) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*dr
 	}
 }
 
-// unsubmit is a Ctrl-C while p was submitted, which gave j or an error. A job that this
+// undoSubmit is a Ctrl-C while p was submitted, which gave j or an error. A job that this
 // command has made is cancelled; one that was there stays as it is.
-func (a *app) unsubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, told error) error {
+func (a submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, told error) error {
 	if err != nil {
 		return told
 	}
@@ -182,27 +213,27 @@ func (a *app) unsubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, 
 	return fault.Wrap(told, fault.Interrupted, "Continue it: drover resume "+st.ID+".", "continue job %s", st.ID)
 }
 
-// carryOn follows a submitted job, or says where it is.
-func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
+// followSubmitted follows a submitted job, or says where it is.
+func (a submitter) followSubmitted(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
 	if p.Action == "skip" {
 		st, err := j.Status(ctx)
 		if err != nil {
 			return err
 		}
 		if a.ssm != nil {
-			return a.ssmSkipped(ctx, j, st, output)
+			return newSsmVerb(a.app).reportSkipped(ctx, j, st, output)
 		}
 		settled := make(chan struct{})
 		close(settled)
-		printed, hush := a.printItems(ctx, j, settled)
+		printed, hush := newMapFollower(a.app).printItems(ctx, j, settled)
 		defer hush()
 		if err := <-printed; err != nil {
 			return err
 		}
-		a.note("%s %s/%s %s", a.paint(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
-		return a.bring(ctx, j, st, output)
+		a.note("%s %s/%s %s", a.paintState(job.Succeeded, job.Succeeded.Symbol()), st.Project, st.Task, p.Note)
+		return newFollower(a.app).bringOutputs(ctx, j, st, output)
 	}
-	a.printNote(p)
+	newPlanner(a.app).printPlanNote(p)
 	// What an attached job has printed is shown from its beginning; what is gone
 	// on with has been seen.
 	var since time.Time
@@ -214,7 +245,7 @@ func (a *app) carryOn(ctx context.Context, p *drover.Plan, j *drover.Job, output
 		return err
 	}
 	if a.joined = p.Action == "attach"; !detach {
-		return a.follow(ctx, j, rec.Short, output, p.Offer.Attached, since)
+		return newFollower(a.app).followJob(ctx, j, rec.Short, output, p.Offer.Attached, since)
 	}
 	if err := j.Start(ctx); err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestALongPlanSaysWhatGoesOn(t *testing.T) {
 			var said bytes.Buffer
 			a := &app{err: &said}
 			want := &drover.Plan{}
-			got, err := a.awaitPlan(t.Context(), func(context.Context) (*drover.Plan, error) {
+			got, err := newPlanner(a).awaitPlan(t.Context(), func(context.Context) (*drover.Plan, error) {
 				took := longPlan - 1
 				if long {
 					took = 10 * longPlan

@@ -39,7 +39,7 @@ func TestWhatVerifyFoundIsInWords(t *testing.T) {
 			Ignored: []verify.Note{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
 		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []verify.Doubt{{Rule: verify.RuleHole, Note: verify.Note{Log: "job", Entry: 1, Why: "it is missing"}}}},
 	} {
-		lines = append(lines, onScreen(func(a *app) { a.printVerified(r) })...)
+		lines = append(lines, onScreen(func(a *app) { newVerifyVerb(a).printVerified(r) })...)
 	}
 	checkScreen(t, "verify", lines)
 }
@@ -50,7 +50,7 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 		p := &drover.Plan{Plan: engine.Plan{Action: "start", Spec: job.Spec{Verb: job.Run, Project: "p", Task: "t", Program: "train.py", Nodes: 1, On: "local"}}}
 		change(p)
 		lines = append(lines, onScreen(func(a *app) {
-			if err := a.showPlan(p); err != nil && exitOf(err) != fault.ExitComplete {
+			if err := newPlanner(a).showPlan(p); err != nil && exitOf(err) != fault.ExitComplete {
 				t.Error(err)
 			}
 		})...)
@@ -76,7 +76,7 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 func TestWhatADrillDoesIsInWords(t *testing.T) {
 	lines := onScreen(func(a *app) {
 		for _, hit := range []string{"SIGKILL", "SIGTERM", "notice", "pause", "program"} {
-			a.noteDrill(drover.DrillEvent{Hit: hit, Agent: "1-0-33b2", After: time.Second})
+			newTrial(a).noteDrillEvent(drover.DrillEvent{Hit: hit, Agent: "1-0-33b2", After: time.Second})
 		}
 	})
 	for _, stage := range []string{"calm", "drill", "again"} {
@@ -93,7 +93,7 @@ func TestWhatWasCopiedIsInWords(t *testing.T) {
 		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, SameBytes: 4096}, Took: time.Minute},
 	} {
 		lines = append(lines, onScreen(func(a *app) {
-			if err := a.copied(c, nil, "photos"); err != nil {
+			if err := newBringer(a).reportCopied(c, nil, "photos"); err != nil {
 				t.Error(err)
 			}
 		})...)
@@ -155,7 +155,7 @@ func TestManyWaysToFailAreCut(t *testing.T) {
 	for i := range 2*firstGroups + 2 {
 		f.Groups = append(f.Groups, drover.Group{Items: i + 1, First: i + 1, Pattern: fmt.Sprintf("failure %d", i)})
 	}
-	lines := onScreen(func(a *app) { a.printFigures(f, nil) })
+	lines := onScreen(func(a *app) { newStatusVerb(a).printFigures(f, nil) })
 	if text := strings.Join(lines, "\n"); !strings.Contains(text, "and 2 more ways to fail\n") {
 		t.Errorf("it prints\n%s", text)
 	}
@@ -219,7 +219,7 @@ func TestAnythingIsAskedBeforeItIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, screen := d.atTerminalSeen("y\n")
-	root := a.root()
+	root := newCommandTree(a).newRoot()
 	root.SetArgs([]string{"data", "early", "-p", "p", "--clear", "state"})
 	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestSlipsInTheToolsWordsHaveANextStep(t *testing.T) {
 		t.Error(err)
 	}
 	lines := onScreen(func(a *app) {
-		a.ssmMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
+		newSsmSpecs(a).jobMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
 	})
 	want := []string{`note: --md loss is left out: "loss=(" is not a regular expression that drover reads`, `note: --md acc is left out: "acc=.*" has no group for the number`, ""}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {

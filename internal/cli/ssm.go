@@ -15,21 +15,26 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// ssmVerb is drover ssm: command lines of simple-sagemaker.
+type ssmVerb struct{ *app }
+
+func newSsmVerb(a *app) ssmVerb { return ssmVerb{a} }
+
 // ssmRun is one command line of simple-sagemaker's, while it is carried out.
 type ssmRun struct {
 	ssm.Command
 	project, task string // as names that drover takes
 }
 
-func (a *app) ssmCommand() *cobra.Command {
+func (a ssmVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "ssm run|shell|process|data ...", Short: "simple-sagemaker's command lines, unchanged",
 		Args: cobra.ArbitraryArgs, DisableFlagParsing: true, ValidArgs: []string{"run", "shell", "process", "data"}}
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.ssmMain(cmd.Context(), args) }
+	c.RunE = func(cmd *cobra.Command, args []string) error { return a.runCommandLine(cmd.Context(), args) }
 	return c
 }
 
-// ssmHelp is drover help ssm, or of one of its verbs.
-func (a *app) ssmHelp(words []string) error {
+// printHelp is drover help ssm, or of one of its verbs.
+func (a ssmVerb) printHelp(words []string) error {
 	verb := ssm.Verb("")
 	if len(words) > 0 {
 		if verb = ssm.Verb(words[0]); !slices.Contains(ssm.Verbs, verb) || len(words) > 1 {
@@ -43,19 +48,19 @@ func (a *app) ssmHelp(words []string) error {
 	return nil
 }
 
-// ssmMain is drover ssm. Its exit statuses are simple-sagemaker's: 1 for a job that
+// runCommandLine is drover ssm. Its exit statuses are simple-sagemaker's: 1 for a job that
 // failed, whatever its program gave, and 2 for a command line that is wrong.
-func (a *app) ssmMain(ctx context.Context, args []string) error {
+func (a ssmVerb) runCommandLine(ctx context.Context, args []string) error {
 	c, err := ssm.Read(args, os.LookupEnv)
 	a.ssm = &ssmRun{Command: c}
 	if err != nil {
 		return err
 	}
 	if c.Help && c.Verb == "" {
-		return a.ssmHelp(nil)
+		return a.printHelp(nil)
 	}
 	if c.Help {
-		return a.ssmHelp([]string{string(c.Verb)})
+		return a.printHelp([]string{string(c.Verb)})
 	}
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if err := c.Check(there); err != nil {
@@ -64,14 +69,14 @@ func (a *app) ssmMain(ctx context.Context, args []string) error {
 	for _, n := range c.Notes {
 		a.note("note: %s", plainText(n))
 	}
-	a.ssm.project, a.ssm.task = a.ssmName("project", c.Project), a.ssmName("task", c.Task)
+	a.ssm.project, a.ssm.task = a.validName("project", c.Project), a.validName("task", c.Task)
 	if err := a.checkOutput(ctx, c.Output); err != nil {
 		return err
 	}
 	if c.Verb == ssm.Data {
-		return a.ssmData(ctx, c)
+		return a.runData(ctx, c)
 	}
-	return a.ssmStart(ctx, c)
+	return a.startJob(ctx, c)
 }
 
 // ssmStatus is the exit status for a job that did not succeed: 1 whatever its program
@@ -84,37 +89,37 @@ func ssmStatus(st drover.Status) status {
 	return status(1)
 }
 
-// ssmStart submits the job that a command line asks for, and follows it.
-func (a *app) ssmStart(ctx context.Context, c ssm.Command) error {
-	spec, err := a.ssmSpec(c)
+// startJob submits the job that a command line asks for, and follows it.
+func (a ssmVerb) startJob(ctx context.Context, c ssm.Command) error {
+	spec, err := newSsmSpecs(a.app).jobSpec(c)
 	if err != nil {
 		return err
 	}
-	cl, err := a.client(ctx)
+	cl, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := a.planned(ctx, func(ctx context.Context) (*drover.Plan, error) { return cl.Plan(ctx, spec, c.Force) })
+	p, err := newPlanner(a.app).makePlan(ctx, func(ctx context.Context) (*drover.Plan, error) { return cl.Plan(ctx, spec, c.Force) })
 	if err != nil {
 		return err
 	}
-	a.ssmNotes(c, p)
-	a.printPlan(p)
+	a.noteWithoutEffect(c, p)
+	newPlanner(a.app).printPlan(p)
 	if p.Action == "skip" && c.CleanState {
 		// The tool clears before it looks whether there is anything to do.
-		if err := a.clear(ctx, cl, spec.Project, spec.Task, "state", true); err != nil {
+		if err := newDataVerb(a.app).clearData(ctx, cl, spec.Project, spec.Task, "state", true); err != nil {
 			return err
 		}
 	}
-	j, err := a.submit(ctx, p)
+	j, err := newSubmitter(a.app).submitPlan(ctx, p)
 	if err != nil {
 		return err
 	}
-	return a.carryOn(ctx, p, j, spec.Output, false)
+	return newSubmitter(a.app).followSubmitted(ctx, p, j, spec.Output, false)
 }
 
-// ssmNotes says what of the command line means nothing where the job runs.
-func (a *app) ssmNotes(c ssm.Command, p *drover.Plan) {
+// noteWithoutEffect says what of the command line means nothing where the job runs.
+func (a ssmVerb) noteWithoutEffect(c ssm.Command, p *drover.Plan) {
 	// A target that costs nothing is none of AWS's.
 	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Currency == "" {
 		a.note("note: these have an effect only on AWS: %s", strings.Join(aws, ", "))
@@ -156,9 +161,9 @@ func hyperparameterLine(c ssm.Command) string {
 	return "hyperparameters: " + strings.Join(words, ", ")
 }
 
-// ssmName makes a name that drover takes of one that the tool does, letter for letter:
+// validName makes a name that drover takes of one that the tool does, letter for letter:
 // were some left out or cut off, two tasks would be one, and the second be skipped.
-func (a *app) ssmName(what, typed string) string {
+func (a ssmVerb) validName(what, typed string) string {
 	if job.ValidName(what, typed) == nil {
 		return typed
 	}

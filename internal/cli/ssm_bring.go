@@ -12,19 +12,19 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// ssmSkipped is a task that is completed: nothing runs, and what was asked for is
+// reportSkipped is a task that is completed: nothing runs, and what was asked for is
 // brought. The line is the tool's own, on stdout as it prints it: scripts look for it.
-func (a *app) ssmSkipped(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a ssmVerb) reportSkipped(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	fmt.Fprintf(a.out, "===== Task %s is already completed by %s =====\n", a.ssm.Task, st.ID)
 	if output == "" {
 		return nil
 	}
-	return a.ssmBring(ctx, j, st, output)
+	return a.bringParts(ctx, j, st, output)
 }
 
-// ssmBring downloads what the tool does: the logs, and of model, output and state
+// bringParts downloads what the tool does: the logs, and of model, output and state
 // those that were asked for.
-func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a ssmVerb) bringParts(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	c := a.ssm.Command
 	if output == "" {
 		if st.State == job.Succeeded || st.State == job.Failed {
@@ -45,7 +45,7 @@ func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, out
 	}
 	var state drover.GotState
 	if c.TakeState {
-		cl, err := a.client(ctx)
+		cl, err := a.openClient(ctx)
 		if err != nil {
 			return err
 		}
@@ -54,14 +54,14 @@ func (a *app) ssmBring(ctx context.Context, j *drover.Job, st drover.Status, out
 		}
 		got.Parts = append(got.Parts, drover.Part{Name: "state", Files: state.Files, Bytes: state.Bytes})
 	}
-	a.printGot(got, output)
-	a.printChanges(changesBelow("state", state.Changes))
+	newBringer(a.app).printGot(got, output)
+	newBringer(a.app).printChanges(changesBelow("state", state.Changes))
 	return nil
 }
 
-// ssmData is ssm data: clear a task's state, then download what its newest job has
+// runData is ssm data: clear a task's state, then download what its newest job has
 // left.
-func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
+func (a ssmVerb) runData(ctx context.Context, c ssm.Command) error {
 	if len(c.Hyperparameters)+len(c.Words) > 0 {
 		words := c.Words
 		for _, h := range c.Hyperparameters {
@@ -69,12 +69,12 @@ func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
 		}
 		a.note("note: ssm data ignores %s", strings.Join(words, " "))
 	}
-	cl, err := a.client(ctx)
+	cl, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
 	if c.CleanState {
-		if err := a.clear(ctx, cl, a.ssm.project, a.ssm.task, "state", true); err != nil {
+		if err := newDataVerb(a.app).clearData(ctx, cl, a.ssm.project, a.ssm.task, "state", true); err != nil {
 			return err
 		}
 	}
@@ -102,12 +102,12 @@ func (a *app) ssmData(ctx context.Context, c ssm.Command) error {
 	if st.State != job.Succeeded {
 		a.note("note: the newest job of task %s, %s, is not completed: it is %s", c.Task, st.ID, strings.ToLower(string(st.State)))
 	}
-	return a.ssmBring(ctx, j, st, c.Output)
+	return a.bringParts(ctx, j, st, c.Output)
 }
 
-// inWords gives a hint to who typed ssm in words that ssm has: its own spelling of
+// hintInGrammar gives a hint to who typed ssm in words that ssm has: its own spelling of
 // a flag, or nothing where it has no such flag.
-func (a *app) inWords(hint string) string {
+func (a *app) hintInGrammar(hint string) string {
 	if a.ssm == nil {
 		return hint
 	}

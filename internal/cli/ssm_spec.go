@@ -16,9 +16,14 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// ssmSpec makes the spec of a command line of simple-sagemaker's.
-func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
-	conf, err := a.config()
+// ssmSpecs makes the spec of a job from a command line of simple-sagemaker.
+type ssmSpecs struct{ *app }
+
+func newSsmSpecs(a *app) ssmSpecs { return ssmSpecs{a} }
+
+// jobSpec makes the spec of a command line of simple-sagemaker's.
+func (a ssmSpecs) jobSpec(c ssm.Command) (job.Spec, error) {
+	conf, err := a.readConfig()
 	if err != nil {
 		return job.Spec{}, err
 	}
@@ -44,12 +49,12 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	if err := program(c, &spec); err != nil {
 		return spec, err
 	}
-	if spec.Inputs, err = a.ssmInputs(c); err != nil {
+	if spec.Inputs, err = a.jobInputs(c); err != nil {
 		return spec, err
 	}
-	spec.Container = a.ssmContainer(c)
-	a.ssmDistribution(c, &spec)
-	spec.Metrics = a.ssmMetrics(c)
+	spec.Container = a.jobContainer(c)
+	a.setDistribution(c, &spec)
+	spec.Metrics = a.jobMetrics(c)
 	for _, t := range c.Tags {
 		if spec.Tags == nil {
 			spec.Tags = map[string]string{}
@@ -59,7 +64,7 @@ func (a *app) ssmSpec(c ssm.Command) (job.Spec, error) {
 	if spec.Share, err = conf.share(spec.On, spec.Queue); err != nil {
 		return spec, err
 	}
-	return spec, a.mayUse(conf, spec)
+	return spec, newSpecReader(a.app).checkSettings(conf, spec)
 }
 
 // mostMinutes are a hundred years, the longest time limit of a job.
@@ -153,9 +158,9 @@ func ssmProcess(c ssm.Command, spec *job.Spec) error {
 	return nil
 }
 
-// ssmInputs are the data of a job, where the tool puts them. Only the first -i
+// jobInputs are the data of a job, where the tool puts them. Only the first -i
 // counts, and the last --iis or --iit says how it is spread.
-func (a *app) ssmInputs(c ssm.Command) (list []job.Input, err error) {
+func (a ssmSpecs) jobInputs(c ssm.Command) (list []job.Input, err error) {
 	add := func(name, path, dist, subdir string) {
 		in := job.Input{Name: name, Path: path, Sharded: dist == ssm.Sharded}
 		if subdir != "" {
@@ -177,7 +182,7 @@ func (a *app) ssmInputs(c ssm.Command) (list []job.Input, err error) {
 		add("model", c.ModelURI, ssm.Replicated, "")
 	}
 	for _, in := range c.Tasks {
-		task := a.ssmName("task", in.Task)
+		task := newSsmVerb(a.app).validName("task", in.Task)
 		if err := job.ValidName("task", task); err != nil {
 			return nil, err
 		}
@@ -189,9 +194,9 @@ func (a *app) ssmInputs(c ssm.Command) (list []job.Input, err error) {
 	return list, nil
 }
 
-// ssmContainer is what was said of images. The tool's default is no wish: where
+// jobContainer is what was said of images. The tool's default is no wish: where
 // none was typed the target chooses, but for a Dockerfile, which may stand on it.
-func (a *app) ssmContainer(c ssm.Command) (box job.Container) {
+func (a ssmSpecs) jobContainer(c ssm.Command) (box job.Container) {
 	box.Dockerfile = c.Dockerfile
 	if c.Dockerfile == "" && !c.Typed["framework"] && !c.Typed["framework_version"] && !c.Typed["py_version"] {
 		return box
@@ -208,8 +213,8 @@ func (a *app) ssmContainer(c ssm.Command) (box job.Container) {
 	return box
 }
 
-// ssmDistribution reads what SageMaker's SDK takes as an estimator's distribution.
-func (a *app) ssmDistribution(c ssm.Command, spec *job.Spec) {
+// setDistribution reads what SageMaker's SDK takes as an estimator's distribution.
+func (a ssmSpecs) setDistribution(c ssm.Command, spec *job.Spec) {
 	if c.Distribution == "" {
 		return
 	}
@@ -238,9 +243,9 @@ func (a *app) ssmDistribution(c ssm.Command, spec *job.Spec) {
 	}
 }
 
-// ssmMetrics leaves out an expression that cannot be used: under the tool it finds
+// jobMetrics leaves out an expression that cannot be used: under the tool it finds
 // nothing either, and the job runs.
-func (a *app) ssmMetrics(c ssm.Command) (list []job.Metric) {
+func (a ssmSpecs) jobMetrics(c ssm.Command) (list []job.Metric) {
 	for i, m := range c.Metrics {
 		last := !slices.ContainsFunc(c.Metrics[i+1:], func(o ssm.Pair) bool { return o.Name == m.Name })
 		re, err := regexp.Compile(m.Value)

@@ -24,7 +24,7 @@ func (d *desk) asked(line ...string) (job.Spec, string) {
 		d.t.Fatalf("%q: %v", line, err)
 	}
 	a.ssm = &ssmRun{Command: c, project: c.Project, task: c.Task}
-	spec, err := a.ssmSpec(c)
+	spec, err := newSsmSpecs(&a).jobSpec(c)
 	if err != nil {
 		d.t.Fatalf("%q: %v", line, err)
 	}

@@ -17,25 +17,35 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a *app) targetCommand() *cobra.Command {
+// offersVerb is drover offers.
+type offersVerb struct{ *app }
+
+func newOffersVerb(a *app) offersVerb { return offersVerb{a} }
+
+// targetVerb is drover target.
+type targetVerb struct{ *app }
+
+func newTargetVerb(a *app) targetVerb { return targetVerb{a} }
+
+func (a targetVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out and forget them", Args: exactly(0)}
 	list := &cobra.Command{Use: "ls", Short: "Show the targets, and whether each can be used", Args: exactly(0)}
 	for _, l := range []*cobra.Command{c, list} {
-		a.storeFlags(l)
-		a.jsonFlag(l)
-		l.RunE = func(cmd *cobra.Command, _ []string) error { return a.targetList(cmd.Context()) }
+		a.addStoreFlags(l)
+		a.addJSONFlag(l)
+		l.RunE = func(cmd *cobra.Command, _ []string) error { return a.printTargets(cmd.Context()) }
 	}
 	test := &cobra.Command{Use: "test NAME", Short: "Run an agent there that does nothing, and say how long each step took", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.targetTest(cmd.Context(), args[0]) }}
-	a.storeFlags(test)
-	a.jsonFlag(test)
+		RunE: func(cmd *cobra.Command, args []string) error { return a.testTarget(cmd.Context(), args[0]) }}
+	a.addStoreFlags(test)
+	a.addJSONFlag(test)
 	rm := &cobra.Command{Use: "rm NAME", Short: "Forget a target of your config; what runs there goes on", Args: exactly(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.targetRemove(args[0]) }}
-	c.AddCommand(list, a.targetAddCommand(), test, rm)
+		RunE: func(_ *cobra.Command, args []string) error { return a.removeTarget(args[0]) }}
+	c.AddCommand(list, a.addCommand(), test, rm)
 	return c
 }
 
-func (a *app) targetAddCommand() *cobra.Command {
+func (a targetVerb) addCommand() *cobra.Command {
 	var t job.Target
 	memory, timeout := "", ""
 	c := &cobra.Command{Use: "add NAME --on TARGET", Short: "Name a target in your config, with options and limits", Args: exactly(1)}
@@ -62,12 +72,12 @@ func (a *app) targetAddCommand() *cobra.Command {
 		if t.Workers < 0 || t.GPUs < 0 || t.CPUs < 0 {
 			return fault.New(fault.Invalid, "Leave out the options that set no limit.", "add target: a limit is below 0")
 		}
-		return a.targetAdd(args[0], t)
+		return a.addTarget(args[0], t)
 	}
 	return c
 }
 
-func (a *app) targetAdd(name string, t job.Target) error {
+func (a targetVerb) addTarget(name string, t job.Target) error {
 	drivers := a.Drivers()
 	switch {
 	case job.ValidName("target", name) != nil || job.Label(name) != name:
@@ -79,7 +89,7 @@ func (a *app) targetAdd(name string, t job.Target) error {
 	case drivers[t.Base()] == nil:
 		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: unknown target %q", name, t.Base())
 	}
-	there, err := a.targetThere(name, t)
+	there, err := a.targetExists(name, t)
 	if err == nil && !there {
 		err = a.changeTarget(name, &t)
 	}
@@ -89,10 +99,10 @@ func (a *app) targetAdd(name string, t job.Target) error {
 	return err
 }
 
-// targetThere says whether a target is in the user's config already, just as t. A name
+// targetExists says whether a target is in the user's config already, just as t. A name
 // that means something else is refused: jobs are sent to what it means.
-func (a *app) targetThere(name string, t job.Target) (there bool, err error) {
-	c, err := a.config()
+func (a targetVerb) targetExists(name string, t job.Target) (there bool, err error) {
+	c, err := a.readConfig()
 	if err != nil {
 		return false, err
 	}
@@ -102,7 +112,7 @@ func (a *app) targetThere(name string, t job.Target) (there bool, err error) {
 	if !hasTarget(c.user, name) {
 		return false, nil
 	}
-	all, err := a.targets(c)
+	all, err := a.namedTargets(c)
 	if err != nil {
 		return false, err
 	}
@@ -122,8 +132,8 @@ func hasTarget(layer map[string]string, name string) bool {
 	return false
 }
 
-func (a *app) targetRemove(name string) error {
-	c, err := a.config()
+func (a targetVerb) removeTarget(name string) error {
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}
@@ -146,8 +156,8 @@ func (a *app) targetRemove(name string) error {
 
 // changeTarget writes a target into the user's config, or takes it out. The limits of
 // its queues stay.
-func (a *app) changeTarget(name string, t *job.Target) error {
-	c, err := a.config()
+func (a targetVerb) changeTarget(name string, t *job.Target) error {
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}
@@ -200,8 +210,8 @@ func limitWords(t job.Target) string {
 	return ""
 }
 
-func (a *app) targetList(ctx context.Context) error {
-	c, err := a.client(ctx)
+func (a targetVerb) printTargets(ctx context.Context) error {
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -223,16 +233,16 @@ func (a *app) targetList(ctx context.Context) error {
 	return t.flush()
 }
 
-func (a *app) targetTest(ctx context.Context, name string) error {
+func (a targetVerb) testTarget(ctx context.Context, name string) error {
 	a.settings.on = name // its own store
-	conf, err := a.config()
+	conf, err := a.readConfig()
 	if err == nil {
-		err = cmp.Or(conf.mayTarget(name), a.mayStart())
+		err = cmp.Or(conf.mayTarget(name), a.checkMayStart())
 	}
 	if err != nil {
 		return err
 	}
-	c, err := a.client(ctx)
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,12 +271,12 @@ func (a *app) targetTest(ctx context.Context, name string) error {
 	return err
 }
 
-func (a *app) offersCommand() *cobra.Command {
+func (a offersVerb) command() *cobra.Command {
 	n := driver.Needs{Agents: 1, Place: driver.Place{Later: true}}
 	mem := ""
 	c := &cobra.Command{Use: "offers [TARGET]", Short: "What the targets have for what a job needs: kinds of machine, how many are free, price", Args: between(0, 1)}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.Float64Var(&n.CPUs, "cpus", 0, "cores for each node")
 	f.StringVar(&mem, "memory", "", "memory for each node, such as 16G")
@@ -291,20 +301,20 @@ func (a *app) offersCommand() *cobra.Command {
 		if len(args) > 0 {
 			target = args[0]
 		}
-		return a.offers(cmd.Context(), target, n)
+		return a.printOffers(cmd.Context(), target, n)
 	}
 	return c
 }
 
-func (a *app) offers(ctx context.Context, target string, n driver.Needs) error {
-	conf, err := a.config()
+func (a offersVerb) printOffers(ctx context.Context, target string, n driver.Needs) error {
+	conf, err := a.readConfig()
 	if err == nil {
 		err = conf.mayTarget(target)
 	}
 	if err != nil {
 		return err
 	}
-	c, err := a.client(ctx)
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -35,9 +35,9 @@ func plainText(s string) string {
 	return strings.ReplaceAll(string(record.Escape([]byte(s), false)), "\n", " ")
 }
 
-// shown is where text is printed that holds words of programs and is not escaped yet, such
+// escapedOutput is where text is printed that holds words of programs and is not escaped yet, such
 // as CSV: standard output as it is, or on a terminal with its control sequences escaped.
-func (a *app) shown() io.Writer {
+func (a *app) escapedOutput() io.Writer {
 	if !isTerminal(a.out) {
 		return a.out
 	}

@@ -17,20 +17,25 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-func (a *app) topCommand() *cobra.Command {
+// topVerb is drover top.
+type topVerb struct{ *app }
+
+func newTopVerb(a *app) topVerb { return topVerb{a} }
+
+func (a topVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "top [JOB]", Short: "Watch jobs, or one job, on the whole screen", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		out, ok := a.out.(*os.File)
 		screen := ok && term.IsTerminal(int(out.Fd())) && a.in != nil && term.IsTerminal(int(a.in.Fd())) && os.Getenv("TERM") != "dumb"
-		cl, err := a.client(cmd.Context())
+		cl, err := a.openClient(cmd.Context())
 		if err != nil {
 			return err
 		}
 		src := &topStore{client: cl, project: a.settings.project, jobs: map[string]*drover.Job{}, maps: map[string]*topMapLook{}, ended: map[string]drover.Status{}}
 		s := topState{paper: paper{colour: screen && wantColour(out)}, now: time.Now(), project: a.settings.project}
 		if len(args) > 0 {
-			j, st, err := a.look(cmd.Context(), args)
+			j, st, err := a.jobAndStatus(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -38,16 +43,16 @@ func (a *app) topCommand() *cobra.Command {
 			s = s.enter(st)
 		}
 		if !screen {
-			return a.topOnce(cmd.Context(), s, src)
+			return a.printOnce(cmd.Context(), s, src)
 		}
-		return a.runTop(cmd.Context(), s, src, a.in, out)
+		return a.runScreen(cmd.Context(), s, src, a.in, out)
 	}
 	return c
 }
 
-// topOnce prints what the screen would show, once and plainly, where there is none
+// printOnce prints what the screen would show, once and plainly, where there is none
 // to draw on.
-func (a *app) topOnce(ctx context.Context, s topState, src topSource) error {
+func (a topVerb) printOnce(ctx context.Context, s topState, src topSource) error {
 	s.width, s.height = topWide-1, 40
 	var text []string
 	var bad error

@@ -69,8 +69,8 @@ const (
 	topFrame = 200 * time.Millisecond // between two frames of a log: readable, and cheap
 )
 
-// runTop shows s until it is quit.
-func (a *app) runTop(ctx context.Context, s topState, src topSource, in, out *os.File) error {
+// runScreen shows s until it is quit.
+func (a topVerb) runScreen(ctx context.Context, s topState, src topSource, in, out *os.File) error {
 	inside, leave := context.WithCancel(ctx)
 	defer leave()
 	var cancels sync.WaitGroup // one that was said yes to is carried out though the screen is left

@@ -12,19 +12,24 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-func (a *app) verifyCommand() *cobra.Command {
+// verifyVerb is drover verify.
+type verifyVerb struct{ *app }
+
+func newVerifyVerb(a *app) verifyVerb { return verifyVerb{a} }
+
+func (a verifyVerb) command() *cobra.Command {
 	o := drover.VerifyOptions{}
 	c := &cobra.Command{Use: "verify [JOB]", Short: "Recompute all of a job from its store, and say what disagrees", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	c.Flags().BoolVar(&o.LogsOnly, "logs-only", false, "do not read what outputs hold")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print findings alone")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.find(cmd.Context(), args)
+		j, err := a.findJob(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		tell := a.verifyTeller()
+		tell := a.newVerifyLine()
 		o.Told = tell.told
 		r, err := j.Verify(cmd.Context(), o)
 		tell.clear()
@@ -47,7 +52,7 @@ func (a *app) verifyCommand() *cobra.Command {
 // notesShown is how many entries that do not count are named.
 const notesShown = 5
 
-func (a *app) printVerified(r drover.Verified) {
+func (a verifyVerb) printVerified(r drover.Verified) {
 	p := func(key, format string, args ...any) {
 		if !a.quiet {
 			fmt.Fprintf(a.out, "  %-9s %s\n", key, plainText(fmt.Sprintf(format, args...)))
@@ -119,9 +124,9 @@ type verifyTeller struct {
 	on    bool
 }
 
-func (a *app) verifyTeller() *verifyTeller {
+func (a verifyVerb) newVerifyLine() *verifyTeller {
 	f, ok := a.err.(*os.File)
-	return &verifyTeller{a: a, on: ok && !a.quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
+	return &verifyTeller{a: a.app, on: ok && !a.quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
 }
 
 // told may be called for every chunk: a person reads no more than some a second.

@@ -21,6 +21,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// watcher is drover status -w: what it prints is kept up to date.
+type watcher struct{ *app }
+
+func newWatcher(a *app) watcher { return watcher{a} }
+
 // watchFrame is one look of drover status --watch.
 type watchFrame struct {
 	text string // as drover status prints it, for a terminal
@@ -49,44 +54,44 @@ const (
 	figuresShare = 20
 )
 
-// statusWatch is drover status --watch: it looks until all that it shows has settled.
-func (a *app) statusWatch(cmd *cobra.Command, args []string, all bool, tags []string) error {
+// watchStatus is drover status --watch: it looks until all that it shows has settled.
+func (a watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags []string) error {
 	if a.settings.json {
 		return fault.New(fault.Invalid, "Use drover events -f --json, or drover status --json again and again.", "read command line: --watch does not go with --json")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT)
 	defer stop()
-	look, err := a.watched(ctx, args, all, tags)
+	look, err := a.newFrameReader(ctx, args, all, tags)
 	if err != nil {
 		return err
 	}
 	ticks := time.NewTicker(watchEvery)
 	defer ticks.Stop()
-	err = a.watch(ctx, look, ticks.C, newWatchScreen(a.out))
+	err = a.showFrames(ctx, look, ticks.C, newWatchScreen(a.out))
 	if ctx.Err() != nil && cmd.Context().Err() == nil {
 		return status(fault.ExitInterrupted) // Ctrl-C is for us; jobs go on
 	}
 	return err
 }
 
-// watched gives the looks at one job, or at the list.
-func (a *app) watched(ctx context.Context, args []string, all bool, tags []string) (func(context.Context) (watchFrame, error), error) {
+// newFrameReader gives the looks at one job, or at the list.
+func (a watcher) newFrameReader(ctx context.Context, args []string, all bool, tags []string) (func(context.Context) (watchFrame, error), error) {
 	if len(args) == 1 {
-		j, err := a.find(ctx, args)
+		j, err := a.findJob(ctx, args)
 		if err != nil {
 			return nil, err
 		}
-		return a.watchOne(ctx, j)
+		return a.newJobFrameReader(ctx, j)
 	}
-	jobs, most, err := a.overview(ctx, all)
+	jobs, most, err := newStatusVerb(a.app).newOverview(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (watchFrame, error) { return a.watchList(ctx, jobs, most, tags) }, nil
+	return func(ctx context.Context) (watchFrame, error) { return a.readListFrame(ctx, jobs, most, tags) }, nil
 }
 
-// watch shows what look sees, at each tick, until nothing can change any more.
-func (a *app) watch(ctx context.Context, look func(context.Context) (watchFrame, error), ticks <-chan time.Time, screen *watchScreen) error {
+// showFrames shows what look sees, at each tick, until nothing can change any more.
+func (a watcher) showFrames(ctx context.Context, look func(context.Context) (watchFrame, error), ticks <-chan time.Time, screen *watchScreen) error {
 	for idle := 0; ; {
 		f, err := look(ctx)
 		if err != nil {
@@ -205,17 +210,17 @@ func factOf(s drover.Status, m *drover.MapStatus) watchFact {
 	return f
 }
 
-// watchList is a look at the list of jobs.
-func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
+// readListFrame is a look at the list of jobs.
+func (a watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
 	list, left, err := rows(ctx, jobs, most, tags)
 	if f.bad, err = unreadable(err); err != nil {
 		return f, err
 	}
 	var text bytes.Buffer
-	b := *a
+	b := *a.app
 	b.out, b.err = &text, &text
 	if len(list) > 0 || f.bad == nil {
-		if err := b.printList(list, left, tags); err != nil {
+		if err := newStatusVerb(&b).printRows(list, left, tags); err != nil {
 			return f, err
 		}
 	}
@@ -230,15 +235,15 @@ func (a *app) watchList(ctx context.Context, jobs *drover.Overview, most int, ta
 	return f, nil
 }
 
-// watchOne gives the looks at one job. A map is read on, not from its beginning.
-func (a *app) watchOne(ctx context.Context, j *drover.Job) (func(context.Context) (watchFrame, error), error) {
+// newJobFrameReader gives the looks at one job. A map is read on, not from its beginning.
+func (a watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(context.Context) (watchFrame, error), error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return nil, err
 	}
 	show := func(s drover.Status, m *drover.MapStatus, print func(*app)) watchFrame {
 		var text bytes.Buffer
-		b := *a
+		b := *a.app
 		b.out = &text
 		print(&b)
 		f := watchFrame{text: text.String(), facts: []watchFact{factOf(s, m)}, live: !s.State.Settled(), idle: s.State == job.Interrupted}
@@ -251,7 +256,7 @@ func (a *app) watchOne(ctx context.Context, j *drover.Job) (func(context.Context
 	if rec.Spec.Verb != job.Map {
 		return func(ctx context.Context) (watchFrame, error) {
 			s, err := j.Status(ctx)
-			return show(s, nil, func(b *app) { b.printStatus(s, rec.Spec) }), err
+			return show(s, nil, func(b *app) { newStatusVerb(b).printRunStatus(s, rec.Spec) }), err
 		}, nil
 	}
 	look, err := j.LookAtMap(ctx)
@@ -280,7 +285,7 @@ func (a *app) watchOne(ctx context.Context, j *drover.Job) (func(context.Context
 				v := progressView{s: s, rate: speed.rate(), width: 80, paint: func(_ job.State, text string) string { return text }}
 				fmt.Fprintln(b.out, strings.Join(v.block(), "\n")+"\n")
 			}
-			b.printMap(m, figures, rec.Spec)
+			newStatusVerb(b).printMapStatus(m, figures, rec.Spec)
 		}), nil
 	}, nil
 }

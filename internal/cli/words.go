@@ -16,6 +16,11 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// specReader makes the spec of a job from what was typed and what the config says.
+type specReader struct{ *app }
+
+func newSpecReader(a *app) specReader { return specReader{a} }
+
 // startFlags are the flags of verbs that start a job.
 type startFlags struct {
 	task, output, source, python string
@@ -36,15 +41,15 @@ type startFlags struct {
 	results    []string
 }
 
-func (a *app) startFlags(c *cobra.Command) *startFlags {
+func (a specReader) startFlags(c *cobra.Command) *startFlags {
 	s := &startFlags{}
-	a.storeFlags(c)
-	a.jsonFlag(c)
+	a.addStoreFlags(c)
+	a.addJSONFlag(c)
 	f := c.Flags()
 	f.SetInterspersed(false) // after the script everything is the script's
 	f.StringVarP(&s.task, "task", "t", "", "name of the task: its state survives, and it is skipped when complete")
 	f.StringVarP(&s.output, "output", "o", "", "folder, or s3://bucket/folder, that receives model/, output/, files/ and logs/")
-	a.overwriteFlag(f)
+	a.addOverwriteFlag(f)
 	f.StringVarP(&s.source, "source", "s", "", "folder shipped as code, and the working folder (default: the git repository, or the folder where it is typed)")
 	f.StringArrayVarP(&s.deps, "dependency", "d", nil, "another file or folder to put into the working folder, ignored by git or not; may be repeated")
 	f.StringArrayVarP(&s.inputs, "input", "i", nil, "data the program reads: PATH or NAME=URI[:sharded][:subfolder], a URI being a path, a glob, https://, s3://, gs:// or task:NAME/model; may be repeated")
@@ -71,7 +76,7 @@ func (a *app) startFlags(c *cobra.Command) *startFlags {
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
 	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no plan and no notes; with --detach print the id alone")
-	a.notifyFlag(f)
+	a.addNotifyFlag(f)
 	f.BoolVarP(&s.yes, "yes", "y", false, "answer yes to every question")
 	return s
 }
@@ -93,10 +98,10 @@ func (s *startFlags) programFlags(c *cobra.Command) {
 var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
 	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile"}
 
-// spec makes the spec of what was typed.
-func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
+// readSpec makes the spec of what was typed.
+func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
 	spec := job.Spec{Verb: verb}
-	err := a.checkNotify(s.detach)
+	err := newNotifier(a.app).checkNotify(s.detach)
 	if err != nil {
 		return spec, err
 	}
@@ -108,12 +113,12 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	} else if len(args) > 0 {
 		spec.Program, spec.Args = args[0], args[1:]
 	}
-	conf, err := a.config()
+	conf, err := a.readConfig()
 	if err != nil {
 		return spec, err
 	}
 	if spec.Project == "" || a.settings.project != "" {
-		if spec.Project, spec.ProjectOf, err = a.projectAnd(); err != nil {
+		if spec.Project, spec.ProjectOf, err = a.projectAndFolder(); err != nil {
 			return spec, err
 		}
 	}
@@ -167,7 +172,7 @@ func (a *app) spec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []stri
 	if err := s.box.apply(&spec); err != nil {
 		return spec, err
 	}
-	if err := a.mayUse(conf, spec); err != nil {
+	if err := a.checkSettings(conf, spec); err != nil {
 		return spec, err
 	}
 	if err := addInputs(&spec, s.inputs); err != nil {
@@ -189,9 +194,9 @@ func (c *config) complete(spec *job.Spec) error {
 	return nil
 }
 
-// mayUse refuses a job that would act on a setting that was not confirmed: its target's
+// checkSettings refuses a job that would act on a setting that was not confirmed: its target's
 // options, the registry of its framework's image, as whom its agents act.
-func (a *app) mayUse(c *config, spec job.Spec) error {
+func (a specReader) checkSettings(c *config, spec job.Spec) error {
 	if err := c.mayTarget(spec.On); err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ func (a *app) mayUse(c *config, spec job.Spec) error {
 			return err
 		}
 	}
-	return a.mayStart()
+	return a.checkMayStart()
 }
 
 // numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
@@ -316,8 +321,8 @@ func addEnv(spec *job.Spec, files, typed []string) error {
 	return nil
 }
 
-// tailNote says where a drover flag went that was typed after the script.
-func (a *app) tailNote(cmd *cobra.Command, spec job.Spec) {
+// noteFlagsAfterScript says where a drover flag went that was typed after the script.
+func (a submitter) noteFlagsAfterScript(cmd *cobra.Command, spec job.Spec) {
 	var seen []string
 	for _, arg := range spec.Args {
 		name, _, _ := strings.Cut(arg, "=")

@@ -56,7 +56,7 @@ func (d *desk) typed(args ...string) (out, said string, err error) {
 	var o, e bytes.Buffer
 	a := *d.app
 	a.out, a.err = &o, &e
-	root := a.root()
+	root := newCommandTree(&a).newRoot()
 	root.SetArgs(args)
 	err = root.ExecuteContext(d.t.Context())
 	return o.String(), e.String(), err
@@ -146,11 +146,11 @@ func TestAFlagBehindTheScriptIsTheScriptsAndIsSaid(t *testing.T) {
 		var said bytes.Buffer
 		a := *d.app
 		a.err = &said
-		cmd, _, err := a.root().Find([]string{string(row.verb)})
+		cmd, _, err := newCommandTree(&a).newRoot().Find([]string{string(row.verb)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.tailNote(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
+		newSubmitter(&a).noteFlagsAfterScript(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
 		if said.String() != row.want {
 			t.Errorf("%q: %q, want %q", row.args, said.String(), row.want)
 		}
@@ -280,13 +280,13 @@ func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
 		}
 		t.Run(row.folder, func(t *testing.T) {
 			t.Chdir(row.folder)
-			if got, err := d.app.project(); err != nil || got != row.want {
+			if got, err := d.app.projectName(); err != nil || got != row.want {
 				t.Errorf("in %s it is %q (%v), want %q", row.folder, got, err, row.want)
 			}
 		})
 	}
 	d.app.settings.project = "Not/One"
-	if _, err := d.app.project(); fault.KindOf(err) != fault.Invalid {
+	if _, err := d.app.projectName(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -294,7 +294,7 @@ func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
 // Every page of help: the verbs' are in docs/reference.md, whose test compares
 // them; here are those below.
 func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
-	for _, c := range (&app{}).root().Commands() {
+	for _, c := range newCommandTree((&app{})).newRoot().Commands() {
 		if !c.IsAvailableCommand() || c.Name() == "help" {
 			continue
 		}
@@ -386,11 +386,11 @@ func TestQuietIsQuietAndColourIsAsked(t *testing.T) {
 	if said.Len() > 0 {
 		t.Errorf("it said %q", said.String())
 	}
-	if got := a.paint(job.Failed, "x"); got != "x" {
+	if got := a.paintState(job.Failed, "x"); got != "x" {
 		t.Errorf("painted without being asked: %q", got)
 	}
 	a.colour = true
-	if got := a.paint(job.Failed, "x"); got != "\x1b[31mx\x1b[0m" || a.paint(job.Pending, "x") != "x" {
+	if got := a.paintState(job.Failed, "x"); got != "\x1b[31mx\x1b[0m" || a.paintState(job.Pending, "x") != "x" {
 		t.Errorf("painted %q", got)
 	}
 	for _, row := range []struct {

@@ -18,29 +18,39 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+// workerVerb is drover worker.
+type workerVerb struct{ *app }
+
+func newWorkerVerb(a *app) workerVerb { return workerVerb{a} }
+
+// attachVerb is drover attach.
+type attachVerb struct{ *app }
+
+func newAttachVerb(a *app) attachVerb { return attachVerb{a} }
+
+func (a workerVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "worker [JOB]", Short: "Agents of live jobs: where they are, what they do; drain one", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	list := &cobra.Command{Use: "ls [JOB]", Short: "Show the agents of live jobs, or of one", Args: atMostOne, ValidArgsFunction: a.completeJobs}
 	all := false
 	for _, l := range []*cobra.Command{c, list} {
-		a.storeFlags(l)
-		a.jsonFlag(l)
+		a.addStoreFlags(l)
+		a.addJSONFlag(l)
 		l.Flags().BoolVarP(&all, "all", "a", false, "those that are gone, too")
-		l.RunE = func(cmd *cobra.Command, args []string) error { return a.workerList(cmd.Context(), args, all) }
+		l.RunE = func(cmd *cobra.Command, args []string) error { return a.printWorkers(cmd.Context(), args, all) }
 	}
 	reason := ""
 	drain := &cobra.Command{Use: "drain AGENT", Short: "Have an agent begin nothing new and leave; its job goes on without it", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.workerDrain(cmd.Context(), args[0], reason) }}
-	a.storeFlags(drain)
-	a.jsonFlag(drain)
+		RunE: func(cmd *cobra.Command, args []string) error { return a.drainWorker(cmd.Context(), args[0], reason) }}
+	a.addStoreFlags(drain)
+	a.addJSONFlag(drain)
 	drain.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
 	drain.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
 	c.AddCommand(list, drain)
 	return c
 }
 
-func (a *app) workerList(ctx context.Context, args []string, all bool) error {
-	workers, err := a.workers(ctx, args, all)
+func (a workerVerb) printWorkers(ctx context.Context, args []string, all bool) error {
+	workers, err := a.listWorkers(ctx, args, all)
 	bad, err := unreadable(err)
 	if err != nil {
 		return err
@@ -70,16 +80,16 @@ func (a *app) workerList(ctx context.Context, args []string, all bool) error {
 	return cmp.Or(t.flush(), bad)
 }
 
-// workers are those of the job that was named, or of all that live.
-func (a *app) workers(ctx context.Context, args []string, all bool) ([]drover.Worker, error) {
+// listWorkers are those of the job that was named, or of all that live.
+func (a workerVerb) listWorkers(ctx context.Context, args []string, all bool) ([]drover.Worker, error) {
 	if len(args) > 0 {
-		j, err := a.find(ctx, args)
+		j, err := a.findJob(ctx, args)
 		if err != nil {
 			return nil, err
 		}
 		return j.Workers(ctx, all)
 	}
-	c, err := a.client(ctx)
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +118,8 @@ func workOf(w drover.Worker) string {
 	return "-"
 }
 
-func (a *app) workerDrain(ctx context.Context, agent, reason string) error {
-	c, err := a.client(ctx)
+func (a workerVerb) drainWorker(ctx context.Context, agent, reason string) error {
+	c, err := a.openClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +142,7 @@ func (a *app) workerDrain(ctx context.Context, agent, reason string) error {
 	return nil
 }
 
-func (a *app) attachCommand() *cobra.Command {
+func (a attachVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "attach [JOB [AGENT|RANK]] [-- COMMAND...]", Short: "Open a shell beside a running program, on its machine",
 		ValidArgsFunction: a.completeJobs,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -141,14 +151,14 @@ func (a *app) attachCommand() *cobra.Command {
 			}
 			return nil
 		}}
-	a.storeFlags(c)
+	a.addStoreFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		n := named(cmd, args)
 		who := ""
 		if n == 2 {
 			who = args[1]
 		}
-		return a.attach(cmd.Context(), args[:min(n, 1)], who, args[n:])
+		return a.attachToAgent(cmd.Context(), args[:min(n, 1)], who, args[n:])
 	}
 	return c
 }
@@ -161,8 +171,8 @@ func named(cmd *cobra.Command, args []string) int {
 	return len(args)
 }
 
-func (a *app) attach(ctx context.Context, ref []string, who string, words []string) error {
-	j, err := a.find(ctx, ref)
+func (a attachVerb) attachToAgent(ctx context.Context, ref []string, who string, words []string) error {
+	j, err := a.findJob(ctx, ref)
 	if err != nil {
 		return err
 	}
