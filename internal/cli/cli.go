@@ -105,12 +105,20 @@ type app struct {
 	notify    string   // of --notify
 	settings  settings
 	conf      *config
-	joined    bool    // the job is another command's, which we only follow
-	ssm       *ssmRun // of drover ssm: nil for all other verbs
+	joined    bool     // the job is another command's, which we only follow
+	grammar   *grammar // of another tool whose command line was typed; nil: drover's own
 	away      *minding
 	stdin     *proc.Stdin // what this command of a run has; nil: it is no such command
 	given     *os.File    // the same, where the program may have it
 	relay     *relay      // nil: stdin is no terminal, or the program may not have it
+}
+
+// grammar is what differs for the command lines of another tool.
+type grammar struct {
+	hint       func(hint string) string                                                        // a hint in the tool's words; "": it has none
+	exitStatus func(drover.Status) status                                                      // of a job that did not succeed
+	skipped    func(ctx context.Context, j *drover.Job, st drover.Status, output string) error // reports a task that is complete
+	bring      func(ctx context.Context, j *drover.Job, st drover.Status, output string) error // brings what was asked for
 }
 
 // Main runs one command line and returns its exit status.
@@ -118,11 +126,11 @@ func Main(ctx context.Context, h Host, args []string) int {
 	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args, away: &minding{}}
 	root := newCommandTree(a).newRoot()
 	root.SetArgs(args)
-	a.rememberOutputs()
+	rememberOutputs(h.Dirs)
 	err := root.ExecuteContext(ctx)
 	a.endStdin()
 	a.away.end()
-	a.rememberOutputs() // by now the other end of a pipe has opened its files
+	rememberOutputs(h.Dirs) // by now the other end of a pipe has opened its files
 	var s status
 	if errors.As(err, &s) {
 		return int(s)

@@ -229,7 +229,7 @@ func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output s
 		return a.reportEnd(ctx, j, st, output)
 	}
 	a.note("%s %s interrupted   continue: drover resume %s", a.paintState(job.Interrupted, job.Interrupted.Symbol()), st.ID, st.ID)
-	if a.ssm == nil && st.Attempt > 0 {
+	if a.grammar == nil && st.Attempt > 0 {
 		if err := newBringer(a.app).bringRunOutputs(ctx, j, st, output); err != nil {
 			a.printError(err) // that it was interrupted says more
 		}
@@ -340,8 +340,8 @@ func (a follower) reportEnd(ctx context.Context, j *drover.Job, st drover.Status
 		a.note("  why: drover why %s", st.ID)
 	}
 	switch {
-	case code != 0 && a.ssm != nil:
-		return ssmStatus(st)
+	case code != 0 && a.grammar != nil:
+		return a.grammar.exitStatus(st)
 	case code != 0:
 		return status(code)
 	}
@@ -371,8 +371,8 @@ func (a follower) bringOutputs(ctx context.Context, j *drover.Job, st drover.Sta
 	case many:
 		return newBringer(a.app).bringItems(ctx, j, output)
 	}
-	if a.ssm != nil {
-		return newSsmVerb(a.app).bringParts(ctx, j, st, output)
+	if a.grammar != nil {
+		return a.grammar.bring(ctx, j, st, output)
 	}
 	return newBringer(a.app).bringRunOutputs(ctx, j, st, output)
 }

@@ -178,7 +178,7 @@ func all(source) bool { return true }
 func closed(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // checkNodes refuses a node that a job does not have.
-func (a *app) checkNodes(ctx context.Context, j *drover.Job, nodes []int) error {
+func checkNodes(ctx context.Context, j *drover.Job, nodes []int) error {
 	if len(nodes) == 0 {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (a logsVerb) command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.checkNodes(cmd.Context(), j, l.nodes); err != nil {
+		if err := checkNodes(cmd.Context(), j, l.nodes); err != nil {
 			return err
 		}
 		o, err := l.options(time.Now())

@@ -51,7 +51,7 @@ func (a metricsVerb) command() *cobra.Command {
 			return err
 		}
 		if f.Changed("node") {
-			if err := a.checkNodes(cmd.Context(), j, []int{m.node}); err != nil {
+			if err := checkNodes(cmd.Context(), j, []int{m.node}); err != nil {
 				return err
 			}
 		}

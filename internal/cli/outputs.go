@@ -17,15 +17,15 @@ import (
 // rememberOutputs notes in drover's state folder which files this command prints into,
 // so that no later command takes them for code. What goes wrong is no reason to refuse
 // a command: a later one may then ship a log.
-func (a *app) rememberOutputs() {
+func rememberOutputs(dirs Dirs) {
 	folder, err := os.Getwd()
-	if err != nil || a.Dirs.State == "" {
+	if err != nil || dirs.State == "" {
 		return
 	}
 	if real, err := filepath.EvalSymlinks(folder); err == nil {
 		folder = real
 	}
-	_ = written.Memory{Path: filepath.Join(a.Dirs.State, written.MemoryName)}.AddStreams(written.Outputs(os.Stdout, os.Stderr), folder)
+	_ = written.Memory{Path: filepath.Join(dirs.State, written.MemoryName)}.AddStreams(written.Outputs(os.Stdout, os.Stderr), folder)
 }
 
 // commandWithFlag is the command that was typed, with one flag more after its verb.
@@ -107,7 +107,7 @@ func (a bringer) printChanges(c drover.Changes) {
 			names[i] = b.Path
 		}
 		remedy := " (--overwrite replaces yours)"
-		if a.ssm != nil { // which has no such flag
+		if a.grammar != nil { // which has no such flag
 			remedy = ""
 		}
 		if c.Kept == 1 {

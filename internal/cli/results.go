@@ -74,7 +74,7 @@ func (a resultsVerb) printAllResults(ctx context.Context, j *drover.Job, asCSV b
 			err = csvResults(out, names, results)
 		}
 	}
-	m.note(a.app)
+	m.noteCut(a.app)
 	return err
 }
 
@@ -105,8 +105,8 @@ func (m *cutMarks) mark(results resultSeq) resultSeq {
 	}
 }
 
-// note says how many are cut, and where the rest is.
-func (m *cutMarks) note(a *app) {
+// noteCut says how many are cut, and where the rest is.
+func (m *cutMarks) noteCut(a *app) {
 	if m.cut > 0 {
 		a.note("note: the output of %s is cut, as it is longer than %s or not all stored: drover logs %s --item %d", count(m.cut, "item"), size(drover.MaxStdout), m.id, m.first)
 	}

@@ -80,7 +80,7 @@ func (a resultsVerb) printTopResults(ctx context.Context, j *drover.Job, o topFl
 			return err
 		}
 	}
-	m.note(a.app)
+	m.noteCut(a.app)
 	var others []string
 	if r.Without > 0 {
 		others = append(others, count(r.Without, "result")+" without a number "+plainText(o.by))

@@ -220,8 +220,8 @@ func (a submitter) followSubmitted(ctx context.Context, p *drover.Plan, j *drove
 		if err != nil {
 			return err
 		}
-		if a.ssm != nil {
-			return newSsmVerb(a.app).reportSkipped(ctx, j, st, output)
+		if a.grammar != nil {
+			return a.grammar.skipped(ctx, j, st, output)
 		}
 		settled := make(chan struct{})
 		close(settled)

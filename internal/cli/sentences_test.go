@@ -251,7 +251,7 @@ func TestSlipsInTheToolsWordsHaveANextStep(t *testing.T) {
 		t.Error(err)
 	}
 	lines := onScreen(func(a *app) {
-		newSsmSpecs(a).jobMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
+		newSsmSpecs(newSsmVerb(a)).jobMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
 	})
 	want := []string{`note: --md loss is left out: "loss=(" is not a regular expression that drover reads`, `note: --md acc is left out: "acc=.*" has no group for the number`, ""}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {

@@ -16,9 +16,12 @@ import (
 )
 
 // ssmVerb is drover ssm: command lines of simple-sagemaker.
-type ssmVerb struct{ *app }
+type ssmVerb struct {
+	*app
+	ssm *ssmRun
+}
 
-func newSsmVerb(a *app) ssmVerb { return ssmVerb{a} }
+func newSsmVerb(a *app) ssmVerb { return ssmVerb{a, &ssmRun{}} }
 
 // ssmRun is one command line of simple-sagemaker's, while it is carried out.
 type ssmRun struct {
@@ -52,7 +55,8 @@ func (a ssmVerb) printHelp(words []string) error {
 // failed, whatever its program gave, and 2 for a command line that is wrong.
 func (a ssmVerb) runCommandLine(ctx context.Context, args []string) error {
 	c, err := ssm.Read(args, os.LookupEnv)
-	a.ssm = &ssmRun{Command: c}
+	a.ssm.Command = c
+	a.grammar = &grammar{hint: ssm.InWords, exitStatus: ssmStatus, skipped: a.reportSkipped, bring: a.bringParts}
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func ssmStatus(st drover.Status) status {
 
 // startJob submits the job that a command line asks for, and follows it.
 func (a ssmVerb) startJob(ctx context.Context, c ssm.Command) error {
-	spec, err := newSsmSpecs(a.app).jobSpec(c)
+	spec, err := newSsmSpecs(a).jobSpec(c)
 	if err != nil {
 		return err
 	}

@@ -108,8 +108,8 @@ func (a ssmVerb) runData(ctx context.Context, c ssm.Command) error {
 // hintInGrammar gives a hint to who typed ssm in words that ssm has: its own spelling of
 // a flag, or nothing where it has no such flag.
 func (a *app) hintInGrammar(hint string) string {
-	if a.ssm == nil {
+	if a.grammar == nil {
 		return hint
 	}
-	return ssm.InWords(hint)
+	return a.grammar.hint(hint)
 }

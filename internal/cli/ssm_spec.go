@@ -17,9 +17,9 @@ import (
 )
 
 // ssmSpecs makes the spec of a job from a command line of simple-sagemaker.
-type ssmSpecs struct{ *app }
+type ssmSpecs struct{ ssmVerb }
 
-func newSsmSpecs(a *app) ssmSpecs { return ssmSpecs{a} }
+func newSsmSpecs(a ssmVerb) ssmSpecs { return ssmSpecs{a} }
 
 // jobSpec makes the spec of a command line of simple-sagemaker's.
 func (a ssmSpecs) jobSpec(c ssm.Command) (job.Spec, error) {
@@ -182,7 +182,7 @@ func (a ssmSpecs) jobInputs(c ssm.Command) (list []job.Input, err error) {
 		add("model", c.ModelURI, ssm.Replicated, "")
 	}
 	for _, in := range c.Tasks {
-		task := newSsmVerb(a.app).validName("task", in.Task)
+		task := a.validName("task", in.Task)
 		if err := job.ValidName("task", task); err != nil {
 			return nil, err
 		}

@@ -23,8 +23,8 @@ func (d *desk) asked(line ...string) (job.Spec, string) {
 	if err != nil {
 		d.t.Fatalf("%q: %v", line, err)
 	}
-	a.ssm = &ssmRun{Command: c, project: c.Project, task: c.Task}
-	spec, err := newSsmSpecs(&a).jobSpec(c)
+	verb := ssmVerb{&a, &ssmRun{Command: c, project: c.Project, task: c.Task}}
+	spec, err := newSsmSpecs(verb).jobSpec(c)
 	if err != nil {
 		d.t.Fatalf("%q: %v", line, err)
 	}
@@ -115,7 +115,7 @@ func TestSSMHintsAreInItsOwnWords(t *testing.T) {
 	write(t, "w.py", "")
 	var said bytes.Buffer
 	a := *d.app
-	a.err, a.ssm = &said, &ssmRun{}
+	a.err, a.grammar = &said, &grammar{hint: ssm.InWords}
 	a.printError(fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: 2000 nodes"))
 	a.printError(fault.New(fault.Denied, "Set it, or leave --secret K out.", "read secret K: it is not set"))
 	if want := "drover: check job: 2000 nodes\n  Use --ic 1 to 1000.\ndrover: read secret K: it is not set\n"; said.String() != want {
