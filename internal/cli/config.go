@@ -11,19 +11,11 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/module"
-	"github.com/drover-run/drover/internal/jobfile"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
-
-// configVerb is drover config.
-type configVerb struct{ *app }
-
-func newConfigVerb(a *app) configVerb { return configVerb{a} }
 
 // setting is a key of the config files.
 type setting struct {
@@ -223,65 +215,6 @@ func (c *config) shares() []string {
 	return slices.Compact(keys)
 }
 
-func (a configVerb) command() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
-		Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.printSettings() }}
-	a.addJSONFlag(c)
-	c.AddCommand(a.trustCommand(),
-		&cobra.Command{Use: "get KEY", Short: "Print a setting's value", Args: exactly(1), RunE: func(_ *cobra.Command, args []string) error {
-			return a.printSetting(args[0])
-		}},
-		&cobra.Command{Use: "set KEY VALUE", Short: "Write a setting into your config file; an empty value removes it", Args: exactly(2),
-			RunE: func(_ *cobra.Command, args []string) error { return a.changeSetting(args[0], args[1]) }},
-		&cobra.Command{Use: "explain KEY", Short: "Say which layer a setting's value comes from", Args: exactly(1),
-			RunE: func(_ *cobra.Command, args []string) error { return a.explainSetting(args[0]) }},
-		&cobra.Command{Use: "schema", Short: "Print the JSON schema of job files, for editors", Args: exactly(0),
-			RunE: func(*cobra.Command, []string) error {
-				_, err := a.out.Write(jobfile.Schema())
-				return err
-			}},
-		&cobra.Command{Use: "module", Short: "Print drover.py, for scripts that import drover to run without it", Args: exactly(0),
-			RunE: func(*cobra.Command, []string) error {
-				_, err := a.out.Write(module.Python)
-				return err
-			}},
-	)
-	return c
-}
-
-func (a configVerb) printSettings() error {
-	c, err := a.readConfig()
-	if err != nil {
-		return err
-	}
-	if a.settings.json {
-		all := map[string]settingJSON{}
-		for _, s := range known {
-			f := c.get(s.key)
-			all[s.key] = c.asJSON(s.key, f)
-		}
-		for _, key := range append(c.shares(), c.targetKeys()...) {
-			f := c.get(key)
-			all[key] = c.asJSON(key, f)
-		}
-		return newJSON(a.out).Encode(all)
-	}
-	t := newTable(a.out, "KEY", "VALUE", "FROM", "MEANING")
-	for _, s := range known {
-		f := c.get(s.key)
-		t.row(s.key, dash(plainText(shownSetting(s.key, f.value))), c.fromWords(s.key, f), s.text)
-	}
-	for _, key := range c.shares() {
-		f := c.get(key)
-		t.row(key, plainText(f.value), c.fromWords(key, f), shareText)
-	}
-	for _, key := range c.targetKeys() {
-		f := c.get(key)
-		t.row(key, plainText(f.value), c.fromWords(key, f), targetText)
-	}
-	return t.flush()
-}
-
 // settingJSON is a setting as --json prints it.
 type settingJSON struct {
 	Value       string `json:"value"`
@@ -301,80 +234,6 @@ func (c *config) fromWords(key string, f found) string {
 	return plainText(f.from)
 }
 
-func (a configVerb) printSetting(key string) error {
-	c, err := a.readConfig()
-	if err == nil {
-		err = knownKey(key)
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(a.escapedOutput(), c.get(key).value)
-	return nil
-}
-
-func (a configVerb) explainSetting(key string) error {
-	c, err := a.readConfig()
-	if err == nil {
-		err = knownKey(key)
-	}
-	if err != nil {
-		return err
-	}
-	f := c.get(key)
-	i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
-	if i < 0 {
-		text := shareText
-		if targetKey.MatchString(key) {
-			text = targetText
-		}
-		fmt.Fprintf(a.escapedOutput(), "%s: %s\n  value  %s\n  from   %s\n  order  %s, %s\n", key, text, dash(plainText(f.value)), c.fromWords(key, f), orElse(c.projectPath(), projectFileName), c.userFile)
-		return nil
-	}
-	fmt.Fprintf(a.escapedOutput(), "%s: %s\n  value  %s\n  from   %s\n  order  --%s, %s, %s, %s, default\n", key, known[i].text,
-		dash(plainText(shownSetting(key, f.value))), c.fromWords(key, f), strings.ReplaceAll(key, "_", "-"), known[i].env, orElse(c.projectPath(), projectFileName), c.userFile)
-	return nil
-}
-
-func (a configVerb) changeSetting(key, value string) error {
-	c, err := a.readConfig()
-	if err == nil {
-		err = knownKey(key)
-	}
-	if err != nil {
-		return err
-	}
-	if shown := store.Shown(value); strings.HasPrefix(key, "store") && shown != value {
-		return fault.New(fault.Invalid, "Remove what is before the @: keys come from the environment or a profile.", "set %s to %q: a URL holds no keys", key, shown)
-	}
-	if m := targetKey.FindStringSubmatch(key); m != nil && value != "" {
-		if err := setTarget(new(job.Target), m[2], value); err != nil {
-			return err
-		}
-	}
-	lines, err := openConfig(c.userFile)
-	if err != nil {
-		return err
-	}
-	_, had := c.user[key]
-	if found := lines.set(key, value); had && !found {
-		return byHand(c.userFile)
-	}
-	if value == "" {
-		delete(c.user, key)
-	} else {
-		c.user[key] = value
-	}
-	if strings.HasSuffix(key, ".args") && value != "" {
-		c.user[key] = strings.Join(strings.Fields(value), "\n")
-	}
-	if err := lines.save(c.userFile, c.user); err != nil {
-		return err
-	}
-	a.note("%s is now %s in %s", key, dash(value), c.userFile)
-	return nil
-}
-
 // shownSetting returns a setting's value without the password that a mistyped URL of a
 // store may hold: the variable or file that sets it may be older than the check of
 // config set.
@@ -385,11 +244,70 @@ func shownSetting(key, value string) string {
 	return value
 }
 
-func dash(s string) string { return orElse(s, "-") }
+// Dirs are drover's own folders on this machine.
+type Dirs struct {
+	Data   string // the default store
+	State  string // placements and work folders
+	Cache  string
+	Config string
+}
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
+func (d Dirs) confirmations() confirmations {
+	if d.State == "" {
+		return ""
 	}
-	return s
+	return confirmations(filepath.Join(d.State, "confirmed"))
+}
+
+func shareWords(s job.Share) string {
+	words := "(up to"
+	if s.CPUs > 0 {
+		words += " " + coreWords(s.CPUs)
+	}
+	if s.Memory > 0 {
+		words += " " + s.Memory.Words()
+	}
+	if s.GPUs > 0 {
+		words += " " + count(s.GPUs, "GPU")
+	}
+	return words + ")"
+}
+
+// share is what the config lets a queue of a target hold in all.
+func (c *config) share(target, queue string) (s job.Share, err error) {
+	if target == "" {
+		target = "local"
+	}
+	if queue == "" {
+		queue = job.DefaultQueue
+	}
+	name, _, _ := strings.Cut(target, "/")
+	key := "targets." + name + ".queues." + queue + "."
+	for _, one := range []struct {
+		key string
+		set func(string) error
+	}{
+		{"cpus", func(v string) error { _, err := fmt.Sscanf(v+"\n", "%g\n", &s.CPUs); return err }},
+		{"gpus", func(v string) error { _, err := fmt.Sscanf(v+"\n", "%d\n", &s.GPUs); return err }},
+		{"memory", func(v string) error { return s.Memory.UnmarshalText([]byte(v)) }},
+	} {
+		f := c.get(key + one.key)
+		if f.value == "" {
+			continue
+		}
+		if err := one.set(f.value); err != nil || s.CPUs < 0 || s.GPUs < 0 {
+			return s, fault.New(fault.Invalid, "Write a number above 0; memory such as 8G.", "read config %s: %s%s: %q is not a size", f.from, key, one.key, f.value)
+		}
+	}
+	return s, nil
+}
+
+// complete gives a spec what the config says and the command line did not.
+func (c *config) complete(spec *job.Spec) error {
+	for key, field := range map[string]*string{"python": &spec.Python, "on": &spec.On, "output": &spec.Output} {
+		if err := c.fill(field, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }

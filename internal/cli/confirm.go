@@ -13,8 +13,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/drover-run/drover/fault"
 )
 
@@ -27,13 +25,6 @@ type confirmations string
 type confirmation struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
-}
-
-func (d Dirs) confirmations() confirmations {
-	if d.State == "" {
-		return ""
-	}
-	return confirmations(filepath.Join(d.State, "confirmed"))
 }
 
 // recordOf is the record's file, and the project file's path without links in its
@@ -113,110 +104,6 @@ func (c confirmations) forget(path string) error {
 		return fault.Wrap(err, fault.Denied, "", "forget %s", path)
 	}
 	return nil
-}
-
-func (a configVerb) trustCommand() *cobra.Command {
-	forget := false
-	c := &cobra.Command{Use: "trust [FILE]", Short: "Show what a drover.yaml sets, and confirm it: until it changes, all of it is used", Args: between(0, 1)}
-	c.Flags().BoolVar(&forget, "forget", false, "take the confirmation back")
-	a.addJSONFlag(c)
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		path, err := trustedPath(args)
-		if err != nil {
-			return err
-		}
-		if !forget {
-			return a.confirmFile(path)
-		}
-		if err := a.Dirs.confirmations().forget(path); err != nil {
-			return err
-		}
-		a.note("%s is not confirmed", plainText(path))
-		return nil
-	}
-	return c
-}
-
-// trustedPath is the file that was typed, or the nearest project file, which need not be
-// one that may be read.
-func trustedPath(args []string) (string, error) {
-	name := projectFileName
-	if len(args) > 0 {
-		name = args[0]
-	}
-	path, err := filepath.Abs(name)
-	if err != nil {
-		return "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
-	}
-	if len(args) > 0 {
-		if filepath.Base(path) != projectFileName {
-			return "", fault.New(fault.Invalid, "Name a "+projectFileName+".", "confirm %s: drover reads no settings from a file of that name", path)
-		}
-		return path, nil
-	}
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		at := filepath.Join(dir, projectFileName)
-		if info, err := os.Lstat(at); err == nil && !info.IsDir() {
-			return at, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fault.New(fault.Missing, "drover init writes one.", "confirm %s: there is none in this folder or above it", projectFileName)
-		}
-	}
-}
-
-// confirmFile shows what is confirmed and records it. What is shown is what was read, and
-// what is recorded is its digest: a file that changes meanwhile is not confirmed.
-func (a configVerb) confirmFile(path string) error {
-	body, _, err := readSettingsFile(path)
-	if err != nil {
-		return fault.New(fault.Invalid, "Check the path.", "confirm %s: %s", path, plainCause(err))
-	}
-	values, err := parseProject(path, body)
-	if err != nil {
-		return err
-	}
-	if err := a.Dirs.confirmations().confirm(path, body); err != nil {
-		return err
-	}
-	keys := slices.Sorted(maps.Keys(values))
-	if a.settings.json {
-		sets := map[string]string{}
-		for _, key := range keys {
-			sets[key] = shownSetting(key, values[key])
-		}
-		return newJSON(a.out).Encode(map[string]any{"file": path, "sets": sets})
-	}
-	t := newTable(a.out, "KEY", "VALUE", "MATTERS")
-	for _, key := range keys {
-		t.row(key, plainText(shownSetting(key, values[key])), whatFor(filepath.Dir(path), key, values[key]))
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	a.note("%s is confirmed, until it changes", plainText(path))
-	return nil
-}
-
-// whatFor says why a key is not used from a file that was not confirmed; "-" is a key
-// that is used from any.
-func whatFor(folder, key, value string) string {
-	if !needsConfirmation(folder, key, value) {
-		return "-"
-	}
-	switch m := targetKey.FindStringSubmatch(key); {
-	case key == "python":
-		return "is a program that runs"
-	case key == "image_mirror":
-		return "is where images that run come from"
-	case key == "agent_profile", key == "agent_role":
-		return "is whom agents act as"
-	case key == "output":
-		return "receives results"
-	case m != nil && m[2] == "args":
-		return "holds options of the target's engine"
-	}
-	return "receives code, results and your credentials"
 }
 
 // use returns a key's value, to be acted on. A value that needs a confirmation and has

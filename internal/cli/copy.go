@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -19,23 +17,13 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/job"
 )
 
 // bringer brings results and files here or to a bucket, shows how far a copy is, and reports what was copied.
 type bringer struct{ *app }
 
 func newBringer(a *app) bringer { return bringer{a} }
-
-// openBucketOf opens the bucket that a URL names, whatever is kept in it.
-func (a *app) openBucketOf(ctx context.Context, url string) (store.Bucket, string, error) {
-	bucket, key, err := drover.SplitURL(url)
-	if err != nil {
-		return nil, "", err
-	}
-	b, err := a.OpenPlace(ctx, bucket, a.settings.endpoint, func(note string) { a.note("note: %s", note) })
-	return b, key, err
-}
 
 // uploadFolder is drover put SOURCE URL.
 func (a bringer) uploadFolder(ctx context.Context, source, url string, o drover.CopyOptions) error {
@@ -50,36 +38,6 @@ func (a bringer) uploadFolder(ctx context.Context, source, url string, o drover.
 	done, err := drover.Upload(ctx, source, b, key, o)
 	show.end()
 	return a.reportCopied(done, err, source+" -> "+url)
-}
-
-// copyAgain is why a copy ends at Ctrl-C.
-var copyAgain = fault.New(fault.Interrupted, "Run it again: it continues where it stopped.", "interrupted")
-
-// untilTold ends ctx, for why, at Ctrl-C or SIGTERM; the second time it ends drover.
-func untilTold(ctx context.Context, why error) (_ context.Context, over func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case <-signals:
-			signal.Stop(signals)
-			end(why)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		end(nil)
-	}
-}
-
-// uploadNotesFolder is where large files that are on their way are noted.
-func (a *app) uploadNotesFolder() string {
-	if a.Dirs.State == "" {
-		return ""
-	}
-	return filepath.Join(a.Dirs.State, "uploads")
 }
 
 // downloadURL is drover get URL [TARGET].
@@ -213,5 +171,159 @@ func (c *copyShow) note(text string) {
 func (c *copyShow) end() {
 	if !c.last.IsZero() {
 		fmt.Fprint(c.a.err, "\r\x1b[K")
+	}
+}
+
+// bringRunOutputs is bring for what a run has left, also when it has not settled.
+func (a bringer) bringRunOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+	if output == "" {
+		switch st.State {
+		case job.Succeeded, job.Failed, job.Interrupted:
+			return a.noteRunOutputs(ctx, j, st)
+		}
+		return nil
+	}
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
+		got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
+		if err == nil {
+			a.printGot(got, output)
+		}
+		return err
+	})
+}
+
+// noteRunOutputs says what there is to fetch, and how.
+func (a bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.Status) error {
+	if a.quiet {
+		return nil
+	}
+	made, err := j.Made(ctx)
+	if err != nil {
+		return err
+	}
+	var what []string
+	if made.Model {
+		what = append(what, "model")
+	}
+	if made.Output {
+		what = append(what, "output")
+	}
+	switch {
+	case made.Files == 1:
+		what = append(what, "1 file beside the script ("+plainText(made.First)+")")
+	case made.Files > 1:
+		what = append(what, fmt.Sprintf("%s beside the script (%s, ...)", count(made.Files, "file"), plainText(made.First)))
+	}
+	if len(what) == 0 {
+		a.note("  logs: drover logs %s", st.ID)
+		return nil
+	}
+	a.note("  %s and logs: drover get %s -o out", strings.Join(what, ", "), st.ID)
+	if made.Files > 0 && made.InPlace {
+		a.note("  to their places here: drover get %s -o .", st.ID)
+	}
+	return nil
+}
+
+func (a bringer) printGot(got drover.Got, typed string) {
+	for _, p := range got.Parts {
+		name := p.Name
+		if rel, err := filepath.Rel(got.Dir, p.Path); err == nil { // state, of ssm, has no path
+			name = filepath.ToSlash(rel)
+		}
+		path := strings.TrimRight(typed, "/") + "/" + name
+		if !drover.IsURL(typed) {
+			path = filepath.Clean(path)
+		}
+		if p.Name == "logs" && p.Files == 1 {
+			path += "/logs0"
+		}
+		a.note("  %-8s %s (%s, %s)", p.Name, path, count(p.Files, "file"), size(p.Bytes))
+	}
+	for _, n := range got.Notes {
+		a.note("  note: %s", n)
+	}
+	a.printChanges(got.Changes)
+}
+
+// bringItems downloads the outputs of items when a folder was named, and says
+// where they are.
+func (a bringer) bringItems(ctx context.Context, j *drover.Job, output string) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if output == "" {
+		a.note("  results: drover results %s", rec.Short)
+		if len(rec.Spec.Out) > 0 {
+			a.note("  outputs: drover get %s -o out", rec.Short)
+		}
+		return nil
+	}
+	if len(rec.Spec.Out) == 0 {
+		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
+		return nil
+	}
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
+		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
+		if err == nil {
+			a.printGotItems(got, output)
+			err = leftOutputs(got)
+		}
+		return err
+	})
+}
+
+func (a bringer) printGotItems(got drover.GotItems, typed string) {
+	text := fmt.Sprintf("%s of %s, %s", count(got.Files, "file"), count(got.Items, "item"), size(got.Bytes))
+	if got.There > 0 {
+		text += fmt.Sprintf("; %s there before", comma(got.There))
+	}
+	a.note("  outputs  %s (%s)", typed, text)
+	for _, n := range got.Notes {
+		a.note("  note: %s", plainText(n))
+	}
+	a.printChanges(got.Changes)
+}
+
+// bringItemsOf is drover get of a map.
+func (a bringer) bringItemsOf(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
+	rec, err := j.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if len(rec.Spec.Out) == 0 {
+		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
+	}
+	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
+		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
+		if err == nil {
+			a.note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
+			a.printGotItems(got, output)
+			err = leftOutputs(got)
+		}
+		return err
+	})
+}
+
+// printChanges says which files of the user's stay, and what was removed, a line each.
+func (a bringer) printChanges(c drover.Changes) {
+	if c.Kept > 0 {
+		names := make([]string, len(c.Beside))
+		for i, b := range c.Beside {
+			names[i] = b.Path
+		}
+		remedy := " (--overwrite replaces yours)"
+		if a.grammar != nil { // which has no such flag
+			remedy = ""
+		}
+		if c.Kept == 1 {
+			a.note("  kept your %s: the new file is %s%s", plainText(c.Beside[0].Name), plainText(names[0]), remedy)
+		} else {
+			a.note("  kept %s of yours: the new ones are %s%s", count(c.Kept, "file"), firstOf(names, c.Kept), remedy)
+		}
+	}
+	if c.Removed > 0 {
+		a.note("  removed %s that this result does not have: %s", count(c.Removed, "earlier output"), firstOf(c.Gone, c.Removed))
 	}
 }

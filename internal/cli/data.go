@@ -3,26 +3,18 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 )
 
 // dataVerb is drover data.
 type dataVerb struct{ *app }
 
 func newDataVerb(a *app) dataVerb { return dataVerb{a} }
-
-// putVerb is drover put.
-type putVerb struct{ *app }
-
-func newPutVerb(a *app) putVerb { return putVerb{a} }
 
 func (a dataVerb) command() *cobra.Command {
 	output, what, yes := "", "", false
@@ -57,33 +49,6 @@ func (a dataVerb) command() *cobra.Command {
 		return a.printData(d)
 	}
 	return c
-}
-
-// findTask is the one that an argument names, "project/task" or a job of it among
-// others; that of the newest job when there is none.
-func (a *app) findTask(ctx context.Context, args []string) (c *drover.Client, project, task string, err error) {
-	if c, err = a.openClient(ctx); err != nil {
-		return c, "", "", err
-	}
-	if project, err = a.projectName(); err != nil {
-		return c, "", "", err
-	}
-	ref := "last"
-	if len(args) > 0 {
-		ref = args[0]
-	}
-	j, err := c.Find(ctx, ref, project)
-	if err == nil {
-		return c, j.Path().Project, j.Path().Task, nil
-	}
-	if fault.KindOf(err) != fault.Missing || ref == "last" {
-		return c, "", "", err
-	}
-	task = ref // it may have no job yet, only what was put there
-	if p, t, ok := strings.Cut(ref, "/"); ok {
-		project, task = p, t
-	}
-	return c, project, task, job.ValidName("task", task)
 }
 
 func (a dataVerb) printData(d drover.Data) error {
@@ -155,58 +120,4 @@ func (a dataVerb) clearData(ctx context.Context, c *drover.Client, project, task
 		return newGcVerb(a.app).removeJobsOfTask(ctx, c, project, task, yes)
 	}
 	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is not something that a task keeps", what)
-}
-
-// confirmRemoval asks before something is taken away for good. Who cannot be asked has to
-// say so beforehand.
-func (a *app) confirmRemoval(yes bool, what string) error {
-	if yes {
-		return nil
-	}
-	if !a.onTerminal() {
-		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: there is no terminal to ask at")
-	}
-	fmt.Fprintf(a.err, "%s Go on? [y/N] ", what)
-	if answer(a.in) {
-		return nil
-	}
-	return fault.New(fault.Invalid, "", "ask before removing: not confirmed, nothing was changed")
-}
-
-func (a putVerb) command() *cobra.Command {
-	node := 0
-	c := &cobra.Command{Use: "put SOURCE URL | put TASK state FOLDER", Short: "Copy files to a bucket; or make a folder a task's next state", Args: between(2, 3)}
-	a.addStoreFlags(c)
-	c.Flags().IntVar(&node, "node", 0, "the node whose state it is")
-	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
-	var o drover.CopyOptions
-	c.Flags().BoolVar(&o.Checksum, "checksum", false, "to a bucket: compare contents also where size and time have not changed")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if drover.IsURL(args[1]) && len(args) == 2 {
-			return newBringer(a.app).uploadFolder(cmd.Context(), args[0], args[1], o)
-		}
-		if drover.IsURL(args[0]) {
-			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is not a file or folder here", args[0])
-		}
-		if args[1] != "state" || len(args) != 3 {
-			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is not a part of a task that can be put", args[1])
-		}
-		if info, err := os.Stat(args[2]); err != nil || !info.IsDir() {
-			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is not a folder", args[2])
-		}
-		if node < 0 {
-			return fault.New(fault.Invalid, "Use 0 or more.", "read --node: %d", node)
-		}
-		cl, project, task, err := a.findTask(cmd.Context(), args[:1])
-		if err != nil {
-			return err
-		}
-		k, err := cl.PutState(cmd.Context(), project, task, node, args[2])
-		if err != nil {
-			return err
-		}
-		a.note("state of %s/%s, node %d: %s, %s", project, task, node, count(k.Files, "file"), size(k.Bytes))
-		return nil
-	}
-	return c
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -348,21 +347,6 @@ func (a follower) reportEnd(ctx context.Context, j *drover.Job, st drover.Status
 	return nil
 }
 
-// attemptWords is " after 3 attempts", or " (attempt 3, 1 interruption, 1 failure)".
-func attemptWords(st drover.Status) string {
-	switch {
-	case st.Attempt <= 1:
-		return ""
-	case st.Interruptions == 0:
-		return fmt.Sprintf(" after %d attempts", st.Attempt)
-	}
-	words := fmt.Sprintf(" (attempt %d, %s", st.Attempt, count(st.Interruptions, "interruption"))
-	if st.Failures > 0 {
-		words += ", " + count(st.Failures, "failure")
-	}
-	return words + ")"
-}
-
 // bringOutputs downloads the outputs when a folder was named, and says where they are.
 func (a follower) bringOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	switch many, err := isMap(ctx, j); {
@@ -375,76 +359,4 @@ func (a follower) bringOutputs(ctx context.Context, j *drover.Job, st drover.Sta
 		return a.grammar.bring(ctx, j, st, output)
 	}
 	return newBringer(a.app).bringRunOutputs(ctx, j, st, output)
-}
-
-// bringRunOutputs is bring for what a run has left, also when it has not settled.
-func (a bringer) bringRunOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
-	if output == "" {
-		switch st.State {
-		case job.Succeeded, job.Failed, job.Interrupted:
-			return a.noteRunOutputs(ctx, j, st)
-		}
-		return nil
-	}
-	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
-		if err == nil {
-			a.printGot(got, output)
-		}
-		return err
-	})
-}
-
-// noteRunOutputs says what there is to fetch, and how.
-func (a bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.Status) error {
-	if a.quiet {
-		return nil
-	}
-	made, err := j.Made(ctx)
-	if err != nil {
-		return err
-	}
-	var what []string
-	if made.Model {
-		what = append(what, "model")
-	}
-	if made.Output {
-		what = append(what, "output")
-	}
-	switch {
-	case made.Files == 1:
-		what = append(what, "1 file beside the script ("+plainText(made.First)+")")
-	case made.Files > 1:
-		what = append(what, fmt.Sprintf("%s beside the script (%s, ...)", count(made.Files, "file"), plainText(made.First)))
-	}
-	if len(what) == 0 {
-		a.note("  logs: drover logs %s", st.ID)
-		return nil
-	}
-	a.note("  %s and logs: drover get %s -o out", strings.Join(what, ", "), st.ID)
-	if made.Files > 0 && made.InPlace {
-		a.note("  to their places here: drover get %s -o .", st.ID)
-	}
-	return nil
-}
-
-func (a bringer) printGot(got drover.Got, typed string) {
-	for _, p := range got.Parts {
-		name := p.Name
-		if rel, err := filepath.Rel(got.Dir, p.Path); err == nil { // state, of ssm, has no path
-			name = filepath.ToSlash(rel)
-		}
-		path := strings.TrimRight(typed, "/") + "/" + name
-		if !drover.IsURL(typed) {
-			path = filepath.Clean(path)
-		}
-		if p.Name == "logs" && p.Files == 1 {
-			path += "/logs0"
-		}
-		a.note("  %-8s %s (%s, %s)", p.Name, path, count(p.Files, "file"), size(p.Bytes))
-	}
-	for _, n := range got.Notes {
-		a.note("  note: %s", n)
-	}
-	a.printChanges(got.Changes)
 }

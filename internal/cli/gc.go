@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
@@ -128,10 +126,4 @@ func (a gcVerb) removeJobsOfTask(ctx context.Context, c *drover.Client, project,
 		}
 	}
 	return a.removeLeftovers(ctx, c, o, false, yes)
-}
-
-// onTerminal says whether a person is there to answer.
-func (a *app) onTerminal() bool {
-	err, ok := a.err.(*os.File)
-	return ok && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(err.Fd()))
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -135,34 +134,6 @@ func (a imageVerb) buildImage(ctx context.Context, s *imageFlags) error {
 		a.note("written to %s", s.output)
 	}
 	return a.printBuilt(built)
-}
-
-// pinImage looks up the bases of an image that a job wants.
-func (a *app) pinImage(ctx context.Context, p *image.Plan) error {
-	b := build.New(ctx, a.progressOutput())
-	defer b.Close()
-	return b.Pin(ctx, p)
-}
-
-// buildJobImage makes the image of a job that is submitted; pinFor has seen its plan.
-func (a *app) buildJobImage(ctx context.Context, p *image.Plan) (string, error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	b := build.New(ctx, a.progressOutput())
-	defer b.Close()
-	built, err := b.Build(ctx, build.Order{Plan: p})
-	if err == nil && built.Skipped {
-		a.note("image    %s is there: nothing changed since it was built", built.Reference)
-	}
-	return built.Reference, err
-}
-
-// progressOutput is where the builder's words go.
-func (a *app) progressOutput() io.Writer {
-	if a.quiet || a.settings.json {
-		return io.Discard
-	}
-	return a.err
 }
 
 func (a imageVerb) printBuilt(b build.Built) error {

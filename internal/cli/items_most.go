@@ -71,8 +71,6 @@ func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b
 // results --csv.
 const mostOfAll = 10_000
 
-func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-
 // printMostItems prints the n items of those chosen that less puts last.
 func (a itemsVerb) printMostItems(ctx context.Context, j *drover.Job, o drover.ResultOptions, n int, less func(a, b drover.ItemResult) int) error {
 	// Longest first; of alike the first in the map.

@@ -2,18 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"syscall"
-
-	"golang.org/x/term"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -142,12 +135,6 @@ func (p *printer) filterOf(s source) filter {
 	return f
 }
 
-// isTerminal reports whether what is written there is shown to a person.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // finish prints what has begun and will not end.
 func (p *printer) finish(which func(source) bool) {
 	for s, f := range p.filters {
@@ -173,22 +160,3 @@ func (p *printer) finish(which func(source) bool) {
 
 // all is every source.
 func all(source) bool { return true }
-
-// closed says whether nobody reads on: drover run ... | head.
-func closed(err error) bool { return errors.Is(err, syscall.EPIPE) }
-
-// checkNodes refuses a node that a job does not have.
-func checkNodes(ctx context.Context, j *drover.Job, nodes []int) error {
-	if len(nodes) == 0 {
-		return nil
-	}
-	rec, err := j.Spec(ctx)
-	if err != nil {
-		return err
-	}
-	last := rec.Spec.Nodes - 1
-	if i := slices.IndexFunc(nodes, func(n int) bool { return n < 0 || n > last }); i >= 0 {
-		return fault.New(fault.Invalid, fmt.Sprintf("Its nodes are 0 to %d.", last), "read --node: job %s has no node %d", rec.Short, nodes[i])
-	}
-	return nil
-}

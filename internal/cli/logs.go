@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -211,4 +212,99 @@ func (a logsVerb) printLines(ctx context.Context, j *drover.Job, f logFlags, lin
 		return status(fault.ExitItems) // as grep
 	}
 	return nil
+}
+
+// appendHead is what stands before a line of an item.
+func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
+	if l.stamps {
+		dst = line.Time.Local().AppendFormat(dst, "2006-01-02T15:04:05.000 ")
+	}
+	if l.prefix {
+		dst = append(strconv.AppendInt(append(dst, '['), int64(line.Item), 10), "] "...)
+	}
+	return dst
+}
+
+// printItemLogs is drover logs of a map: what one item printed, byte for byte, or the
+// lines of all, with prefix each after its item's number.
+func (a logsVerb) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
+	switch {
+	case l.search != "":
+		return a.printAllItemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
+	case l.item == 0 || l.prefix || a.settings.json || o.Tail > 0 || l.stamps:
+		return a.printAllItemLines(l, j.ItemLines(ctx, l.item, o))
+	}
+	p := &printer{out: a.out, err: a.err, filters: map[source]filter{}}
+	defer p.finish(all)
+	for out, err := range j.ItemLogs(ctx, l.item, o) {
+		if err != nil {
+			return err
+		}
+		if err := p.print(out.Output); closed(err) {
+			return nil
+		} else if err != nil {
+			return fault.Wrap(err, fault.Full, "", "print output")
+		}
+	}
+	return nil
+}
+
+// printAllItemLines prints lines of items. Who looked for some and finds none has exit
+// status 1.
+func (a logsVerb) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
+	out := newPage(a.out)
+	found, err := a.printItemLines(out, l, lines)
+	if e := out.Close(); err == nil && e != nil {
+		err = fault.Wrap(e, fault.Full, "", "print output")
+	}
+	switch {
+	case closed(err):
+		return nil
+	case err == nil && l.search != "" && !found:
+		return status(fault.ExitItems) // as grep
+	}
+	return err
+}
+
+func (a logsVerb) printItemLines(out *page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
+	enc := newJSON(out)
+	printed := false
+	var text []byte
+	for line, err := range lines {
+		if err != nil {
+			return found, err
+		}
+		found = found || line.Match
+		if a.settings.json {
+			err = enc.Encode(line)
+		} else {
+			if text = text[:0]; line.Apart && l.around > 0 && printed {
+				text = append(text, "--\n"...)
+			}
+			text = appendShown(l.appendHead(text, &line), line.Text, l.search != "" || isTerminal(a.out))
+			_, err = out.Write(append(text, '\n'))
+		}
+		if printed = true; err != nil {
+			return found, fault.Wrap(err, fault.Full, "", "print output")
+		}
+	}
+	return found, nil
+}
+
+// checkItem refuses flags that mean nothing for a job, and gives whether the
+// output is that of items.
+func checkItem(ctx context.Context, cmd *cobra.Command, j *drover.Job, l logFlags) (many bool, err error) {
+	if many, err = isMap(ctx, j); err != nil {
+		return many, err
+	}
+	asked := cmd.Flags().Changed("item")
+	switch {
+	case !many && (asked || l.prefix):
+		return many, fault.New(fault.Invalid, "Leave --item and --prefix out.", "read output of one item: job %s is not a map", j.Path().Job)
+	case asked && l.item < 1:
+		return many, fault.New(fault.Invalid, "Items are numbered from 1.", "read --item: %d", l.item)
+	case many && len(l.nodes) > 0:
+		return many, fault.New(fault.Invalid, "Use --item.", "read --node: job %s is a map, which has items and no nodes", j.Path().Job)
+	}
+	return many && l.source != "agent" && !l.agent, nil
 }

@@ -1,60 +1,16 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
 // maxSeed keeps a seed that drover chooses short to type.
 const maxSeed = 100_000
-
-// runDrill is drover map --drill: exit status 0 when the outputs were the same.
-func (a trial) runDrill(ctx context.Context, t trialFlags, p *drover.Plan) error {
-	if t.seed == 0 {
-		t.seed = 1 + rand.Uint64N(maxSeed)
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT)
-	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		a.note("\nStopping: the drill's job is cancelled; sent SIGTERM to the running items (Ctrl-C again does not wait for them)")
-		stop() // who is asked again is gone; the agents know what to do
-	})()
-	a.note("%s", seedLine(t.seed))
-	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrillEvent})
-	if err != nil {
-		return err
-	}
-	if a.settings.json {
-		err = newJSON(a.out).Encode(r)
-	} else {
-		_, err = fmt.Fprintln(a.out, strings.Join(drillLines(r), "\n"))
-	}
-	if err == nil && !r.Same() {
-		err = status(fault.ExitItems)
-	}
-	return err
-}
-
-// noteDrillEvent tells what happens while it does.
-func (a trial) noteDrillEvent(e drover.DrillEvent) {
-	switch {
-	case e.Hit != "":
-		a.note("         %-6s %s", span(e.After), fmt.Sprintf(hitWords[e.Hit], agentWord(e.Agent)))
-	case e.Ended != nil:
-		a.note("         %s in %s: %s", strings.ToLower(string(e.Ended.State)), span(e.Ended.Ended.Sub(e.Ended.Submitted)), strings.Join(counts(*e.Ended), ", "))
-	default:
-		a.note("%s", stageLine(e.Stage, e.Items, e.Job.Path().Task))
-	}
-}
 
 // stageLine is a run that begins.
 func stageLine(stage string, items int, task string) string {
@@ -156,14 +112,4 @@ func drillHits(r drover.DrillReport) (words []string) {
 		words = append(words, count(r.Extra, "extra run"))
 	}
 	return words
-}
-
-// short is a value on a line.
-func short(text string) string {
-	const most = 60
-	text = plainText(strings.TrimSpace(text))
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "..."
-	}
-	return orElse(text, "nothing")
 }

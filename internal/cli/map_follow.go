@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -209,9 +211,6 @@ func failedLine(r drover.ItemResult) string {
 	return fmt.Sprintf("item %d: %s", r.Item, r.FailedWhy())
 }
 
-// firstGroups is how many ways to fail the end of a map names.
-const firstGroups = 5
-
 // reportMapEnd says how a map has ended, which items failed and where the rest is,
 // and gives its exit status.
 func (a mapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output string) error {
@@ -334,57 +333,6 @@ func (a mapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id stri
 	return nil
 }
 
-// groupLine is "602 items: cannot identify image file '...' (exit status 3), such as item 997".
-func groupLine(g drover.Group) string {
-	if g.Items == 1 {
-		return fmt.Sprintf("item %d: %s", g.First, g.Words())
-	}
-	return fmt.Sprintf("%s: %s, such as item %d", count(g.Items, "item"), g.Words(), g.First)
-}
-
-// shellWord quotes a word for a shell.
-func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// bringItems downloads the outputs of items when a folder was named, and says
-// where they are.
-func (a bringer) bringItems(ctx context.Context, j *drover.Job, output string) error {
-	rec, err := j.Spec(ctx)
-	if err != nil {
-		return err
-	}
-	if output == "" {
-		a.note("  results: drover results %s", rec.Short)
-		if len(rec.Spec.Out) > 0 {
-			a.note("  outputs: drover get %s -o out", rec.Short)
-		}
-		return nil
-	}
-	if len(rec.Spec.Out) == 0 {
-		a.note("  results: drover results %s   (no --out said what items leave, so %s stays empty)", rec.Short, output)
-		return nil
-	}
-	return a.bringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.overwrite})
-		if err == nil {
-			a.printGotItems(got, output)
-			err = leftOutputs(got)
-		}
-		return err
-	})
-}
-
-func (a bringer) printGotItems(got drover.GotItems, typed string) {
-	text := fmt.Sprintf("%s of %s, %s", count(got.Files, "file"), count(got.Items, "item"), size(got.Bytes))
-	if got.There > 0 {
-		text += fmt.Sprintf("; %s there before", comma(got.There))
-	}
-	a.note("  outputs  %s (%s)", typed, text)
-	for _, n := range got.Notes {
-		a.note("  note: %s", plainText(n))
-	}
-	a.printChanges(got.Changes)
-}
-
 // leftOutputs is the failure of a command that could not bring all: two items have an
 // output of one name.
 func leftOutputs(got drover.GotItems) error {
@@ -392,4 +340,17 @@ func leftOutputs(got drover.GotItems) error {
 		return nil
 	}
 	return fault.New(fault.Failed, "Put the item's number into the name, such as --out '{.stem}-{n}.txt'.", "get outputs: %s not brought, as another item has an output of the same name", count(got.Left, "file"))
+}
+
+func (a mapFollower) newProgress() *progress {
+	return &progress{out: a.err, quiet: a.quiet, paint: a.paintState, away: a.away, size: func() (int, bool) {
+		f, ok := a.err.(*os.File)
+		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+			return 0, false
+		}
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w, true
+		}
+		return 80, true
+	}}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/drover-run/drover/internal/items"
 )
 
-// listMark begins a list of items on the command line, as in GNU parallel.
-const listMark = ":::"
-
 // cutLists takes the lists behind ::: off the words of a command.
 func cutLists(words []string) (command []string, lists [][]string, err error) {
 	at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, listMark) && strings.Trim(word, ":+") == "" })

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/drover"
@@ -71,13 +70,6 @@ func fetchLines(p *drover.Plan) []string {
 		what, job.FetchRoom(p.Spec.Disk).Words())}
 }
 
-func from(typed string) string {
-	if typed == "-" {
-		return "standard input"
-	}
-	return plainText(typed)
-}
-
 // changeLine says what of the items runs, when it is not simply all of them.
 func changeLine(p *drover.Plan) string {
 	var words []string
@@ -93,70 +85,6 @@ func changeLine(p *drover.Plan) string {
 		words = append(words, fmt.Sprintf("%s are no longer in the list; their results stay", comma(p.Items.Gone)))
 	}
 	return strings.Join(words, "; ")
-}
-
-// slotsLine is "8 at once on each of 2 workers, each with 2 cores, tried up to 3 times".
-func slotsLine(s job.Spec) string {
-	line := "one at once for each core"
-	if s.Stream {
-		line = "one stream program for each core"
-	}
-	switch {
-	case s.Slots > 0:
-		line = comma(s.Slots) + " at once"
-		if s.Stream {
-			line = count(s.Slots, "program") + " that " + map[bool]string{true: "stays", false: "stay"}[s.Slots == 1]
-		}
-	case s.CPUs > 0 || s.Memory > 0 || s.GPUs > 0:
-		line = "as many at once as fit"
-	}
-	if s.Workers > 1 {
-		line += " on each of " + comma(s.Workers) + " workers"
-	}
-	each := limitsOf(s)
-	if s.ItemTimeout > 0 {
-		each = append(each, "up to "+s.ItemTimeout.String())
-	}
-	if len(each) > 0 {
-		line += ", each with " + strings.Join(each, ", ")
-	}
-	if s.Retries > 0 {
-		line += ", tried up to " + count(s.Retries+1, "time")
-		if len(s.RetryOn) > 0 {
-			line += " (after " + strings.Join(s.RetryOn, ", ") + " alone)"
-		}
-		if s.MemoryStep > 1 {
-			line += fmt.Sprintf(", with %gx the memory after each time it ran out, at most %s", s.MemoryStep, s.Memory.Stepped(s.MemoryStep, s.Retries, 0).Words())
-		}
-	}
-	if s.MaxFails != "" {
-		line += "; it stops when more than " + s.MaxFails + " have failed"
-	}
-	return line
-}
-
-// limitsOf is what each item of a map may use.
-func limitsOf(s job.Spec) (words []string) {
-	if s.CPUs > 0 {
-		words = append(words, coreWords(s.CPUs))
-	}
-	if s.Memory > 0 {
-		words = append(words, s.Memory.Words()+" of memory")
-	}
-	if s.GPUs > 0 {
-		words = append(words, count(s.GPUs, "GPU"))
-	}
-	if s.Processes > 0 {
-		words = append(words, processes(s.Processes))
-	}
-	return words
-}
-
-// usesItem says whether something in a command could stand for the item, or the
-// program gets it by its standard input.
-func usesItem(s job.Spec) bool {
-	holds := func(arg string) bool { return strings.Contains(arg, "{") }
-	return s.Stdin || slices.ContainsFunc(append([]string{s.Program}, s.Args...), holds) || strings.Contains(strings.Join(append([]string{s.Program}, s.Args...), " "), "DROVER_ITEM")
 }
 
 // mapPlanJSON is what --plan --json says of a map's items.

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -25,10 +23,6 @@ func newNotifier(a *app) notifier { return notifier{a} }
 // notifyLimit is how long the command of --notify may take: it is to tell somebody,
 // and who typed the command that waits wants their prompt back.
 const notifyLimit = time.Minute
-
-func (a *app) addNotifyFlag(f *pflag.FlagSet) {
-	f.StringVar(&a.notify, "notify", "", "command line for the shell, run here when the job has ended: it finds DROVER_JOB, DROVER_STATE ...")
-}
 
 // checkNotify refuses --notify where nobody will be there to run it.
 func (a notifier) checkNotify(detach bool) error {
@@ -59,19 +53,6 @@ func (a notifier) notifyEnd(ctx context.Context, j *drover.Job, waited error) er
 		a.note("note: --notify %s: %s", shellWord(a.notify), err)
 	}
 	return waited
-}
-
-// statusOfAny is how a job of either kind stands; tally is empty of one that is no map.
-func statusOfAny(ctx context.Context, j *drover.Job) (s drover.Status, tally string, err error) {
-	m, many, err := listed(ctx, j)
-	if err != nil {
-		return s, "", err
-	}
-	if many {
-		return m.Status, strings.Join(counts(m), ", "), nil
-	}
-	s, err = j.Status(ctx)
-	return s, "", err
 }
 
 func (a notifier) noticeEnviron(s drover.Status, tally string) []string {

@@ -1,15 +1,16 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
 )
 
@@ -139,57 +140,6 @@ func saidLines(s driver.Said) (lines []string) {
 	return lines
 }
 
-// costLines say what a bucket's owner pays for the requests of the job: "store  about
-// 1,900 requests, $0.01 at S3's prices, and 90, $0.0002, for each minute of work". A
-// folder costs nothing; --json has for it what a bucket would cost.
-func costLines(p *drover.Plan) []string {
-	c := p.Cost
-	if !c.Here {
-		return nil
-	}
-	return []string{fmt.Sprintf("store    about %s, %s at %s's prices, and %s, %s, for each minute of work",
-		count(c.Requests.Sum(), "request"), c.Of(c.Requests), c.Price.Name, comma(c.Minute.Sum()), c.Of(c.Minute))}
-}
-
-// costJSON is what --plan --json says of it.
-func costJSON(p *drover.Plan) map[string]any {
-	c := p.Cost
-	counts := func(r ledger.Requests) map[string]any {
-		return map[string]any{"writes": r.Writes, "lists": r.Lists, "reads": r.Reads, "dollars": float64(c.Of(r))}
-	}
-	return map[string]any{"object_store": c.Here, "prices": c.Price.Name, "region": c.Price.Region, "source": c.Price.Source, "day": c.Price.Day,
-		"whole": counts(c.Requests), "minute": counts(c.Minute)}
-}
-
-// nodesLine is "2, 4 processes on each by mpi, 1 GPU each"; "" for one plain node.
-func nodesLine(s job.Spec) string {
-	if s.Verb == job.Map {
-		return "" // it has workers: slotsLine
-	}
-	line := fmt.Sprint(s.Nodes)
-	if s.Procs > 1 {
-		line += fmt.Sprintf(", %d processes on each", s.Procs)
-	}
-	if s.Launcher != job.Alone {
-		line += ", started by " + string(s.Launcher)
-	}
-	if s.GPUs > 0 {
-		line += ", " + count(s.GPUs, "GPU") + " each"
-	}
-	if line == "1" {
-		return ""
-	}
-	return line
-}
-
-// crowdLine says that more agents are to be on one machine than it has cores.
-func crowdLine(o driver.Offer, agents int, what string) []string {
-	if !o.Attached || o.Cores == 0 || agents <= o.Cores {
-		return nil
-	}
-	return []string{fmt.Sprintf("         all %s %s are on this one machine, and share its %s", comma(agents), what, count(o.Cores, "core"))}
-}
-
 // showPlan is --plan: exit status 3 when there is nothing to do.
 func (a planner) showPlan(p *drover.Plan) error {
 	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "resumes the interrupted job",
@@ -233,4 +183,64 @@ func (a planner) showPlan(p *drover.Plan) error {
 		return status(fault.ExitComplete)
 	}
 	return nil
+}
+
+// printPlanNote prints why the plan does what it does, and what else may be meant.
+func (a planner) printPlanNote(p *drover.Plan) {
+	note := a.hintInGrammar(p.Note)
+	if note == "" {
+		return
+	}
+	a.note("note: %s", plainText(note))
+	for _, line := range p.Choices {
+		a.note("  %s", plainText(line))
+	}
+}
+
+// longPlan is how long a plan takes before a line says what is going on.
+const longPlan = 3 * time.Second
+
+// planPatience is how long a plan that Ctrl-C has ended may take to clear up. One that
+// reads a pipe does not hear of it.
+const planPatience = time.Second
+
+// makePlan gives what plan makes, unless Ctrl-C comes first.
+func (a planner) makePlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+	within, over := untilTold(ctx, nothingStarted)
+	defer over()
+	p, err := a.awaitPlan(within, plan)
+	if told := context.Cause(within); told != nil && ctx.Err() == nil {
+		return nil, told
+	}
+	return p, err
+}
+
+// awaitPlan waits for plan, and says what takes long. It does not wait for one that goes
+// on although ctx has ended.
+func (a planner) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+	type result struct {
+		p   *drover.Plan
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		p, err := plan(ctx)
+		done <- result{p, err}
+	}()
+	long := time.NewTimer(longPlan)
+	defer long.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r.p, r.err
+		case <-long.C:
+			a.note("planning: still looking at the files here and at what the store has of this task (Ctrl-C: nothing has started)")
+		case <-ctx.Done():
+			select {
+			case <-done:
+			case <-time.After(planPatience):
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -328,4 +329,30 @@ func seconds(v float64) string {
 		return "0s"
 	}
 	return span(time.Duration(v * float64(time.Second)))
+}
+
+// legend tells of each metric its last value and its bounds.
+func (p paper) legend(plot []track, several, usage bool) (items []string) {
+	say := figure
+	if of := unit(plot[0].name, usage); of != nil {
+		say = of
+	}
+	for i, m := range plot {
+		last := m.points[len(m.points)-1]
+		text := p.mark(i) + " " + m.label(several) + " " + say(last.Value)
+		if lo, hi, ok := m.bounds(); ok && len(m.points) > 1 {
+			at := ""
+			if lo.Step > 0 && lo.Step != last.Step {
+				at = fmt.Sprintf(" at step %d", lo.Step)
+			}
+			text += fmt.Sprintf(" (min %s%s, max %s)", say(lo.Value), at, say(hi.Value))
+		}
+		if rising(m) && p.ascii {
+			text += " rising"
+		} else if rising(m) {
+			text += " ▲ rising"
+		}
+		items = append(items, text)
+	}
+	return items
 }

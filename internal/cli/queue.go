@@ -13,33 +13,6 @@ type queueVerb struct{ *app }
 
 func newQueueVerb(a *app) queueVerb { return queueVerb{a} }
 
-// Queues are the lines in which jobs wait for room on this machine.
-type Queues interface {
-	// Lines tells of every queue that is used, paused, or has somebody in it.
-	Lines() ([]Line, error)
-	Pause(queue string) error
-	Resume(queue string) error
-}
-
-// Line is one queue.
-type Line struct {
-	Queue  string  `json:"queue"`
-	Paused bool    `json:"paused,omitempty"`
-	Claims []Claim `json:"claims"` // who holds, then who waits, in their order
-}
-
-// Claim is one job's nodes in a queue.
-type Claim struct {
-	Who      string  `json:"who"` // "job 7fk2"
-	Waits    bool    `json:"waits,omitempty"`
-	Nodes    int     `json:"nodes"`
-	CPUs     float64 `json:"cpus,omitempty"` // of all its nodes, as the rest
-	Memory   int64   `json:"memory_bytes,omitempty"`
-	GPUs     int     `json:"gpus,omitempty"`
-	Priority int     `json:"priority,omitempty"`
-	Why      string  `json:"why,omitempty"` // what it waits for
-}
-
 func (a queueVerb) command() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Who holds this machine and who waits; pause and resume queues", Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error { return a.printQueues() }}
@@ -108,32 +81,4 @@ func (a queueVerb) printQueues() error {
 		}
 	}
 	return t.flush()
-}
-
-func shareWords(s job.Share) string {
-	words := "(up to"
-	if s.CPUs > 0 {
-		words += " " + coreWords(s.CPUs)
-	}
-	if s.Memory > 0 {
-		words += " " + s.Memory.Words()
-	}
-	if s.GPUs > 0 {
-		words += " " + count(s.GPUs, "GPU")
-	}
-	return words + ")"
-}
-
-func number(n float64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%g", n)
-}
-
-func memory(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return job.Bytes(n).Words()
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -165,18 +164,6 @@ func (r *retryFlags) rules(o *drover.RetryOptions) error {
 		o.MemoryStep = &step
 	}
 	return nil
-}
-
-// expression compiles what a flag says; nil when it says nothing.
-func expression(flag, text string) (*regexp.Regexp, error) {
-	if text == "" {
-		return nil, nil
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "Put a backslash before what is meant as it is, such as \\( or \\[.", "read %s: %s", flag, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-	}
-	return re, nil
 }
 
 // parseSpans reads numbers of items: 1-100,998.

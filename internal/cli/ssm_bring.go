@@ -104,12 +104,3 @@ func (a ssmVerb) runData(ctx context.Context, c ssm.Command) error {
 	}
 	return a.bringParts(ctx, j, st, c.Output)
 }
-
-// hintInGrammar gives a hint to who typed ssm in words that ssm has: its own spelling of
-// a flag, or nothing where it has no such flag.
-func (a *app) hintInGrammar(hint string) string {
-	if a.grammar == nil {
-		return hint
-	}
-	return a.grammar.hint(hint)
-}

@@ -4,23 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
-
-// offersVerb is drover offers.
-type offersVerb struct{ *app }
-
-func newOffersVerb(a *app) offersVerb { return offersVerb{a} }
 
 // targetVerb is drover target.
 type targetVerb struct{ *app }
@@ -269,100 +262,4 @@ func (a targetVerb) testTarget(ctx context.Context, name string) error {
 		fmt.Fprintf(a.out, "%s works: %.2fs in all\n", name, whole.Seconds())
 	}
 	return err
-}
-
-func (a offersVerb) command() *cobra.Command {
-	n := driver.Needs{Agents: 1, Place: driver.Place{Later: true}}
-	mem := ""
-	c := &cobra.Command{Use: "offers [TARGET]", Short: "What the targets have for what a job needs: kinds of machine, how many are free, price", Args: between(0, 1)}
-	a.addStoreFlags(c)
-	a.addJSONFlag(c)
-	f := c.Flags()
-	f.Float64Var(&n.CPUs, "cpus", 0, "cores for each node")
-	f.StringVar(&mem, "memory", "", "memory for each node, such as 16G")
-	f.IntVar(&n.GPUs, "gpus", 0, "GPUs for each node")
-	f.IntVar(&n.Agents, "nodes", 1, "nodes that run together")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if mem != "" {
-			b, err := job.ParseBytes(mem)
-			if err != nil {
-				return fmt.Errorf("read --memory: %w", err)
-			}
-			n.Memory = int64(b)
-		}
-		if n.Agents < 1 {
-			return fault.New(fault.Invalid, "Leave it out for a job of one node.", "read command line: --nodes is %d, and a job has at least 1", n.Agents)
-		}
-		if n.CPUs < 0 || n.GPUs < 0 {
-			return fault.New(fault.Invalid, "Use numbers above 0.", "read command line: a limit is below 0")
-		}
-		n.Place.Nodes = n.Agents
-		target := ""
-		if len(args) > 0 {
-			target = args[0]
-		}
-		return a.printOffers(cmd.Context(), target, n)
-	}
-	return c
-}
-
-func (a offersVerb) printOffers(ctx context.Context, target string, n driver.Needs) error {
-	conf, err := a.readConfig()
-	if err == nil {
-		err = conf.mayTarget(target)
-	}
-	if err != nil {
-		return err
-	}
-	c, err := a.openClient(ctx)
-	if err != nil {
-		return err
-	}
-	list, err := c.Offers(ctx, target, n)
-	if err != nil {
-		return err
-	}
-	if a.settings.json {
-		return newJSON(a.out).Encode(list)
-	}
-	t := newTable(a.out, "TARGET", "FITS", "MACHINE", "FREE", "TIME LIMIT", "PRICE/H", "WHY NOT")
-	for _, o := range list {
-		name, fits := o.Target, "no"
-		if o.Detail != "" {
-			name += "/" + o.Detail
-		}
-		if o.Default && o.Detail != "" {
-			name += " (default)"
-		}
-		if o.Fits {
-			fits = "yes"
-		}
-		t.row(name, fits, dash(o.Machine), freeWords(o), limitTime(o.Time), price(o), dash(o.Reason))
-	}
-	return t.flush()
-}
-
-// freeWords is "3 of 16" agents.
-func freeWords(o drover.Choice) string {
-	if o.All < 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d of %d", o.Free, o.All)
-}
-
-func limitTime(seconds float64) string {
-	if seconds <= 0 {
-		return "-"
-	}
-	return span(time.Duration(math.Round(seconds)) * time.Second)
-}
-
-func price(o drover.Choice) string {
-	switch {
-	case o.Price == 0:
-		return "-"
-	case o.Spot:
-		return fmt.Sprintf("%.4g %s (spot)", o.Price, o.Currency)
-	}
-	return fmt.Sprintf("%.4g %s", o.Price, o.Currency)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/job"
 )
 
 // table prints columns for people.
@@ -33,15 +34,6 @@ func (t table) flush() error { return t.w.Flush() }
 // plainText makes text from a program or a person harmless in a terminal.
 func plainText(s string) string {
 	return strings.ReplaceAll(string(record.Escape([]byte(s), false)), "\n", " ")
-}
-
-// escapedOutput is where text is printed that holds words of programs and is not escaped yet, such
-// as CSV: standard output as it is, or on a terminal with its control sequences escaped.
-func (a *app) escapedOutput() io.Writer {
-	if !isTerminal(a.out) {
-		return a.out
-	}
-	return &escapedWriter{to: a.out, escaper: record.Escaper{Colour: true}}
 }
 
 type escapedWriter struct {
@@ -92,3 +84,72 @@ func count(n int, noun string) string {
 
 // comma is a whole number for people: 1,000,000.
 func comma(n int) string { return humanize.Comma(int64(n)) }
+
+func dash(s string) string { return orElse(s, "-") }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// short is a value on a line.
+func short(text string) string {
+	const most = 60
+	text = plainText(strings.TrimSpace(text))
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return orElse(text, "nothing")
+}
+
+// briefly is a number of seconds for people, also where items take milliseconds.
+func briefly(seconds float64) string {
+	switch {
+	case seconds <= 0:
+		return "0s"
+	case seconds < 0.001:
+		return fmt.Sprintf("%.0fµs", seconds*1e6)
+	case seconds < 0.01:
+		return fmt.Sprintf("%.1fms", seconds*1e3)
+	case seconds < 1:
+		return fmt.Sprintf("%.0fms", seconds*1e3)
+	}
+	return span(time.Duration(seconds * float64(time.Second)))
+}
+
+// brief is span for what may be far below a second: 3ms, 0.8s.
+func brief(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1fms", seconds*1000)
+	case d < time.Second:
+		return fmt.Sprintf("%.0fms", seconds*1000)
+	}
+	return span(d)
+}
+
+func number(n float64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%g", n)
+}
+
+func memory(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return job.Bytes(n).Words()
+}
+
+func coreWords(n float64) string {
+	if n == 1 {
+		return "1 core"
+	}
+	return fmt.Sprintf("%g cores", n)
+}

@@ -44,16 +44,6 @@ type watchFact struct {
 	percent            float64
 }
 
-const (
-	watchEvery = time.Second
-	// watchIdle is how many looks in a row nobody may work before that is said: for a
-	// moment it is so between two attempts.
-	watchIdle = 10
-	// figuresShare is how many times longer than reading what all items used we wait
-	// until it is read anew: of the chunks that are open that costs.
-	figuresShare = 20
-)
-
 // watchStatus is drover status --watch: it looks until all that it shows has settled.
 func (a watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags []string) error {
 	if a.settings.json {

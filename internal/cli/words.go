@@ -2,10 +2,8 @@ package cli
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,26 +18,6 @@ import (
 type specReader struct{ *app }
 
 func newSpecReader(a *app) specReader { return specReader{a} }
-
-// startFlags are the flags of verbs that start a job.
-type startFlags struct {
-	task, output, source, python string
-	deps, inputs, env, envFile   []string
-	timeout, grace, stopSignal   string
-	after                        []string
-	slurmArgs                    []string
-	retries, nodes, procs, gpus  int
-	launcher, machine            string
-	noMounts, process            bool
-	noEnv, force, detach, plan   bool
-	yes, newCode                 bool
-
-	use useFlags
-	box containerFlags
-
-	entrypoint string // of drover process
-	results    []string
-}
 
 func (a specReader) startFlags(c *cobra.Command) *startFlags {
 	s := &startFlags{}
@@ -80,23 +58,6 @@ func (a specReader) startFlags(c *cobra.Command) *startFlags {
 	f.BoolVarP(&s.yes, "yes", "y", false, "answer yes to every question")
 	return s
 }
-
-// programFlags are for verbs that start a program, not a command line.
-func (s *startFlags) programFlags(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&s.launcher, "launcher", "", "how processes are started and find each other: torch, torchrun, mpi, tf or none")
-	f.IntVar(&s.procs, "procs-per-node", 0, "processes on each node, with a launcher (default: one for each GPU, or one)")
-	names := make([]string, len(job.Launchers))
-	for i, l := range job.Launchers {
-		names[i] = string(l)
-	}
-	_ = c.RegisterFlagCompletionFunc("launcher", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// aliases are other spellings of flags, those of simple-sagemaker among them.
-// They are taken, and not shown.
-var aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
-	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile"}
 
 // readSpec makes the spec of what was typed.
 func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
@@ -184,16 +145,6 @@ func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 	return spec, addEnv(&spec, s.envFile, s.env)
 }
 
-// complete gives a spec what the config says and the command line did not.
-func (c *config) complete(spec *job.Spec) error {
-	for key, field := range map[string]*string{"python": &spec.Python, "on": &spec.On, "output": &spec.Output} {
-		if err := c.fill(field, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkSettings refuses a job that would act on a setting that was not confirmed: its target's
 // options, the registry of its framework's image, as whom its agents act.
 func (a specReader) checkSettings(c *config, spec job.Spec) error {
@@ -206,48 +157,6 @@ func (a specReader) checkSettings(c *config, spec job.Spec) error {
 		}
 	}
 	return a.checkMayStart()
-}
-
-// numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
-func (s *startFlags) numbers(cmd *cobra.Command, spec *job.Spec) error {
-	for _, n := range []struct {
-		flag  string
-		value int
-		least int
-		field *int
-	}{
-		{"retries", s.retries, 0, &spec.Retries}, {"nodes", s.nodes, 1, &spec.Nodes},
-		{"gpus", s.gpus, 0, &spec.GPUs}, {"procs-per-node", s.procs, 1, &spec.Procs},
-	} {
-		if f := cmd.Flags().Lookup(n.flag); f == nil || !f.Changed {
-			continue
-		}
-		if n.value < n.least {
-			return fault.New(fault.Invalid, fmt.Sprintf("Use %d or more.", n.least), "read --%s: %d", n.flag, n.value)
-		}
-		*n.field = n.value
-	}
-	return nil
-}
-
-// processing reads what only drover process has: the words before the script,
-// and the folders that come back.
-func (s *startFlags) processing(spec *job.Spec) error {
-	if words := strings.Fields(s.entrypoint); len(words) > 0 {
-		line := append(words[1:], spec.Program)
-		if spec.Program == "" {
-			line = words[1:]
-		}
-		spec.Program, spec.Args = words[0], append(line, spec.Args...)
-	}
-	for _, text := range s.results {
-		name, from, ok := strings.Cut(text, "=")
-		if !ok {
-			return fault.New(fault.Invalid, "Write it as --result NAME="+job.Processing+"/NAME.", "read --result %q: the folder is missing", text)
-		}
-		spec.Results = append(spec.Results, job.Result{Name: name, From: from})
-	}
-	return nil
 }
 
 // set gives a field the first value that is not empty.
@@ -319,22 +228,4 @@ func addEnv(spec *job.Spec, files, typed []string) error {
 		spec.Env[name] = value
 	}
 	return nil
-}
-
-// noteFlagsAfterScript says where a drover flag went that was typed after the script.
-func (a submitter) noteFlagsAfterScript(cmd *cobra.Command, spec job.Spec) {
-	var seen []string
-	for _, arg := range spec.Args {
-		name, _, _ := strings.Cut(arg, "=")
-		long, ok := strings.CutPrefix(name, "--")
-		if !ok || long == "" {
-			continue
-		}
-		if f := cmd.Flags().Lookup(long); f != nil && f.Name == long && !slices.Contains(seen, name) {
-			seen = append(seen, name)
-		}
-	}
-	if len(seen) > 0 && spec.Verb != job.Shell {
-		a.note("note: %s went to %s: drover's own flags come before the script", strings.Join(seen, ", "), spec.Program)
-	}
 }

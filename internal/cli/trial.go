@@ -1,24 +1,61 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"os"
+	"math/rand/v2"
+	"os/signal"
 	"slices"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
+
+// runDrill is drover map --drill: exit status 0 when the outputs were the same.
+func (a trial) runDrill(ctx context.Context, t trialFlags, p *drover.Plan) error {
+	if t.seed == 0 {
+		t.seed = 1 + rand.Uint64N(maxSeed)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT)
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		a.note("\nStopping: the drill's job is cancelled; sent SIGTERM to the running items (Ctrl-C again does not wait for them)")
+		stop() // who is asked again is gone; the agents know what to do
+	})()
+	a.note("%s", seedLine(t.seed))
+	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrillEvent})
+	if err != nil {
+		return err
+	}
+	if a.settings.json {
+		err = newJSON(a.out).Encode(r)
+	} else {
+		_, err = fmt.Fprintln(a.out, strings.Join(drillLines(r), "\n"))
+	}
+	if err == nil && !r.Same() {
+		err = status(fault.ExitItems)
+	}
+	return err
+}
+
+// noteDrillEvent tells what happens while it does.
+func (a trial) noteDrillEvent(e drover.DrillEvent) {
+	switch {
+	case e.Hit != "":
+		a.note("         %-6s %s", span(e.After), fmt.Sprintf(hitWords[e.Hit], agentWord(e.Agent)))
+	case e.Ended != nil:
+		a.note("         %s in %s: %s", strings.ToLower(string(e.Ended.State)), span(e.Ended.Ended.Sub(e.Ended.Submitted)), strings.Join(counts(*e.Ended), ", "))
+	default:
+		a.note("%s", stageLine(e.Stage, e.Items, e.Job.Path().Task))
+	}
+}
 
 // trial runs a pilot or a drill of a map before all of its items.
 type trial struct{ *app }
@@ -126,6 +163,22 @@ func (a trial) reportPilot(ctx context.Context, s *startFlags, p *drover.Plan, j
 	return true, nil
 }
 
+// commandWithoutPilot is the command that was typed, for all items.
+func (a trial) commandWithoutPilot(piped bool) string {
+	typed := slices.Clone(a.typed)
+	for i, word := range typed {
+		if word == "--pilot" && i+1 < len(typed) {
+			typed = slices.Delete(typed, i, i+2)
+			break
+		}
+		if strings.HasPrefix(word, "--pilot=") {
+			typed = slices.Delete(typed, i, i+1)
+			break
+		}
+	}
+	return pasted(typed, piped)
+}
+
 // pilotLines are a pilot's figures and what follows from them; paid says that the store
 // is one whose owner pays for requests.
 func pilotLines(r drover.Pilot, paid bool) []string {
@@ -147,63 +200,4 @@ func pilotLines(r drover.Pilot, paid bool) []string {
 		forecast += fmt.Sprintf("; the store gets about %s, for %s", count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))
 	}
 	return []string{line + ", " + failed, forecast}
-}
-
-// brief is span for what may be far below a second: 3ms, 0.8s.
-func brief(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1fms", seconds*1000)
-	case d < time.Second:
-		return fmt.Sprintf("%.0fms", seconds*1000)
-	}
-	return span(d)
-}
-
-// answerStreams finds a person to ask. Where standard input holds the items there may still
-// be a terminal.
-func (a *app) answerStreams(piped bool) (from io.ReadCloser, to io.Writer, ok bool) {
-	said, is := a.err.(*os.File)
-	switch {
-	case !is || !term.IsTerminal(int(said.Fd())):
-		return nil, nil, false
-	case !piped && a.in != nil && term.IsTerminal(int(a.in.Fd())):
-		return io.NopCloser(a.in), said, true
-	case !piped:
-		return nil, nil, false
-	}
-	tty, err := os.Open("/dev/tty")
-	return tty, said, err == nil
-}
-
-func answer(from io.Reader) bool {
-	line, _ := bufio.NewReader(from).ReadString('\n') // nothing is no
-	word := strings.ToLower(strings.TrimSpace(line))
-	return word == "y" || word == "yes"
-}
-
-// commandWithoutPilot is the command that was typed, for all items.
-func (a trial) commandWithoutPilot(piped bool) string {
-	typed := slices.Clone(a.typed)
-	for i, word := range typed {
-		if word == "--pilot" && i+1 < len(typed) {
-			typed = slices.Delete(typed, i, i+2)
-			break
-		}
-		if strings.HasPrefix(word, "--pilot=") {
-			typed = slices.Delete(typed, i, i+1)
-			break
-		}
-	}
-	return pasted(typed, piped)
-}
-
-// quoted is a word as it would be typed.
-func quoted(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:+@%{}"
-	if word != "" && strings.Trim(word, plain) == "" {
-		return word
-	}
-	return shellWord(word)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/drover"
@@ -60,8 +59,6 @@ func measure(ctx context.Context, j *drover.Job, s drover.MapStatus) (f drover.F
 	return f, m, err
 }
 
-func (a statusVerb) printMeasuredJSON(m measured) error { return newJSON(a.out).Encode(m) }
-
 // figureLines are what items used, each line with its key.
 func figureLines(p paper, f drover.Figures) (lines [][2]string) {
 	if f.Seconds.Count == 0 {
@@ -96,38 +93,23 @@ func figureLines(p paper, f drover.Figures) (lines [][2]string) {
 	return lines
 }
 
-// briefly is a number of seconds for people, also where items take milliseconds.
-func briefly(seconds float64) string {
-	switch {
-	case seconds <= 0:
-		return "0s"
-	case seconds < 0.001:
-		return fmt.Sprintf("%.0fµs", seconds*1e6)
-	case seconds < 0.01:
-		return fmt.Sprintf("%.1fms", seconds*1e3)
-	case seconds < 1:
-		return fmt.Sprintf("%.0fms", seconds*1e3)
+// firstGroups is how many ways to fail the end of a map names.
+const firstGroups = 5
+
+// groupLine is "602 items: cannot identify image file '...' (exit status 3), such as item 997".
+func groupLine(g drover.Group) string {
+	if g.Items == 1 {
+		return fmt.Sprintf("item %d: %s", g.First, g.Words())
 	}
-	return span(time.Duration(seconds * float64(time.Second)))
+	return fmt.Sprintf("%s: %s, such as item %d", count(g.Items, "item"), g.Words(), g.First)
 }
 
-// printFigures are the lines of a map's status that sum its items up.
-func (a statusVerb) printFigures(f drover.Figures, advice *drover.Advice) {
-	p := func(key, text string) { fmt.Fprintf(a.out, "  %-10s %s\n", key, plainText(text)) }
-	for i, g := range f.Groups {
-		if i == 2*firstGroups {
-			p("", "and "+count(len(f.Groups)-i, "more way")+" to fail")
-			break
-		}
-		p(map[bool]string{true: "failed"}[i == 0], groupLine(g))
-	}
-	for _, line := range figureLines(paper{}, f) {
-		p(line[0], line[1])
-	}
-	if advice != nil {
-		text := advice.Text
-		what, rest, _ := strings.Cut(text, ": --")
-		p("advice", what+":")
-		p("", "--"+rest)
-	}
-}
+const (
+	watchEvery = time.Second
+	// watchIdle is how many looks in a row nobody may work before that is said: for a
+	// moment it is so between two attempts.
+	watchIdle = 10
+	// figuresShare is how many times longer than reading what all items used we wait
+	// until it is read anew: of the chunks that are open that costs.
+	figuresShare = 20
+)

@@ -3,12 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"golang.org/x/term"
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/job"
@@ -208,19 +206,6 @@ type progress struct {
 		text    string
 		paused  bool
 	}
-}
-
-func (a mapFollower) newProgress() *progress {
-	return &progress{out: a.err, quiet: a.quiet, paint: a.paintState, away: a.away, size: func() (int, bool) {
-		f, ok := a.err.(*os.File)
-		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-			return 0, false
-		}
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			return w, true
-		}
-		return 80, true
-	}}
 }
 
 // A line for who has no terminal comes after tellEvery, or after so many percent,

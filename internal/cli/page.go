@@ -2,12 +2,10 @@ package cli
 
 import (
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/record"
 )
 
@@ -71,17 +69,6 @@ func (p *page) Close() error {
 	}
 	p.print()
 	return p.err
-}
-
-// appendHead is what stands before a line of an item.
-func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
-	if l.stamps {
-		dst = line.Time.Local().AppendFormat(dst, "2006-01-02T15:04:05.000 ")
-	}
-	if l.prefix {
-		dst = append(strconv.AppendInt(append(dst, '['), int64(line.Item), 10), "] "...)
-	}
-	return dst
 }
 
 // appendShown appends a line as it was, but of a progress bar its last state. Where escape is

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,19 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
-
-// whyVerb is drover why.
-type whyVerb struct{ *app }
-
-func newWhyVerb(a *app) whyVerb { return whyVerb{a} }
-
-// eventsVerb is drover events.
-type eventsVerb struct{ *app }
-
-func newEventsVerb(a *app) eventsVerb { return eventsVerb{a} }
 
 // statusVerb is drover status: the list of jobs, or one in full.
 type statusVerb struct{ *app }
@@ -54,8 +42,6 @@ func (a statusVerb) command() *cobra.Command {
 	return c
 }
 
-const newest = 20
-
 // listRow is a job in the list; many is nil of one that is no map.
 type listRow struct {
 	drover.Status
@@ -79,15 +65,6 @@ func (a statusVerb) printJobs(ctx context.Context, all bool, tags []string) erro
 		err = a.printRows(list, left, tags)
 	}
 	return cmp.Or(err, bad)
-}
-
-// unreadable parts what is wrong with some jobs of a list, which are told of when the
-// others were shown, from why there is none.
-func unreadable(err error) (some, all error) {
-	if u := (*drover.Unreadable)(nil); errors.As(err, &u) {
-		return u, nil
-	}
-	return nil, err
 }
 
 // newOverview looks at the jobs of the project, and says how many a list has; 0: all.
@@ -169,14 +146,6 @@ func tagged(s drover.Status, tags []string) bool {
 	return true
 }
 
-func runTime(s drover.Status) string {
-	ran, ok := s.Ran(time.Now())
-	if !ok {
-		return "-"
-	}
-	return span(ran)
-}
-
 func (a statusVerb) printOneJob(ctx context.Context, args []string) error {
 	j, s, err := a.jobAndStatus(ctx, args)
 	if err != nil {
@@ -253,88 +222,4 @@ func (a statusVerb) printRunStatus(s drover.Status, spec job.Spec) {
 			p("", "note: %s", note)
 		}
 	}
-}
-
-// nodeWords say what the record's words for a node's state mean.
-var nodeWords = map[string]string{"asked": "stopped on request", "lost": "lost, because its agent died", "notice": "stopped, because its machine was taken away"}
-
-func (a eventsVerb) command() *cobra.Command {
-	follow := false
-	c := &cobra.Command{Use: "events [JOB]", Short: "What happened, in order", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.addStoreFlags(c)
-	a.addJSONFlag(c)
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.findJob(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		enc := newJSON(a.out)
-		show := func(e job.Event) error {
-			if a.settings.json {
-				return enc.Encode(e)
-			}
-			_, err := fmt.Fprintf(a.out, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, plainText(e.Text))
-			return err
-		}
-		if !follow {
-			events, err := j.Events(cmd.Context())
-			for _, e := range events {
-				if err := show(e); err != nil {
-					return err
-				}
-			}
-			return err
-		}
-		for e, err := range j.Watch(cmd.Context()) {
-			if err != nil {
-				return err
-			}
-			if err := show(e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return c
-}
-
-func (a whyVerb) command() *cobra.Command {
-	c := &cobra.Command{Use: "why [JOB]", Short: "Explain why a job failed, waits or stopped, and what would change it", Args: atMostOne, ValidArgsFunction: a.completeJobs}
-	a.addStoreFlags(c)
-	a.addJSONFlag(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		j, err := a.findJob(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		w, err := whyOf(cmd.Context(), j)
-		if err != nil {
-			return err
-		}
-		if a.settings.json {
-			return newJSON(a.out).Encode(w)
-		}
-		fmt.Fprintf(a.out, "%s %s/%s %s: %s\n", w.ID, w.Project, w.Task, w.State, plainText(w.Answer))
-		for _, line := range w.Detail {
-			fmt.Fprintf(a.out, "  %s\n", record.Escape([]byte(line), false))
-		}
-		if w.Next != "" {
-			fmt.Fprintf(a.out, "Next: %s\n", plainText(w.Next))
-		}
-		return nil
-	}
-	return c
-}
-
-// codeLine is "/home/me/proj at commit 4f2a..., with changes"; "" where it is not known.
-func codeLine(s drover.Status) string {
-	line := s.Root
-	if s.Commit != "" {
-		line += " at commit " + s.Commit
-	}
-	if s.Dirty {
-		line += ", with changes"
-	}
-	return plainText(line)
 }

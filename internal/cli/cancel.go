@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// cancelVerb is drover cancel.
+type cancelVerb struct{ *app }
+
+func newCancelVerb(a *app) cancelVerb { return cancelVerb{a} }
+
+func (a cancelVerb) command() *cobra.Command {
+	reason, drain := "", false
+	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.completeJobs}
+	a.addStoreFlags(c)
+	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
+	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fault.New(fault.Invalid, "Name it: drover cancel last.", "cancel: no job named")
+		}
+		if reason == "" {
+			reason = "cancelled by hand"
+		}
+		for _, ref := range args {
+			if err := a.cancelJob(cmd.Context(), ref, reason, drain); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+// cancelJob is drover cancel of one job.
+func (a cancelVerb) cancelJob(ctx context.Context, ref, why string, drain bool) error {
+	j, err := a.findJob(ctx, []string{ref})
+	if err != nil {
+		return err
+	}
+	stands := false
+	if drain {
+		stands, err = j.Drain(ctx, why, func(s drover.MapStatus) {
+			a.note("%s %s starts no more items: %s   at once: drover cancel %s", a.paintState(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
+		})
+	} else {
+		stands, err = j.Stop(ctx, why)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !stands {
+		a.note("%s had already ended: %s", s.ID, s.State)
+		return nil
+	}
+	a.note("%s %s cancelled%s", a.paintState(s.State, s.State.Symbol()), s.ID, a.drainedTally(ctx, j, drain))
+	return nil
+}
+
+// drained is what a drain waits for.
+func drained(s drover.MapStatus) string {
+	switch running := min(s.Running, s.Items.Open()); running {
+	case 0:
+		return "nothing runs"
+	case 1:
+		return "1 running item may finish"
+	default:
+		return fmt.Sprintf("%s running items may finish", comma(running))
+	}
+}
+
+// drainedTally is how a map stands that was drained: what it was waited for.
+func (a cancelVerb) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
+	if !drain {
+		return ""
+	}
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(": %s succeeded, %s failed, %s did not run", comma(s.Items.Succeeded), comma(s.Items.Failed+s.Items.Quarantined), comma(s.Items.Cancelled))
+}

@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/internal/image/build"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// projectName is the one that is meant when none is typed.
+func (a *app) projectName() (string, error) {
+	name, _, err := a.projectAndFolder()
+	return name, err
+}
+
+// projectAndFolder is the project, and the folder whose name it has if nobody has named it.
+func (a *app) projectAndFolder() (name, folder string, err error) {
+	if a.settings.project != "" {
+		return a.settings.project, "", job.ValidName("project", a.settings.project)
+	}
+	c, err := a.readConfig()
+	if err != nil {
+		return "", "", err
+	}
+	p, err := c.use("project")
+	if err != nil {
+		return "", "", err
+	}
+	if p != "" {
+		return p, "", job.ValidName("project", p)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", "", fault.Wrap(err, fault.Invalid, "Change to a folder that is there.", "find the working folder")
+	}
+	if name := job.Label(lastElement(dir)); name != "" && name != "ids" && name != "blobs" {
+		return name, dir, nil
+	}
+	return "default", dir, nil
+}
+
+// storeURL is the store that is meant.
+func (a *app) storeURL() (url, endpoint string, err error) {
+	c, err := a.readConfig()
+	if err != nil {
+		return "", "", err
+	}
+	targets, err := a.namedTargets(c)
+	if err != nil {
+		return "", "", err
+	}
+	if url, err = a.configuredStoreURL(c, targets); err != nil {
+		return "", "", err
+	}
+	if url = orElse(url, a.Dirs.Data); url == "" {
+		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
+	}
+	endpoint, err = a.storeEndpoint(c, url)
+	return url, endpoint, err
+}
+
+// storeRights are those of the store that is meant.
+func (a *app) storeRights(ctx context.Context, url, endpoint string) (Rights, error) {
+	c, err := a.readConfig()
+	if err != nil || a.Rights == nil {
+		return Rights{}, err
+	}
+	who, refused := a.agentIdentity(c)
+	r, err := a.Rights(ctx, url, endpoint, who)
+	if refused != nil && r.Passes.Make != nil { // a store in a folder needs neither
+		r.Passes.Make = func(context.Context, store.Rights, bool) (drover.Pass, error) { return drover.Pass{}, refused }
+	}
+	return r, err
+}
+
+// agentIdentity are as whom agents are to open the store: the zero value with an error, where
+// that stands in a file that was not confirmed.
+func (a *app) agentIdentity(c *config) (who Agents, err error) {
+	who.Profile = a.settings.agentProfile
+	if err = c.fill(&who.Profile, "agent_profile"); err == nil {
+		err = c.fill(&who.Role, "agent_role")
+	}
+	if err != nil {
+		return Agents{}, err
+	}
+	return who, nil
+}
+
+// checkMayStart refuses a command that starts agents which a setting that was not confirmed
+// would have act as somebody.
+func (a *app) checkMayStart() error {
+	c, err := a.readConfig()
+	if err != nil {
+		return err
+	}
+	url, _, err := a.storeURL()
+	if err == nil && isBucket(url) {
+		_, err = a.agentIdentity(c)
+	}
+	return err
+}
+
+// isBucket says whether a store is none in a folder.
+func isBucket(url string) bool {
+	return strings.Contains(url, "://") && !strings.HasPrefix(url, "file://")
+}
+
+// openClient opens the store that is meant.
+func (a *app) openClient(ctx context.Context) (*drover.Client, error) {
+	url, endpoint, err := a.storeURL()
+	if err != nil {
+		return nil, err
+	}
+	if a.Dirs.State == "" || a.Dirs.Cache == "" {
+		return nil, fault.New(fault.Invalid, "Set HOME.", "find a folder for running jobs: HOME is not set, and the one in the temporary folder belongs to another user")
+	}
+	b, near, err := a.OpenBucket(ctx, url, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.storeRights(ctx, url, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	drivers := a.Drivers()
+	targets, err := a.namedTargets(c)
+	if err != nil {
+		return nil, err
+	}
+	c.withhold(targets)
+	region, err := c.use("region")
+	if err != nil {
+		return nil, err
+	}
+	mirror := c.get("image_mirror")
+	if c.refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
+		mirror.value = ""
+	}
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
+			b, _, err := a.openBucketOf(ctx, url)
+			return b, err
+		},
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.value, Pin: a.pinImage, Build: a.buildJobImage}})
+	if err == nil {
+		a.watchStore(ctx, client)
+	}
+	return client, err
+}
+
+// namedTargets are the config's named ones.
+func (a *app) namedTargets(c *config) (map[string]job.Target, error) {
+	drivers := a.Drivers()
+	return c.targets(func(name string) bool { return drivers[name] != nil })
+}
+
+// configuredStoreURL is what was typed or is in the environment, else what the target that is
+// meant says, else the config.
+func (a *app) configuredStoreURL(c *config, targets map[string]job.Target) (string, error) {
+	if a.settings.store != "" {
+		return a.settings.store, nil
+	}
+	on := a.settings.on
+	if err := c.fill(&on, "on"); err != nil {
+		return "", err
+	}
+	if targets[on].Store != "" && c.get("store").from != "DROVER_STORE" {
+		return c.use("targets." + on + ".store")
+	}
+	return c.use("store")
+}
+
+// storeEndpoint is the server that has the store, where it is none of a folder: then
+// only what was typed is wrong, and a setting is for other stores.
+func (a *app) storeEndpoint(c *config, url string) (string, error) {
+	typed := a.settings.endpoint
+	switch {
+	case isBucket(url):
+		err := c.fill(&typed, "store_endpoint")
+		return typed, err
+	case typed != "":
+		return "", fault.New(fault.Invalid, "Name a bucket too: --store s3://bucket/prefix.", "choose store: %s is a folder, and --store-endpoint is where a server has buckets", url)
+	}
+	return "", nil
+}
+
+// findJob resolves the job that an argument names; "last" when there is none.
+func (a *app) findJob(ctx context.Context, args []string) (*drover.Job, error) {
+	c, err := a.openClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref := "last"
+	if len(args) > 0 {
+		ref = args[0]
+	}
+	project, err := a.projectName()
+	if err != nil {
+		return nil, err
+	}
+	return c.Find(ctx, ref, project)
+}
+
+// jobAndStatus resolves the job that an argument names, and its status.
+func (a *app) jobAndStatus(ctx context.Context, args []string) (*drover.Job, drover.Status, error) {
+	j, err := a.findJob(ctx, args)
+	if err != nil {
+		return nil, drover.Status{}, err
+	}
+	s, err := j.Status(ctx)
+	return j, s, err
+}
+
+// openBucketOf opens the bucket that a URL names, whatever is kept in it.
+func (a *app) openBucketOf(ctx context.Context, url string) (store.Bucket, string, error) {
+	bucket, key, err := drover.SplitURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := a.OpenPlace(ctx, bucket, a.settings.endpoint, func(note string) { a.note("note: %s", note) })
+	return b, key, err
+}
+
+// uploadNotesFolder is where large files that are on their way are noted.
+func (a *app) uploadNotesFolder() string {
+	if a.Dirs.State == "" {
+		return ""
+	}
+	return filepath.Join(a.Dirs.State, "uploads")
+}
+
+// findTask is the one that an argument names, "project/task" or a job of it among
+// others; that of the newest job when there is none.
+func (a *app) findTask(ctx context.Context, args []string) (c *drover.Client, project, task string, err error) {
+	if c, err = a.openClient(ctx); err != nil {
+		return c, "", "", err
+	}
+	if project, err = a.projectName(); err != nil {
+		return c, "", "", err
+	}
+	ref := "last"
+	if len(args) > 0 {
+		ref = args[0]
+	}
+	j, err := c.Find(ctx, ref, project)
+	if err == nil {
+		return c, j.Path().Project, j.Path().Task, nil
+	}
+	if fault.KindOf(err) != fault.Missing || ref == "last" {
+		return c, "", "", err
+	}
+	task = ref // it may have no job yet, only what was put there
+	if p, t, ok := strings.Cut(ref, "/"); ok {
+		project, task = p, t
+	}
+	return c, project, task, job.ValidName("task", task)
+}
+
+// pinImage looks up the bases of an image that a job wants.
+func (a *app) pinImage(ctx context.Context, p *image.Plan) error {
+	b := build.New(ctx, a.progressOutput())
+	defer b.Close()
+	return b.Pin(ctx, p)
+}
+
+// buildJobImage makes the image of a job that is submitted; pinFor has seen its plan.
+func (a *app) buildJobImage(ctx context.Context, p *image.Plan) (string, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := build.New(ctx, a.progressOutput())
+	defer b.Close()
+	built, err := b.Build(ctx, build.Order{Plan: p})
+	if err == nil && built.Skipped {
+		a.note("image    %s is there: nothing changed since it was built", built.Reference)
+	}
+	return built.Reference, err
+}
+
+// checkOutput refuses, before anything runs, a folder for outputs that is something
+// else, and a bucket that cannot be opened.
+func (a *app) checkOutput(ctx context.Context, output string) error {
+	if drover.IsURL(output) {
+		_, _, err := a.openBucketOf(ctx, output)
+		return err
+	}
+	if info, err := os.Stat(output); output != "" && err == nil && !info.IsDir() {
+		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", output)
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/job"
+)
+
+// processVerb is drover process.
+type processVerb struct{ *app }
+
+func newProcessVerb(a *app) processVerb { return processVerb{a} }
+
+func (a processVerb) command() *cobra.Command {
+	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
+		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}
+	s := newSpecReader(a.app).startFlags(c)
+	s.programFlags(c)
+	f := c.Flags()
+	f.StringVar(&s.entrypoint, "entrypoint", "", "words put before the script, such as 'bash -e' (default: what its name says)")
+	f.StringArrayVar(&s.results, "result", nil, "folder that comes back: NAME=FOLDER; may be repeated (default: output=/opt/ml/processing/output)")
+	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return newProgramStarter(a.app).startProgram(cmd, s, job.Process, args)
+	}
+	return c
+}

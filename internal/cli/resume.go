@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// resumeVerb is drover resume.
+type resumeVerb struct{ *app }
+
+func newResumeVerb(a *app) resumeVerb { return resumeVerb{a} }
+
+func (a resumeVerb) command() *cobra.Command {
+	output, detach := "", false
+	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: atMostOne, ValidArgsFunction: a.completeJobs}
+	a.addStoreFlags(c)
+	f := c.Flags()
+	f.StringVarP(&output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
+	a.addOverwriteFlag(f)
+	f.BoolVar(&detach, "detach", false, "return as soon as it is started")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no notes")
+	a.addNotifyFlag(f)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cmp.Or(newNotifier(a.app).checkNotify(detach), a.checkMayStart()); err != nil {
+			return err
+		}
+		if !detach { // a job that needs none goes on; another one is refused
+			if err := a.giveStdin(false); err != nil {
+				return err
+			}
+		}
+		j, s, err := a.jobAndStatus(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		if s.State.Settled() {
+			return fault.New(fault.Invalid, "Run its command again for a new job.", "resume job %s: it has ended, %s", s.ID, s.State)
+		}
+		if err := a.resumePausedMap(cmd.Context(), j, s); err != nil {
+			return err
+		}
+		if detach {
+			return j.Start(cmd.Context())
+		}
+		attached, err := j.Attached(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return newNotifier(a.app).notifyEnd(cmd.Context(), j, newFollower(a.app).followJob(cmd.Context(), j, s.ID, output, attached, time.Now()))
+	}
+	return c
+}
+
+// resumePausedMap ends the pause of a map that drover resume goes on with.
+func (a resumeVerb) resumePausedMap(ctx context.Context, j *drover.Job, s drover.Status) error {
+	if many, err := isMap(ctx, j); err != nil || !many || s.State != job.Paused {
+		return err
+	}
+	if err := j.Continue(ctx); err != nil {
+		return err
+	}
+	a.note("%s goes on", s.ID)
+	return nil
+}
