@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -56,5 +57,14 @@ func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 	a.noteStoreAway("", "the store answers again")
 	if !strings.Contains(screen.String(), "note: the store answers again\n") {
 		t.Errorf("there is no block, and nothing was said:\n%q", screen.String())
+	}
+}
+
+func TestANoticeThatTakesTooLongIsEnded(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{err: &out, notify: "echo begun; sleep 1000 & sleep 1000; echo never"}
+	err := newNotifier(a).runNotice(t.Context(), os.Environ(), 50*time.Millisecond)
+	if err == nil || !strings.HasPrefix(err.Error(), "it took longer than 50ms") || strings.Contains(out.String(), "never") {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -237,24 +237,3 @@ func (a configVerb) confirmFile(path string) error {
 	a.note("%s is confirmed, until it changes", plainText(path))
 	return nil
 }
-
-// whatFor says why a key is not used from a file that was not confirmed; "-" is a key
-// that is used from any.
-func whatFor(folder, key, value string) string {
-	if !needsConfirmation(folder, key, value) {
-		return "-"
-	}
-	switch m := targetKey.FindStringSubmatch(key); {
-	case key == "python":
-		return "is a program that runs"
-	case key == "image_mirror":
-		return "is where images that run come from"
-	case key == "agent_profile", key == "agent_role":
-		return "is whom agents act as"
-	case key == "output":
-		return "receives results"
-	case m != nil && m[2] == "args":
-		return "holds options of the target's engine"
-	}
-	return "receives code, results and your credentials"
-}

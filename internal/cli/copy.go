@@ -327,3 +327,12 @@ func (a bringer) printChanges(c drover.Changes) {
 		a.note("  removed %s that this result does not have: %s", count(c.Removed, "earlier output"), firstOf(c.Gone, c.Removed))
 	}
 }
+
+// leftOutputs is the failure of a command that could not bring all: two items have an
+// output of one name.
+func leftOutputs(got drover.GotItems) error {
+	if got.Left == 0 {
+		return nil
+	}
+	return fault.New(fault.Failed, "Put the item's number into the name, such as --out '{.stem}-{n}.txt'.", "get outputs: %s not brought, as another item has an output of the same name", count(got.Left, "file"))
+}

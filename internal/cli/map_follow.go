@@ -333,15 +333,6 @@ func (a mapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id stri
 	return nil
 }
 
-// leftOutputs is the failure of a command that could not bring all: two items have an
-// output of one name.
-func leftOutputs(got drover.GotItems) error {
-	if got.Left == 0 {
-		return nil
-	}
-	return fault.New(fault.Failed, "Put the item's number into the name, such as --out '{.stem}-{n}.txt'.", "get outputs: %s not brought, as another item has an output of the same name", count(got.Left, "file"))
-}
-
 func (a mapFollower) newProgress() *progress {
 	return &progress{out: a.err, quiet: a.quiet, paint: a.paintState, away: a.away, size: func() (int, bool) {
 		f, ok := a.err.(*os.File)

@@ -160,3 +160,19 @@ func TestTextFromProgramsIsHarmlessInPlots(t *testing.T) {
 		t.Errorf("%v: %q", err, out)
 	}
 }
+
+func TestTheHintOfAMetricNamesThoseThereAre(t *testing.T) {
+	all := []series{seriesOf("loss", 0, 1, nil), seriesOf("accuracy", 0, 1, nil)}
+	for name, hint := range map[string]string{"los": "Did you mean loss?", "throughput": "It has loss, accuracy."} {
+		_, _, err := asked(t, false, metricsFlags{node: -1, attempt: -1, names: []string{name}}, all, nil)
+		if fault.KindOf(err) != fault.Missing || !strings.Contains(err.Error(), " has no metric ") || fault.Hint(err) != hint {
+			t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))
+		}
+	}
+}
+
+func TestAJobWithoutMetricsSaysHowTheyArePrinted(t *testing.T) {
+	if _, said, err := asked(t, false, metricsFlags{node: -1, attempt: -1}, nil, nil); err != nil || !strings.Contains(said, "no metrics: drover finds name=number in what a program prints; say otherwise with run --metric") {
+		t.Errorf("metrics prints %q, %v", said, err)
+	}
+}

@@ -136,14 +136,6 @@ func TestSmallBarsKeepThePeak(t *testing.T) {
 	}
 }
 
-// points are values, a second and a step apart from a step on.
-func pointsFrom(step int64, values ...float64) (out []point) {
-	for i, v := range values {
-		out = append(out, point{Time: noon.Add(time.Duration(step+int64(i)) * time.Second), Step: step + int64(i), Value: v})
-	}
-	return out
-}
-
 func TestAnAttemptTakesThePlaceOfStepsDoneAgain(t *testing.T) {
 	got := mergeAttempts([]series{
 		seriesOf("loss", 0, 2, pointsFrom(3, 30, 40)),
@@ -217,8 +209,4 @@ func TestWhatIsPlottedWhenNobodySays(t *testing.T) {
 	if !rising(track{"val_loss", 0, pointsFrom(1, 9, 5, 4, 3, 3, 3, 3, 3, 4, 5)}) || rising(track{"loss", 0, pointsFrom(1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)}) || rising(track{"loss", 0, nil}) {
 		t.Error("a loss that rises is not told from one that falls")
 	}
-}
-
-func seriesOf(name string, node, attempt int, points []point) series {
-	return series{Name: name, Node: node, Attempt: attempt, Points: points}
 }

@@ -122,16 +122,6 @@ func TestFlagsOfMapsAndOfAttemptsThatAJobOfOneRunHasNot(t *testing.T) {
 	}
 }
 
-func TestTheHintOfAMetricNamesThoseThereAre(t *testing.T) {
-	all := []series{seriesOf("loss", 0, 1, nil), seriesOf("accuracy", 0, 1, nil)}
-	for name, hint := range map[string]string{"los": "Did you mean loss?", "throughput": "It has loss, accuracy."} {
-		_, _, err := asked(t, false, metricsFlags{node: -1, attempt: -1, names: []string{name}}, all, nil)
-		if fault.KindOf(err) != fault.Missing || !strings.Contains(err.Error(), " has no metric ") || fault.Hint(err) != hint {
-			t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))
-		}
-	}
-}
-
 func TestConfigsThatCannotBeUsed(t *testing.T) {
 	const limits = "Write a number above 0."
 	for name, row := range map[string]struct {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -82,13 +81,6 @@ func TestTheFacesOfAMap(t *testing.T) {
 	}
 }
 
-func exitOf(err error) int {
-	if s, ok := err.(status); ok {
-		return int(s)
-	}
-	return fault.Exit(err)
-}
-
 func TestResultsAreForPrograms(t *testing.T) {
 	d := newDesk(t)
 	d.aMap()
@@ -167,19 +159,5 @@ func TestItemsOfAnotherJobAreRefused(t *testing.T) {
 		if fault.Exit(err) != fault.ExitUsage || out != "" || !strings.Contains(err.Error(), row.text) || !strings.HasPrefix(fault.Hint(err), row.hint) {
 			t.Errorf("drover %s: %v\n  %s\n%s", row.typed, err, fault.Hint(err), out)
 		}
-	}
-}
-
-func TestATableOfItemsIsCutToItsTerminal(t *testing.T) {
-	var out bytes.Buffer
-	table := itemTable{out: &out, number: 4, cell: 10, width: 60}
-	for range 2 {
-		if err := table.row("1", "✓ succeeded", "0", "1.5s", strings.Repeat("välue ", 9), strings.Repeat("result\x1b[2J ", 9)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := "   1  ✓ succeeded         0     1.5s  välue väl…  result\\x1…\n"
-	if out.String() != want+want {
-		t.Errorf("got:\n%swant:\n%s", out.String(), want)
 	}
 }

@@ -1,105 +1,17 @@
 package cli
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/internal/cli/ssm"
-	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/transfer"
-	"github.com/drover-run/drover/internal/verify"
 	"github.com/drover-run/drover/job"
 )
-
-// onScreen is what a command line prints on both of its outputs, a screen of its own
-// each time.
-func onScreen(print func(a *app)) []string {
-	var out bytes.Buffer
-	print(&app{out: &out, err: &out})
-	return append(strings.Split(strings.TrimRight(out.String(), "\n"), "\n"), "")
-}
-
-func TestWhatVerifyFoundIsInWords(t *testing.T) {
-	var lines []string
-	for _, r := range []drover.Verified{
-		{Job: "p/t/1", State: job.Succeeded, Items: 100, Tally: job.Tally{Items: 100, Succeeded: 100}, Entries: 1, Chunks: 1, Claims: 1, Outputs: 1, Bytes: 10},
-		{Job: "p/t/2", Items: 100, Tally: job.Tally{Items: 100, Succeeded: 97}, Entries: 12, Chunks: 4, Claims: 9, Handed: 3, Losses: 2, Bound: 16, Stopped: 4,
-			Extra:   verify.ExtraRuns{Retries: 1, Interrupted: 2, Unexplained: 3},
-			Ignored: []verify.Note{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
-		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []verify.Doubt{{Rule: verify.RuleHole, Note: verify.Note{Log: "job", Entry: 1, Why: "it is missing"}}}},
-	} {
-		lines = append(lines, onScreen(func(a *app) { newVerifyVerb(a).printVerified(r) })...)
-	}
-	checkScreen(t, "verify", lines)
-}
-
-func TestWhatACommandWouldDoIsInWords(t *testing.T) {
-	var lines []string
-	show := func(change func(p *drover.Plan)) {
-		p := &drover.Plan{Plan: engine.Plan{Action: "start", Spec: job.Spec{Verb: job.Run, Project: "p", Task: "t", Program: "train.py", Nodes: 1, On: "local"}}}
-		change(p)
-		lines = append(lines, onScreen(func(a *app) {
-			if err := newPlanner(a).showPlan(p); err != nil && exitOf(err) != fault.ExitComplete {
-				t.Error(err)
-			}
-		})...)
-	}
-	for _, action := range []engine.Action{"start", "attach", "resume", "replace", "skip", "extend", "reopen"} {
-		show(func(p *drover.Plan) { p.Action = action })
-	}
-	show(func(p *drover.Plan) { p.TakesNewCode = true })
-	show(func(p *drover.Plan) {
-		p.Spec.Nodes, p.Spec.Procs, p.Spec.Launcher, p.Spec.GPUs, p.Spec.Machine = 2, 4, job.MPI, 1, "ml.p3.2xlarge"
-		p.Spec.Processes = 1
-		p.Offer = driver.Offer{Machine: "this machine", Attached: true, Containers: true, Cores: 1}
-	})
-	for _, stream := range []bool{true, false} {
-		show(func(p *drover.Plan) {
-			p.Spec.Verb, p.Spec.From, p.Spec.Fetch, p.Spec.Stream, p.Spec.Processes = job.Map, "list.csv", true, stream, 1
-			p.Items = engine.ItemsPlan{Count: 3, Fields: []string{"file"}}
-		})
-	}
-	checkScreen(t, "plan-actions", lines)
-}
-
-func TestWhatADrillDoesIsInWords(t *testing.T) {
-	lines := onScreen(func(a *app) {
-		for _, hit := range []string{"SIGKILL", "SIGTERM", "notice", "pause", "program"} {
-			newTrial(a).noteDrillEvent(drover.DrillEvent{Hit: hit, Agent: "1-0-33b2", After: time.Second})
-		}
-	})
-	for _, stage := range []string{"calm", "drill", "again"} {
-		lines = append(lines, stageLine(stage, 100, "t-"+stage))
-	}
-	checkScreen(t, "drill-stages", lines)
-}
-
-func TestWhatWasCopiedIsInWords(t *testing.T) {
-	var lines []string
-	for _, c := range []drover.Copied{
-		{Progress: transfer.Progress{Files: 1, Bytes: 10}, Took: time.Second},
-		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, Same: 2, SameBytes: 4096}, Took: time.Minute, LeftOut: 2},
-		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, SameBytes: 4096}, Took: time.Minute},
-	} {
-		lines = append(lines, onScreen(func(a *app) {
-			if err := newBringer(a).reportCopied(c, nil, "photos"); err != nil {
-				t.Error(err)
-			}
-		})...)
-	}
-	checkScreen(t, "copied", lines)
-}
 
 func TestWhatIsNotThereYetIsInWords(t *testing.T) {
 	d := newDesk(t)
@@ -121,45 +33,12 @@ func TestWhatIsNotThereYetIsInWords(t *testing.T) {
 	if out, _, err := d.typed("data", "early", "-p", "p"); err != nil || !strings.HasPrefix(out, "p/early   0 jobs, no job yet\n") {
 		t.Errorf("data prints %q, %v", out, err)
 	}
-	if lines := (topState{paper: paper{width: 80, height: 24}, job: topJob{many: &topMap{}}}).agentLines(); len(lines) != 1 || lines[0] != "  no worker has started yet" {
-		t.Errorf("top shows %q", lines)
-	}
-	if _, said, err := asked(t, false, metricsFlags{node: -1, attempt: -1}, nil, nil); err != nil || !strings.Contains(said, "no metrics: drover finds name=number in what a program prints; say otherwise with run --metric") {
-		t.Errorf("metrics prints %q, %v", said, err)
-	}
 }
 
 // noQueues is a machine on which nothing was reserved.
 type noQueues struct{ Queues }
 
 func (noQueues) Lines() ([]Line, error) { return nil, nil }
-
-func TestHowManyItemsAreLeftIsInWords(t *testing.T) {
-	for running, want := range map[int][2]string{
-		0: {"nothing runs, 9 are left", "nothing runs"},
-		1: {"1 item runs to its end, 8 are left", "1 running item may finish"},
-		8: {"8 items run to their end, 1 is left", "8 running items may finish"},
-	} {
-		s := drover.MapStatus{Items: job.Tally{Items: 10, Succeeded: 1}, Running: running}
-		if got := lastOnes(s); got != want[0] {
-			t.Errorf("%d run: %q, want %q", running, got, want[0])
-		}
-		if got := drained(s); got != want[1] {
-			t.Errorf("%d run: %q, want %q", running, got, want[1])
-		}
-	}
-}
-
-func TestManyWaysToFailAreCut(t *testing.T) {
-	f := drover.Figures{}
-	for i := range 2*firstGroups + 2 {
-		f.Groups = append(f.Groups, drover.Group{Items: i + 1, First: i + 1, Pattern: fmt.Sprintf("failure %d", i)})
-	}
-	lines := onScreen(func(a *app) { newStatusVerb(a).printFigures(f, nil) })
-	if text := strings.Join(lines, "\n"); !strings.Contains(text, "and 2 more ways to fail\n") {
-		t.Errorf("it prints\n%s", text)
-	}
-}
 
 func TestSettingsSayWhatTheyMean(t *testing.T) {
 	home, err := os.Getwd()
@@ -185,30 +64,6 @@ func TestSettingsSayWhatTheyMean(t *testing.T) {
 	} {
 		if got := whatFor("/home/ann/project", key, "/elsewhere"); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
-		}
-	}
-}
-
-func TestAProjectFileThatCannotBeReadSaysWhatToDo(t *testing.T) {
-	loop := filepath.Join(t.TempDir(), "drover.yaml")
-	for why, row := range map[string]struct {
-		make   func() error
-		remedy string
-	}{
-		"it is not a regular file": {func() error { return syscall.Mkfifo(loop, 0o600) }, "mend it or remove it"},
-		"it has more than 1 MiB":   {func() error { return os.WriteFile(loop, make([]byte, maxSettingsFile+1), 0o600) }, "mend it or remove it"},
-		"not a directory":          {func() error { return os.WriteFile(filepath.Dir(loop)+"/file", nil, 0o600) }, "leave the folder, or have it made readable"},
-	} {
-		os.Remove(loop)
-		if err := row.make(); err != nil {
-			t.Fatal(err)
-		}
-		path := loop
-		if why == "not a directory" {
-			path = filepath.Dir(loop) + "/file/drover.yaml"
-		}
-		if p, got, remedy := openProjectFile(path, confirmations(t.TempDir())); p != nil || got != why || remedy != row.remedy {
-			t.Errorf("it is %v, %q, %q; want %q, %q", p, got, remedy, why, row.remedy)
 		}
 	}
 }
@@ -256,12 +111,6 @@ func TestSlipsInTheToolsWordsHaveANextStep(t *testing.T) {
 	want := []string{`note: --md loss is left out: "loss=(" is not a regular expression that drover reads`, `note: --md acc is left out: "acc=.*" has no group for the number`, ""}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it notes %q", lines)
-	}
-}
-
-func TestAJobThatTopNoLongerListsIsNamed(t *testing.T) {
-	if _, err := (&topStore{}).find("7fk2"); err == nil || err.Error() != "show job 7fk2: it is not in the list any more" {
-		t.Error(err)
 	}
 }
 

@@ -2,11 +2,7 @@ package cli
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,65 +13,6 @@ import (
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/job"
 )
-
-var screens = flag.Bool("screens", false, "write the screens in testdata/screens anew")
-
-// checkScreen compares lines with what testdata/screens has under a name.
-func checkScreen(t *testing.T, name string, lines []string) {
-	t.Helper()
-	file := filepath.Join("testdata", "screens", name+".txt")
-	got := strings.Join(lines, "\n") + "\n"
-	if *screens {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); if it is meant: go test ./internal/cli -screens\n%s", name, diff)
-	}
-}
-
-// noon is when all of these screens are looked at.
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-// aTraining is what a job of epochs has measured: its losses, a score and a rate.
-func aTraining(epochs int) (all []series) {
-	began := noon.Add(-time.Duration(epochs) * time.Second)
-	for name, value := range map[string]func(x float64) float64{
-		"loss":     func(x float64) float64 { return 2.5*math.Exp(-x/20) + 0.3 },
-		"val_loss": func(x float64) float64 { return 2.5*math.Exp(-x/18) + 0.5 + x*x/9000 },
-		"accuracy": func(x float64) float64 { return 1 - math.Exp(-x/20) },
-		"lr":       func(float64) float64 { return 1e-5 },
-	} {
-		one := series{Name: name, Attempt: 1}
-		for i := range epochs {
-			one.Points = append(one.Points, point{Time: began.Add(time.Duration(i) * time.Second), Step: int64(i + 1), Value: value(float64(i))})
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// someUsage is what a node used in the last n samples of 5 s.
-func someUsage(node, n, gpus int) nodeUsage {
-	u := nodeUsage{Node: node, Attempt: 1}
-	for i := range n {
-		s := sample{Time: noon.Add(time.Duration(i-n) * 5 * time.Second), CPU: 1.5 + math.Sin(float64(i)/4)/2, Memory: 600e6 + int64(i)*2e6, MemoryLimit: 2e9,
-			Disk: 5e6, DiskRead: int64(i%7) * 1e6}
-		for g := range gpus {
-			s.GPU = append(s.GPU, gpuSample{Index: g, Util: 60 + float64(i%30), Memory: 19e9, MemoryTotal: 24e9, Power: 200})
-		}
-		u.Samples = append(u.Samples, s)
-	}
-	return u
-}
 
 // aScreen is drover top with three jobs in its list.
 func aScreen(width, height int) topState {
@@ -306,5 +243,60 @@ func TestTheTailOfALogIsBounded(t *testing.T) {
 	}
 	if lines, same := tail.since(total); lines != nil || same != total {
 		t.Errorf("nothing came, and it gives %d lines", len(lines))
+	}
+}
+
+// aMapScreen is drover top of a map that runs.
+func aMapScreen(width, height int) topState {
+	s := topState{paper: paper{width: width, height: height}, now: noon, open: "3xw8"}
+	m := looked(job.Running, job.Tally{Items: 1_000_000, Succeeded: 616_150, Failed: 613}, func(m *drover.MapStatus) {
+		m.Running, m.Workers, m.Retried, m.Started = 3, 3, 1204, noon.Add(-12*time.Minute)
+		m.Agents = []drover.MapAgent{
+			{Host: "laptop", State: "running", Slots: 2, Running: 2, Recorded: 41_201, Failed: 12, Items: [][2]int{{614_401, 618_496}}},
+			{Host: "gpu-07", State: "running", Slots: 8, Running: 1, Recorded: 1, Items: [][2]int{{1, 1}, {4097, 5000}, {7000, 7001}}},
+			{Host: "gpu-08", State: "preparing", Doing: "building environment"},
+		}
+		code := 1
+		for i := range 4 {
+			m.Newest = append(m.Newest, drover.ItemResult{Item: 900 + i, State: job.ItemFailed, Try: drover.Try{Code: &code, Reason: "cannot identify\x1b[2J image", Ended: at.Add(time.Duration(i) * time.Second)}})
+		}
+	})
+	f := drover.Figures{Groups: []drover.Group{{Why: "exit status 1", Signature: "cannot identify image file '...'", Items: 602, First: 997}, {Why: "out of memory: 4 GB limit", Items: 11, First: 81220}}}
+	f.Seconds = drover.Spread{Count: 100, Min: 0.2, Max: 31, MaxItem: 77, Buckets: map[int]int{-20: 20, 0: 60, 10: 15, 60: 4, 87: 1}}
+	f.CPU = drover.Spread{Count: 100, Min: 0.1, Max: 30, MaxItem: 77, Buckets: map[int]int{-20: 60, 0: 40}}
+	f.Memory = drover.Spread{Count: 100, Min: 1e8, Max: 3e8, MaxItem: 5, Buckets: map[int]int{470: 95, 490: 5}}
+	s = s.enter(m.Status)
+	s = s.seeJob("3xw8", topJob{status: m.Status, many: &topMap{s: m, rate: 831.2, figures: f}}, nil)
+	return s.seeLog([]string{"[614402] ok", "[614403] ok", "[614404] GET s3://photos/raw/614404.jpg"}, 3)
+}
+
+func TestTheScreenOfAMapFitsItsTerminal(t *testing.T) {
+	for _, size := range [][2]int{{100, 30}, {80, 24}, {40, 12}, {20, 5}} {
+		lines := aMapScreen(size[0], size[1]).lines()
+		if len(lines) > size[1] {
+			t.Errorf("%v: %d lines", size, len(lines))
+		}
+		for _, l := range lines {
+			if ansi.StringWidth(l) > size[0] || strings.Contains(l, "\x1b") {
+				t.Errorf("%v: %q is %d wide", size, l, ansi.StringWidth(l))
+			}
+		}
+		checkScreen(t, fmt.Sprintf("top-map-%dx%d", size[0], size[1]), lines)
+	}
+	s := aMapScreen(80, 24)
+	if s, ask := s.key("down", ""); ask != askNothing || s.node != 0 {
+		t.Error("a map has no nodes to go to")
+	}
+}
+
+func TestAJobThatTopNoLongerListsIsNamed(t *testing.T) {
+	if _, err := (&topStore{}).find("7fk2"); err == nil || err.Error() != "show job 7fk2: it is not in the list any more" {
+		t.Error(err)
+	}
+}
+
+func TestTopSaysThatNoWorkerHasStarted(t *testing.T) {
+	if lines := (topState{paper: paper{width: 80, height: 24}, job: topJob{many: &topMap{}}}).agentLines(); len(lines) != 1 || lines[0] != "  no worker has started yet" {
+		t.Errorf("top shows %q", lines)
 	}
 }

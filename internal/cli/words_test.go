@@ -3,14 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -60,16 +56,6 @@ func (d *desk) typed(args ...string) (out, said string, err error) {
 	root.SetArgs(args)
 	err = root.ExecuteContext(d.t.Context())
 	return o.String(), e.String(), err
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
@@ -153,65 +139,6 @@ func TestAFlagBehindTheScriptIsTheScriptsAndIsSaid(t *testing.T) {
 		newSubmitter(&a).noteFlagsAfterScript(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
 		if said.String() != row.want {
 			t.Errorf("%q: %q, want %q", row.args, said.String(), row.want)
-		}
-	}
-}
-
-func TestInputsAreNamed(t *testing.T) {
-	for _, row := range []struct {
-		there, typed []string
-		want         []job.Input
-	}{
-		{nil, nil, nil},
-		{nil, []string{"./data"}, []job.Input{{Name: "data", Path: "./data"}}},
-		{nil, []string{"train=./a", "test=./b"}, []job.Input{{Name: "train", Path: "./a"}, {Name: "test", Path: "./b"}}},
-		{nil, []string{"a", "Some Labels.csv"}, []job.Input{{Name: "data", Path: "a"}, {Name: "some-labels", Path: "Some Labels.csv"}}},
-		{nil, []string{"a=x", "b"}, []job.Input{{Name: "a", Path: "x"}, {Name: "data", Path: "b"}}},
-		{[]string{"data"}, []string{"b/c.tar.gz"}, []job.Input{{Name: "data"}, {Name: "c-tar", Path: "b/c.tar.gz"}}},
-		{nil, []string{"./a=b"}, []job.Input{{Name: "data", Path: "./a=b"}}}, // a path, not a name
-		{nil, []string{"x.y=b"}, []job.Input{{Name: "data", Path: "x.y=b"}}},
-		{nil, []string{"a=b=c"}, []job.Input{{Name: "a", Path: "b=c"}}},
-	} {
-		var spec job.Spec
-		for _, name := range row.there {
-			spec.Inputs = append(spec.Inputs, job.Input{Name: name})
-		}
-		if err := addInputs(&spec, row.typed); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff(row.want, spec.Inputs); diff != "" {
-			t.Errorf("-i %q (-want +got):\n%s", row.typed, diff)
-		}
-	}
-}
-
-func TestVariablesComeFromFilesAndFlags(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("HERE", "mine")
-	t.Setenv("EMPTY", "")
-	write(t, "a.env", "# a comment\n\nA=1\n  export B = 2 \nC=x # not a comment\nHERE\nexporter=3\nQ=\"q\"\n")
-	write(t, "b.env", "A=file b\r\n")
-	write(t, "long.env", "A="+strings.Repeat("x", 100<<10))
-	for _, row := range []struct {
-		files, typed []string
-		want         map[string]string
-	}{
-		{nil, nil, nil},
-		{nil, []string{"A=1", "B=", "C=x=y", "A=2", "HERE", "EMPTY"}, map[string]string{"A": "2", "B": "", "C": "x=y", "HERE": "mine", "EMPTY": ""}},
-		{[]string{"a.env"}, nil, map[string]string{"A": "1", "B ": " 2", "C": "x # not a comment", "HERE": "mine", "exporter": "3", "Q": `"q"`}},
-		{[]string{"a.env", "b.env"}, []string{"exporter=flag"}, map[string]string{"A": "file b", "B ": " 2", "C": "x # not a comment", "HERE": "mine", "exporter": "flag", "Q": `"q"`}},
-	} {
-		var spec job.Spec
-		if err := addEnv(&spec, row.files, row.typed); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff(row.want, spec.Env); diff != "" {
-			t.Errorf("%q %q (-want +got):\n%s", row.files, row.typed, diff)
-		}
-	}
-	for _, row := range []struct{ files, typed []string }{{nil, []string{"NOT_SET_HERE"}}, {[]string{"gone.env"}, nil}, {[]string{"."}, nil}, {[]string{"long.env"}, nil}} {
-		if err := addEnv(&job.Spec{}, row.files, row.typed); fault.KindOf(err) != fault.Invalid {
-			t.Errorf("%q %q: %v", row.files, row.typed, err)
 		}
 	}
 }
@@ -322,90 +249,5 @@ func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
 	want := "Print a setting's value\n\n  drover config get KEY\n"
 	if diff := cmp.Diff(want, helpOf(t, "config get")); diff != "" {
 		t.Errorf("help config get (-want +got):\n%s", diff)
-	}
-}
-
-func TestTextsForPeople(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0.0s", 840 * time.Millisecond: "0.8s", 12 * time.Second: "12s", 59*time.Second + 999*time.Millisecond: "59s",
-		time.Minute: "1m00s", 4*time.Minute + 12*time.Second: "4m12s", 3*time.Hour + 5*time.Minute: "3h05m", 47*time.Hour + 59*time.Minute: "47h59m", 52 * time.Hour: "2d4h",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%d is %s, want %s", d, got, want)
-		}
-	}
-	for n, want := range map[int64]string{-1: "0 B", 999: "999 B", 82854982: "83 MB", math.MaxInt64: "9.2 EB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
-	}
-	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files", 12345: "12,345 files"} {
-		if got := count(n, "file"); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
-	}
-	if got := plainText("a\nb\x1b[31mred\x07"); strings.ContainsAny(got, "\x1b\x07\n") || !strings.Contains(got, "red") {
-		t.Errorf("a terminal would obey %q", got)
-	}
-	var out bytes.Buffer
-	table := newTable(&out, "JOB", "NOTE")
-	table.row("7fk2", "two\nlines")
-	table.row("x", "")
-	if err := table.flush(); err != nil || out.String() != "JOB   NOTE\n7fk2  two lines\nx\n" {
-		t.Errorf("%v: %q", err, out.String())
-	}
-}
-
-func TestErrorsArePrintedInOneShape(t *testing.T) {
-	for _, row := range []struct {
-		err  error
-		want string
-	}{
-		{errors.New("read x: gone"), "drover: read x: gone\n"},
-		{fmt.Errorf("run: %w", fault.New(fault.Full, "Wait.", "place job: no room")), "drover: run: place job: no room\n  Wait.\n"},
-		{errors.Join(errors.New("one"), errors.New("two")), "drover: one\ntwo\n"},
-		// Engines, servers and records have their words in them.
-		{fault.New(fault.Full, "Change to /tmp/\x1b[2Jx.", "place job: \x1b]0;mine\a"), "drover: place job: \\x1b]0;mine\\x07\n  Change to /tmp/\\x1b[2Jx.\n"},
-	} {
-		var said bytes.Buffer
-		(&app{err: &said}).printError(row.err)
-		if said.String() != row.want {
-			t.Errorf("%q, want %q", said.String(), row.want)
-		}
-	}
-	var s status
-	if err := error(status(3)); !errors.As(err, &s) || int(s) != 3 || err.Error() != "exit status 3" {
-		t.Error(err)
-	}
-}
-
-func TestQuietIsQuietAndColourIsAsked(t *testing.T) {
-	var said bytes.Buffer
-	a := &app{err: &said, quiet: true}
-	a.note("something")
-	if said.Len() > 0 {
-		t.Errorf("it said %q", said.String())
-	}
-	if got := a.paintState(job.Failed, "x"); got != "x" {
-		t.Errorf("painted without being asked: %q", got)
-	}
-	a.colour = true
-	if got := a.paintState(job.Failed, "x"); got != "\x1b[31mx\x1b[0m" || a.paintState(job.Pending, "x") != "x" {
-		t.Errorf("painted %q", got)
-	}
-	for _, row := range []struct {
-		never, always string
-		want          bool
-	}{{"1", "1", false}, {"", "1", true}, {"", "0", false}, {"", "", false}} {
-		t.Setenv("NO_COLOR", row.never)
-		t.Setenv("CLICOLOR_FORCE", row.always)
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := wantColour(f); got != row.want {
-			t.Errorf("NO_COLOR=%s CLICOLOR_FORCE=%s: %t", row.never, row.always, got)
-		}
-		f.Close()
 	}
 }

@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/internal/transfer"
+)
+
+func TestWhatWasCopiedIsInWords(t *testing.T) {
+	var lines []string
+	for _, c := range []drover.Copied{
+		{Progress: transfer.Progress{Files: 1, Bytes: 10}, Took: time.Second},
+		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, Same: 2, SameBytes: 4096}, Took: time.Minute, LeftOut: 2},
+		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, SameBytes: 4096}, Took: time.Minute},
+	} {
+		lines = append(lines, onScreen(func(a *app) {
+			if err := newBringer(a).reportCopied(c, nil, "photos"); err != nil {
+				t.Error(err)
+			}
+		})...)
+	}
+	checkScreen(t, "copied", lines)
+}
