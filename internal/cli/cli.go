@@ -18,30 +18,42 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/act"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/data"
+	"github.com/drover-run/drover/internal/cli/look"
+	"github.com/drover-run/drover/internal/cli/places"
+	"github.com/drover-run/drover/internal/cli/progress"
+	"github.com/drover-run/drover/internal/cli/results"
+	"github.com/drover-run/drover/internal/cli/sagemaker"
+	"github.com/drover-run/drover/internal/cli/setup"
+	"github.com/drover-run/drover/internal/cli/start"
+	"github.com/drover-run/drover/internal/cli/terminal"
+	"github.com/drover-run/drover/internal/cli/top"
 	"github.com/drover-run/drover/job"
 )
 
 // commandTree is the root of all verbs: it lists them, prints their help, and corrects what was mistyped.
-type commandTree struct{ *app }
+type commandTree struct{ *app.App }
 
-func newCommandTree(a *app) commandTree { return commandTree{a} }
+func newCommandTree(a *app.App) commandTree { return commandTree{a} }
 
 // Main runs one command line and returns its exit status.
 func Main(ctx context.Context, h Host, args []string) int {
-	a := &app{Host: h, in: os.Stdin, out: os.Stdout, err: os.Stderr, colour: wantColour(os.Stderr), typed: args, away: &minding{}}
+	a := &app.App{Host: h, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Colour: terminal.WantColour(os.Stderr), Typed: args, Away: &progress.Minding{}}
 	root := newCommandTree(a).newRoot()
 	root.SetArgs(args)
 	rememberOutputs(h.Dirs)
 	err := root.ExecuteContext(ctx)
-	a.endStdin()
-	a.away.end()
+	a.EndStdin()
+	a.Away.End()
 	rememberOutputs(h.Dirs) // by now the other end of a pipe has opened its files
-	var s status
+	var s app.Status
 	if errors.As(err, &s) {
 		return int(s)
 	}
 	if err != nil {
-		a.printError(err)
+		a.PrintError(err)
 	}
 	return fault.Exit(err)
 }
@@ -59,7 +71,7 @@ func (a commandTree) newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(a.explainFlagError)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = strings.ReplaceAll(name, "_", "-")
-		if native, ok := aliases[name]; ok {
+		if native, ok := start.Aliases[name]; ok {
 			name = native
 		}
 		return pflag.NormalizedName(name)
@@ -70,10 +82,10 @@ func (a commandTree) newRoot() *cobra.Command {
 	root.SetVersionTemplate("")
 	root.SetHelpCommand(a.newHelpCommand())
 	for _, c := range []*cobra.Command{
-		newRunVerb(a.app).command(), newShellVerb(a.app).command(), newProcessVerb(a.app).command(), newMapVerb(a.app).command(), newStatusVerb(a.app).command(), newTopVerb(a.app).command(), newLogsVerb(a.app).command(), newMetricsVerb(a.app).command(), newWhyVerb(a.app).command(), newEventsVerb(a.app).command(),
-		newItemsVerb(a.app).command(), newResultsVerb(a.app).command(), newVerifyVerb(a.app).command(),
-		newGetVerb(a.app).command(), newPutVerb(a.app).command(), newDataVerb(a.app).command(), newAttachVerb(a.app).command(), newTargetVerb(a.app).command(), newOffersVerb(a.app).command(), newWorkerVerb(a.app).command(), newQueueVerb(a.app).command(), newImageVerb(a.app).command(), newGcVerb(a.app).command(), newWaitVerb(a.app).command(), newRetryVerb(a.app).command(), newPauseVerb(a.app).command(), newResumeVerb(a.app).command(), newCancelVerb(a.app).command(),
-		newInitVerb(a.app).command(), newDoctorVerb(a.app).command(), newConfigVerb(a.app).command(), newVersionVerb(a.app).command(), newSsmVerb(a.app).command(),
+		start.NewRunVerb(a.App).Command(), start.NewShellVerb(a.App).Command(), start.NewProcessVerb(a.App).Command(), start.NewMapVerb(a.App).Command(), look.NewStatusVerb(a.App).Command(), top.NewTopVerb(a.App).Command(), look.NewLogsVerb(a.App).Command(), look.NewMetricsVerb(a.App).Command(), look.NewWhyVerb(a.App).Command(), look.NewEventsVerb(a.App).Command(),
+		results.NewItemsVerb(a.App).Command(), results.NewResultsVerb(a.App).Command(), results.NewVerifyVerb(a.App).Command(),
+		data.NewGetVerb(a.App).Command(), data.NewPutVerb(a.App).Command(), data.NewDataVerb(a.App).Command(), act.NewAttachVerb(a.App).Command(), places.NewTargetVerb(a.App).Command(), places.NewOffersVerb(a.App).Command(), places.NewWorkerVerb(a.App).Command(), places.NewQueueVerb(a.App).Command(), places.NewImageVerb(a.App).Command(), data.NewGcVerb(a.App).Command(), act.NewWaitVerb(a.App).Command(), act.NewRetryVerb(a.App).Command(), act.NewPauseVerb(a.App).Command(), act.NewResumeVerb(a.App).Command(), act.NewCancelVerb(a.App).Command(),
+		setup.NewInitVerb(a.App).Command(), setup.NewDoctorVerb(a.App).Command(), setup.NewConfigVerb(a.App).Command(), setup.NewVersionVerb(a.App).Command(), sagemaker.NewVerb(a.App).Command(),
 	} {
 		root.AddCommand(c)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/internal/cli/config"
 )
 
 // init writes the account that owns the bucket into the store's URL, where there is one,
@@ -21,7 +23,7 @@ func TestInitWritesTheOwnerOfTheBucket(t *testing.T) {
 		if _, _, err := d.typed("init", "-p", "demo", "--store", row.store); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := os.ReadFile(projectFileName); err != nil || !strings.Contains(string(text), row.want) {
+		if text, err := os.ReadFile(config.ProjectFileName); err != nil || !strings.Contains(string(text), row.want) {
 			t.Errorf("%s of account %q: %v\n%s", row.store, row.account, err, text)
 		}
 		if _, _, err := d.typed("status"); err != nil || d.opened != strings.TrimSpace(strings.TrimPrefix(row.want, "store: ")) {
@@ -34,7 +36,7 @@ func TestInitWritesTheOwnerOfTheBucket(t *testing.T) {
 	if _, _, err := d.typed("init", "-p", "demo", "--store", "s3://b/x"); !errors.Is(err, refusal) {
 		t.Errorf("a bucket of another account: %v", err)
 	}
-	if _, err := os.Stat(projectFileName); err == nil {
+	if _, err := os.Stat(config.ProjectFileName); err == nil {
 		t.Error("it is written all the same")
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app/apptest"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
@@ -50,7 +53,7 @@ func TestWhatItemsUsedAndWhichUsedMost(t *testing.T) {
 		lines = append(append(lines, "$ drover "+typed), faceless(out+said, short)...)
 	}
 	t.Chdir(home) // of the screens
-	checkScreen(t, "map-figures", lines)
+	clitest.CheckScreen(t, "map-figures", lines)
 }
 
 func TestFiguresAreForPrograms(t *testing.T) {
@@ -63,7 +66,7 @@ func TestFiguresAreForPrograms(t *testing.T) {
 	var got struct {
 		State string
 		Items job.Tally
-		Use   map[string]spreadJSON
+		Use   map[string]summary.SpreadJSON
 		Ways  []drover.Group `json:"failed_groups"`
 	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
@@ -71,7 +74,7 @@ func TestFiguresAreForPrograms(t *testing.T) {
 	}
 	s := got.Use["seconds"]
 	if got.State != "FAILED" || got.Items.Failed != 6 || len(got.Ways) != 1 || got.Ways[0].Items != 6 || s.Items != 60 || s.Max != 3.6 || s.MaxItem != 60 || s.P50 < 0.88 || s.P50 > 0.92 ||
-		len(s.Histogram) != histogramBars || got.Use["cpu_seconds"].Max != 1.8 || got.Use["max_rss_bytes"].Items != 60 {
+		len(s.Histogram) != summary.HistogramBars || got.Use["cpu_seconds"].Max != 1.8 || got.Use["max_rss_bytes"].Items != 60 {
 		t.Errorf("%s", out)
 	}
 	out, _, err = d.typed("items", "last", "--slowest=2", "--json")
@@ -111,7 +114,7 @@ func TestTheNoticeOfAJobThatHasEnded(t *testing.T) {
 	short := d.anUnevenMap()
 	_, said, err := d.typed("wait", "last", "-p", "demo", "--notify", `echo "$DROVER_JOB $DROVER_PROJECT/$DROVER_TASK $DROVER_STATE $DROVER_EXIT: $DROVER_REASON; $DROVER_TALLY"; exit 7`)
 	want := short + " demo/uneven FAILED 1: 6 of 60 items failed; 54 succeeded, 6 failed\n"
-	if exitOf(err) != 1 || !strings.Contains(said, want) || !strings.HasSuffix(said, "exit 7': exit status 7\n") {
+	if apptest.ExitOf(err) != 1 || !strings.Contains(said, want) || !strings.HasSuffix(said, "exit 7': exit status 7\n") {
 		t.Errorf("%q, %v", said, err)
 	}
 }

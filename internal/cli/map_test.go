@@ -14,14 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/start"
 	"github.com/drover-run/drover/job"
 )
 
 func TestAMistypedMapIsOneErrorWithTheNextStep(t *testing.T) {
 	d := newDesk(t)
-	write(t, "items.txt", "a\nb\n")
-	write(t, "work.sh", "")
-	write(t, "run.yaml", "verb: run\nprogram: ./work.sh\n")
+	clitest.Write(t, "items.txt", "a\nb\n")
+	clitest.Write(t, "work.sh", "")
+	clitest.Write(t, "run.yaml", "verb: run\nprogram: ./work.sh\n")
 	for _, row := range []struct{ typed, text, hint string }{
 		{"map ./work.sh {}", "no items given", "Try drover map --from items.txt -- ./work.sh {}."},
 		{"map --from items.txt", "no program given", "Try drover map --from items.txt -- ./work.sh {}."},
@@ -76,7 +78,7 @@ func TestItemsThatNobodyPipesInAreRefused(t *testing.T) {
 	}
 	defer master.Close()
 	defer tty.Close()
-	d.app.in = tty
+	d.app.In = tty
 	_, _, err = d.typed("map", "--on", "mem", "--from", "-", "--", "true")
 	if fault.Exit(err) != fault.ExitUsage || !strings.Contains(err.Error(), "read items from standard input: it is a terminal") || fault.Hint(err) == "" {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
@@ -85,7 +87,7 @@ func TestItemsThatNobodyPipesInAreRefused(t *testing.T) {
 
 func TestWhatIsTypedIsWhatTheSpecSays(t *testing.T) {
 	d := newDesk(t)
-	write(t, "map.yaml", "verb: map\nprogram: ./work.sh\nargs: ['{}']\nfrom: list.csv\nslots: 3\nworkers: 2\nout: [a]\n")
+	clitest.Write(t, "map.yaml", "verb: map\nprogram: ./work.sh\nargs: ['{}']\nfrom: list.csv\nslots: 3\nworkers: 2\nout: [a]\n")
 	for _, row := range []struct {
 		typed string
 		want  job.Spec
@@ -99,11 +101,11 @@ func TestWhatIsTypedIsWhatTheSpecSays(t *testing.T) {
 	} {
 		a := *d.app
 		cmd := &cobra.Command{Use: "map"}
-		s, m := newSpecReader(&a).mapFlags(cmd)
+		s, m := start.NewSpecReader(&a).MapFlags(cmd)
 		if err := cmd.ParseFlags(strings.Fields(row.typed)[1:]); err != nil {
 			t.Fatal(err)
 		}
-		got, err := newSpecReader(&a).readMapSpec(cmd, s, m, cmd.Flags().Args())
+		got, err := start.NewSpecReader(&a).ReadMapSpec(cmd, s, m, cmd.Flags().Args())
 		if err != nil {
 			t.Fatal(err)
 		}

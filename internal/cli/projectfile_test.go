@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/config"
 	"github.com/drover-run/drover/store"
 )
 
@@ -71,10 +73,10 @@ func TestAProjectFileThatOthersMayHaveWrittenIsPassedOver(t *testing.T) {
 			d := newDesk(t)
 			top, err := os.Getwd()
 			mustDo(t, err)
-			folder, file := filepath.Join(top, "scratch"), filepath.Join(top, "scratch", projectFileName)
-			write(t, filepath.Join(top, projectFileName), "project: above\n")
-			write(t, file, "project: planted\n")
-			write(t, filepath.Join(folder, "own", "x"), "")
+			folder, file := filepath.Join(top, "scratch"), filepath.Join(top, "scratch", config.ProjectFileName)
+			clitest.Write(t, filepath.Join(top, config.ProjectFileName), "project: above\n")
+			clitest.Write(t, file, "project: planted\n")
+			clitest.Write(t, filepath.Join(folder, "own", "x"), "")
 			p.plant(t, folder, file)
 			t.Chdir(filepath.Join(folder, "own"))
 
@@ -116,8 +118,8 @@ func TestAProjectFileThatOthersMayHaveWrittenIsPassedOver(t *testing.T) {
 // A record of a confirmation that others may write confirms nothing.
 func TestAConfirmationThatOthersMayWriteCountsForNothing(t *testing.T) {
 	d := newDesk(t)
-	write(t, projectFileName, "python: python3\n")
-	write(t, "x.py", "")
+	clitest.Write(t, config.ProjectFileName, "python: python3\n")
+	clitest.Write(t, "x.py", "")
 	python := func() error { _, _, err := d.typed("run", "--on", "mem", "--plan", "x.py"); return err }
 	if _, _, err := d.typed("config", "trust"); err != nil {
 		t.Fatal(err)
@@ -180,14 +182,14 @@ func TestKeysOfAProjectFileThatMustBeConfirmed(t *testing.T) {
 		t.Run(fmt.Sprintf("%d-%s", i, row.key), func(t *testing.T) {
 			d := newDesk(t)
 			d.app.OpenPlace = func(context.Context, string, string, func(string)) (store.Bucket, error) { return d.bucket, nil }
-			file, err := filepath.Abs(projectFileName)
+			file, err := filepath.Abs(config.ProjectFileName)
 			mustDo(t, err)
-			write(t, "x.py", "")
-			write(t, "x.sh", "#!/bin/sh\n")
+			clitest.Write(t, "x.py", "")
+			clitest.Write(t, "x.sh", "#!/bin/sh\n")
 			mustDo(t, os.Chmod("x.sh", 0o755))
 			mustDo(t, os.Symlink(t.TempDir(), "away"))
-			write(t, filepath.Join(d.app.Dirs.Config, "config.yaml"), row.user)
-			write(t, projectFileName, row.text)
+			clitest.Write(t, filepath.Join(d.app.Dirs.Config, "config.yaml"), row.user)
+			clitest.Write(t, config.ProjectFileName, row.text)
 			refused := func(line string) (is bool) {
 				t.Helper()
 				_, _, err := d.typed(strings.Fields(line)...)
@@ -215,7 +217,7 @@ func TestKeysOfAProjectFileThatMustBeConfirmed(t *testing.T) {
 					t.Errorf("drover %s is refused though the file is confirmed", line)
 				}
 			}
-			write(t, projectFileName, row.text+"# edited\n")
+			clitest.Write(t, config.ProjectFileName, row.text+"# edited\n")
 			for _, line := range row.refused {
 				if !refused(line) {
 					t.Errorf("drover %s acts on %s of a file that has changed since", line, row.key)
@@ -230,7 +232,7 @@ func TestKeysOfAProjectFileThatMustBeConfirmed(t *testing.T) {
 func TestTheUsersFileIsTheUsersOwn(t *testing.T) {
 	d := newDesk(t)
 	file := filepath.Join(d.app.Dirs.Config, "config.yaml")
-	write(t, file, "python: ./mine\n")
+	clitest.Write(t, file, "python: ./mine\n")
 	if _, _, err := d.typed("config"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/manual"
 	"github.com/drover-run/drover/internal/cli/ssm"
 )
 
@@ -26,7 +28,7 @@ const referenceFile = "../../docs/reference.md"
 func helpOf(t *testing.T, name string) string {
 	t.Helper()
 	var out bytes.Buffer
-	a := &app{out: &out, err: io.Discard}
+	a := &app.App{Out: &out, Err: io.Discard}
 	root := newCommandTree(a).newRoot()
 	root.SetArgs(strings.Fields("help " + name))
 	if err := root.Execute(); err != nil {
@@ -38,7 +40,7 @@ func helpOf(t *testing.T, name string) string {
 // verbs are the names of the commands, in the order of the alphabet.
 func verbs(t *testing.T) (names []string) {
 	t.Helper()
-	for _, c := range newCommandTree((&app{})).newRoot().Commands() {
+	for _, c := range newCommandTree((&app.App{})).newRoot().Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
@@ -62,7 +64,7 @@ func renderReference(t *testing.T) string {
 	for _, verb := range ssm.Verbs {
 		page("ssm "+string(verb), helpOf(t, "ssm "+string(verb)))
 	}
-	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+	for _, topic := range slices.Sorted(maps.Keys(manual.Topics)) {
 		page("drover help "+topic, helpOf(t, topic))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -85,8 +87,8 @@ func TestTheReferenceIsThatOfTheCommands(t *testing.T) {
 }
 
 func TestTheFrontPageNamesEveryVerbAndTopic(t *testing.T) {
-	words := strings.FieldsFunc(front, func(r rune) bool { return strings.ContainsRune(" ,;.\n", r) })
-	for _, name := range append(verbs(t), slices.Collect(maps.Keys(topics))...) {
+	words := strings.FieldsFunc(manual.Front, func(r rune) bool { return strings.ContainsRune(" ,;.\n", r) })
+	for _, name := range append(verbs(t), slices.Collect(maps.Keys(manual.Topics))...) {
 		if !slices.Contains(words, name) {
 			t.Errorf("drover help does not name %s", name)
 		}

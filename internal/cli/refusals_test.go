@@ -13,6 +13,13 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/bring"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/config"
+	"github.com/drover-run/drover/internal/cli/look"
+	"github.com/drover-run/drover/internal/cli/setup"
+	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/job"
@@ -67,7 +74,7 @@ func TestFlagsAndWordsThatCannotBeUsed(t *testing.T) {
 	d := newDesk(t)
 	d.aMap()
 	t.Setenv("DROVER_ON", "mem")
-	write(t, "train.py", "")
+	clitest.Write(t, "train.py", "")
 	if _, _, err := d.typed("put", "none", "state", ".", "-p", "p"); err != nil { // a state, and no job
 		t.Fatal(err)
 	}
@@ -142,7 +149,7 @@ func TestConfigsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
-			write(t, d.configFile(), row.config)
+			clitest.Write(t, d.configFile(), row.config)
 			d.refuses("", row.refusal)
 			if b, err := os.ReadFile(d.configFile()); err != nil || string(b) != row.config {
 				t.Errorf("the config is now %q (%v)", b, err)
@@ -153,7 +160,7 @@ func TestConfigsThatCannotBeUsed(t *testing.T) {
 
 func TestConfigsThatOthersWriteOrThatAreNoFiles(t *testing.T) {
 	d := newDesk(t)
-	write(t, d.configFile(), "project: eyes\n")
+	clitest.Write(t, d.configFile(), "project: eyes\n")
 	if err := os.Chmod(d.configFile(), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +168,7 @@ func TestConfigsThatOthersWriteOrThatAreNoFiles(t *testing.T) {
 	if err := os.Chmod(d.configFile(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(t, d.configFile()+".new/in-the-way", "") // what is written takes the config's place when it is whole
+	clitest.Write(t, d.configFile()+".new/in-the-way", "") // what is written takes the config's place when it is whole
 	d.refuses("", refusal{"config set project nose", fault.Denied, "write config: open CONFIG.new: is a directory", ""})
 
 	d.app.Dirs.Config = t.TempDir()
@@ -173,13 +180,13 @@ func TestConfigsThatOthersWriteOrThatAreNoFiles(t *testing.T) {
 
 func TestTargetsOfAProjectFileStay(t *testing.T) {
 	d := newDesk(t)
-	write(t, projectFileName, "targets:\n  big:\n    on: mem\n")
+	clitest.Write(t, config.ProjectFileName, "targets:\n  big:\n    on: mem\n")
 	d.refuses("", refusal{"target rm big", fault.Invalid, "remove target big: it is in HERE/drover.yaml", "Edit that file."})
 }
 
 func TestFoldersThatAMachineHasNot(t *testing.T) {
 	d := newDesk(t)
-	write(t, projectFileName, "project: eyes\n")
+	clitest.Write(t, config.ProjectFileName, "project: eyes\n")
 	dirs := d.app.Dirs
 	d.app.Dirs.Data = ""
 	d.refuses("", refusal{"status", fault.Invalid, "choose store: neither HOME nor XDG_DATA_HOME is set", "Set HOME, or name a folder with --store."})
@@ -189,13 +196,13 @@ func TestFoldersThatAMachineHasNot(t *testing.T) {
 	d.refuses("", refusal{"config trust", fault.Invalid, "confirm HERE/drover.yaml: this user has no folder to record it in", "Set HOME."})
 	d.app.Dirs = dirs
 
-	write(t, "file", "")
+	clitest.Write(t, "file", "")
 	for cache, want := range map[string][2]string{
 		"file/below": {"make drover's cache: mkdir file: not a directory", "Set XDG_CACHE_HOME to a folder that can be written."},
 		"/dev/fd":    {"make a folder for outputs: ", "Free space, or set XDG_CACHE_HOME to another disk."}, // nor can root make one there
 	} {
 		d.app.Dirs.Cache = cache
-		err := newBringer(d.app).bringInto(t.Context(), "s3://bucket/outputs", nil)
+		err := bring.NewBringer(d.app).BringInto(t.Context(), "s3://bucket/outputs", nil)
 		if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), want[0]) || fault.Hint(err) != want[1] {
 			t.Errorf("%s: %v\n  %s", cache, err, fault.Hint(err))
 		}
@@ -231,7 +238,7 @@ func TestAnOutputThatTakesNothingIsAnError(t *testing.T) {
 	d.aMap()
 	for _, typed := range []string{"logs last", "logs last --item 1", "logs last --search hello"} {
 		a := *d.app
-		a.out, a.err = full{}, full{}
+		a.Out, a.Err = full{}, full{}
 		root := newCommandTree(&a).newRoot()
 		root.SetArgs(strings.Fields(typed))
 		err := root.ExecuteContext(t.Context())
@@ -242,14 +249,14 @@ func TestAnOutputThatTakesNothingIsAnError(t *testing.T) {
 }
 
 // atTerminal gives an app at a terminal where keys are typed.
-func (d *desk) atTerminal(keys string) *app {
+func (d *desk) atTerminal(keys string) *app.App {
 	d.t.Helper()
 	a, _ := d.atTerminalSeen(keys)
 	return a
 }
 
 // atTerminalSeen gives also what the terminal shows.
-func (d *desk) atTerminalSeen(keys string) (*app, *os.File) {
+func (d *desk) atTerminalSeen(keys string) (*app.App, *os.File) {
 	d.t.Helper()
 	master, tty, err := pty.Open()
 	if err != nil {
@@ -260,7 +267,7 @@ func (d *desk) atTerminalSeen(keys string) (*app, *os.File) {
 		d.t.Fatal(err)
 	}
 	a := *d.app
-	a.out, a.in, a.err = &bytes.Buffer{}, tty, tty
+	a.Out, a.In, a.Err = &bytes.Buffer{}, tty, tty
 	return &a, master
 }
 
@@ -268,7 +275,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 	d := newDesk(t)
 	const hangUp = "\x04" // Ctrl-D
 	for keys, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yes but\n": false, hangUp: false} {
-		err := d.atTerminal(keys).confirmRemoval(false, "The jobs of demo/train are removed.")
+		err := d.atTerminal(keys).ConfirmRemoval(false, "The jobs of demo/train are removed.")
 		switch {
 		case ok && err == nil:
 		case ok || fault.KindOf(err) != fault.Invalid || err.Error() != "ask before removing: not confirmed, nothing was changed" || fault.Hint(err) != "":
@@ -277,7 +284,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 	}
 	a := d.atTerminal(hangUp)
 	a.Found = func() []string { return nil }
-	if _, err := newInitVerb(a).askForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
+	if _, err := setup.NewInitVerb(a).AskForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
 }
@@ -288,19 +295,19 @@ func TestWatchingJobsThatNoAgentWorksOnEnds(t *testing.T) {
 	m.check(m.Beat(t.Context(), m.job.Path(), ledger.Beat{Agent: "1-0-a", Phase: ledger.Left, Host: ledger.Host{Boot: "elsewhere", PID: 1}}))
 	a := *d.app
 	var out bytes.Buffer
-	a.out, a.err = &out, &out
-	look, err := newWatcher(&a).newFrameReader(t.Context(), nil, true, nil)
+	a.Out, a.Err = &out, &out
+	frame, err := look.NewWatcher(&a).NewFrameReader(t.Context(), nil, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ticks := make(chan time.Time, watchIdle+1)
-	for range watchIdle + 1 {
+	ticks := make(chan time.Time, summary.WatchIdle+1)
+	for range summary.WatchIdle + 1 {
 		ticks <- time.Time{}
 	}
-	if f, err := look(t.Context()); err != nil || !f.live || !f.idle {
+	if f, err := frame(t.Context()); err != nil || !f.Live || !f.Idle {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	err = newWatcher(&a).showFrames(t.Context(), look, ticks, newWatchScreen(&out))
+	err = look.NewWatcher(&a).ShowFrames(t.Context(), frame, ticks, look.NewWatchScreen(&out))
 	if fault.KindOf(err) != fault.Interrupted || err.Error() != "watch jobs: no agent works on those that have not ended" || fault.Hint(err) != "Continue one of them: drover resume JOB." {
 		t.Errorf("%v\n  %s\n%s", err, fault.Hint(err), out.String())
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app/apptest"
+	"github.com/drover-run/drover/internal/cli/clitest"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger"
 	"github.com/drover-run/drover/internal/record"
@@ -69,11 +71,11 @@ func TestTheFacesOfAMap(t *testing.T) {
 		lines = append(lines, "$ drover "+typed)
 		lines = append(lines, faceless(out+said, short)...)
 		if fault.Exit(err) != 0 {
-			lines = append(lines, fmt.Sprintf("exit status %d", exitOf(err)))
+			lines = append(lines, fmt.Sprintf("exit status %d", apptest.ExitOf(err)))
 		}
 	}
 	t.Chdir(home) // of the screens
-	checkScreen(t, "map-faces", lines)
+	clitest.CheckScreen(t, "map-faces", lines)
 
 	out, _, err := d.typed("status")
 	if err != nil || !strings.Contains(out, "3 succeeded, 1 failed") {

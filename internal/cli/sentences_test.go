@@ -9,6 +9,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/app/apptest"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/config"
+	"github.com/drover-run/drover/internal/cli/sagemaker"
 	"github.com/drover-run/drover/internal/cli/ssm"
 	"github.com/drover-run/drover/job"
 )
@@ -36,9 +41,9 @@ func TestWhatIsNotThereYetIsInWords(t *testing.T) {
 }
 
 // noQueues is a machine on which nothing was reserved.
-type noQueues struct{ Queues }
+type noQueues struct{ app.Queues }
 
-func (noQueues) Lines() ([]Line, error) { return nil, nil }
+func (noQueues) Lines() ([]app.Line, error) { return nil, nil }
 
 func TestSettingsSayWhatTheyMean(t *testing.T) {
 	home, err := os.Getwd()
@@ -46,13 +51,13 @@ func TestSettingsSayWhatTheyMean(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDesk(t)
-	write(t, d.configFile(), "targets:\n  big:\n    on: mem\n  local:\n    queues:\n      night:\n        cpus: 2\n")
+	clitest.Write(t, d.configFile(), "targets:\n  big:\n    on: mem\n  local:\n    queues:\n      night:\n        cpus: 2\n")
 	out, _, err := d.typed("config")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(home) // where the screens are
-	checkScreen(t, "config", strings.Split(regexp.MustCompile(" {2,}").ReplaceAllString(strings.ReplaceAll(out, filepath.Dir(d.configFile()), "CONFIG"), "  "), "\n"))
+	clitest.CheckScreen(t, "config", strings.Split(regexp.MustCompile(" {2,}").ReplaceAllString(strings.ReplaceAll(out, filepath.Dir(d.configFile()), "CONFIG"), "  "), "\n"))
 	if _, said, err := d.typed("config", "set", "python", "python3.12"); err != nil || said != "python is now python3.12 in "+d.configFile()+"\n" {
 		t.Errorf("it says %q, %v", said, err)
 	}
@@ -62,7 +67,7 @@ func TestSettingsSayWhatTheyMean(t *testing.T) {
 		"project": "-", "python": "is a program that runs", "image_mirror": "is where images that run come from", "agent_role": "is whom agents act as",
 		"output": "receives results", "targets.big.args": "holds options of the target's engine", "store": "receives code, results and your credentials",
 	} {
-		if got := whatFor("/home/ann/project", key, "/elsewhere"); got != want {
+		if got := config.WhatFor("/home/ann/project", key, "/elsewhere"); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
@@ -91,8 +96,8 @@ func TestAnythingIsAskedBeforeItIsRemoved(t *testing.T) {
 
 func TestSlipsInTheToolsWordsHaveANextStep(t *testing.T) {
 	d := newDesk(t)
-	write(t, "code/train.py", "")
-	write(t, "a.py", "")
+	clitest.Write(t, "code/train.py", "")
+	clitest.Write(t, "a.py", "")
 	for _, row := range []refusal{
 		{"ssm shell -p p -t t -o out --cmd_line ls -- more", fault.Invalid, `read command line: ssm shell takes no words after "--"`, "Put them into the line: --cmd_line '...'."},
 		{"ssm process -p p -t t -o out --code a.py --entrypoint bash", fault.Invalid, "read command line: ssm process takes --code or --entrypoint, not both", "Write the words before it with --command."},
@@ -102,11 +107,11 @@ func TestSlipsInTheToolsWordsHaveANextStep(t *testing.T) {
 	} {
 		d.refuses("", row)
 	}
-	if err := ssmLine(ssm.Command{}, &job.Spec{}); err == nil || err.Error() != "read command line: ssm shell needs a command line" {
+	if err := sagemaker.SsmLine(ssm.Command{}, &job.Spec{}); err == nil || err.Error() != "read command line: ssm shell needs a command line" {
 		t.Error(err)
 	}
-	lines := onScreen(func(a *app) {
-		newSsmSpecs(newSsmVerb(a)).jobMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
+	lines := apptest.OnScreen(func(a *app.App) {
+		sagemaker.NewSpecs(a, "p", "t").JobMetrics(ssm.Command{Metrics: []ssm.Pair{{Name: "loss", Value: "loss=("}, {Name: "acc", Value: "acc=.*"}}})
 	})
 	want := []string{`note: --md loss is left out: "loss=(" is not a regular expression that drover reads`, `note: --md acc is left out: "acc=.*" has no group for the number`, ""}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {

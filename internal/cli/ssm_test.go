@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/sagemaker"
 	"github.com/drover-run/drover/internal/cli/ssm"
 	"github.com/drover-run/drover/job"
 )
@@ -18,13 +21,12 @@ func (d *desk) asked(line ...string) (job.Spec, string) {
 	d.t.Helper()
 	var said bytes.Buffer
 	a := *d.app
-	a.out, a.err = &said, &said
+	a.Out, a.Err = &said, &said
 	c, err := ssm.Read(line, func(string) (string, bool) { return "", false })
 	if err != nil {
 		d.t.Fatalf("%q: %v", line, err)
 	}
-	verb := ssmVerb{&a, &ssmRun{Command: c, project: c.Project, task: c.Task}}
-	spec, err := newSsmSpecs(verb).jobSpec(c)
+	spec, err := sagemaker.NewSpecs(&a, c.Project, c.Task).JobSpec(c)
 	if err != nil {
 		d.t.Fatalf("%q: %v", line, err)
 	}
@@ -40,10 +42,10 @@ func (d *desk) asked(line ...string) (job.Spec, string) {
 // Each flag of simple-sagemaker's sets what drover's own verbs set.
 func TestSSMCommandLinesBecomeSpecs(t *testing.T) {
 	d := newDesk(t)
-	write(t, "w.py", "")
-	write(t, "src/w.py", "")
-	write(t, "src/steps.sh", "")
-	write(t, "src/.hidden", "")
+	clitest.Write(t, "w.py", "")
+	clitest.Write(t, "src/w.py", "")
+	clitest.Write(t, "src/steps.sh", "")
+	clitest.Write(t, "src/.hidden", "")
 	day := job.Duration(24 * time.Hour)
 	base := job.Spec{Project: "p", Task: "t", Named: true, Rules: job.SSM, Verb: job.Run, Program: "w.py", Nodes: 1, Timeout: day, PlainEnv: true}
 	with := func(change func(*job.Spec)) job.Spec { s := base; change(&s); return s }
@@ -112,12 +114,12 @@ func TestSSMCommandLinesBecomeSpecs(t *testing.T) {
 // What is refused below is said in words that ssm has.
 func TestSSMHintsAreInItsOwnWords(t *testing.T) {
 	d := newDesk(t)
-	write(t, "w.py", "")
+	clitest.Write(t, "w.py", "")
 	var said bytes.Buffer
 	a := *d.app
-	a.err, a.grammar = &said, &grammar{hint: ssm.InWords}
-	a.printError(fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: 2000 nodes"))
-	a.printError(fault.New(fault.Denied, "Set it, or leave --secret K out.", "read secret K: it is not set"))
+	a.Err, a.Grammar = &said, &app.Grammar{Hint: ssm.InWords}
+	a.PrintError(fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: 2000 nodes"))
+	a.PrintError(fault.New(fault.Denied, "Set it, or leave --secret K out.", "read secret K: it is not set"))
 	if want := "drover: check job: 2000 nodes\n  Use --ic 1 to 1000.\ndrover: read secret K: it is not set\n"; said.String() != want {
 		t.Errorf("said\n%s\nwant\n%s", said.String(), want)
 	}

@@ -13,6 +13,11 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/clitest"
+	"github.com/drover-run/drover/internal/cli/config"
+	"github.com/drover-run/drover/internal/cli/manual"
+	"github.com/drover-run/drover/internal/cli/start"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -22,7 +27,7 @@ import (
 // working folder and the environment, and so do not run side by side.
 type desk struct {
 	t      *testing.T
-	app    *app
+	app    *app.App
 	bucket *storemem.Bucket
 	opened string // what OpenBucket was asked for last
 }
@@ -30,14 +35,14 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for _, s := range known {
-		t.Setenv(s.env, "")
+	for _, s := range config.Known {
+		t.Setenv(s.Env, "")
 	}
 	d := &desk{t: t, bucket: storemem.New()}
 	place := mem.New(func(ctx context.Context, _ driver.Request, _ int) error { <-ctx.Done(); return nil })
 	t.Cleanup(place.Close)
 	home := t.TempDir()
-	d.app = &app{Host: Host{Version: "v1", Dirs: Dirs{Data: home + "/data", State: home + "/state", Cache: home + "/cache", Config: home + "/config"},
+	d.app = &app.App{Host: app.Host{Version: "v1", Dirs: config.Dirs{Data: home + "/data", State: home + "/state", Cache: home + "/cache", Config: home + "/config"},
 		OpenBucket: func(_ context.Context, url, endpoint string) (store.Bucket, bool, error) {
 			d.opened = strings.TrimSpace(url + " " + endpoint)
 			return d.bucket, true, nil
@@ -51,7 +56,7 @@ func (d *desk) typed(args ...string) (out, said string, err error) {
 	d.t.Helper()
 	var o, e bytes.Buffer
 	a := *d.app
-	a.out, a.err = &o, &e
+	a.Out, a.Err = &o, &e
 	root := newCommandTree(&a).newRoot()
 	root.SetArgs(args)
 	err = root.ExecuteContext(d.t.Context())
@@ -60,7 +65,7 @@ func (d *desk) typed(args ...string) (out, said string, err error) {
 
 func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 	d := newDesk(t)
-	write(t, "train.py", "")
+	clitest.Write(t, "train.py", "")
 	for _, row := range []struct{ typed, text, hint string }{
 		{"run --ouptut out train.py", `drover run has no flag "--ouptut"`, "Did you mean --output? Flags of your script come after the script."},
 		{"run --detahc=1 train.py", `drover run has no flag "--detahc"`, "Did you mean --detach? Flags of your script come after the script."},
@@ -131,12 +136,12 @@ func TestAFlagBehindTheScriptIsTheScriptsAndIsSaid(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		a := *d.app
-		a.err = &said
+		a.Err = &said
 		cmd, _, err := newCommandTree(&a).newRoot().Find([]string{string(row.verb)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		newSubmitter(&a).noteFlagsAfterScript(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
+		start.NewSubmitter(&a).NoteFlagsAfterScript(cmd, job.Spec{Verb: row.verb, Program: "train.py", Args: row.args})
 		if said.String() != row.want {
 			t.Errorf("%q: %q, want %q", row.args, said.String(), row.want)
 		}
@@ -152,16 +157,16 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, "below/here/x", "")
+	clitest.Write(t, "below/here/x", "")
 	t.Chdir("below/here")
-	projectFile := filepath.Join(wd, projectFileName)
-	look := func(what string, want found) {
+	projectFile := filepath.Join(wd, config.ProjectFileName)
+	look := func(what string, want config.Found) {
 		t.Helper()
-		c, err := readConfig(d.app.Dirs)
+		c, err := config.ReadConfig(d.app.Dirs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.get("store"); got != want {
+		if got := c.Get("store"); got != want {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
 	}
@@ -171,18 +176,18 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 			t.Errorf("%q opens %s, want %s (%v)", args, d.opened, want, err)
 		}
 	}
-	look("nothing is said", found{"", "default"})
+	look("nothing is said", config.Found{Value: "", From: "default"})
 	opens(d.app.Dirs.Data)
-	write(t, userFile, "store: /user\n")
-	look("by the user's file", found{"/user", userFile})
-	write(t, projectFile, "store: kept\nproject: vision\n")
-	look("by the project's file, beside which it is", found{filepath.Join(wd, "kept"), projectFile})
-	write(t, projectFile, "store: s3://bucket/x\n")
-	look("a store that is not a folder stays", found{"s3://bucket/x", projectFile})
-	write(t, projectFile, "store: /abs\n")
-	look("nor is an absolute one moved", found{"/abs", projectFile})
+	clitest.Write(t, userFile, "store: /user\n")
+	look("by the user's file", config.Found{Value: "/user", From: userFile})
+	clitest.Write(t, projectFile, "store: kept\nproject: vision\n")
+	look("by the project's file, beside which it is", config.Found{Value: filepath.Join(wd, "kept"), From: projectFile})
+	clitest.Write(t, projectFile, "store: s3://bucket/x\n")
+	look("a store that is not a folder stays", config.Found{Value: "s3://bucket/x", From: projectFile})
+	clitest.Write(t, projectFile, "store: /abs\n")
+	look("nor is an absolute one moved", config.Found{Value: "/abs", From: projectFile})
 	t.Setenv("DROVER_STORE", "by-env")
-	look("by the environment", found{"by-env", "DROVER_STORE"})
+	look("by the environment", config.Found{Value: "by-env", From: "DROVER_STORE"})
 	opens("by-env")
 	opens("by-flag", "--store", "by-flag")
 
@@ -192,8 +197,8 @@ func TestTheLayersOfTheConfig(t *testing.T) {
 	opens("s3://b/x http://other:1", "--store", "s3://b/x", "--store-endpoint", "http://other:1")
 
 	for text, hint := range map[string]string{"stroe: x\n": "Did you mean store?", "- a\n": "Write it as lines", "store: [\n": "Write it as lines"} {
-		write(t, projectFile, text)
-		if _, err := readConfig(d.app.Dirs); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(fault.Hint(err), hint) || !strings.Contains(err.Error(), projectFile) {
+		clitest.Write(t, projectFile, text)
+		if _, err := config.ReadConfig(d.app.Dirs); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(fault.Hint(err), hint) || !strings.Contains(err.Error(), projectFile) {
 			t.Errorf("%q: %v (%s)", text, err, fault.Hint(err))
 		}
 	}
@@ -207,13 +212,13 @@ func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
 		}
 		t.Run(row.folder, func(t *testing.T) {
 			t.Chdir(row.folder)
-			if got, err := d.app.projectName(); err != nil || got != row.want {
+			if got, err := d.app.ProjectName(); err != nil || got != row.want {
 				t.Errorf("in %s it is %q (%v), want %q", row.folder, got, err, row.want)
 			}
 		})
 	}
-	d.app.settings.project = "Not/One"
-	if _, err := d.app.projectName(); fault.KindOf(err) != fault.Invalid {
+	d.app.Settings.Project = "Not/One"
+	if _, err := d.app.ProjectName(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -221,7 +226,7 @@ func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
 // Every page of help: the verbs' are in docs/reference.md, whose test compares
 // them; here are those below.
 func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
-	for _, c := range newCommandTree((&app{})).newRoot().Commands() {
+	for _, c := range newCommandTree((&app.App{})).newRoot().Commands() {
 		if !c.IsAvailableCommand() || c.Name() == "help" {
 			continue
 		}
@@ -242,7 +247,7 @@ func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
 				}
 			}
 		}
-		if c.Name() != "completion" && c.Name() != "version" && examples[c.Name()] == "" {
+		if c.Name() != "completion" && c.Name() != "version" && manual.Examples[c.Name()] == "" {
 			t.Errorf("help %s has no example", c.Name())
 		}
 	}

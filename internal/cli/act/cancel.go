@@ -1,0 +1,96 @@
+package act
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/terminal"
+	"github.com/drover-run/drover/job"
+)
+
+// cancelVerb is drover cancel.
+type cancelVerb struct{ *app.App }
+
+func NewCancelVerb(a *app.App) cancelVerb { return cancelVerb{a} }
+
+func (a cancelVerb) Command() *cobra.Command {
+	reason, drain := "", false
+	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.CompleteJobs}
+	a.AddStoreFlags(c)
+	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
+	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
+	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "no notes")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fault.New(fault.Invalid, "Name it: drover cancel last.", "cancel: no job named")
+		}
+		if reason == "" {
+			reason = "cancelled by hand"
+		}
+		for _, ref := range args {
+			if err := a.cancelJob(cmd.Context(), ref, reason, drain); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+// cancelJob is drover cancel of one job.
+func (a cancelVerb) cancelJob(ctx context.Context, ref, why string, drain bool) error {
+	j, err := a.FindJob(ctx, []string{ref})
+	if err != nil {
+		return err
+	}
+	stands := false
+	if drain {
+		stands, err = j.Drain(ctx, why, func(s drover.MapStatus) {
+			a.Note("%s %s starts no more items: %s   at once: drover cancel %s", a.PaintState(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
+		})
+	} else {
+		stands, err = j.Stop(ctx, why)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := j.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !stands {
+		a.Note("%s had already ended: %s", s.ID, s.State)
+		return nil
+	}
+	a.Note("%s %s cancelled%s", a.PaintState(s.State, s.State.Symbol()), s.ID, a.drainedTally(ctx, j, drain))
+	return nil
+}
+
+// drained is what a drain waits for.
+func drained(s drover.MapStatus) string {
+	switch running := min(s.Running, s.Items.Open()); running {
+	case 0:
+		return "nothing runs"
+	case 1:
+		return "1 running item may finish"
+	default:
+		return fmt.Sprintf("%s running items may finish", terminal.Comma(running))
+	}
+}
+
+// drainedTally is how a map stands that was drained: what it was waited for.
+func (a cancelVerb) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
+	if !drain {
+		return ""
+	}
+	s, err := j.MapStatus(ctx)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(": %s succeeded, %s failed, %s did not run", terminal.Comma(s.Items.Succeeded), terminal.Comma(s.Items.Failed+s.Items.Quarantined), terminal.Comma(s.Items.Cancelled))
+}

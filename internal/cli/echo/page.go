@@ -1,0 +1,94 @@
+package echo
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/internal/record"
+)
+
+const (
+	pageSize = 64 << 10
+	// soonest is below what a person notices.
+	soonest = 50 * time.Millisecond
+)
+
+// Page holds lines back to print many at once: a search may find a million. None waits
+// for longer than soonest, so that who follows sees what comes. Close prints the rest.
+type Page struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	held []byte
+	bell *time.Timer // rings while something is held
+	err  error       // what printing came to; it is kept
+}
+
+func NewPage(to io.Writer) *Page { return &Page{to: to} }
+
+func (p *Page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) == 0 && p.err == nil {
+		p.wait()
+	}
+	if p.held = append(p.held, b...); len(p.held) >= pageSize {
+		p.print()
+	}
+	return len(b), p.err
+}
+
+func (p *Page) wait() {
+	if p.bell != nil {
+		p.bell.Reset(soonest)
+		return
+	}
+	p.bell = time.AfterFunc(soonest, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.print()
+	})
+}
+
+// print prints what is held, which may be nothing. p.mu is held.
+func (p *Page) print() {
+	if len(p.held) > 0 && p.err == nil {
+		_, p.err = p.to.Write(p.held)
+	}
+	p.held = p.held[:0]
+}
+
+// Close prints what is held, and nothing later.
+func (p *Page) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bell != nil {
+		p.bell.Stop()
+	}
+	p.print()
+	return p.err
+}
+
+// AppendShown appends a line as it was, but of a progress bar its last state. Where escape is
+// true, as for lines that were searched and for a terminal, control sequences become visible.
+func AppendShown(dst []byte, text string, escape bool) []byte {
+	switch {
+	case escape && printable(text), !escape && strings.IndexByte(text, '\r') < 0: // nearly all
+		return append(dst, text...)
+	case escape:
+		return append(dst, record.Escape(record.Fold([]byte(text)), true)...)
+	}
+	return append(dst, record.Fold([]byte(text))...)
+}
+
+// printable says that a text is plain ASCII.
+func printable(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\t' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,119 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/terminal"
+)
+
+// doctorVerb is drover doctor.
+type doctorVerb struct{ *app.App }
+
+func NewDoctorVerb(a *app.App) doctorVerb { return doctorVerb{a} }
+
+func (a doctorVerb) Command() *cobra.Command {
+	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: app.Exactly(0)}
+	a.AddStoreFlags(c)
+	a.AddJSONFlag(c)
+	whose := c.Flags().String("policy", "", "print what agents, or submitters, must be granted on the store, and stop")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *whose != "" {
+			return a.printPolicy(cmd.Context(), *whose)
+		}
+		cl, err := a.OpenClient(cmd.Context())
+		if err != nil {
+			return err
+		}
+		conf, err := a.ReadConfig()
+		if err != nil {
+			return err
+		}
+		on, err := conf.Use("on")
+		if err != nil {
+			return err
+		}
+		checks := append([]drover.Check{{Area: "this machine", OK: true, Text: fmt.Sprintf("drover %s %s/%s", a.Version, runtime.GOOS, runtime.GOARCH)}},
+			cl.Doctor(cmd.Context(), on)...)
+		bad := 0
+		for _, ch := range checks {
+			if !ch.OK {
+				bad++
+			}
+		}
+		if a.Settings.JSON {
+			if err := terminal.NewJSON(a.Out).Encode(checks); err != nil {
+				return err
+			}
+		} else {
+			a.printChecks(checks, bad)
+		}
+		if bad > 0 {
+			return app.Status(fault.ExitItems)
+		}
+		return nil
+	}
+	return c
+}
+
+// printPolicy prints what somebody must be granted on the store, for its owner.
+func (a doctorVerb) printPolicy(ctx context.Context, whose string) error {
+	project, err := a.ProjectName()
+	if err != nil {
+		return err
+	}
+	r, ok := drover.RightsOf(whose, project)
+	if !ok {
+		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: unknown role %q", whose)
+	}
+	url, endpoint, err := a.StoreURL()
+	if err != nil {
+		return err
+	}
+	rights, err := a.StoreRights(ctx, url, endpoint)
+	if err != nil {
+		return err
+	}
+	if rights.Policy == nil {
+		return fault.New(fault.Invalid, "Name a bucket: --store s3://bucket/prefix.", "print policy: a user that may write to the folder %s may do everything", url)
+	}
+	text, err := rights.Policy(r)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.Out, text)
+	return err
+}
+
+func (a doctorVerb) printChecks(checks []drover.Check, bad int) {
+	area := ""
+	for _, ch := range checks {
+		if ch.Area == area {
+			ch.Area = ""
+		} else {
+			area = ch.Area
+		}
+		sign := "✓"
+		switch {
+		case !ch.OK:
+			sign = "✗"
+		case ch.Unused:
+			sign = "–"
+		}
+		fmt.Fprintf(a.Out, "%-13s %s %s\n", ch.Area, sign, terminal.PlainText(ch.Text))
+		if ch.Fix != "" {
+			fmt.Fprintf(a.Out, "%-13s   %s\n", "", terminal.PlainText(ch.Fix))
+		}
+	}
+	if bad == 0 {
+		fmt.Fprintln(a.Out, "No problems.")
+	} else {
+		fmt.Fprintf(a.Out, "%s.\n", terminal.Count(bad, "problem"))
+	}
+}

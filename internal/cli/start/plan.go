@@ -1,0 +1,250 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/drover"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/internal/cli/bring"
+	"github.com/drover-run/drover/internal/cli/summary"
+	"github.com/drover-run/drover/internal/cli/terminal"
+	"github.com/drover-run/drover/job"
+)
+
+// planner makes plans, and prints them.
+type planner struct{ *app.App }
+
+func NewPlanner(a *app.App) planner { return planner{a} }
+
+// PrintPlan says in a few lines what is about to happen.
+func (a planner) PrintPlan(p *drover.Plan) {
+	if a.Quiet {
+		return
+	}
+	s := p.Spec
+	a.Note("%s/%s on %s", s.Project, s.Task, terminal.OrElse(p.Offer.Machine, s.On))
+	for _, line := range a.planLines(p) {
+		a.Note("  %s", line)
+	}
+}
+
+func (a planner) planLines(p *drover.Plan) []string {
+	var lines []string
+	if a.Conf != nil {
+		if line := a.Conf.UsedLine(); line != "" {
+			lines = append(lines, "settings "+line)
+		}
+	}
+	if since, keeps := p.KeepsCode(); keeps {
+		lines = append(lines, fmt.Sprintf("code     as the job has it since %s, without what has changed here", since.Local().Format("2006-01-02 15:04:05")))
+		return append(append(lines, mapLines(p)...), useLines(p)...)
+	}
+	if p.CodeNote != "" {
+		lines = append(lines, "code     "+p.CodeNote)
+	} else if len(p.Code.Entries) > 0 {
+		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", terminal.Count(len(p.Code.Entries), "file"), terminal.Size(p.Code.Bytes), p.Code.Dir))
+	}
+	if p.Sub != "" {
+		lines = append(lines, "         working folder "+terminal.PlainText(p.Sub))
+	}
+	if line := seenLine(p.Seen, p.InPlace); line != "" {
+		lines = append(lines, "         "+line)
+	}
+	if line := bring.LeftLine(p.Code.Left); line != "" {
+		lines = append(lines, "         "+line)
+	}
+	for i, n := range p.Code.Notes {
+		if i == 3 {
+			lines = append(lines, fmt.Sprintf("         and %s", terminal.Count(len(p.Code.Notes)-3, "more note")))
+			break
+		}
+		lines = append(lines, "         "+terminal.PlainText(n))
+	}
+	lines = append(append(lines, mapLines(p)...), useLines(p)...)
+	if p.Environment.Interpreter != "" {
+		lines = append(lines, "python   "+p.Environment.Why)
+	}
+	return append(lines, summary.CostLines(p)...)
+}
+
+// useLines say what the job uses, beside its code and its items.
+func useLines(p *drover.Plan) (lines []string) {
+	if line := summary.NodesLine(p.Spec); line != "" {
+		lines = append(append(lines, "nodes    "+line), summary.CrowdLine(p.Offer, p.Spec.Nodes, "nodes")...)
+	}
+	if line := summary.LimitsLine(p.Spec); line != "" {
+		lines = append(lines, "limits   "+line)
+	}
+	lines = append(lines, saidLines(p.Said)...)
+	if p.Spec.Machine != "" && p.Offer.Attached {
+		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
+	}
+	for _, in := range p.Spec.Inputs {
+		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
+	}
+	if p.Offer.Containers {
+		lines = append(lines, "image    "+terminal.OrElse(p.Image.Why, "the target's own, with Python "+terminal.OrElse(p.Image.Python, "3")))
+	}
+	if p.Pass != "" {
+		lines = append(lines, "rights   "+terminal.PlainText(p.Pass))
+	}
+	return lines
+}
+
+// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none. inPlace
+// says that the program finds them all the same.
+func seenLine(s bundle.Seen, inPlace bool) string {
+	if s.Files == 0 {
+		return ""
+	}
+	number, names := terminal.Count(s.Files, "ignored file"), slices.Clone(s.Names)
+	if s.More {
+		number = "more than " + number
+	}
+	for i, name := range names {
+		names[i] = terminal.PlainText(name)
+	}
+	if s.MoreNames {
+		names = append(names, "...")
+	}
+	switch text := fmt.Sprintf("%s, %s (%s)", number, terminal.Size(s.Bytes), strings.Join(names, ", ")); {
+	case inPlace && s.More:
+		return "found in place, not shipped: " + text + "; changes in them are not noticed"
+	case inPlace:
+		return "found in place, not shipped: " + text
+	default:
+		return "not shipped: " + text
+	}
+}
+
+// saidLines are "#SBATCH  --partition=gpu --time=1:00:00", and below it what is not taken.
+func saidLines(s driver.Said) (lines []string) {
+	taken := slices.Clone(s.Args)
+	if s.Nodes > 0 {
+		taken = append(taken, fmt.Sprintf("--nodes=%d", s.Nodes))
+	}
+	if len(taken) > 0 {
+		lines = append(lines, strings.Join(taken, " "))
+	}
+	for _, l := range s.Left {
+		lines = append(lines, "not taken: "+l)
+	}
+	label := s.Mark
+	for i, l := range lines {
+		lines[i] = fmt.Sprintf("%-8s ", label) + terminal.PlainText(l)
+		label = ""
+	}
+	return lines
+}
+
+// showPlan is --plan: exit status 3 when there is nothing to do.
+func (a planner) showPlan(p *drover.Plan) error {
+	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "resumes the interrupted job",
+		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing",
+		"extend": "adds new items to the live job", "reopen": "reopens the job that has ended"}[string(p.Action)]
+	if p.TakesNewCode {
+		action = "goes on with the job that is there, with the new code"
+	}
+	if a.Settings.JSON {
+		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec, "choices": p.Choices,
+			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote, "folder": p.Code.Dir, "working_folder": p.Sub,
+				"not_shipped": map[string]any{"files": p.Seen.Files, "bytes": p.Seen.Bytes, "more": p.Seen.More, "names": p.Seen.Names, "in_place": p.InPlace},
+				"left_out":    bring.LeftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
+			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
+		plan["store"] = summary.CostJSON(p)
+		if a.Conf != nil {
+			plan["settings"] = a.Conf.Used
+		}
+		if p.Said.Mark != "" {
+			plan["script"] = p.Said
+		}
+		if p.Spec.Verb == job.Map {
+			plan["items"] = mapPlanJSON(p)
+		}
+		if err := terminal.NewJSON(a.Out).Encode(plan); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.Out, "%s/%s on %s: %s\n", p.Spec.Project, p.Spec.Task, terminal.OrElse(p.Offer.Machine, p.Spec.On), action)
+		if p.Note != "" {
+			fmt.Fprintf(a.Out, "  note     %s\n", terminal.PlainText(p.Note))
+		}
+		for _, line := range p.Choices {
+			fmt.Fprintf(a.Out, "           %s\n", terminal.PlainText(line))
+		}
+		for _, line := range a.planLines(p) {
+			fmt.Fprintf(a.Out, "  %s\n", line)
+		}
+	}
+	if p.Action == "skip" {
+		return app.Status(fault.ExitComplete)
+	}
+	return nil
+}
+
+// printPlanNote prints why the plan does what it does, and what else may be meant.
+func (a planner) printPlanNote(p *drover.Plan) {
+	note := a.HintInGrammar(p.Note)
+	if note == "" {
+		return
+	}
+	a.Note("note: %s", terminal.PlainText(note))
+	for _, line := range p.Choices {
+		a.Note("  %s", terminal.PlainText(line))
+	}
+}
+
+// longPlan is how long a plan takes before a line says what is going on.
+const longPlan = 3 * time.Second
+
+// planPatience is how long a plan that Ctrl-C has ended may take to clear up. One that
+// reads a pipe does not hear of it.
+const planPatience = time.Second
+
+// MakePlan gives what plan makes, unless Ctrl-C comes first.
+func (a planner) MakePlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+	within, over := app.UntilTold(ctx, app.NothingStarted)
+	defer over()
+	p, err := a.awaitPlan(within, plan)
+	if told := context.Cause(within); told != nil && ctx.Err() == nil {
+		return nil, told
+	}
+	return p, err
+}
+
+// awaitPlan waits for plan, and says what takes long. It does not wait for one that goes
+// on although ctx has ended.
+func (a planner) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+	type result struct {
+		p   *drover.Plan
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		p, err := plan(ctx)
+		done <- result{p, err}
+	}()
+	long := time.NewTimer(longPlan)
+	defer long.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r.p, r.err
+		case <-long.C:
+			a.Note("planning: still looking at the files here and at what the store has of this task (Ctrl-C: nothing has started)")
+		case <-ctx.Done():
+			select {
+			case <-done:
+			case <-time.After(planPatience):
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package start
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/drover-run/drover/internal/cli/app"
+	"github.com/drover-run/drover/job"
+)
+
+// processVerb is drover process.
+type processVerb struct{ *app.App }
+
+func NewProcessVerb(a *app.App) processVerb { return processVerb{a} }
+
+func (a processVerb) Command() *cobra.Command {
+	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
+		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}
+	s := NewSpecReader(a.App).startFlags(c)
+	s.programFlags(c)
+	f := c.Flags()
+	f.StringVar(&s.entrypoint, "entrypoint", "", "words put before the script, such as 'bash -e' (default: what its name says)")
+	f.StringArrayVar(&s.results, "result", nil, "folder that comes back: NAME=FOLDER; may be repeated (default: output=/opt/ml/processing/output)")
+	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return newProgramStarter(a.App).startProgram(cmd, s, job.Process, args)
+	}
+	return c
+}

@@ -1,0 +1,138 @@
+package start
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/config"
+	"github.com/drover-run/drover/job"
+)
+
+// useFlags say what a job may use, where it waits for that, and what is kept of it.
+type useFlags struct {
+	cpus                   float64
+	memory, disk           string
+	processes, priority    int
+	queue                  string
+	now, packages          bool
+	metrics, tags, secrets []string
+	plainEnv               bool
+	cleanState, keepState  bool
+}
+
+func (u *useFlags) add(f *pflag.FlagSet) {
+	f.Float64Var(&u.cpus, "cpus", 0, "cores for each node: waited for, and no more are used")
+	f.StringVar(&u.memory, "memory", "", "memory for each node, such as 512M or 16G: waited for, and no more is used")
+	f.StringVar(&u.disk, "disk", "", "disk that each node's folders may fill, such as 10G")
+	f.IntVar(&u.processes, "procs", 0, "processes and threads of each node at once")
+	f.StringVar(&u.queue, "queue", "", "queue to wait in (default: default); the config limits queues")
+	f.IntVar(&u.priority, "priority", 0, "among waiting jobs the highest goes first")
+	f.BoolVar(&u.now, "now", false, "do not wait for cores, memory and GPUs that other jobs hold")
+	f.BoolVar(&u.packages, "packages", false, "install the Linux packages of packages.txt, as root")
+	f.StringArrayVar(&u.metrics, "metric", nil, "number in the output: NAME=REGEX with one group, or hf, lightning, keras, pairs, none; may be repeated")
+	f.StringArrayVar(&u.tags, "tag", nil, "label to find the job by: KEY=VALUE; may be repeated")
+	f.StringArrayVar(&u.secrets, "secret", nil, "secret variable, read where it runs: NAME, NAME=env:OTHER or NAME=file:PATH; may be repeated")
+	f.BoolVar(&u.plainEnv, "plain-env", false, "let --env hold what looks like a secret")
+	f.BoolVar(&u.cleanState, "clean-state", false, "begin with an empty /state")
+	f.BoolVar(&u.keepState, "keep-state", false, "begin with the task's /state, as always")
+	_ = f.MarkHidden("keep-state") // the seed's word for the default
+}
+
+// apply takes over what was typed.
+func (u *useFlags) apply(cmd *cobra.Command, spec *job.Spec, conf *config.Config) error {
+	changed := cmd.Flags().Changed
+	if changed("cpus") {
+		spec.CPUs = u.cpus
+	}
+	for _, s := range []struct {
+		flag, typed string
+		field       *job.Bytes
+	}{{"memory", u.memory, &spec.Memory}, {"disk", u.disk, &spec.Disk}} {
+		if !changed(s.flag) {
+			continue
+		}
+		b, err := job.ParseBytes(s.typed)
+		if err != nil {
+			return fmt.Errorf("read --%s: %w", s.flag, err)
+		}
+		*s.field = b
+	}
+	if changed("procs") {
+		spec.Processes = u.processes
+	}
+	if changed("priority") {
+		spec.Priority = u.priority
+	}
+	set(&spec.Queue, u.queue, spec.Queue)
+	spec.Now = spec.Now || u.now
+	spec.Packages = spec.Packages || u.packages
+	spec.PlainEnv = spec.PlainEnv || u.plainEnv
+	if u.cleanState && u.keepState {
+		return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --clean-state and --keep-state")
+	}
+	spec.CleanState = spec.CleanState && !u.keepState || u.cleanState
+	if err := addTags(spec, u.tags); err != nil {
+		return err
+	}
+	if err := addSecrets(spec, u.secrets); err != nil {
+		return err
+	}
+	for _, typed := range u.metrics {
+		spec.Metrics = append(spec.Metrics, metric(typed))
+	}
+	var err error
+	spec.Share, err = conf.Share(spec.On, spec.Queue)
+	return err
+}
+
+// metric reads NAME=REGEX. What is before the first = is a name only if it could
+// be one: an expression may hold = itself.
+func metric(typed string) job.Metric {
+	if slices.Contains(job.Presets, typed) {
+		return job.Metric{Regex: typed}
+	}
+	if name, re, ok := strings.Cut(typed, "="); ok && name != "" && !strings.ContainsAny(name, "()[]\\^$*+?|{} ") {
+		return job.Metric{Name: name, Regex: re}
+	}
+	return job.Metric{Regex: typed}
+}
+
+func addTags(spec *job.Spec, typed []string) error {
+	for _, kv := range typed {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return fault.New(fault.Invalid, "Write it as --tag "+kv+"=VALUE.", "read --tag: %q has no value", kv)
+		}
+		if spec.Tags == nil {
+			spec.Tags = map[string]string{}
+		}
+		spec.Tags[key] = value
+	}
+	return nil
+}
+
+func addSecrets(spec *job.Spec, typed []string) error {
+	for _, text := range typed {
+		name, ref, err := job.ParseSecret(text)
+		if err != nil {
+			return err
+		}
+		if file, ok := strings.CutPrefix(ref, "file:"); ok {
+			if file, err = filepath.Abs(file); err != nil {
+				return err
+			}
+			ref = "file:" + file
+		}
+		if spec.Secrets == nil {
+			spec.Secrets = map[string]string{}
+		}
+		spec.Secrets[name] = ref
+	}
+	return nil
+}
