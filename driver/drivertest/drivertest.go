@@ -50,6 +50,14 @@ type Place struct {
 	// is missing.
 	Break func(t *testing.T, d driver.Driver, r *driver.Request)
 
+	// Warn has the engine say that an agent's machine is about to go, before it takes it.
+	// Nil: no engine says so here.
+	Warn func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
+
+	// LoseAnswer has the next Start happen, and its answer lost. Nil: what Start asks for is
+	// done before it returns, or by another process.
+	LoseAnswer func(d driver.Driver)
+
 	// Pass lets virtual time pass between two looks. Nil: the place has the
 	// world's.
 	Pass func(d driver.Driver, step time.Duration)

@@ -50,6 +50,12 @@ var promises = []struct {
 	{"handles print and parse", handlesPrint},
 	{"an offer fits, or says why not", offers},
 	{"a cancelled context changes nothing", cancelled},
+	{"an agent has the environment and the secrets of its request", handsOver},
+	{"an agent that is stopped is told that a person has asked, and how long it has", tellsStop},
+	{"an agent whose machine is about to go is told that it is an interruption", tellsInterruption},
+	{"an agent that ends without a word is not called done", endsWordless},
+	{"a start whose answer was lost can be asked for again", startsAfterLostAnswer},
+	{"a way in leads to the agent that runs", letsIn},
 }
 
 func startsAll(s *stage) {

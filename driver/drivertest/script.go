@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/job"
 )
 
 // Script is what an agent of the suite does with its life.
@@ -22,6 +24,35 @@ type Script struct {
 	Deaf  bool   // with Stay: it does not hear the asking, and must be killed
 	Code  int    // its exit status
 	Marks string // the folder in which every start leaves a file of its own
+	// Tell has the agent leave a Report of what it knows, and another when it was asked to
+	// stop.
+	Tell bool
+	// Secret is the reference of the secret that a Report is to have.
+	Secret string
+	// Wordless has the agent end without its allocation's End.
+	Wordless bool
+}
+
+// Report is what an agent knows of where it runs, and why it has to stop.
+type Report struct {
+	Variable string // the value of EnvName
+	Secret   string // the value of the secret SecretName
+	Notice   driver.Notice
+}
+
+// What requests of the suite have in their environment, and the name of their secret.
+const (
+	EnvName    = "DRIVERTEST_VARIABLE"
+	SecretName = "DRIVERTEST_SECRET"
+)
+
+// Agent is one agent of the suite, as its target started it.
+type Agent struct {
+	Placement, Index int
+	Given            *driver.Allocation
+	Environ          []string        // its environment
+	Killed           <-chan struct{} // closed when it is dead and must go; nil where a process simply ends
+	Log              io.Writer       // its standard error
 }
 
 // variable carries a Script to its agent.
@@ -34,7 +65,7 @@ func (s Script) env() []string {
 		panic(err) // strings, booleans and a number
 	}
 	// A program with the race detector otherwise stays a second when it ends.
-	return []string{variable + "=" + string(text), "GORACE=atexit_sleep_ms=0"}
+	return []string{variable + "=" + string(text), EnvName + "=as the request says", "GORACE=atexit_sleep_ms=0"}
 }
 
 // ScriptOf reads the script out of a request, for places whose agents are not
@@ -48,16 +79,18 @@ func ScriptOf(b driver.Boot) (s Script, ok bool) {
 	return s, false
 }
 
-// Act plays the script and returns the exit status. ctx is done when the agent
-// is asked to stop; killed is closed when it is dead and must go, and is nil
-// where a process simply ends.
-func (s Script) Act(ctx context.Context, killed <-chan struct{}, placement, index int, stderr io.Writer) int {
+// Act plays the script, leaves the agent's last word, and returns its exit status. ctx is
+// done when the agent is asked to stop.
+func (s Script) Act(ctx context.Context, a Agent) int {
 	if s.Say != "" {
-		fmt.Fprintln(stderr, s.Say)
+		fmt.Fprintln(a.Log, s.Say)
 	}
-	mark, err := os.CreateTemp(s.Marks, markName(placement, index)+"-*")
+	if err := s.report(a, "knows", driver.Notice{}); err != nil {
+		return markLost
+	}
+	mark, err := os.CreateTemp(s.Marks, markName(a.Placement, a.Index)+"-*")
 	if err != nil {
-		fmt.Fprintln(stderr, "drivertest: leave a mark:", err)
+		fmt.Fprintln(a.Log, "drivertest: leave a mark:", err)
 		return markLost
 	}
 	mark.Close()
@@ -68,10 +101,59 @@ func (s Script) Act(ctx context.Context, killed <-chan struct{}, placement, inde
 	if s.Stay {
 		select {
 		case <-asked:
-		case <-killed:
+			if err := s.report(a, "notice", a.Given.Noticed()); err != nil {
+				return markLost
+			}
+		case <-a.Killed:
 		}
 	}
+	if !s.Wordless {
+		a.Given.Ended(s.Code, "the script is over")
+	}
 	return s.Code
+}
+
+// report leaves what the agent knows in a file that is there whole or not at all.
+func (s Script) report(a Agent, kind string, n driver.Notice) error {
+	if !s.Tell {
+		return nil
+	}
+	r := Report{Variable: valueOf(a.Environ, EnvName), Secret: a.Given.Secrets[SecretName], Notice: n}
+	if a.Given.Secrets == nil && s.Secret != "" { // it resolves them in its own environment
+		values, err := job.Resolve(map[string]string{SecretName: s.Secret}, a.Environ, os.ReadFile)
+		if err != nil {
+			fmt.Fprintln(a.Log, "drivertest: read the secret:", err)
+			return err
+		}
+		r.Secret = values[SecretName]
+	}
+	text, err := json.Marshal(r)
+	path := reportFile(s.Marks, a.Placement, a.Index, kind)
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		fmt.Fprintln(a.Log, "drivertest: leave a report:", err)
+	}
+	return err
+}
+
+// reportFile lies beside the marks, under a name that counts as none.
+func reportFile(marks string, placement, index int, kind string) string {
+	return filepath.Join(marks, kind+"."+markName(placement, index))
+}
+
+// valueOf is a variable of an environment, in which the later of two counts.
+func valueOf(environ []string, name string) (value string) {
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
 }
 
 // markLost is the exit status of an agent that could not leave its mark.
@@ -113,9 +195,7 @@ func act(s Script, adopt func() (*driver.Allocation, error)) int {
 			given = a
 		}
 	}
-	code := s.Act(ctx, nil, argument("--placement"), argument("--index"), os.Stderr)
-	given.Ended(code, "the script is over")
-	return code
+	return s.Act(ctx, Agent{Placement: argument("--placement"), Index: argument("--index"), Given: given, Environ: os.Environ(), Log: os.Stderr})
 }
 
 // argument is the number behind a flag of this process; -1 when it is missing.

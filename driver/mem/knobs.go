@@ -28,6 +28,27 @@ func (d *Driver) end(h driver.Handle, index int, s driver.State, reason string, 
 	d.sweep(h, p)
 }
 
+// Warn has the engine say to one agent that its machine is about to go.
+func (d *Driver) Warn(h driver.Handle, index int, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.placements[h]; p != nil && index >= 0 && index < len(p.agents) {
+		a := p.agents[index]
+		a.why = driver.Notice{Why: why}
+		a.cancel(ErrTaken)
+	}
+}
+
+// Allocation is what one agent was given; of one there is not it knows nothing.
+func (d *Driver) Allocation(h driver.Handle, index int) *driver.Allocation {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.placements[h]; p != nil && index >= 0 && index < len(p.agents) {
+		return p.agents[index].given
+	}
+	return &driver.Allocation{}
+}
+
 // Refuse makes the next Start return err and do nothing.
 func (d *Driver) Refuse(err error) {
 	d.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -76,6 +77,9 @@ type agent struct {
 	killed chan struct{}
 	asked  bool
 	left   time.Duration // once asked: of its grace
+	why    driver.Notice // once asked or warned
+	given  *driver.Allocation
+	word   *string // End's reason; nil: none was left
 }
 
 // New makes an empty place whose agents are run.
@@ -134,7 +138,11 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if d.placements[h] == nil {
-		d.place(h, r)
+		secrets, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
+		if err != nil {
+			return driver.Handle{}, err
+		}
+		d.place(h, r, secrets)
 	}
 	if d.silent {
 		d.silent = false
@@ -144,16 +152,27 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 }
 
 // place starts the agents of a new placement. Under d.mu.
-func (d *Driver) place(h driver.Handle, r driver.Request) {
+func (d *Driver) place(h driver.Handle, r driver.Request, secrets map[string]string) {
 	p := &placement{}
 	d.placements[h] = p
 	for i := range r.Agents {
 		// An agent outlives the Start that made it.
 		ctx, cancel := context.WithCancelCause(context.Background())
 		a := &agent{
-			Member: driver.Member{Index: i, State: driver.Running, Code: -1, Where: "memory"},
+			Member: driver.Member{Index: i, State: driver.Running, Code: -1, Where: "memory", Enter: h.Enter("drover", i)},
 			cancel: cancel, killed: make(chan struct{}),
 		}
+		a.given = &driver.Allocation{Name: "memory", Cores: Cores, Memory: Memory, Secrets: secrets,
+			Notice: func() driver.Notice {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return a.why
+			},
+			End: func(_ int, reason string) {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				a.word = &reason
+			}}
 		p.agents = append(p.agents, a)
 		if d.spoilt != "" {
 			a.Tail = d.spoilt
@@ -182,7 +201,11 @@ func (d *Driver) ended(h driver.Handle, p *placement, a *agent, err error) {
 			a.Code = e.ExitCode()
 		}
 	}
-	a.die(driver.Ended, fmt.Sprintf("exit status %d", a.Code), ErrKilled)
+	reason := fmt.Sprintf("exit status %d", a.Code)
+	if a.word != nil && *a.word != "" {
+		reason = *a.word
+	}
+	a.die(driver.Ended, reason, ErrKilled)
 	d.sweep(h, p)
 }
 
@@ -191,7 +214,7 @@ func (a *agent) die(s driver.State, reason string, cause error) {
 	if !a.State.Alive() {
 		return
 	}
-	a.State, a.Reason = s, reason
+	a.State, a.Reason, a.Enter = s, reason, nil
 	a.cancel(cause)
 	close(a.killed)
 }
@@ -237,10 +260,11 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		case grace <= 0:
 			a.die(driver.Ended, "stopped: killed at once", ErrKilled)
 		case !a.asked:
-			a.asked, a.left = true, grace
+			a.asked, a.left, a.why = true, grace, driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
 			a.cancel(ErrAsked)
 		default:
 			a.left = min(a.left, grace)
+			a.why.Left = a.left
 		}
 	}
 	d.sweep(h, p)

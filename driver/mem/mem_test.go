@@ -34,7 +34,8 @@ func scripted(t *testing.T) *mem.Driver {
 		}
 		h := driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}
 		var log bytes.Buffer
-		if code := s.Act(ctx, d.Killed(h, index), r.Placement, index, &log); code != 0 {
+		a := drivertest.Agent{Placement: r.Placement, Index: index, Given: d.Allocation(h, index), Environ: r.Run.Env, Killed: d.Killed(h, index), Log: &log}
+		if code := s.Act(ctx, a); code != 0 {
 			return status{code, log.String()}
 		}
 		return nil
@@ -54,7 +55,15 @@ var memPlace = drivertest.Place{
 	Break: func(_ *testing.T, d driver.Driver, _ *driver.Request) {
 		knobs(d).Spoil("no such program")
 	},
-	Pass: func(d driver.Driver, step time.Duration) { knobs(d).Pass(step) },
+	Warn: func(_ *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
+		if w, ok := d.(*twisted); ok && w.warn != nil {
+			w.warn(h, m.Index)
+			return
+		}
+		knobs(d).Warn(h, m.Index, "the machine is taken away in two minutes")
+	},
+	LoseAnswer: func(d driver.Driver) { knobs(d).LoseAnswer() },
+	Pass:       func(d driver.Driver, step time.Duration) { knobs(d).Pass(step) },
 }
 
 func knobs(d driver.Driver) *mem.Driver {

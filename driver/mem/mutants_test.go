@@ -28,6 +28,7 @@ type twisted struct {
 	status func(context.Context, driver.Handle) ([]driver.Member, error)
 	stop   func(context.Context, driver.Handle, time.Duration, bool) error
 	list   func(context.Context) ([]driver.Handle, error)
+	warn   func(h driver.Handle, index int) // nil: as mem does
 }
 
 func (d *twisted) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
@@ -153,6 +154,49 @@ var mutants = []struct {
 			return d.Driver.Stop(context.WithoutCancel(ctx), h, grace, remove)
 		}
 	}},
+	{"keeps the secrets", "an agent has the environment and the secrets of its request", alter(func(r *driver.Request) {
+		r.Run.Secrets = map[string]string{"OTHER": "env:PATH"}
+	})},
+	{"keeps the environment", "an agent has the environment and the secrets of its request", alter(func(r *driver.Request) {
+		r.Run.Env = slices.DeleteFunc(slices.Clone(r.Run.Env), func(kv string) bool { return strings.HasPrefix(kv, drivertest.EnvName+"=") })
+	})},
+	{"calls a Stop an interruption", "an agent that is stopped is told that a person has asked, and how long it has", func(d *twisted) {
+		d.stop = func(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+			if grace > 0 {
+				d.Driver.Warn(h, 0, "stopped")
+				return nil
+			}
+			return d.Driver.Stop(ctx, h, grace, remove)
+		}
+	}},
+	{"calls an interruption a Stop", "an agent whose machine is about to go is told that it is an interruption", func(d *twisted) {
+		d.warn = func(h driver.Handle, _ int) { d.Driver.Stop(context.Background(), h, time.Hour, false) }
+	}},
+	{"says nothing of why the machine goes", "an agent whose machine is about to go is told that it is an interruption", func(d *twisted) {
+		d.warn = func(h driver.Handle, index int) { d.Driver.Warn(h, index, "") }
+	}},
+	{"calls an end without a word a good one", "an agent that ends without a word is not called done", edit(func(m *driver.Member) {
+		if m.State == driver.Ended {
+			m.Code = 0
+		}
+	})},
+	{"starts again after a lost answer", "a start whose answer was lost can be asked for again", func(d *twisted) { d.start = startsAgain(d, true) }},
+	{"leads to another agent", "a way in leads to the agent that runs", edit(func(m *driver.Member) {
+		if n := len(m.Enter); n > 2 {
+			m.Enter = slices.Clone(m.Enter)
+			m.Enter[n-2] = "7"
+		}
+	})},
+}
+
+// alter changes what is started.
+func alter(change func(*driver.Request)) func(*twisted) {
+	return func(d *twisted) {
+		d.start = func(ctx context.Context, r driver.Request) (driver.Handle, error) {
+			change(&r)
+			return d.Driver.Start(ctx, r)
+		}
+	}
 }
 
 // startsAgain starts an agent a second time if it is alive, or if it is not.
@@ -162,7 +206,7 @@ func startsAgain(d *twisted, alive bool) func(context.Context, driver.Request) (
 		if m, _ := d.Driver.Status(ctx, h); len(m) > 0 && m[0].State.Alive() == alive {
 			s, _ := drivertest.ScriptOf(r.Run)
 			s.Stay = false
-			s.Act(ctx, nil, r.Placement, 0, io.Discard)
+			s.Act(ctx, drivertest.Agent{Placement: r.Placement, Given: &driver.Allocation{}, Environ: r.Run.Env, Log: io.Discard})
 		}
 		return d.Driver.Start(ctx, r)
 	}
