@@ -33,38 +33,6 @@ const (
 	ClassOnce
 )
 
-// option is what is known of a field of Spec.
-type option struct {
-	class Class
-	words string // the flag, or in words where there is none
-}
-
-// options are the fields of Spec, those of the structs within it beside the others.
-var options = map[string]option{
-	"Project": {ClassCommand, "project"}, "Task": {ClassCommand, "task"}, "Verb": {ClassCommand, "verb"}, "Program": {ClassCommand, "program"}, "Args": {ClassCommand, "arguments"},
-	"Source": {ClassCommand, "--source"}, "Deps": {ClassCommand, "--dependency"}, "Inputs": {ClassCommand, "inputs"}, "Results": {ClassCommand, "results"},
-	"Nodes": {ClassCommand, "number of nodes"}, "Procs": {ClassCommand, "--procs-per-node"}, "Launcher": {ClassCommand, "--launcher"}, "Rules": {ClassCommand, "drover or ssm"},
-	"Hyperparameters": {ClassCommand, "hyperparameters"}, "Entrypoint": {ClassCommand, "entrypoint"},
-	"From": {ClassCommand, "where items come from"}, "Format": {ClassCommand, "--format"}, "ByShell": {ClassCommand, "--shell"}, "Stdin": {ClassCommand, "--stdin"},
-	"Stream": {ClassCommand, "--stream"}, "Fetch": {ClassCommand, "--fetch"}, "Out": {ClassCommand, "--out"},
-
-	"Env": {ClassSetting, "--env"}, "Secrets": {ClassSetting, "--secret"}, "Python": {ClassSetting, "--python"}, "NoEnv": {ClassSetting, "--no-env"},
-	"Packages": {ClassSetting, "--packages"}, "GPUs": {ClassSetting, "--gpus"}, "Machine": {ClassSetting, "--machine"}, "NoMounts": {ClassSetting, "--no-mounts"},
-	"Image": {ClassSetting, "--image"}, "Dockerfile": {ClassSetting, "--dockerfile"}, "Framework": {ClassSetting, "--framework"}, "Shm": {ClassSetting, "--shm"},
-	"Mounts": {ClassSetting, "--mount"}, "On": {ClassSetting, "--on"}, "TargetArgs": {ClassSetting, "--slurm-arg"}, "Metrics": {ClassSetting, "--metric"},
-	"StdinOf": {ClassSetting, "standard input"},
-
-	"CPUs": {ClassBound, "--cpus"}, "Memory": {ClassBound, "--memory"}, "Disk": {ClassBound, "--disk"}, "Processes": {ClassBound, "--procs"},
-	"Timeout": {ClassBound, "--timeout"}, "Grace": {ClassBound, "--grace"}, "StopSignal": {ClassBound, "--stop-signal"}, "Retries": {ClassBound, "--retries"}, "ItemTimeout": {ClassBound, "--item-timeout"},
-	"RetryOn": {ClassBound, "--retry-on"}, "MemoryStep": {ClassBound, "--memory-step"}, "MaxFails": {ClassBound, "--max-fails"}, "Workers": {ClassBound, "--workers"},
-	"Slots": {ClassBound, "-j"},
-
-	"Queue": {ClassLabel, "--queue"}, "Priority": {ClassLabel, "--priority"}, "Now": {ClassLabel, "--now"}, "Tags": {ClassLabel, "--tag"},
-
-	"Named": {ClassOnce, "-t"}, "Share": {ClassOnce, "the queue's share"}, "PlainEnv": {ClassOnce, "--plain-env"}, "CleanState": {ClassOnce, "--clean-state"},
-	"NewCode": {ClassOnce, "--new-code"}, "ProjectOf": {ClassOnce, "the folder"}, "Output": {ClassOnce, "--output"},
-}
-
 // Field is one field of a Spec, by its name in Go: those of the structs within it are
 // beside the others.
 type Field struct {
@@ -75,6 +43,10 @@ type Field struct {
 
 // Fields are all fields of a Spec, in their order.
 func Fields() []Field {
+	classes := map[string]Class{}
+	for _, o := range options {
+		classes[o.Field] = o.Class
+	}
 	var all []Field
 	var walk func(t reflect.Type, at []int)
 	walk = func(t reflect.Type, at []int) {
@@ -85,15 +57,12 @@ func Fields() []Field {
 				walk(f.Type, index)
 				continue
 			}
-			all = append(all, Field{f.Name, options[f.Name].class, index})
+			all = append(all, Field{f.Name, classes[f.Name], index})
 		}
 	}
 	walk(reflect.TypeFor[Spec](), nil)
 	return all
 }
-
-// OptionNames are the fields that have a class, in order.
-func OptionNames() []string { return slices.Sorted(maps.Keys(options)) }
 
 // fields are read once: a plan compares them a few times.
 var fields = sync.OnceValue(Fields)
@@ -128,7 +97,7 @@ func (s Spec) Differences(o Spec) (all []Difference) {
 		if same(a, b) || f.Name == "StdinOf" && s.StdinOf == "" {
 			continue
 		}
-		d := Difference{Name: f.Name, Class: f.Class, words: options[f.Name].words}
+		d := Difference{Name: f.Name, Class: f.Class, words: OptionOf(f.Name).name()}
 		switch {
 		case f.Name == "Env" || f.Name == "Secrets": // values are not for notes
 			d.words = Variables(changedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))

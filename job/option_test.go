@@ -27,9 +27,9 @@ func TestEveryFieldOfASpecHasAClass(t *testing.T) {
 			t.Errorf("field %s of job.Spec is not among its Fields", f.Name)
 		}
 	}
-	for _, name := range job.OptionNames() {
-		if !names[name] {
-			t.Errorf("options names %s, which job.Spec has not", name)
+	for _, o := range job.Options() {
+		if !names[o.Field] {
+			t.Errorf("options names %s, which job.Spec has not", o.Field)
 		}
 	}
 }

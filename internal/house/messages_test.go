@@ -57,7 +57,7 @@ var quietCalls = regexp.MustCompile(`^(regexp\..*|strings\.(Contains|HasPrefix|H
 
 // quietFields are fields of commands, which the reference prints, and words that are
 // looked for in what other programs say.
-var quietFields = regexp.MustCompile(`^(Use|Short|Long|Example|Run|Shell|Process|Data|words|code)$`)
+var quietFields = regexp.MustCompile(`^(Use|Usage|ItemsUsage|Short|Long|Example|Run|Shell|Process|Data|words|code)$`)
 
 // quietNames are lists of such words.
 var quietNames = regexp.MustCompile(`^(launchTroubles)$`)

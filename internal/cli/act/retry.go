@@ -14,7 +14,6 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/follow"
 	"github.com/drover-run/drover/internal/cli/results"
-	"github.com/drover-run/drover/internal/cli/start"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
 )
@@ -48,8 +47,8 @@ func (a retryVerb) Command() *cobra.Command {
 	f.Float64Var(&r.cpus, "cpus", 0, "cores for each item from now on")
 	f.StringVar(&r.timeout, "timeout", "", "time limit of one try of an item from now on; none takes it away")
 	f.IntVar(&r.retries, "retries", 0, "how often an item may fail and be tried again from now on")
-	f.StringVar(&r.retryOn, "retry-on", "", start.RetryOnUsage+"; any: after all failures again")
-	f.StringVar(&r.step, "memory-step", "", start.MemoryStepUsage)
+	f.StringVar(&r.retryOn, "retry-on", "", job.OptionOf("RetryOn").Usage+"; any: after all failures again")
+	f.StringVar(&r.step, "memory-step", "", job.OptionOf("MemoryStep").Usage)
 	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now in this folder, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
 	a.AddOverwriteFlag(f)

@@ -309,7 +309,7 @@ func (c *Config) Share(target, queue string) (s job.Share, err error) {
 
 // Complete gives a spec what the config says and the command line did not.
 func (c *Config) Complete(spec *job.Spec) error {
-	for key, field := range map[string]*string{"python": &spec.Python, "on": &spec.On, "output": &spec.Output} {
+	for key, field := range spec.ConfigFields() {
 		if err := c.Fill(field, key); err != nil {
 			return err
 		}

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/drover-run/drover/job"
 )
 
@@ -16,12 +14,12 @@ type containerFlags struct {
 	mounts                            []string
 }
 
-func (c *containerFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&c.image, "image", "", "container image, such as python:3.12-slim, tar:./FILE or oci:./FOLDER (default: one with the Python that you have)")
-	f.StringVar(&c.dockerfile, "dockerfile", "", "build the image: a folder with a Dockerfile, a file, or its text; skipped when nothing changed")
-	f.StringVar(&c.framework, "framework", "", "prebuilt SageMaker image: NAME[:VERSION[:PYTHON]], such as pytorch:2.8.0:py312")
-	f.StringVar(&c.shm, "shm", "", "size of /dev/shm in the container, such as 2G")
-	f.StringArrayVar(&c.mounts, "mount", nil, "folder of the machine that the container sees: SOURCE:TARGET or SOURCE:TARGET:ro; may be repeated")
+func (c *containerFlags) add(o optionFlags) {
+	o.text(&c.image, "Image")
+	o.text(&c.dockerfile, "Dockerfile")
+	o.text(&c.framework, "Framework")
+	o.text(&c.shm, "Shm")
+	o.list(&c.mounts, "Mounts")
 }
 
 // apply takes over what was typed. An image that was typed takes the place of

@@ -32,9 +32,9 @@ type startFlags struct {
 
 // programFlags are for verbs that start a program, not a command line.
 func (s *startFlags) programFlags(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&s.launcher, "launcher", "", "how processes are started and find each other: torch, torchrun, mpi, tf or none")
-	f.IntVar(&s.procs, "procs-per-node", 0, "processes on each node, with a launcher (default: one for each GPU, or one)")
+	o := optionFlags{c.Flags()}
+	o.text(&s.launcher, "Launcher")
+	o.number(&s.procs, "Procs", 0)
 	names := make([]string, len(job.Launchers))
 	for i, l := range job.Launchers {
 		names[i] = string(l)

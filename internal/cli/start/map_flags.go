@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// MapFlags are what only drover map takes.
+// mapFlags are what only drover map takes.
 type mapFlags struct {
 	from, format, itemTimeout, maxFails string
 	slots, workers                      int
@@ -20,12 +20,6 @@ type mapFlags struct {
 	retryOn, memoryStep                 string
 	lists                               io.Reader // the items behind :::; nil: there are none
 }
-
-// What drover map and drover retry say of the rules of retry.
-const (
-	RetryOnUsage    = "try an item again after these failures alone, such as 75,100-110,SIGSEGV,OOM,timeout (default: after any)"
-	MemoryStepUsage = "after an item runs out of memory, multiply its memory by this, such as 2x, up to what the machine has"
-)
 
 // notOfMaps are flags of run that mean nothing for items, and what to do instead.
 var notOfMaps = map[string]string{
@@ -37,50 +31,35 @@ var notOfMaps = map[string]string{
 	"metric":      "Leave it out: drover results shows what items printed.",
 }
 
-// ofEachItem are flags of run whose words differ for items.
-var ofEachItem = map[string]string{
-	"task":    "name of the task: it is skipped when all items have succeeded",
-	"output":  "folder that receives what --out names, of items that have succeeded",
-	"source":  "folder shipped as code (default: the program's folder, or the current one)",
-	"input":   "data that every item reads: PATH or NAME=URI[:sharded][:subfolder]; may be repeated",
-	"gpus":    "GPUs for each item",
-	"cpus":    "cores for each item: what fits runs at once",
-	"memory":  "memory for each item, such as 512M or 16G: what fits runs at once, and no more is used",
-	"procs":   "processes and threads of each item at once",
-	"disk":    "disk for files that --fetch brings, and for outputs that wait to be stored, each: 20G (default 10G)",
-	"retries": "how often an item may fail and be tried again; interruptions are free",
-	"grace":   "time between SIGTERM and SIGKILL of each item, and between the stop signal and SIGTERM (default 30s)",
-	"force":   "run all items again, in a new job; one that was interrupted is cancelled",
-
-	"new-code": "run what is left, and items without success, with the code as it is now; results so far stay",
-}
+// forceItems is what --force does to a map.
+const forceItems = "run all items again, in a new job; one that was interrupted is cancelled"
 
 // MapFlags adds the flags of drover map: those of run that mean something for
 // items, and its own.
 func (a specReader) MapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	s, m := a.startFlags(c), &mapFlags{}
 	f := c.Flags()
-	f.StringVar(&m.from, "from", "", "items: a file, - for standard input, a folder, a glob, any of these in a bucket (s3://, gs://), or a range such as 1-1000")
-	f.StringVar(&m.format, "format", "", "of the items: lines, csv or jsonl (default: by the file's ending, else lines)")
-	f.IntVarP(&m.slots, "slots", "j", 0, "items that each worker runs at once (default: what fits, or one for each core)")
-	f.IntVar(&m.workers, "workers", 1, "agents that work on the items")
-	f.StringVar(&m.itemTimeout, "item-timeout", "", "time limit of one try of an item, such as 90s or 2h")
-	f.StringVar(&m.retryOn, "retry-on", "", RetryOnUsage)
-	f.StringVar(&m.memoryStep, "memory-step", "", MemoryStepUsage)
-	f.StringVar(&m.maxFails, "max-fails", "", "stop when more items have failed: a number, or percent such as 5%")
-	f.StringArrayVar(&m.out, "out", nil, "file or folder that each item must leave, written to {out}: thumbs/{.stem}.png; may be repeated ({out2} ...)")
-	f.BoolVar(&m.stdin, "stdin", false, "give the item to the program as its standard input too")
-	f.BoolVar(&m.stream, "stream", false, "the program stays, and asks for items: for item in drover.items()")
-	f.BoolVar(&m.fetch, "fetch", false, "items are addresses (https://, s3://, gs://, file://) or paths: bring each here before it begins, as {}")
-	f.BoolVar(&m.shell, "shell", false, "the command is one line for the shell; what placeholders stand for is quoted")
+	o := optionFlags{f}
+	o.text(&m.from, "From")
+	o.text(&m.format, "Format")
+	o.number(&m.slots, "Slots", 0)
+	o.number(&m.workers, "Workers", 1)
+	o.text(&m.itemTimeout, "ItemTimeout")
+	o.text(&m.retryOn, "RetryOn")
+	o.text(&m.memoryStep, "MemoryStep")
+	o.text(&m.maxFails, "MaxFails")
+	o.list(&m.out, "Out")
+	o.truth(&m.stdin, "Stdin")
+	o.truth(&m.stream, "Stream")
+	o.truth(&m.fetch, "Fetch")
+	o.truth(&m.shell, "ByShell")
 	f.BoolVarP(&a.KeepOrder, "keep-order", "k", false, "print what items print to stdout, in the order of the items, each when it and those before it have ended")
 	m.trial.add(f)
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
 	}
-	for name, usage := range ofEachItem {
-		f.Lookup(name).Usage = usage
-	}
+	o.setItemsUsage()
+	f.Lookup("force").Usage = forceItems
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"lines", "csv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	return s, m
 }

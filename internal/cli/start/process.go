@@ -18,8 +18,9 @@ func (a processVerb) Command() *cobra.Command {
 	s := NewSpecReader(a.App).startFlags(c)
 	s.programFlags(c)
 	f := c.Flags()
-	f.StringVar(&s.entrypoint, "entrypoint", "", "words put before the script, such as 'bash -e' (default: what its name says)")
-	f.StringArrayVar(&s.results, "result", nil, "folder that comes back: NAME=FOLDER; may be repeated (default: output=/opt/ml/processing/output)")
+	o := optionFlags{f}
+	o.text(&s.entrypoint, "Entrypoint")
+	o.list(&s.results, "Results")
 	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return newProgramStarter(a.App).startProgram(cmd, s, job.Process, args)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/config"
@@ -26,22 +25,22 @@ type useFlags struct {
 	cleanState, keepState  bool
 }
 
-func (u *useFlags) add(f *pflag.FlagSet) {
-	f.Float64Var(&u.cpus, "cpus", 0, "cores for each node: waited for, and no more are used")
-	f.StringVar(&u.memory, "memory", "", "memory for each node, such as 512M or 16G: waited for, and no more is used")
-	f.StringVar(&u.disk, "disk", "", "disk that each node's folders may fill, such as 10G")
-	f.IntVar(&u.processes, "procs", 0, "processes and threads of each node at once")
-	f.StringVar(&u.queue, "queue", "", "queue to wait in (default: default); the config limits queues")
-	f.IntVar(&u.priority, "priority", 0, "among waiting jobs the highest goes first")
-	f.BoolVar(&u.now, "now", false, "do not wait for cores, memory and GPUs that other jobs hold")
-	f.BoolVar(&u.packages, "packages", false, "install the Linux packages of packages.txt, as root")
-	f.StringArrayVar(&u.metrics, "metric", nil, "number in the output: NAME=REGEX with one group, or hf, lightning, keras, pairs, none; may be repeated")
-	f.StringArrayVar(&u.tags, "tag", nil, "label to find the job by: KEY=VALUE; may be repeated")
-	f.StringArrayVar(&u.secrets, "secret", nil, "secret variable, read where it runs: NAME, NAME=env:OTHER or NAME=file:PATH; may be repeated")
-	f.BoolVar(&u.plainEnv, "plain-env", false, "let --env hold what looks like a secret")
-	f.BoolVar(&u.cleanState, "clean-state", false, "begin with an empty /state")
-	f.BoolVar(&u.keepState, "keep-state", false, "begin with the task's /state, as always")
-	_ = f.MarkHidden("keep-state") // the seed's word for the default
+func (u *useFlags) add(o optionFlags) {
+	o.fraction(&u.cpus, "CPUs")
+	o.text(&u.memory, "Memory")
+	o.text(&u.disk, "Disk")
+	o.number(&u.processes, "Processes", 0)
+	o.text(&u.queue, "Queue")
+	o.number(&u.priority, "Priority", 0)
+	o.truth(&u.now, "Now")
+	o.truth(&u.packages, "Packages")
+	o.list(&u.metrics, "Metrics")
+	o.list(&u.tags, "Tags")
+	o.list(&u.secrets, "Secrets")
+	o.truth(&u.plainEnv, "PlainEnv")
+	o.truth(&u.cleanState, "CleanState")
+	o.BoolVar(&u.keepState, "keep-state", false, "begin with the task's /state, as always")
+	_ = o.MarkHidden("keep-state") // the seed's word for the default
 }
 
 // apply takes over what was typed.

@@ -1,0 +1,45 @@
+package start
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/drover-run/drover/job"
+)
+
+// optionFlags binds variables to the flags of a job's options: their names and texts are
+// those of the table in package job.
+type optionFlags struct{ *pflag.FlagSet }
+
+func (f optionFlags) text(to *string, field string) {
+	o := job.OptionOf(field)
+	f.StringVarP(to, o.Flag, o.Short, "", o.Usage)
+}
+
+func (f optionFlags) list(to *[]string, field string) {
+	o := job.OptionOf(field)
+	f.StringArrayVarP(to, o.Flag, o.Short, nil, o.Usage)
+}
+
+func (f optionFlags) number(to *int, field string, otherwise int) {
+	o := job.OptionOf(field)
+	f.IntVarP(to, o.Flag, o.Short, otherwise, o.Usage)
+}
+
+func (f optionFlags) fraction(to *float64, field string) {
+	o := job.OptionOf(field)
+	f.Float64VarP(to, o.Flag, o.Short, 0, o.Usage)
+}
+
+func (f optionFlags) truth(to *bool, field string) {
+	o := job.OptionOf(field)
+	f.BoolVarP(to, o.Flag, o.Short, false, o.Usage)
+}
+
+// setItemsUsage gives flags the texts that they have for a map.
+func (f optionFlags) setItemsUsage() {
+	for _, o := range job.Options() {
+		if o.ItemsUsage != "" {
+			f.Lookup(o.Flag).Usage = o.ItemsUsage
+		}
+	}
+}
