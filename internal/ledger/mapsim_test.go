@@ -61,6 +61,11 @@ func reportMap(t *testing.T, s *yard) {
 func simulateMap(seed uint64, trace bool) *yard {
 	s := newYard(seed)
 	s.tracing = trace
+	return s.play()
+}
+
+// play plays a world to its end.
+func (s *yard) play() *yard {
 	s.setScene()
 	s.run(s.troubledFor())
 	s.bucket.Calm()

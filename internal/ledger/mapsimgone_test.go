@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +36,8 @@ func (s *yard) removeAll() {
 // remove is gc: every job that has settled, or of these all but the newest.
 func (s *yard) remove(p *process, newest bool) {
 	w := s.ledgerOf(p)
-	for id, places := range s.places {
+	for _, id := range slices.Sorted(maps.Keys(s.places)) {
+		places := s.places[id]
 		if t := s.tales[id]; t.settled != nil && t.removed == 0 && id != s.live && (newest || id != s.newest()) {
 			must(w.Remove(ctx, pathOf(id), places[len(places)-1], Place{}, p.name))
 		}

@@ -55,6 +55,11 @@ func report(t *testing.T, s *scene) {
 func simulate(seed uint64, trace bool) *scene {
 	s := newScene(seed)
 	s.tracing = trace
+	return s.play()
+}
+
+// play plays a world to its end.
+func (s *scene) play() *scene {
 	s.setScene()
 	s.run(troubledFor)
 	s.bucket.Calm()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"container/heap"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	stdhash "hash"
 	"io"
 	"iter"
 	"math/rand/v2"
@@ -56,6 +58,15 @@ type world struct {
 	deleted func(key string)
 	// excused says whether a process may end of this error.
 	excused func(p *process, why any) bool
+	// history takes in every request of every process; nil: nothing compares it.
+	history stdhash.Hash
+}
+
+// note takes a request, and what it sent and heard, into the history.
+func (w *world) note(p *process, what, key string, sent []byte, heard string, err error) {
+	if w.history != nil {
+		fmt.Fprintf(w.history, "%d %s %s %s %x %s %v\n", w.now, p.name, what, key, sha256.Sum256(sent), heard, err)
+	}
 }
 
 // request is a create under way.
@@ -427,6 +438,7 @@ func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) e
 	if s.p.w.tracing {
 		s.p.w.logf("%s create %s (%s): %v", s.p.name, key, r.kind, r.err)
 	}
+	s.p.w.note(s.p, "create", key, bodyOf(body), "", r.err)
 	r.stage = arrived
 	s.p.w.watch(s.p, r)
 	s.trip()
@@ -485,8 +497,18 @@ func factOf(text []byte) string {
 func (s simBucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
 	s.trip()
 	err := s.b.Put(ctx, key, body)
+	s.p.w.note(s.p, "put", key, bodyOf(body), "", err)
 	s.trip()
 	return err
+}
+
+// bodyOf is what a request sends.
+func bodyOf(body io.ReadSeeker) []byte {
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return nil
+	}
+	b, _ := io.ReadAll(body)
+	return b
 }
 
 func (s simBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
@@ -496,6 +518,7 @@ func (s simBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCl
 	}
 	s.trip()
 	r, err := s.b.Get(ctx, key, off, n)
+	s.p.w.note(s.p, "get", key, nil, fmt.Sprint(off, n), err)
 	s.trip()
 	if asked.stage = back; asked.kind != "" {
 		s.p.w.read(s.p, asked)
@@ -506,13 +529,16 @@ func (s simBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCl
 func (s simBucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
 	s.trip()
 	o, more, err := s.b.List(ctx, prefix, after, limit)
+	s.p.w.note(s.p, "list", prefix, nil, fmt.Sprint(after, limit, len(o), more), err)
 	s.trip()
 	return o, more, err
 }
 
 func (s simBucket) Delete(ctx context.Context, key string) error {
 	s.trip()
-	return s.b.Delete(ctx, key)
+	err := s.b.Delete(ctx, key)
+	s.p.w.note(s.p, "delete", key, nil, "", err)
+	return err
 }
 
 func (s simBucket) String() string { return "sim" }
