@@ -14,7 +14,9 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -179,8 +181,8 @@ func TestDoctorOfAFreshStore(t *testing.T) {
 	s, err := left.Status(t.Context())
 	d.check(err)
 	never := job.Job{Spec: job.Spec{Project: "demo", Task: "never"}}
-	d.check(d.world.NameJob(t.Context(), &never))
-	d.check(d.world.Propose(t.Context(), never))
+	d.check(tasks.NameJob(t.Context(), d.world, &never))
+	d.check(tasks.ProposeJob(t.Context(), d.world, never))
 	texts := says("store")
 	for _, want := range []string{"4 jobs, 1 live", "job " + s.ID + " (demo/left) is interrupted: drover resume " + s.ID + " goes on",
 		"a submission that was interrupted left the id of a job that was never created: " + never.Path().String()} {
@@ -204,17 +206,17 @@ func TestWhyAJobStandsWhereItDoes(t *testing.T) {
 			[]string{"the command that submitted it ended before; drover resume goes on"}, "drover logs -f ID"},
 		"running": {func(d *desk, j *Job) {
 			m := d.members(j)[0]
-			d.check(d.world.Beat(d.t.Context(), j.path, ledger.Beat{Agent: m.ID, Name: "desk", Phase: "preparing", Note: "building environment"}))
+			d.check(liveness.WriteHeartbeat(d.t.Context(), d.world, j.path, protocol.Heartbeat{Agent: m.ID, Name: "desk", Phase: "preparing", Note: "building environment"}))
 		}, job.Starting, "an agent is preparing", nil, "drover logs -f ID"},
 		"succeeded": {func(d *desk, j *Job) { d.end(j, done, outputs{}) }, job.Succeeded, "every node exited with status 0, and its outputs are stored", nil, "drover get ID -o out"},
 		"failed": {func(d *desk, j *Job) {
-			d.end(j, ledger.Exit{Verdict: ledger.Broke, Code: 1, Reason: "ValueError: bad (exit status 1)", Trace: trace}, outputs{})
+			d.end(j, protocol.Exit{Verdict: protocol.Broke, Code: 1, Reason: "ValueError: bad (exit status 1)", Trace: trace}, outputs{})
 		}, job.Failed, "ValueError: bad (exit status 1)", strings.Split(strings.TrimSpace(trace), "\n")[1:], "drover logs ID"},
 		"asked to stop": {func(d *desk, j *Job) {
-			d.check(d.members(j)[0].Ended(d.t.Context(), ledger.Exit{Verdict: ledger.AskedToStop, Reason: "Ctrl-C"}))
+			d.check(d.members(j)[0].Ended(d.t.Context(), protocol.Exit{Verdict: protocol.AskedToStop, Reason: "Ctrl-C"}))
 		}, job.Interrupted, "it was interrupted by hand: Ctrl-C", nil, "drover resume ID"},
 		"notice": {func(d *desk, j *Job) {
-			d.check(d.members(j)[0].Ended(d.t.Context(), ledger.Exit{Verdict: ledger.Interrupted, Reason: "spot"}))
+			d.check(d.members(j)[0].Ended(d.t.Context(), protocol.Exit{Verdict: protocol.Interrupted, Reason: "spot"}))
 		}, job.Interrupted, "node 0 was interrupted: spot", nil, "drover resume ID"},
 		"lost": {func(d *desk, j *Job) { d.members(j) }, job.Interrupted, "no agent is working on it: its agents are gone", nil, "drover resume ID"},
 		"cancelled": {func(d *desk, j *Job) {
@@ -256,13 +258,13 @@ func TestAStatusTellsOfEveryNode(t *testing.T) {
 		t.Errorf("at first (-want +got):\n%s", diff)
 	}
 	agents := d.members(j)
-	d.check(d.world.Beat(t.Context(), j.path, ledger.Beat{Agent: agents[1].ID, Phase: "running", Saved: 2}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: agents[1].ID, Phase: "running", Saved: 2}))
 	d.check(agents[2].Ended(t.Context(), done))
 	if diff := cmp.Diff([]string{"lost", "running", "done", "RUNNING"}, states()); diff != "" {
 		t.Errorf("half-way (-want +got):\n%s", diff)
 	}
 	d.check(agents[0].Ended(t.Context(), done))
-	d.check(agents[1].Ended(t.Context(), ledger.Exit{Verdict: ledger.Broke, Code: 4, Reason: "exit status 4"}))
+	d.check(agents[1].Ended(t.Context(), protocol.Exit{Verdict: protocol.Broke, Code: 4, Reason: "exit status 4"}))
 	_, err := agents[0].Poll(t.Context())
 	d.check(err)
 	s, err := j.Status(t.Context())

@@ -8,7 +8,10 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -55,7 +58,7 @@ type InputVersion struct {
 func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 	p := job.Path{Project: project, Task: task}
 	d := Data{V: 1, Project: project, Task: task}
-	t, err := c.world.Task(ctx, p)
+	t, err := tasks.ReadTask(ctx, c.world, p)
 	if err != nil {
 		return d, err
 	}
@@ -63,7 +66,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 	nodes := 1
 	for i := len(t.Jobs) - 1; i >= 0; i-- {
 		p.Job = t.Jobs[i].Job
-		rep, err := c.world.Look(ctx, p)
+		rep, err := views.ReadReport(ctx, c.world, p)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // removed
 		}
@@ -95,7 +98,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 }
 
 // kept counts the outputs of a job that has succeeded.
-func (c *Client) kept(ctx context.Context, rep ledger.Report) (all []Kept, err error) {
+func (c *Client) kept(ctx context.Context, rep views.Report) (all []Kept, err error) {
 	for _, name := range layout {
 		t, _, err := c.engine.OutputsOf(ctx, rep, name)
 		if errors.Is(err, store.ErrNotExist) {
@@ -114,8 +117,8 @@ func (c *Client) kept(ctx context.Context, rep ledger.Report) (all []Kept, err e
 // generations counts the newest state and checkpoints of each node; a state that all
 // nodes share (the rules of ssm) once.
 func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data) error {
-	all := func(ledger.Saved) (bool, error) { return true, nil }
-	shared, err := c.world.Shared(ctx, p, all)
+	all := func(protocol.Saved) (bool, error) { return true, nil }
+	shared, err := states.ReadShared(ctx, c.world, p, all)
 	if err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 		}
 	}
 	for rank := range nodes {
-		s, err := c.world.State(ctx, p, rank, all)
+		s, err := states.ReadState(ctx, c.world, p, rank, all)
 		if err != nil {
 			return err
 		}
@@ -160,11 +163,11 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 }
 
 func (c *Client) versions(ctx context.Context, p job.Path, d *Data) error {
-	for name, err := range c.world.Inputs(ctx, p) {
+	for name, err := range tasks.ListInputs(ctx, c.world, p) {
 		if err != nil {
 			return err
 		}
-		all, err := c.world.Versions(ctx, p, name)
+		all, err := tasks.ReadVersions(ctx, c.world, p, name)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,10 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -50,8 +53,8 @@ func (d *desk) submit(project, task string, nodes int) *Job {
 	spec, err := job.Spec{Project: project, Task: task, Program: "train.py", Nodes: nodes, On: mem.Name}.Normal()
 	d.check(err)
 	j := job.Job{V: 1, Spec: spec}
-	d.check(d.world.NameJob(d.t.Context(), &j))
-	_, mine, err := d.world.Submit(d.t.Context(), j, "cli-1")
+	d.check(tasks.NameJob(d.t.Context(), d.world, &j))
+	_, mine, err := tasks.SubmitJob(d.t.Context(), d.world, j, "cli-1")
 	if d.check(err); !mine {
 		d.t.Fatal("another job is live")
 	}
@@ -66,13 +69,13 @@ func (d *desk) short(j *Job) string {
 }
 
 // members are agents of a job that have joined its current attempt, by rank.
-func (d *desk) members(j *Job) []*ledger.Member {
+func (d *desk) members(j *Job) []*runagent.Member {
 	d.t.Helper()
 	rec, err := j.Spec(d.t.Context())
 	d.check(err)
-	agents := make([]*ledger.Member, rec.Spec.Nodes)
+	agents := make([]*runagent.Member, rec.Spec.Nodes)
 	for i := range rec.Spec.Nodes {
-		m := d.world.NewMember(rec, d.world.AgentID(1, i), ledger.Join{Name: "desk"})
+		m := runagent.NewMember(d.world, rec, liveness.NewAgentID(d.world, 1, i), protocol.Join{Name: "desk"})
 		m.Ready()
 		_, err := m.Poll(d.t.Context())
 		d.check(err)
@@ -90,7 +93,7 @@ type tree map[string]string
 type outputs map[string]tree
 
 // end lets every rank end with an exit, and gives it outputs.
-func (d *desk) end(j *Job, exit ledger.Exit, ranks ...outputs) {
+func (d *desk) end(j *Job, exit protocol.Exit, ranks ...outputs) {
 	d.t.Helper()
 	agents := d.members(j)
 	for rank, outs := range ranks {

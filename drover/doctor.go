@@ -12,7 +12,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -136,9 +136,9 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 func RightsOf(whose, project string) (r store.Rights, ok bool) {
 	switch whose {
 	case "agents":
-		return ledger.AgentRights(job.Path{Project: project}), true
+		return protocol.AgentRights(job.Path{Project: project}), true
 	case "submitters":
-		return ledger.SubmitterRights(project), true
+		return protocol.SubmitterRights(project), true
 	}
 	return r, false
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -307,7 +308,7 @@ func (d *drill) harass(ctx context.Context, j *Job) error {
 	if err != nil {
 		return err
 	}
-	v := j.c.world.NewMapView(rec)
+	v := views.NewMapView(j.c.world, rec)
 	clock := j.c.world.Store.Clock()
 	random := d.random()
 	began := clock.Boot()
@@ -346,12 +347,12 @@ type blow struct {
 // strike looks for an agent that works, and hits it; agent is "" when there is none.
 // But for the first time it is one that has recorded something: what always begins
 // anew never ends.
-func (d *drill) strike(ctx context.Context, e *engine.Engine, v *ledger.MapView, rec job.Job, b blow) (agent string, settled bool, err error) {
+func (d *drill) strike(ctx context.Context, e *engine.Engine, v *views.MapView, rec job.Job, b blow) (agent string, settled bool, err error) {
 	r, err := v.Refresh(ctx)
 	if err != nil || r.Map.Settled != nil {
 		return "", err == nil, err
 	}
-	busy := slices.DeleteFunc(slices.Clone(r.Living), func(l ledger.Beat) bool {
+	busy := slices.DeleteFunc(slices.Clone(r.Living), func(l protocol.Heartbeat) bool {
 		return l.Phase != "running" || l.Flight == 0 && len(l.Chunks) == 0 || d.r.Struck() > 0 && l.Recorded == 0
 	})
 	if len(busy) == 0 {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -99,7 +100,7 @@ func TestJobsAreComparedItemByItem(t *testing.T) {
 	d := newDesk(t)
 	run := func(task string, answer func(item int) string) *Job {
 		j := d.submitMap(task, "", "a\nb\nc\nd\ne\n", nil)
-		d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, answer(try.Item), 0) })
+		d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result { return tried(try, answer(try.Item), 0) })
 		return j
 	}
 	same := func(int) string { return "same" }
@@ -148,7 +149,7 @@ func TestItemsHaveTimeToEndBetweenTwoHits(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submitMap("calm", "", "a\nb\nc\n", nil)
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, "", 0) })
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result { return tried(try, "", 0) })
 	rate, err := rateOf(t.Context(), j, MapStatus{})
 	if d.check(err); rate.gap != 1500*time.Millisecond {
 		t.Errorf("%v", rate)

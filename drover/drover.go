@@ -29,7 +29,9 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -108,7 +110,7 @@ const lanes = 16
 // Client acts on one store. Its methods may be called from many goroutines.
 type Client struct {
 	engine *engine.Engine
-	world  ledger.World
+	world  protocol.World
 	near   bool
 	local  func(id string) []string
 
@@ -126,7 +128,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		return nil, err
 	}
 	s := store.New(o.Bucket, store.Options{})
-	w := ledger.World{Store: s, Rand: rand.Reader, Gone: Gone, Lanes: lanes}
+	w := protocol.World{Store: s, Rand: rand.Reader, Gone: Gone, Lanes: lanes}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
@@ -194,7 +196,7 @@ func userName() string {
 
 // Gone tells whether the process of an agent on this machine has ended; known
 // is false for agents elsewhere.
-func Gone(h ledger.Host) (gone, known bool) { return proc.Identity(h).Gone() }
+func Gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
 
 // Plan is what a spec comes to, given what is there already. Exported fields
 // are for showing; Submit carries it out.
@@ -249,7 +251,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	}
 	missing := fault.New(fault.Missing, "drover status lists what there is.", "find job: no job %q in %s", text, c.world.Store)
 	if ref.Last {
-		p, ok, err := c.world.Newest(ctx, "")
+		p, ok, err := views.FindNewest(ctx, c.world, "")
 		if err == nil && !ok {
 			err = fault.New(fault.Missing, "Start one: drover run train.py.", "find job: there are none yet in %s", c.world.Store)
 		}
@@ -258,20 +260,20 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	if ref.Project != "" {
 		project = ref.Project
 	}
-	var t ledger.Task
+	var t tasks.Task
 	if project != "" {
-		if t, err = c.world.Task(ctx, job.Path{Project: project, Task: ref.Task}); err != nil {
+		if t, err = tasks.ReadTask(ctx, c.world, job.Path{Project: project, Task: ref.Task}); err != nil {
 			return nil, err
 		}
 	}
 	// A task of that very name comes first: "cancel c" must not end another
 	// project's job because its id begins with c.
 	if ref.ID != "" && len(t.Jobs) == 0 {
-		p, err := c.world.Find(ctx, ref.ID)
+		p, err := tasks.FindJob(ctx, c.world, ref.ID)
 		if err == nil {
 			return c.job(p), nil
 		}
-		if errors.Is(err, ledger.ErrAmbiguous) {
+		if errors.Is(err, tasks.ErrAmbiguous) {
 			return nil, fault.Wrap(err, fault.Invalid, "Type more of it; drover status shows the ids.", "find job: %q", text)
 		}
 		if !errors.Is(err, store.ErrNotExist) {
@@ -291,7 +293,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 // Jobs lists the jobs of a project, oldest first; of all projects when it is "". Short ids
 // that cannot be read are an *Unreadable beside the others.
 func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
-	catalog := c.world.NewCatalog(project)
+	catalog := tasks.NewCatalog(c.world, project)
 	paths, err := catalog.Jobs(ctx)
 	if err != nil {
 		return nil, err

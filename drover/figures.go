@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -63,8 +63,8 @@ func (j *Job) Figures(ctx context.Context) (Figures, error) {
 }
 
 // read sums parts up: fresh are those that cannot change any more, open the others.
-func (j *Job) read(ctx context.Context, v *ledger.MapView, parts []ledger.Part) (fresh, open summary, err error) {
-	work := make(chan ledger.Part)
+func (j *Job) read(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
+	work := make(chan views.Part)
 	var mu sync.Mutex
 	var readers sync.WaitGroup
 	ctx, stop := context.WithCancelCause(ctx)
@@ -119,7 +119,7 @@ type summary struct {
 	grouping
 }
 
-func (s *summary) add(r ledger.ItemReport) {
+func (s *summary) add(r views.ItemReport) {
 	it := ItemResult{Item: r.N, State: r.State, Interruptions: r.Interruptions}
 	if r.Result != nil {
 		it.Try = tryOf(r.Agent, *r.Result)
@@ -149,7 +149,7 @@ func (s *summary) merge(o summary) {
 }
 
 // stands says whether all that was summed up is still as it was: a reopen undoes it.
-func (s *summary) stands(parts []ledger.Part) bool {
+func (s *summary) stands(parts []views.Part) bool {
 	now := map[string]bool{}
 	for _, p := range parts {
 		now[p.Seal] = true
@@ -158,7 +158,7 @@ func (s *summary) stands(parts []ledger.Part) bool {
 }
 
 // left are the parts that are not in it.
-func (s *summary) left(parts []ledger.Part) (left []ledger.Part) {
+func (s *summary) left(parts []views.Part) (left []views.Part) {
 	in := map[string]bool{}
 	for _, seal := range s.Seals {
 		in[seal] = true

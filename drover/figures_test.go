@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -110,8 +111,8 @@ func (d *desk) checkFigures(j *Job, when string) {
 }
 
 // uneven gives each item its own figures; the fail-th of ten fail.
-func uneven(fail int) func(ledger.Try) ledger.Result {
-	return func(try ledger.Try) ledger.Result {
+func uneven(fail int) func(mapagent.Try) protocol.Result {
+	return func(try mapagent.Try) protocol.Result {
 		r := tried(try, "", 0)
 		r.Wall, r.CPU, r.MaxRSS = int64(try.Item)*100_000, int64(try.Item)*1000, int64(try.Item)<<20
 		if try.Item%10 == fail {
@@ -180,17 +181,17 @@ func testFiguresOfALiveMap(t *testing.T, size int, handed bool) {
 	rec, err := j.Spec(ctx)
 	d.check(err)
 	most := 0 // chunks that there were
-	together := func(when string, outcome func(ledger.Try) ledger.Result, names ...string) {
-		var members []*ledger.MapMember
+	together := func(when string, outcome func(mapagent.Try) protocol.Result, names ...string) {
+		var members []*mapagent.MapMember
 		for i, name := range names {
-			members = append(members, d.world.NewMapMember(rec, name, ledger.Host{Boot: "here", PID: i + 1}, ledger.MapOptions{Slots: 2, Near: true}))
+			members = append(members, mapagent.NewMapMember(d.world, rec, name, protocol.Host{Boot: "here", PID: i + 1}, mapagent.MapOptions{Slots: 2, Near: true}))
 			members[i].Ready()
 		}
 		for round := 0; round == 0 || members[0].Map().Settled == nil; round++ {
 			for _, m := range members {
 				_, err := m.Poll(ctx)
 				d.check(err)
-				for _, h := range m.Holds() {
+				for _, h := range m.Owned() {
 					if t, ok := h.Next(); ok {
 						h.Done(outcome(t))
 					}

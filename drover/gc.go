@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 )
 
@@ -26,7 +26,7 @@ type Garbage struct {
 // Leftovers finds what nobody needs, and the jobs that o lets go: never a live
 // one, nor one whose output another job that stays was given. It changes nothing.
 func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
-	opt := engine.GCOptions{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: ledger.Host(proc.Self())}
+	opt := engine.GCOptions{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(proc.Self())}
 	for _, j := range o.Jobs {
 		opt.Jobs = append(opt.Jobs, j.path)
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -121,7 +121,7 @@ func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error
 // getter is one Get.
 type getter struct {
 	j     *Job
-	rep   ledger.Report
+	rep   views.Report
 	d     *destination
 	parts []string
 	got   Got

@@ -13,12 +13,12 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
-var done = ledger.Exit{Verdict: ledger.Done}
+var done = protocol.Exit{Verdict: protocol.Done}
 
 func (d *desk) get(j *Job, dir string) Got {
 	d.t.Helper()

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -98,7 +100,7 @@ type Node struct {
 
 // Spec is what was asked for, with everything that was recorded beside it.
 func (j *Job) Spec(ctx context.Context) (job.Job, error) {
-	rec, err := j.c.world.Load(ctx, j.path)
+	rec, err := tasks.LoadJob(ctx, j.c.world, j.path)
 	return rec, j.damaged(err)
 }
 
@@ -108,7 +110,7 @@ func (j *Job) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Caller
 
 // damaged adds to an error which says that the job's objects are what to look at next.
 func (j *Job) damaged(err error) error {
-	if errors.Is(err, ledger.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
+	if errors.Is(err, protocol.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
 		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
 	}
 	return err
@@ -123,15 +125,15 @@ func (j *Job) Status(ctx context.Context) (Status, error) {
 	return status(rep), nil
 }
 
-func (j *Job) look(ctx context.Context) (ledger.Report, error) {
-	rep, err := j.c.world.Look(ctx, j.path)
+func (j *Job) look(ctx context.Context) (views.Report, error) {
+	rep, err := views.ReadReport(ctx, j.c.world, j.path)
 	if errors.Is(err, store.ErrNotExist) {
 		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
 	}
 	return rep, j.damaged(err)
 }
 
-func status(rep ledger.Report) Status {
+func status(rep views.Report) Status {
 	spec := rep.Job.Spec
 	s := Status{V: 1, ID: rep.Job.Short, Job: rep.Path.String(), Project: spec.Project, Task: spec.Task, State: rep.State,
 		Command: append([]string{spec.Program}, spec.Args...), On: spec.On, Image: rep.Job.Image, Attempt: rep.Run.Attempt(),
@@ -159,7 +161,7 @@ func status(rep ledger.Report) Status {
 	return s
 }
 
-func node(rep ledger.Report, rank int) Node {
+func node(rep views.Report, rank int) Node {
 	n := Node{Rank: rank, State: "pending"}
 	join, joined := rep.Run.Joins[rank]
 	if joined {
@@ -201,7 +203,7 @@ func (j *Job) Start(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			rep, err := j.c.world.Look(ctx, j.path)
+			rep, err := views.ReadReport(ctx, j.c.world, j.path)
 			if err != nil || rep.Run.Settled != nil || len(rep.Living) > 0 {
 				enough(started)
 				return
@@ -250,7 +252,7 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := j.c.world.Events(ctx, rep)
+	events, err := views.ReadEvents(ctx, j.c.world, rep)
 	if err != nil {
 		return nil, err
 	}

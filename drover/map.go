@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -133,7 +135,7 @@ type CodeUse struct {
 }
 
 // codes lists the code of the first round, and all that were given later.
-func codes(r ledger.MapReport) (all []CodeUse) {
+func codes(r views.MapReport) (all []CodeUse) {
 	for _, e := range r.Log {
 		if e.Amended == nil || e.Amended.Code == nil {
 			continue
@@ -152,9 +154,9 @@ func (s MapStatus) same(o MapStatus) bool {
 		s.Workers == o.Workers && s.Paused == o.Paused && s.Reason == o.Reason && slices.Equal(s.Doing, o.Doing)
 }
 
-func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time) MapStatus {
-	rep := ledger.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
-		Run: ledger.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
+func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) MapStatus {
+	rep := views.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
+		Run: runs.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
 	s := MapStatus{Status: status(rep), Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
 		Chunks: r.Chunks, Done: r.Done, Paused: r.State == job.Paused}
 	s.Codes = codes(r)
@@ -165,7 +167,7 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 	if r.Map.Settled == nil {
 		s.Ended = time.Time{}
 	}
-	if i := slices.IndexFunc(r.Log, func(e ledger.Entry) bool { return e.Placed != nil }); i >= 0 {
+	if i := slices.IndexFunc(r.Log, func(e protocol.Entry) bool { return e.Placed != nil }); i >= 0 {
 		s.Started = r.Log[i].At
 	}
 	for i, b := range r.Living {
@@ -181,7 +183,7 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 		if b.Queue != "" {
 			what = b.Queue
 		}
-		if !ledger.Works(b.Phase) && !slices.Contains(s.Doing, what) {
+		if !protocol.Works(b.Phase) && !slices.Contains(s.Doing, what) {
 			s.Doing = append(s.Doing, what)
 		}
 	}
@@ -192,7 +194,7 @@ func mapStatus(p job.Path, v *ledger.MapView, r ledger.MapReport, now time.Time)
 }
 
 // view reads the map, from its job's record on.
-func (j *Job) view(ctx context.Context) (*ledger.MapView, job.Job, error) {
+func (j *Job) view(ctx context.Context) (*views.MapView, job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		_, err := j.look(ctx) // it says it in words for people
@@ -201,7 +203,7 @@ func (j *Job) view(ctx context.Context) (*ledger.MapView, job.Job, error) {
 	if rec.Spec.Verb != job.Map {
 		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
 	}
-	return j.c.world.NewMapView(rec), rec, nil
+	return views.NewMapView(j.c.world, rec), rec, nil
 }
 
 // ItemOutput is what an item printed.
@@ -284,7 +286,7 @@ func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[reco
 	}
 }
 
-func itemFilter(rep ledger.Report, n int, o LogOptions) (record.Filter, error) {
+func itemFilter(rep views.Report, n int, o LogOptions) (record.Filter, error) {
 	f := o.filter()
 	f.Ranks, f.Item = nil, uint64(max(n, 0))
 	if rep.Map == nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -151,7 +151,7 @@ func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
 		if at != name {
 			b.d.noteBeside(name, at)
 		}
-	} else if err := b.copy(ctx, want, at, ledger.OutKey(b.j.path, r.Item, r.folder, f.Name), f); err != nil {
+	} else if err := b.copy(ctx, want, at, protocol.OutKey(b.j.path, r.Item, r.folder, f.Name), f); err != nil {
 		return err
 	}
 	if is == drovers {

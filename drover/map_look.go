@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -13,7 +14,7 @@ import (
 // concurrent use.
 type MapLook struct {
 	j *Job
-	v *ledger.MapView
+	v *views.MapView
 }
 
 // LookAtMap makes one. It reads nothing of the items yet.
@@ -81,7 +82,7 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 // there are very many agents it is not asked.
 func (j *Job) LostFiles(ctx context.Context) (files int, first string, err error) {
 	v, rec, err := j.view(ctx)
-	if err != nil || !ledger.Few(rec.Spec.Workers) {
+	if err != nil || !mapagent.Few(rec.Spec.Workers) {
 		return 0, "", err
 	}
 	r, err := v.Refresh(ctx)
@@ -94,5 +95,5 @@ func (j *Job) LostFiles(ctx context.Context) (files int, first string, err error
 			since = e.At
 		}
 	}
-	return j.c.world.Lost(ctx, j.path, since)
+	return views.CountLostFiles(ctx, j.c.world, j.path, since)
 }

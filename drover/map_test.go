@@ -19,7 +19,11 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -30,7 +34,7 @@ func (d *desk) list(p job.Path, format, text string) job.Manifest {
 	l, err := items.Collect(d.t.Context(), items.Source{From: "-", Format: format, Stdin: strings.NewReader(text)}, d.t.TempDir())
 	d.check(err)
 	defer l.Close()
-	m, err := l.Put(d.t.Context(), d.world.Store, ledger.ItemsPrefix(p))
+	m, err := l.Put(d.t.Context(), d.world.Store, protocol.ItemsPrefix(p))
 	d.check(err)
 	return job.Manifest(m)
 }
@@ -50,9 +54,9 @@ func (d *desk) submitChunks(task, format, text string, size int, change func(*jo
 	spec, err := spec.Normal()
 	d.check(err)
 	j := job.Job{V: 1, Spec: spec, ChunkSize: size}
-	d.check(d.world.NameJob(d.t.Context(), &j))
+	d.check(tasks.NameJob(d.t.Context(), d.world, &j))
 	j.Manifest = d.list(j.Path(), format, text)
-	_, mine, err := d.world.Submit(d.t.Context(), j, "cli-1")
+	_, mine, err := tasks.SubmitJob(d.t.Context(), d.world, j, "cli-1")
 	if d.check(err); !mine {
 		d.t.Fatal("another job is live")
 	}
@@ -60,17 +64,17 @@ func (d *desk) submitChunks(task, format, text string, size int, change func(*jo
 }
 
 // work does the job's items, as outcome says, until it has settled.
-func (d *desk) work(j *Job, agent string, outcome func(ledger.Try) ledger.Result) {
+func (d *desk) work(j *Job, agent string, outcome func(mapagent.Try) protocol.Result) {
 	d.t.Helper()
 	ctx := d.t.Context()
 	rec, err := j.Spec(ctx)
 	d.check(err)
-	m := d.world.NewMapMember(rec, agent, ledger.Host{Boot: "here", PID: 1}, ledger.MapOptions{Slots: 2, Near: true})
+	m := mapagent.NewMapMember(d.world, rec, agent, protocol.Host{Boot: "here", PID: 1}, mapagent.MapOptions{Slots: 2, Near: true})
 	m.Ready()
 	for m.Map().Settled == nil {
 		_, err := m.Poll(ctx)
 		d.check(err)
-		for _, h := range m.Holds() {
+		for _, h := range m.Owned() {
 			for t, ok := h.Next(); ok; t, ok = h.Next() {
 				h.Done(outcome(t))
 			}
@@ -84,16 +88,16 @@ func (d *desk) work(j *Job, agent string, outcome func(ledger.Try) ledger.Result
 }
 
 // tried is a result of a try that printed text; one with a code has failed.
-func tried(t ledger.Try, text string, code int) ledger.Result {
-	return ledger.Result{Item: t.Item, Failed: code != 0, Code: code, Ended: 1_700_000_000_000_000, Wall: 1_500_000, CPU: 250_000, MaxRSS: 4096, Head: text, Size: int64(len(text))}
+func tried(t mapagent.Try, text string, code int) protocol.Result {
+	return protocol.Result{Item: t.Item, Failed: code != 0, Code: code, Ended: 1_700_000_000_000_000, Wall: 1_500_000, CPU: 250_000, MaxRSS: 4096, Head: text, Size: int64(len(text))}
 }
 
 // output stores a file that a try left.
-func (d *desk) output(j *Job, t ledger.Try, name, text string) ledger.Output {
+func (d *desk) output(j *Job, t mapagent.Try, name, text string) protocol.Output {
 	d.t.Helper()
 	sum := sha256.Sum256([]byte(text))
-	d.check(d.world.Store.CreateFile(d.t.Context(), ledger.OutKey(j.path, t.Item, t.Name, name), strings.NewReader(text)))
-	return ledger.Output{Name: name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}
+	d.check(d.world.Store.CreateFile(d.t.Context(), protocol.OutKey(j.path, t.Item, t.Name, name), strings.NewReader(text)))
+	return protocol.Output{Name: name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}
 }
 
 func (d *desk) results(j *Job, states ...job.ItemState) (all []ItemResult) {
@@ -116,7 +120,7 @@ func TestResultsComeInTheOrderOfTheManifest(t *testing.T) {
 	if all := d.results(j); len(all) != 10 || all[9].Value != "item 10" || all[9].State != job.ItemPending || all[9].Code != nil {
 		t.Errorf("before: %+v", all)
 	}
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result {
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result {
 		return tried(try, fmt.Sprintf("out %d\n", try.Item), map[int]int{4: 3}[try.Item])
 	})
 	var got []string
@@ -150,13 +154,13 @@ func TestItemsThatWereAddedHaveTheirOwnValues(t *testing.T) {
 	j := d.submitMap("table", "csv", "name,size\nann,1\nbob,2\n", nil)
 	rec, err := j.Spec(t.Context())
 	d.check(err)
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, "", try.Item-1) })
-	more := &ledger.Extended{Manifest: d.list(j.path, "csv", "name,size\n\"cy, the third\",3\n"), Size: 3}
-	_, ok, err := d.world.Reopen(t.Context(), rec, "cli-2", ledger.Round{Again: &ledger.Reopened{}, More: more})
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result { return tried(try, "", try.Item-1) })
+	more := &protocol.Extended{Manifest: d.list(j.path, "csv", "name,size\n\"cy, the third\",3\n"), Size: 3}
+	_, ok, err := control.ReopenMap(t.Context(), d.world, rec, "cli-2", control.Round{Again: &protocol.Reopened{}, More: more})
 	if d.check(err); !ok {
 		t.Fatal("it was not reopened")
 	}
-	d.work(j, "2-0-b", func(try ledger.Try) ledger.Result { return tried(try, "again", 0) })
+	d.work(j, "2-0-b", func(try mapagent.Try) protocol.Result { return tried(try, "again", 0) })
 	want := []map[string]string{{"name": "ann", "size": "1"}, {"name": "bob", "size": "2"}, {"name": "cy, the third", "size": "3"}}
 	var got []map[string]string
 	for _, r := range d.results(j, job.ItemSucceeded) {
@@ -218,8 +222,8 @@ func TestAMapIsWatchedUntilItHasSettled(t *testing.T) {
 	if s.State != job.Pending || s.Items != (job.Tally{Items: 4}) || s.Workers != 0 || s.Code != nil {
 		t.Errorf("at first: %+v", s)
 	}
-	d.check(d.world.Beat(t.Context(), j.path, ledger.Beat{Agent: "1-0-a", Phase: "preparing", Note: "building environment"}))
-	d.check(d.world.Beat(t.Context(), j.path, ledger.Beat{Agent: "1-1-b", Phase: "running", Slots: 8, Flight: 3}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: "1-0-a", Phase: "preparing", Note: "building environment"}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: "1-1-b", Phase: "running", Slots: 8, Flight: 3}))
 	if s, err = j.MapStatus(t.Context()); err != nil || s.State != job.Running || s.Workers != 2 || s.Slots != 8 || s.Running != 3 ||
 		!slices.Equal(s.Doing, []string{"preparing: building environment"}) {
 		t.Errorf("half-way: %+v, %v", s, err)
@@ -227,7 +231,7 @@ func TestAMapIsWatchedUntilItHasSettled(t *testing.T) {
 	began := make(chan struct{})
 	go func() {
 		<-began
-		d.work(j, "1-1-b", func(try ledger.Try) ledger.Result { return tried(try, "", 0) })
+		d.work(j, "1-1-b", func(try mapagent.Try) protocol.Result { return tried(try, "", 0) })
 	}()
 	var last MapStatus
 	looks := 0
@@ -248,7 +252,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	d := newDesk(t)
 	j := d.submitMap("files", "", "a\nb\nc\nd\n", func(s *job.Spec) { s.Out = []string{"{}.txt"} })
 	names := map[int][]string{1: {"a.txt", "deep/er/a.bin"}, 2: {"a.txt"}, 3: {"c.txt"}, 4: {"d.txt"}}
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result {
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result {
 		r := tried(try, "", map[int]int{4: 1}[try.Item])
 		for _, name := range names[try.Item] {
 			r.Outputs, r.Try = append(r.Outputs, d.output(j, try, name, fmt.Sprintf("%s of %d", name, try.Item))), try.Name
@@ -288,7 +292,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 
 	// Another job's outputs take the place of these, but not of what is the user's.
 	next := d.submitMap("files", "", "a\nb\nc\nd\n", func(s *job.Spec) { s.Out = []string{"{}.txt"} })
-	d.work(next, "1-0-a", func(try ledger.Try) ledger.Result {
+	d.work(next, "1-0-a", func(try mapagent.Try) protocol.Result {
 		r := tried(try, "", 0)
 		name := string(rune('a'+try.Item-1)) + ".txt"
 		r.Outputs, r.Try = append(r.Outputs, d.output(next, try, name, "new")), try.Name
@@ -315,21 +319,21 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 func TestGetItemsRefusesWhatWasNotRecorded(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		change func(*ledger.Output)
+		change func(*protocol.Output)
 		kind   fault.Kind
 	}{
-		"other bytes":       {func(o *ledger.Output) { o.SHA256 = strings.Repeat("0", 64) }, fault.Lost},
-		"another size":      {func(o *ledger.Output) { o.Size++ }, fault.Lost},
-		"a name that leads": {func(o *ledger.Output) { o.Name = "../a.txt" }, fault.Invalid},
-		"an absolute name":  {func(o *ledger.Output) { o.Name = "/tmp/a.txt" }, fault.Invalid},
+		"other bytes":       {func(o *protocol.Output) { o.SHA256 = strings.Repeat("0", 64) }, fault.Lost},
+		"another size":      {func(o *protocol.Output) { o.Size++ }, fault.Lost},
+		"a name that leads": {func(o *protocol.Output) { o.Name = "../a.txt" }, fault.Invalid},
+		"an absolute name":  {func(o *protocol.Output) { o.Name = "/tmp/a.txt" }, fault.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			j := d.submitMap("files", "", "a\n", func(s *job.Spec) { s.Out = []string{"{}.txt"} })
-			d.work(j, "1-0-a", func(try ledger.Try) ledger.Result {
+			d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result {
 				r := tried(try, "", 0)
-				r.Try, r.Outputs = try.Name, []ledger.Output{d.output(j, try, "a.txt", "text")}
+				r.Try, r.Outputs = try.Name, []protocol.Output{d.output(j, try, "a.txt", "text")}
 				row.change(&r.Outputs[0])
 				return r
 			})
@@ -353,9 +357,9 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	if w.State != job.Pending || w.Answer != "no agent has been requested yet" || w.Next != "drover resume "+w.ID {
 		t.Errorf("at first %+v", w)
 	}
-	logs, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: ledger.LogsPrefix(j.path), ID: "a", Clock: d.world.Store.Clock()})
+	logs, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: protocol.LogsPrefix(j.path), ID: "a", Clock: d.world.Store.Clock()})
 	d.check(err)
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result {
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result {
 		r := tried(try, "", map[int]int{2: 3, 5: 3, 11: 3, 7: 124}[try.Item])
 		if r.Code == 124 {
 			r.Why = "timed out after 5s"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -85,10 +85,10 @@ func were(n int) string {
 	return job.Comma(n) + " items were"
 }
 
-func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
+func (w *Reason) mapInterrupted(s MapStatus, beats []protocol.Heartbeat) {
 	how := "its agents stopped without a report: they were killed, or their machine is gone"
 	for _, b := range beats {
-		if b.Phase == ledger.Left {
+		if b.Phase == protocol.Left {
 			how = "their machines were taken away, and its agents have left"
 		}
 	}
@@ -102,7 +102,7 @@ func (w *Reason) mapInterrupted(s MapStatus, beats []ledger.Beat) {
 }
 
 // mapWaiting says what a live map is at.
-func (w *Reason) mapWaiting(s MapStatus, placed bool, living []ledger.Beat) {
+func (w *Reason) mapWaiting(s MapStatus, placed bool, living []protocol.Heartbeat) {
 	left := fmt.Sprintf("%s of %s are left", job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover status --watch " + w.ID
 	switch {

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -39,12 +41,12 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 	j := d.submitMap("live", "", strings.Repeat("x\n", 30), nil)
 	rec, err := j.Spec(ctx)
 	d.check(err)
-	m := d.world.NewMapMember(rec, "1-0-a", ledger.Host{Boot: "here", PID: 1}, ledger.MapOptions{Slots: 2, Near: true})
-	beat := ledger.Beat{Agent: "1-0-a", Name: "desk", Phase: "running", Slots: 2, Flight: 2}
-	say := func(change func(*ledger.Beat)) {
+	m := mapagent.NewMapMember(d.world, rec, "1-0-a", protocol.Host{Boot: "here", PID: 1}, mapagent.MapOptions{Slots: 2, Near: true})
+	beat := protocol.Heartbeat{Agent: "1-0-a", Name: "desk", Phase: "running", Slots: 2, Flight: 2}
+	say := func(change func(*protocol.Heartbeat)) {
 		beat.Counter++
 		change(&beat)
-		d.check(d.world.Beat(ctx, j.path, beat))
+		d.check(liveness.WriteHeartbeat(ctx, d.world, j.path, beat))
 	}
 	says := func(answer, next string) Reason {
 		t.Helper()
@@ -55,20 +57,20 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 		}
 		return w
 	}
-	say(func(b *ledger.Beat) {
-		b.Phase, b.Queue, b.Flight = ledger.Queued, "it waits for 8 cores: job 3xw8 has them", 0
+	say(func(b *protocol.Heartbeat) {
+		b.Phase, b.Queue, b.Flight = protocol.Queued, "it waits for 8 cores: job 3xw8 has them", 0
 	})
 	says("it waits for 8 cores: job 3xw8 has them", "drover status --watch ID")
-	say(func(b *ledger.Beat) { b.Phase, b.Queue, b.Note = "preparing", "", "building environment" })
+	say(func(b *protocol.Heartbeat) { b.Phase, b.Queue, b.Note = "preparing", "", "building environment" })
 	says("an agent is preparing: building environment", "drover status --watch ID")
-	say(func(b *ledger.Beat) { b.Phase, b.Note, b.Flight = "running", "", 2 })
+	say(func(b *protocol.Heartbeat) { b.Phase, b.Note, b.Flight = "running", "", 2 })
 	says("2 items run on 1 worker, 30 of 30 items are left", "drover status --watch ID")
 
 	m.Ready()
 	for range 2 { // a claim, then its items
 		_, err = m.Poll(ctx)
 		d.check(err)
-		for _, h := range m.Holds() {
+		for _, h := range m.Owned() {
 			for try, ok := h.Next(); ok; try, ok = h.Next() {
 				h.Done(tried(try, "", map[int]int{2: 3}[try.Item%3]))
 			}
@@ -88,7 +90,7 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 	if !strings.HasPrefix(w.Next, "drover logs "+w.ID+" --item ") || len(w.Detail) != 1 || !strings.Contains(w.Detail[0], "× exit status 3, such as item ") {
 		t.Errorf("with failures: %+v", w)
 	}
-	say(func(b *ledger.Beat) { b.Phase, b.Flight, b.Asked = ledger.Left, 0, true })
+	say(func(b *protocol.Heartbeat) { b.Phase, b.Flight, b.Asked = protocol.Left, 0, true })
 	w, err = j.WhyMap(ctx)
 	d.check(err)
 	if w.State != job.Interrupted || !strings.HasPrefix(w.Answer, "no agent is working on it: it was stopped by hand; ") || w.Next != "drover resume "+w.ID {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -20,7 +20,7 @@ func TestWhyOfManyItemsCanBeRead(t *testing.T) {
 	s.Running = 0
 	w.mapWaiting(s, true, nil)
 	got = append(got, w.Answer)
-	w.mapInterrupted(s, []ledger.Beat{{Asked: true}})
+	w.mapInterrupted(s, []protocol.Heartbeat{{Asked: true}})
 	got = append(got, w.Answer, were(12_345), were(1))
 	w.failures(s, Figures{Groups: []Group{{Items: 10_000, First: 123_456, Why: "exit status 3"}}}, 0)
 	got = append(got, w.Detail...)

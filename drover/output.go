@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -123,7 +124,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 
 // found looks through what is stored, and then, of a job that goes on, through what its
 // agents have; if only the last lines are wanted, through those.
-func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f record.Filter, last iter.Seq2[record.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[record.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	var all iter.Seq2[record.Found, error]
 	if o.Tail > 0 {
 		all = record.Search(last, re, before, after)
@@ -134,7 +135,7 @@ func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f reco
 				return j.following(ctx, f, known, nil, o)
 			}
 		}
-		all = record.Sift(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, then, re, before, after)
+		all = record.Sift(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, then, re, before, after)
 	}
 	return func(yield func(ItemLine, error) bool) {
 		for m, err := range all {
@@ -149,7 +150,7 @@ func (j *Job) found(ctx context.Context, rep ledger.Report, o LogOptions, f reco
 
 // lines are those that o chooses. Of a job that goes on, the last lines are counted
 // when it is asked; what comes then follows.
-func (j *Job) lines(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+func (j *Job) lines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
 	if o.Tail > 0 {
 		return j.lastLines(ctx, rep, f, o)
 	}
@@ -162,15 +163,15 @@ func plain(l record.Line) Line {
 
 // frames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
-func (j *Job) frames(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
+func (j *Job) frames(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
 	if j.still(rep, o.Follow) {
-		return record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f)
+		return record.Read(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f)
 	}
 	return j.following(ctx, f, nil, nil, o)
 }
 
 // still says that nothing is looked at but what is stored.
-func (j *Job) still(rep ledger.Report, follow bool) bool {
+func (j *Job) still(rep views.Report, follow bool) bool {
 	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
 }
 
@@ -179,12 +180,12 @@ func (j *Job) still(rep ledger.Report, follow bool) bool {
 func (j *Job) following(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	ended := make(chan struct{})
-	o := record.FollowOptions{Store: w.Store, Prefix: ledger.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pace(), Ended: ended,
+	o := record.FollowOptions{Store: w.Store, Prefix: protocol.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pace(), Ended: ended,
 		Live: j.live}
 	if !j.c.near {
-		o.Heard, o.Quick = ledger.Heartbeat, func() []string { return j.c.local(j.path.Job) }
+		o.Heard, o.Quick = protocol.HeartbeatEvery, func() []string { return j.c.local(j.path.Job) }
 		if l.Settled != nil {
-			o.Every = ledger.Poll // whoever attends has just started it, as a rule
+			o.Every = protocol.Poll // whoever attends has just started it, as a rule
 		}
 	}
 	if !l.Follow {
@@ -214,7 +215,7 @@ func (j *Job) live(ctx context.Context) []string {
 	if here := j.c.local(j.path.Job); len(here) > 0 && !j.c.near {
 		return here
 	}
-	rep, err := j.c.world.Look(ctx, j.path)
+	rep, err := views.ReadReport(ctx, j.c.world, j.path)
 	if err != nil {
 		return nil
 	}
@@ -263,7 +264,7 @@ func (j *Job) untilSettled(ctx context.Context, l LogOptions) bool {
 		}
 	}
 	for {
-		rep, err := j.c.world.Look(ctx, j.path)
+		rep, err := views.ReadReport(ctx, j.c.world, j.path)
 		if err == nil && rep.Run.Settled != nil {
 			return true
 		}
@@ -278,7 +279,7 @@ func (j *Job) untilSettled(ctx context.Context, l LogOptions) bool {
 }
 
 // sockets are where living agents serve their newest output.
-func sockets(rep ledger.Report) []string {
+func sockets(rep views.Report) []string {
 	var live []string
 	for _, b := range rep.Living {
 		if b.Live != "" {

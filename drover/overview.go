@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -15,7 +18,7 @@ import (
 // once, and what lives when its agents' heartbeats have changed. Not for concurrent use.
 type Overview struct {
 	c       *Client
-	catalog *ledger.Catalog
+	catalog *tasks.Catalog
 	seen    map[job.Path]*glance
 	boot    func() time.Duration
 }
@@ -48,7 +51,7 @@ const (
 
 // Overview makes one, of all projects when project is "".
 func (c *Client) Overview(project string) *Overview {
-	return &Overview{c: c, catalog: c.world.NewCatalog(project), seen: map[job.Path]*glance{}, boot: c.world.Store.Clock().Boot}
+	return &Overview{c: c, catalog: tasks.NewCatalog(c.world, project), seen: map[job.Path]*glance{}, boot: c.world.Store.Clock().Boot}
 }
 
 // Look gives the newest jobs of those that wanted chooses, the newest first and at most so
@@ -103,7 +106,7 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 			return nil
 		}
 	default:
-		pulse, err := o.c.world.Pulse(ctx, g.j.path)
+		pulse, err := liveness.HeartbeatVersions(ctx, o.c.world, g.j.path)
 		if err != nil {
 			return err
 		}
@@ -115,11 +118,11 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 	g.at = now
 	err := g.j.damaged(g.read(ctx))
 	g.bad = nil
-	if errors.Is(err, ledger.ErrUnreadable) {
+	if errors.Is(err, protocol.ErrUnreadable) {
 		g.bad = err
 		return nil
 	}
-	g.gone = fault.KindOf(err) == fault.Missing || errors.Is(err, ledger.ErrRemoved) || errors.Is(err, store.ErrNotExist) // or withdrawn
+	g.gone = fault.KindOf(err) == fault.Missing || errors.Is(err, liveness.ErrRemoved) || errors.Is(err, store.ErrNotExist) // or withdrawn
 	if g.gone {
 		return nil
 	}
@@ -135,7 +138,7 @@ func (g *glance) read(ctx context.Context) error {
 			return err
 		}
 		if rec.Spec.Verb == job.Map {
-			g.look = &MapLook{g.j, g.j.c.world.NewMapView(rec)}
+			g.look = &MapLook{g.j, views.NewMapView(g.j.c.world, rec)}
 		}
 	}
 	if g.look == nil {

@@ -14,7 +14,10 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -59,12 +62,12 @@ func TestAnOverviewReadsLittle(t *testing.T) {
 	ctx := t.Context()
 	for n := range 5 {
 		d.end(d.submit("demo", fmt.Sprintf("train-%d", n), 1), done, outputs{})
-		d.work(d.submitMap(fmt.Sprintf("work-%d", n), "lines", "a\nb\nc\nd\n", nil), fmt.Sprintf("1-%d", n), func(t ledger.Try) ledger.Result { return tried(t, "", 0) })
+		d.work(d.submitMap(fmt.Sprintf("work-%d", n), "lines", "a\nb\nc\nd\n", nil), fmt.Sprintf("1-%d", n), func(t mapagent.Try) protocol.Result { return tried(t, "", 0) })
 	}
 	live := []*Job{d.submitMap("live", "lines", strings.Repeat("x\n", 300), nil), d.submit("demo", "run", 1)}
 	beat := func(j *Job, phase string) {
 		t.Helper()
-		d.check(d.world.Beat(ctx, j.path, ledger.Beat{Agent: "1-0", Phase: phase, Host: ledger.Host{Boot: "elsewhere", PID: 1}}))
+		d.check(liveness.WriteHeartbeat(ctx, d.world, j.path, protocol.Heartbeat{Agent: "1-0", Phase: phase, Host: protocol.Host{Boot: "elsewhere", PID: 1}}))
 	}
 	for _, j := range live {
 		beat(j, "preparing")
@@ -141,7 +144,7 @@ func TestAnOverviewSeesWhatComes(t *testing.T) {
 		t.Errorf("of no jobs: %s", said)
 	}
 	failing := d.submitMap("work", "lines", "a\nb\n", nil)
-	d.work(failing, "1-0", func(t ledger.Try) ledger.Result { return tried(t, "", 3) })
+	d.work(failing, "1-0", func(t mapagent.Try) protocol.Result { return tried(t, "", 3) })
 	d.submit("other", "train", 1)
 	if said, _ := look(allOf, 0); said != "work FAILED; " {
 		t.Errorf("one has come: %s", said)
@@ -155,7 +158,7 @@ func TestAnOverviewSeesWhatComes(t *testing.T) {
 	half := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "half", Program: "x", On: mem.Name}}
 	half.Spec, err = half.Spec.Normal()
 	d.check(err)
-	d.check(d.world.NameJob(ctx, &half)) // its submit gets no further
+	d.check(tasks.NameJob(ctx, d.world, &half)) // its submit gets no further
 	for range 20 {
 		if said, _ := look(func(s Status) bool { return s.Task == "half" }, 0); said != "" {
 			t.Errorf("it was never submitted: %s", said)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -20,7 +22,7 @@ func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
 	if err != nil {
 		return MapStatus{}, err
 	}
-	stands, err := j.c.world.Pause(ctx, j.path, j.c.engine.Caller.By, ledger.Paused{Reason: reason, User: j.c.engine.Caller.User})
+	stands, err := control.PauseMap(ctx, j.c.world, j.path, j.c.engine.Caller.By, protocol.Paused{Reason: reason, User: j.c.engine.Caller.User})
 	if err != nil {
 		return MapStatus{}, err
 	}
@@ -37,7 +39,7 @@ func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
 // How long Pause and Drain wait for agents: longer than they look at the job's log and tell.
 const (
 	nearHeed = 3 * time.Second
-	farHeed  = 2 * ledger.Heartbeat
+	farHeed  = 2 * protocol.HeartbeatEvery
 )
 
 // heeded waits until every agent of a map that was paused, or is drained, has said that
@@ -47,7 +49,7 @@ func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatu
 	for begin := clock.Boot(); ; {
 		s, err := j.MapStatus(ctx)
 		limit := farHeed
-		if j.c.near && ledger.Few(len(s.Nodes)) { // many may not be near it themselves
+		if j.c.near && mapagent.Few(len(s.Nodes)) { // many may not be near it themselves
 			limit = nearHeed
 		}
 		at := func(n Node) bool { return n.State == "running" || n.State == "idle" }
@@ -67,7 +69,7 @@ func (j *Job) Continue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stands, err := j.c.world.Continue(ctx, j.path, j.c.engine.Caller.By)
+	stands, err := control.ContinueMap(ctx, j.c.world, j.path, j.c.engine.Caller.By)
 	if err != nil || stands {
 		return err
 	}

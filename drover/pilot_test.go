@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver/mem"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -110,7 +111,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 	if _, _, err := p.Sample(ctx, "pilot", 3); err == nil {
 		t.Error("a live pilot was passed over")
 	}
-	d.work(j, "1-0-a", func(try ledger.Try) ledger.Result { return tried(try, "out\n", 0) })
+	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result { return tried(try, "out\n", 0) })
 	var got []string
 	for _, r := range d.results(j) {
 		got = append(got, fmt.Sprint(r.Item, " ", r.Value))

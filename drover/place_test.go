@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/agent"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -53,10 +53,10 @@ func open(files map[string]string) (c *drover.Client, folder string, done func()
 		})
 		defer stop()
 		parts := strings.SplitN(r.Run.Job, "/", 3)
-		w := ledger.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
+		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
 		_, err := agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
 			Placement: r.Placement, Index: index, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Machine: agent.Machine{Self: ledger.Host(proc.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
+			Machine: agent.Machine{Self: protocol.Host(proc.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
 				Work: filepath.Join(base, "work"), Cache: filepath.Join(base, "cache")}})
 		return err
 	})

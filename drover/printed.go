@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -132,7 +133,7 @@ func (j *Job) printed(ctx context.Context, wanted []printing) (map[int][]byte, e
 		of[w.item] = w
 		f.Item, f.LastItem = min(f.Item, uint64(w.item)), max(f.LastItem, uint64(w.item))
 	}
-	for fr, err := range record.Read(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f) {
+	for fr, err := range record.Read(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f) {
 		if err != nil {
 			return nil, fmt.Errorf("read output of items: %w", err)
 		}
@@ -216,7 +217,7 @@ func (j *Job) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) err
 // inOrder is one PrintInOrder.
 type inOrder struct {
 	j       *Job
-	v       *ledger.MapView
+	v       *views.MapView
 	to      io.Writer
 	o       PrintOptions
 	stream  bool
@@ -239,9 +240,9 @@ func (p *inOrder) round(ctx context.Context, over bool) error {
 		return nil
 	}
 	p.had = ended
-	var batch []ledger.ItemReport
+	var batch []views.ItemReport
 	var size int64
-	err = p.v.EachFrom(ctx, p.next, func(r ledger.ItemReport) error {
+	err = p.v.EachFrom(ctx, p.next, func(r views.ItemReport) error {
 		if !hasEnded(r.State) {
 			if !over {
 				return errNotYet
@@ -273,7 +274,7 @@ func hasEnded(s job.ItemState) bool {
 }
 
 // try is what counts of an item; of one that never ran nothing was printed.
-func (p *inOrder) try(r ledger.ItemReport) Try {
+func (p *inOrder) try(r views.ItemReport) Try {
 	if r.Result == nil {
 		return Try{}
 	}
@@ -281,7 +282,7 @@ func (p *inOrder) try(r ledger.ItemReport) Try {
 }
 
 // print prints items in order until one whose output is not stored yet.
-func (p *inOrder) print(ctx context.Context, batch []ledger.ItemReport, over bool) error {
+func (p *inOrder) print(ctx context.Context, batch []views.ItemReport, over bool) error {
 	var wanted []printing
 	for _, r := range batch {
 		if t := p.try(r); !p.stream && t.StdoutBytes <= batchBytes {
@@ -346,7 +347,7 @@ func (p *inOrder) pause(ctx context.Context) error {
 }
 
 // item prints one.
-func (p *inOrder) item(ctx context.Context, r ledger.ItemReport, texts map[int][]byte, over bool) error {
+func (p *inOrder) item(ctx context.Context, r views.ItemReport, texts map[int][]byte, over bool) error {
 	t := p.try(r)
 	text, all := inResult(t)
 	switch {
@@ -386,7 +387,7 @@ func (p *inOrder) large(ctx context.Context, item int, t Try, over bool) error {
 	f := record.Filter{Streams: record.Stdout, Item: uint64(item), Since: w.began}
 	for {
 		sizes, best := map[string]int64{}, ""
-		for fr, err := range record.Read(ctx, p.j.c.world.Store, ledger.LogsPrefix(p.j.path), f) {
+		for fr, err := range record.Read(ctx, p.j.c.world.Store, protocol.LogsPrefix(p.j.path), f) {
 			if err != nil {
 				return fmt.Errorf("read output of item %d: %w", item, err)
 			}
@@ -407,7 +408,7 @@ func (p *inOrder) large(ctx context.Context, item int, t Try, over bool) error {
 		if sizes[best] < w.bytes {
 			p.short(item, sizes[best], w.bytes)
 		}
-		for fr, err := range record.Read(ctx, p.j.c.world.Store, ledger.LogsPrefix(p.j.path), f) {
+		for fr, err := range record.Read(ctx, p.j.c.world.Store, protocol.LogsPrefix(p.j.path), f) {
 			if err != nil {
 				return fmt.Errorf("read output of item %d: %w", item, err)
 			}

@@ -10,7 +10,10 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -72,7 +75,7 @@ func TestAgentsThatOneWordDoesNotName(t *testing.T) {
 	begins := func(task string, agents ...string) *Job {
 		j := d.submitMap(task, "lines", "a\nb\nc\n", nil)
 		for _, a := range agents {
-			d.check(d.world.Beat(t.Context(), j.path, ledger.Beat{Agent: a, Phase: "running"}))
+			d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: a, Phase: "running"}))
 		}
 		return j
 	}
@@ -93,8 +96,8 @@ func TestAgentsThatOneWordDoesNotName(t *testing.T) {
 func TestAMapThatIsBeingStoppedIsNotPaused(t *testing.T) {
 	d := newDesk(t)
 	j := d.submitMap("long", "lines", "a\nb\nc\n", nil)
-	d.check(d.world.Beat(t.Context(), j.path, ledger.Beat{Agent: "1-0-a", Phase: "running"}))
-	_, err := d.world.Cancel(t.Context(), j.path, "cli-9", "enough")
+	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: "1-0-a", Phase: "running"}))
+	_, err := control.CancelJob(t.Context(), d.world, j.path, "cli-9", "enough")
 	d.check(err)
 	rec, err := j.Spec(t.Context())
 	d.check(err)
@@ -105,7 +108,7 @@ func TestAMapThatIsBeingStoppedIsNotPaused(t *testing.T) {
 func TestItemsAreNotRetriedBesideALiveJobOfTheSameTask(t *testing.T) {
 	d := newDesk(t)
 	old := d.submitMap("greet", "lines", "a\nb\n", nil)
-	d.work(old, "1-0-a", func(n ledger.Try) ledger.Result { return tried(n, "", 3) })
+	d.work(old, "1-0-a", func(n mapagent.Try) protocol.Result { return tried(n, "", 3) })
 	live := d.submitMap("greet", "lines", "a\nb\nc\n", nil)
 	was, err := old.Spec(t.Context())
 	d.check(err)
@@ -119,13 +122,13 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 	d := newDesk(t)
 	const hint = "Choose another folder with -o."
 	j := d.submitMap("write", "lines", "a\n", func(s *job.Spec) { s.Out = []string{"{}.txt"} })
-	d.work(j, "1-0-a", func(n ledger.Try) ledger.Result {
+	d.work(j, "1-0-a", func(n mapagent.Try) protocol.Result {
 		r := tried(n, "", 0)
-		r.Outputs, r.Try = []ledger.Output{d.output(j, n, "a.txt", "text")}, n.Name
+		r.Outputs, r.Try = []protocol.Output{d.output(j, n, "a.txt", "text")}, n.Name
 		return r
 	})
 	run := d.submit("demo", "train", 1)
-	d.end(run, ledger.Exit{Verdict: ledger.Done}, outputs{"model": tree{"m": "1"}})
+	d.end(run, protocol.Exit{Verdict: protocol.Done}, outputs{"model": tree{"m": "1"}})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	write(t, dir, tree{"file": "", "items/a.txt/in-the-way": "", "marked/.drover.json/in-the-way": ""})

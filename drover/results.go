@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -117,7 +119,7 @@ func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult
 		next, stop := iter.Pull2(j.values(ctx, m))
 		defer stop()
 		enough := errors.New("enough")
-		err = v.Each(ctx, func(r ledger.ItemReport) error {
+		err = v.Each(ctx, func(r views.ItemReport) error {
 			it, err, ok := next()
 			if err == nil && !ok {
 				err = errors.New("there are more results than items")
@@ -144,13 +146,13 @@ func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult
 }
 
 // mapOf is the fold of the job's log, brought up to date.
-func mapOf(ctx context.Context, v *ledger.MapView) (*ledger.Map, error) {
+func mapOf(ctx context.Context, v *views.MapView) (*chunks.Map, error) {
 	r, err := v.Refresh(ctx)
 	return r.Map, err
 }
 
 // values reads the items of the manifest, then those that were added, in order.
-func (j *Job) values(ctx context.Context, m *ledger.Map) iter.Seq2[items.Item, error] {
+func (j *Job) values(ctx context.Context, m *chunks.Map) iter.Seq2[items.Item, error] {
 	return func(yield func(items.Item, error) bool) {
 		readers, err := j.c.engine.Readers(ctx, m)
 		if err != nil {
@@ -168,7 +170,7 @@ func (j *Job) values(ctx context.Context, m *ledger.Map) iter.Seq2[items.Item, e
 }
 
 // fieldsOf names the fields of item n: what was added later may have others.
-func fieldsOf(m *ledger.Map, n int) []string {
+func fieldsOf(m *chunks.Map, n int) []string {
 	names := m.Base.Fields
 	for _, x := range m.Extensions {
 		if n >= x.Fact.First {
@@ -189,7 +191,7 @@ func (j *Job) Item(ctx context.Context, n int) (ItemResult, error) {
 		return ItemResult{}, err
 	}
 	r, err := v.One(ctx, n)
-	if errors.Is(err, ledger.ErrNoItem) {
+	if errors.Is(err, views.ErrNoItem) {
 		return ItemResult{}, noItem(rec.Short, n, m.Items())
 	}
 	if err != nil {
@@ -233,7 +235,7 @@ func (j *Job) Fields(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func result(it items.Item, r ledger.ItemReport, m *ledger.Map) ItemResult {
+func result(it items.Item, r views.ItemReport, m *chunks.Map) ItemResult {
 	out := ItemResult{V: 1, Item: r.N, Value: it.Text, State: r.State, Failures: r.Failures, Interruptions: r.Interruptions, Blames: r.Blames}
 	names := fieldsOf(m, r.N)
 	for i, value := range it.Fields {
@@ -253,7 +255,7 @@ func result(it items.Item, r ledger.ItemReport, m *ledger.Map) ItemResult {
 	return out
 }
 
-func tryOf(agent string, r ledger.Result) Try {
+func tryOf(agent string, r protocol.Result) Try {
 	code := r.Code
 	t := Try{Failed: r.Failed, Code: &code, Signal: r.Signal, Reason: r.Why, Agent: agent, Ended: time.UnixMicro(r.Ended).UTC(),
 		Seconds: time.Duration(r.Wall * int64(time.Microsecond)).Seconds(), CPU: time.Duration(r.CPU * int64(time.Microsecond)).Seconds(),

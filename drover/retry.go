@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -39,15 +41,15 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	again := &ledger.Reopened{States: o.States}
+	again := &protocol.Reopened{States: o.States}
 	if n, again.Items, err = j.chosen(ctx, o); err != nil {
 		return 0, err
 	}
 	if n == 0 {
 		return 0, fault.New(fault.Missing, "drover items "+rec.Short+" lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.words())
 	}
-	r := ledger.Round{Again: again}
-	if a := (ledger.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries, RetryOn: o.RetryOn, MemoryStep: o.MemoryStep}); a != (ledger.Amended{}) {
+	r := control.Round{Again: again}
+	if a := (protocol.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries, RetryOn: o.RetryOn, MemoryStep: o.MemoryStep}); a != (protocol.Amended{}) {
 		r.Amend = &a
 		if err := j.checkAmended(ctx, rec, a); err != nil {
 			return 0, err
@@ -57,7 +59,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	if o.NewCode {
 		live, ok, err = j.recode(ctx, rec, r, o.OnCode)
 	} else {
-		live, ok, err = j.c.world.Reopen(ctx, rec, j.c.engine.Caller.By, r)
+		live, ok, err = control.ReopenMap(ctx, j.c.world, rec, j.c.engine.Caller.By, r)
 	}
 	if err != nil {
 		return 0, err
@@ -70,7 +72,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 
 // recode gives the map a round with new code. Agents that live have the old one, and
 // nobody may be there to replace them.
-func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round, onCode func(string, int)) (live string, ok bool, err error) {
+func (j *Job) recode(ctx context.Context, rec job.Job, r control.Round, onCode func(string, int)) (live string, ok bool, err error) {
 	s, err := j.MapStatus(ctx)
 	switch {
 	case err != nil:
@@ -79,7 +81,7 @@ func (j *Job) recode(ctx context.Context, rec job.Job, r ledger.Round, onCode fu
 		return "", false, fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+rec.Short+"; then retry it so.",
 			"retry items of job %s with new code: it is running, and its agents have the earlier code", rec.Short)
 	}
-	m, err := j.c.world.MapOf(ctx, rec)
+	m, err := chunks.ReadMap(ctx, j.c.world, rec)
 	if err != nil {
 		return "", false, err
 	}
@@ -103,7 +105,7 @@ func (j *Job) CodeChanged(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	m, err := j.c.world.MapOf(ctx, rec)
+	m, err := chunks.ReadMap(ctx, j.c.world, rec)
 	if err != nil {
 		return false
 	}
@@ -113,8 +115,8 @@ func (j *Job) CodeChanged(ctx context.Context) bool {
 
 // checkAmended refuses what would have no effect, or none that a new job could have:
 // what binds from now on has to be a spec like any other.
-func (j *Job) checkAmended(ctx context.Context, rec job.Job, a ledger.Amended) error {
-	m, err := j.c.world.MapOf(ctx, rec)
+func (j *Job) checkAmended(ctx context.Context, rec job.Job, a protocol.Amended) error {
+	m, err := chunks.ReadMap(ctx, j.c.world, rec)
 	if err != nil {
 		return err
 	}
@@ -128,9 +130,9 @@ var retryable = []job.ItemState{job.ItemFailed, job.ItemQuarantined, job.ItemCan
 
 // chosen counts the items, and names them when their states and numbers alone do not
 // tell.
-func (j *Job) chosen(ctx context.Context, o RetryOptions) (n int, spans ledger.Spans, err error) {
+func (j *Job) chosen(ctx context.Context, o RetryOptions) (n int, spans protocol.Spans, err error) {
 	spans = o.Items
-	var named ledger.Spans
+	var named protocol.Spans
 	states := o.States
 	if len(states) == 0 {
 		states = retryable

@@ -4,7 +4,8 @@ import (
 	"context"
 	"iter"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 )
 
@@ -14,13 +15,13 @@ const openLines = 64
 
 // lastLines are the last lines that there are, and with Follow what comes then. Of what
 // is stored only the end is read.
-func (j *Job) lastLines(ctx context.Context, rep ledger.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
 	after, objects := map[string]uint64{}, map[string]int{}
 	most := o.Tail
 	if o.Follow {
 		most += openLines
 	}
-	stored := record.ReadTailTo(ctx, j.c.world.Store, ledger.LogsPrefix(j.path), f, most, after, objects)
+	stored := record.ReadTailTo(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, most, after, objects)
 	if j.still(rep, o.Follow) {
 		return record.Tail(record.Lines(stored), o.Tail)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/store"
 )
@@ -19,7 +19,7 @@ func TestTheLastLinesOfAMapThatGoesOn(t *testing.T) {
 	d, b := newCountedDesk(t)
 	ctx := t.Context()
 	j := d.submitMap("tail", "lines", "a\nb\nc\n", nil)
-	w, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: ledger.LogsPrefix(j.path), Attempt: 1, Rank: 0, ID: "w", Clock: store.System})
+	w, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: protocol.LogsPrefix(j.path), Attempt: 1, Rank: 0, ID: "w", Clock: store.System})
 	d.check(err)
 	say := func(item uint64, text string) {
 		t.Helper()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // Unreadable says which jobs of a list cannot be read, being damaged or of a newer
@@ -34,7 +34,7 @@ func (u *Unreadable) Took(err error) bool {
 		u.Jobs = append(u.Jobs, some.Jobs...)
 		return true
 	}
-	if errors.Is(err, ledger.ErrUnreadable) {
+	if errors.Is(err, protocol.ErrUnreadable) {
 		u.Jobs = append(u.Jobs, err)
 		return true
 	}

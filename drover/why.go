@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -61,7 +62,7 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 	return w, nil
 }
 
-func (w *Reason) failed(rep ledger.Report, s Status) {
+func (w *Reason) failed(rep views.Report, s Status) {
 	settled := rep.Run.Settled
 	w.Answer = s.Reason
 	if rep.Run.Nodes > 1 {
@@ -94,7 +95,7 @@ func (j *Job) StayedHome(ctx context.Context) string {
 	return j.stayedHome(ctx, rep)
 }
 
-func (j *Job) stayedHome(ctx context.Context, rep ledger.Report) string {
+func (j *Job) stayedHome(ctx context.Context, rep views.Report) string {
 	exit, ok := rep.Run.Exits[rep.Run.Settled.Rank]
 	if !ok || rep.Job.Spec.Verb == job.Map {
 		return ""
@@ -111,14 +112,14 @@ func lastIndex(lines []string, text string) int {
 	return -1
 }
 
-func (w *Reason) interrupted(rep ledger.Report) {
+func (w *Reason) interrupted(rep views.Report) {
 	w.Answer = "no agent is working on it: its agents are gone"
 	for rank := range rep.Run.Nodes {
 		e, ok := rep.Run.Exits[rank]
 		switch {
-		case ok && e.Verdict == ledger.AskedToStop:
+		case ok && e.Verdict == protocol.AskedToStop:
 			w.Answer = "it was interrupted by hand: " + e.Reason
-		case ok && e.Verdict == ledger.Interrupted:
+		case ok && e.Verdict == protocol.Interrupted:
 			w.Answer = fmt.Sprintf("node %d was interrupted: %s", rank, e.Reason)
 		}
 	}
@@ -129,7 +130,7 @@ func (w *Reason) interrupted(rep ledger.Report) {
 	}
 }
 
-func (w *Reason) waiting(rep ledger.Report) {
+func (w *Reason) waiting(rep views.Report) {
 	w.Answer = "no agent has started yet"
 	if len(rep.Run.Placed) == 0 {
 		w.Answer = "no agent has been requested yet"
@@ -160,7 +161,7 @@ func (w *Reason) waiting(rep ledger.Report) {
 const mostMachines = 5
 
 // machines asks the target about all agents that it was asked for.
-func (j *Job) machines(ctx context.Context, rec job.Job, placed []ledger.Placed) (all []driver.Member, err error) {
+func (j *Job) machines(ctx context.Context, rec job.Job, placed []protocol.Placed) (all []driver.Member, err error) {
 	for _, pl := range placed {
 		members, err := j.c.engine.Members(ctx, rec, pl.Placement)
 		if err != nil {

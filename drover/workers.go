@@ -12,7 +12,10 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -56,11 +59,11 @@ func (j *Job) Workers(ctx context.Context, all bool) ([]Worker, error) {
 
 // lives says whether it may still be working: the engine's word comes first.
 func (w Worker) lives() bool {
-	if w.State == ledger.Left {
+	if w.State == protocol.Left {
 		return false
 	}
 	if w.Engine == unknown {
-		return w.Age >= 0 && w.Age < ledger.Lease.Seconds()
+		return w.Age >= 0 && w.Age < protocol.Lease.Seconds()
 	}
 	return driver.State(w.Engine).Alive()
 }
@@ -69,7 +72,7 @@ func (w Worker) lives() bool {
 const unknown = "unknown"
 
 // workers puts together what a job's engine and its agents say.
-func (c *Client) workers(ctx context.Context, rep ledger.Report) ([]Worker, error) {
+func (c *Client) workers(ctx context.Context, rep views.Report) ([]Worker, error) {
 	if rep.Run.Settled != nil {
 		return nil, nil
 	}
@@ -93,7 +96,7 @@ func (c *Client) workers(ctx context.Context, rep ledger.Report) ([]Worker, erro
 		drained = rep.Map.Map.Drained
 	}
 	for _, b := range rep.Beats {
-		placement, index, _ := ledger.Seat(b.Agent)
+		placement, index, _ := liveness.Seat(b.Agent)
 		w := by[[2]int{placement, index}]
 		if w == nil {
 			made := blank
@@ -111,7 +114,7 @@ func (c *Client) workers(ctx context.Context, rep ledger.Report) ([]Worker, erro
 	return list, nil
 }
 
-func (w *Worker) beat(b ledger.Beat, rep ledger.Report, now time.Time) {
+func (w *Worker) beat(b protocol.Heartbeat, rep views.Report, now time.Time) {
 	w.Agent, w.State = b.Agent, b.Phase
 	w.Where = cmp.Or(b.Name, w.Where)
 	w.Age = max(0, now.Sub(b.At).Seconds())
@@ -136,7 +139,7 @@ func (j *Job) DrainWorker(ctx context.Context, agent, reason string) (Worker, er
 	if err != nil {
 		return w, err
 	}
-	stands, err := j.c.world.DrainAgent(ctx, j.path, j.c.engine.Caller.By, ledger.Drained{Agent: w.Agent, Reason: reason, User: j.c.engine.Caller.User})
+	stands, err := control.DrainAgent(ctx, j.c.world, j.path, j.c.engine.Caller.By, protocol.Drained{Agent: w.Agent, Reason: reason, User: j.c.engine.Caller.User})
 	if err == nil && !stands {
 		err = fault.New(fault.Invalid, "It leaves by itself: drover wait "+w.Job+".", "drain agent %s: job %s has ended or is being stopped", w.Agent, w.Job)
 	}

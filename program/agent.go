@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/host"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -78,7 +78,7 @@ func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.
 	if err != nil {
 		return fault.ExitDrover, err
 	}
-	w := ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
+	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
 	m, err := p.machine(given, terms, at)
 	if err != nil {
 		return fault.ExitDrover, err
@@ -103,7 +103,7 @@ func (p *program) machine(given *driver.Allocation, terms <-chan os.Signal, at r
 	if err != nil {
 		return agent.Machine{}, err
 	}
-	m := agent.Machine{Self: ledger.Host(proc.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
+	m := agent.Machine{Self: protocol.Host(proc.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
 		Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}

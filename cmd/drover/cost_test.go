@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
@@ -19,7 +19,7 @@ type asked struct {
 	facts http.Handler
 
 	mu    sync.Mutex
-	count ledger.Requests
+	count protocol.Requests
 }
 
 func (a *asked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -37,11 +37,11 @@ func (a *asked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // since is what came since it was asked last.
-func (a *asked) since() ledger.Requests {
+func (a *asked) since() protocol.Requests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.count
-	a.count = ledger.Requests{}
+	a.count = protocol.Requests{}
 	return r
 }
 

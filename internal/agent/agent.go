@@ -24,7 +24,12 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -33,7 +38,7 @@ import (
 
 // Config is what an agent is started with.
 type Config struct {
-	World     ledger.World
+	World     protocol.World
 	Path      job.Path
 	Placement int
 	Index     int
@@ -43,7 +48,7 @@ type Config struct {
 
 // Machine is what the target's machine knows about itself, as cmd wires it in.
 type Machine struct {
-	Self ledger.Host
+	Self protocol.Host
 	Name string // host name, for people
 	// Address is where peers reach this machine, by Interface. Those that share
 	// its Stack do by Loopback, an interface's name.
@@ -149,11 +154,11 @@ type Notice struct {
 }
 
 // verdict is the one on a program that is ended by n.
-func (n Notice) verdict() ledger.Verdict {
+func (n Notice) verdict() protocol.Verdict {
 	if n.Asked {
-		return ledger.AskedToStop
+		return protocol.AskedToStop
 	}
-	return ledger.Interrupted
+	return protocol.Interrupted
 }
 
 const (
@@ -179,7 +184,7 @@ type agent struct {
 	exits   *exits
 	prep    *preparation
 
-	member *ledger.Member
+	member *runagent.Member
 	keep   bool // root holds results that could not be stored
 
 	notice   chan Notice // one that was read while something else was done
@@ -215,7 +220,7 @@ func newAgent(c Config) *agent {
 // is lost for good. It returns the status its process should end with.
 func Run(ctx context.Context, c Config) (status int, err error) {
 	a := newAgent(c)
-	a.poll = ledger.Poll
+	a.poll = protocol.Poll
 	if a.Machine.Near {
 		a.poll = nearPoll
 	}
@@ -226,7 +231,7 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 		a.Machine.Start = proc.Start
 	}
 	if !a.Machine.Near {
-		if err := a.World.Store.Clock().Sleep(ctx, ledger.Stagger(a.Index)); err != nil {
+		if err := a.World.Store.Clock().Sleep(ctx, mapagent.Stagger(a.Index)); err != nil {
 			return fault.ExitDrover, err
 		}
 	}
@@ -342,9 +347,9 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 }
 
 // obey carries out one order. again asks for the next one at once.
-func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCauseFunc) (again, left bool, err error) {
+func (a *agent) obey(ctx context.Context, o runagent.Order, drop context.CancelCauseFunc) (again, left bool, err error) {
 	switch o.Do {
-	case ledger.Launch:
+	case runagent.Launch:
 		if a.attempt != o.Attempt {
 			return true, false, a.setUp(ctx, o) // then ask again: it may have taken long
 		}
@@ -352,21 +357,21 @@ func (a *agent) obey(ctx context.Context, o ledger.Order, drop context.CancelCau
 			return false, false, nil
 		}
 		return false, false, a.launch(ctx, o)
-	case ledger.Halt:
+	case runagent.Halt:
 		a.noteStop(o)
 		return true, false, a.halt(ctx, o)
-	case ledger.Yield:
+	case runagent.Yield:
 		drop(errors.New(o.Why))
 		_, err := a.leave(ctx, Notice{Why: o.Why})
 		return false, true, err
-	case ledger.Finish:
+	case runagent.Finish:
 		drop(errors.New("the job has ended"))
 		a.over = true
 		if err := a.finish(ctx, o); err != nil {
 			return false, false, err
 		}
 		return false, true, a.member.Leave(ctx)
-	case ledger.Leave:
+	case runagent.Leave:
 		a.vanish(errRemoved)
 		return false, true, nil
 	}
@@ -407,7 +412,7 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 		return status, a.record(ctx, exit)
 	}
 	if attempt, _ := a.member.Joined(); attempt > 0 {
-		return status, a.member.Ended(ctx, ledger.Exit{Verdict: verdict, Reason: n.Why})
+		return status, a.member.Ended(ctx, protocol.Exit{Verdict: verdict, Reason: n.Why})
 	}
 	return status, nil
 }
@@ -417,21 +422,21 @@ func (n *node) note(format string, args ...any) { n.out.Note(fmt.Sprintf(format,
 
 // identify is the first stage: who am I, which job is it.
 func (a *agent) identify(ctx context.Context) error {
-	j, err := a.World.LoadAccepted(ctx, a.Path)
+	j, err := tasks.LoadAccepted(ctx, a.World, a.Path)
 	if err != nil {
 		return err
 	}
 	if a.job = j; a.isMap() { // what binds items may have been changed since it was submitted
-		m, err := a.World.MapOf(ctx, j)
+		m, err := chunks.ReadMap(ctx, a.World, j)
 		if err != nil {
 			return err
 		}
 		a.job = m.Bind(j)
 	}
-	if !ledger.Few(j.Spec.Workers) || a.Machine.Shared && !ledger.Few(j.Spec.Nodes) {
-		a.Machine.Near, a.poll = false, ledger.Poll
+	if !mapagent.Few(j.Spec.Workers) || a.Machine.Shared && !mapagent.Few(j.Spec.Nodes) {
+		a.Machine.Near, a.poll = false, protocol.Poll
 	}
-	place, ok, err := a.World.PlaceOf(ctx, j)
+	place, ok, err := tasks.ReadPlace(ctx, a.World, j)
 	if err != nil {
 		return err
 	}
@@ -439,7 +444,7 @@ func (a *agent) identify(ctx context.Context) error {
 		return fault.New(fault.Bug, "", "start agent: job %s was never submitted", j.ID)
 	}
 	a.place = place
-	a.id = a.World.AgentID(a.Placement, a.Index)
+	a.id = liveness.NewAgentID(a.World, a.Placement, a.Index)
 	if a.root = a.Machine.Root; a.root == "" {
 		a.root = filepath.Join(a.Machine.Work, j.ID, a.id)
 	}
@@ -451,15 +456,15 @@ func (a *agent) identify(ctx context.Context) error {
 	}
 	a.remains.sweep(ctx)
 	a.openSecrets()
-	a.member = a.World.NewMember(j, a.id, ledger.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
+	a.member = runagent.NewMember(a.World, j, a.id, protocol.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.meeting.joining
 	if !a.Machine.Near {
-		a.member.Pace = ledger.Poll / 2
+		a.member.Pace = protocol.Poll / 2
 	}
-	a.beat = newHeart(a.World, a.Path, ledger.Beat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
+	a.beat = newHeart(a.World, a.Path, protocol.Heartbeat{Agent: a.id, Host: a.Machine.Self, Name: a.Machine.Name,
 		Phase: "preparing", Rank: -1}, a.Log)
 	if !a.Machine.Near {
-		a.beat.rest = ledger.Poll
+		a.beat.rest = protocol.Poll
 	}
 	return a.openLog(ctx, 0, a.Index)
 }
@@ -472,7 +477,7 @@ func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
 			a.Log.Warn("log not stored", "err", err)
 		}
 	}
-	out, err := a.newWriter(ctx, ledger.LogsPrefix(a.Path), attempt, rank)
+	out, err := a.newWriter(ctx, protocol.LogsPrefix(a.Path), attempt, rank)
 	if err != nil {
 		return err
 	}
@@ -481,14 +486,14 @@ func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}
-	a.beat.set(func(b *ledger.Beat) { b.Live = live })
+	a.beat.set(func(b *protocol.Heartbeat) { b.Live = live })
 	return nil
 }
 
 // checkRemoved looks whether the job, or the whole store, was removed: then all that
 // waits for the store ends, and nothing is written any more (E6).
 func (n *node) checkRemoved(ctx context.Context) {
-	if errors.Is(n.World.CheckExists(ctx, n.Path), ledger.ErrRemoved) {
+	if errors.Is(liveness.CheckExists(ctx, n.World, n.Path), liveness.ErrRemoved) {
 		n.vanish(errRemoved)
 	}
 }

@@ -18,7 +18,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -42,12 +46,12 @@ echo m >$SM_MODEL_DIR/deep/model.bin; echo o >$SM_OUTPUT_DATA_DIR/table.csv
 echo new >sub/new.txt; echo more >>data.txt; echo x >__pycache__/y; echo x >.ipynb_checkpoints/z; echo x >old.pyc; rm gone.txt`
 	j := p.submit(shell(line), map[string]string{"data.txt": "one\n", "same.txt": "same\n", "gone.txt": "gone\n", "kept/x": "x\n"})
 	rep := p.run(j)
-	want := &ledger.Settled{State: job.Succeeded, Attempt: 1}
+	want := &protocol.Settled{State: job.Succeeded, Attempt: 1}
 	if diff := cmp.Diff(want, rep.Run.Settled); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
 	}
 	exit := rep.Run.Exits[0]
-	if exit.Verdict != ledger.Done || exit.Code != 0 || exit.Started.IsZero() || exit.Ended.Before(exit.Started) || exit.MaxRSS == 0 {
+	if exit.Verdict != protocol.Done || exit.Code != 0 || exit.Started.IsZero() || exit.Ended.Before(exit.Started) || exit.MaxRSS == 0 {
 		t.Errorf("exit %+v", exit)
 	}
 	for name, want := range map[string]map[string]string{
@@ -67,7 +71,7 @@ echo new >sub/new.txt; echo more >>data.txt; echo x >__pycache__/y; echo x >.ipy
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 	}
-	task, err := p.Task(t.Context(), j.Path())
+	task, err := tasks.ReadTask(t.Context(), p.World, j.Path())
 	if p.check(err); task.Live != "" {
 		t.Error("the task's log does not know that the job has settled")
 	}
@@ -77,7 +81,7 @@ echo new >sub/new.txt; echo more >>data.txt; echo x >__pycache__/y; echo x >.ipy
 // archive lists the members of one of the job's archives.
 func (p *place) archive(j job.Job, file string) (names []string) {
 	p.t.Helper()
-	r, err := p.Store.Open(p.t.Context(), ledger.OutputPrefix(j.Path())+"/"+file, 0, -1)
+	r, err := p.Store.Open(p.t.Context(), protocol.OutputPrefix(j.Path())+"/"+file, 0, -1)
 	p.check(err)
 	defer r.Close()
 	zr, err := gzip.NewReader(r)
@@ -99,26 +103,26 @@ func TestHowAProgramEndsIsHowItsJobEnds(t *testing.T) {
 		name    string
 		spec    job.Spec
 		files   map[string]string
-		verdict ledger.Verdict
+		verdict protocol.Verdict
 		code    int
 		signal  string
 		reason  string
 		hint    bool // it must have one
 	}{
-		{"a status of its own", shell("exit 3"), nil, ledger.Broke, 3, "", "exit status 3", false},
-		{"a signal", shell("kill -9 $$"), nil, ledger.Broke, 137, "SIGKILL", "ended by SIGKILL", false},
-		{"a failure file", shell(`printf ' out of luck\n' >$DROVER_FAILURE_FILE; exit 1`), nil, ledger.Broke, 1, "", "out of luck", false},
-		{"a failure file with nothing in it", shell(`echo >$DROVER_FAILURE_FILE; exit 1`), nil, ledger.Broke, 1, "", "exit status 1", false},
+		{"a status of its own", shell("exit 3"), nil, protocol.Broke, 3, "", "exit status 3", false},
+		{"a signal", shell("kill -9 $$"), nil, protocol.Broke, 137, "SIGKILL", "ended by SIGKILL", false},
+		{"a failure file", shell(`printf ' out of luck\n' >$DROVER_FAILURE_FILE; exit 1`), nil, protocol.Broke, 1, "", "out of luck", false},
+		{"a failure file with nothing in it", shell(`echo >$DROVER_FAILURE_FILE; exit 1`), nil, protocol.Broke, 1, "", "exit status 1", false},
 		{"a traceback", job.Spec{Program: "train.py"}, map[string]string{"train.py": raising, "helper.py": "def go():\n    raise ValueError('bad thing')\n"},
-			ledger.Broke, 1, "", "ValueError: bad thing at helper.py line 2 (exit status 1)", false},
+			protocol.Broke, 1, "", "ValueError: bad thing at helper.py line 2 (exit status 1)", false},
 		{"too late", job.Spec{Verb: job.Shell, Program: "exec sleep 1000", Timeout: job.Duration(50 * time.Millisecond)}, nil,
-			ledger.TimedOut, fault.ExitTimeLimit, "SIGTERM", "time limit of 50ms reached", true},
-		{"no such program", job.Spec{Program: "no-such-program"}, nil, ledger.Setup, fault.ExitDrover, "", `start program: "no-such-program" is not on PATH`, true},
-		{"no such file", job.Spec{Program: "./no/such"}, map[string]string{"x": ""}, ledger.Setup, fault.ExitDrover, "", `/opt/ml/code/no/such" is not there`, true},
-		{"no such interpreter", job.Spec{Program: "train.py", Python: "/no/such/python"}, map[string]string{"train.py": ""}, ledger.Setup, fault.ExitDrover, "", `/no/such/python`, true},
+			protocol.TimedOut, fault.ExitTimeLimit, "SIGTERM", "time limit of 50ms reached", true},
+		{"no such program", job.Spec{Program: "no-such-program"}, nil, protocol.Setup, fault.ExitDrover, "", `start program: "no-such-program" is not on PATH`, true},
+		{"no such file", job.Spec{Program: "./no/such"}, map[string]string{"x": ""}, protocol.Setup, fault.ExitDrover, "", `/opt/ml/code/no/such" is not there`, true},
+		{"no such interpreter", job.Spec{Program: "train.py", Python: "/no/such/python"}, map[string]string{"train.py": ""}, protocol.Setup, fault.ExitDrover, "", `/no/such/python`, true},
 		{"requirements that cannot be read", job.Spec{Program: "train.py"}, map[string]string{"train.py": "", "requirements.txt": "-r more.txt\n"},
-			ledger.Setup, fault.ExitDrover, "", "more.txt", false},
-		{"no program of this system", job.Spec{Program: "prog.exe"}, map[string]string{"prog.exe": "\x7fELF\x02\x01\x00 nonsense"}, ledger.Setup, fault.ExitDrover, "", "prog.exe", true},
+			protocol.Setup, fault.ExitDrover, "", "more.txt", false},
+		{"no program of this system", job.Spec{Program: "prog.exe"}, map[string]string{"prog.exe": "\x7fELF\x02\x01\x00 nonsense"}, protocol.Setup, fault.ExitDrover, "", "prog.exe", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +132,7 @@ func TestHowAProgramEndsIsHowItsJobEnds(t *testing.T) {
 			if exit.Verdict != row.verdict || exit.Code != row.code || exit.Signal != row.signal || !strings.Contains(exit.Reason, row.reason) || row.hint && exit.Hint == "" {
 				t.Errorf("exit %+v", exit)
 			}
-			want := &ledger.Settled{State: job.Failed, Attempt: 1, Code: exit.Code, Reason: exit.Reason, Hint: exit.Hint}
+			want := &protocol.Settled{State: job.Failed, Attempt: 1, Code: exit.Code, Reason: exit.Reason, Hint: exit.Hint}
 			if diff := cmp.Diff(want, settled); diff != "" {
 				t.Errorf("settled (-want +got):\n%s", diff)
 			}
@@ -178,8 +182,8 @@ func TestAShellScriptThatIsNotExecutableRunsAllTheSame(t *testing.T) {
 	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "a.sh"}.Normal()
 	p.check(err)
 	j := job.Job{V: 1, Spec: spec, Code: job.Code{Blob: string(b.Blob), Script: "a.sh"}}
-	p.check(p.NameJob(t.Context(), &j))
-	_, _, err = p.Submit(t.Context(), j, "cli-1")
+	p.check(tasks.NameJob(t.Context(), p.World, &j))
+	_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")
 	p.check(err)
 	p.run(j)
 	if got := p.said(j, record.Stdout); got != "it runs\n" {
@@ -201,14 +205,14 @@ func TestInputsAreWhereTheProgramLooks(t *testing.T) {
 			Inputs: []job.Input{{Name: "data", Path: "d"}}}.Normal()
 		p.check(err)
 		j := job.Job{V: 1, Spec: spec, Inputs: map[string]string{"data": string(digest)}}
-		p.check(p.NameJob(t.Context(), &j))
-		_, _, err = p.Submit(t.Context(), j, "cli-1")
+		p.check(tasks.NameJob(t.Context(), p.World, &j))
+		_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")
 		p.check(err)
 		rep := p.run(j)
 		if out := p.said(j, record.Stdout); name == "there" && (rep.State != job.Succeeded || out != "1,2\n") {
 			t.Errorf("%s, printed %q", rep.State, out)
 		}
-		if e := rep.Run.Exits[0]; name == "gone" && (e.Verdict != ledger.Setup || !strings.HasPrefix(e.Reason, "fetch input data: ")) {
+		if e := rep.Run.Exits[0]; name == "gone" && (e.Verdict != protocol.Setup || !strings.HasPrefix(e.Reason, "fetch input data: ")) {
 			t.Errorf("an input that is gone: %+v", e)
 		}
 	}
@@ -226,12 +230,12 @@ func TestNoticeSavesAndTheNextAgentGoesOn(t *testing.T) {
 	for name, row := range map[string]struct {
 		notice  Notice
 		status  int
-		verdict ledger.Verdict
-		cause   ledger.Cause
+		verdict protocol.Verdict
+		cause   protocol.Cause
 		free    int // interruptions counted
 	}{
-		"a person asks":    {Notice{Asked: true, Why: "asked to stop"}, 0, ledger.AskedToStop, ledger.Asked, 0},
-		"the machine goes": {Notice{Why: "spot interruption in 120 s"}, exitLater, ledger.Interrupted, ledger.Notice, 1},
+		"a person asks":    {Notice{Asked: true, Why: "asked to stop"}, 0, protocol.AskedToStop, protocol.Asked, 0},
+		"the machine goes": {Notice{Why: "spot interruption in 120 s"}, exitLater, protocol.Interrupted, protocol.Notice, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -268,9 +272,9 @@ func TestACheckpointIsSavedWhileTheProgramRuns(t *testing.T) {
 	done := newGate(t)
 	j := p.submit(shell(`echo 1 >$DROVER_CHECKPOINT_DIR/step; read x <$GATE0`, done), nil)
 	w := p.start(j, nil)
-	saved := func(ledger.Saved) (bool, error) { return true, nil }
+	saved := func(protocol.Saved) (bool, error) { return true, nil }
 	p.until("a generation", func() bool {
-		s, err := p.State(t.Context(), j.Path(), 0, saved)
+		s, err := states.ReadState(t.Context(), p.World, j.Path(), 0, saved)
 		p.check(err)
 		return s != nil
 	})
@@ -285,17 +289,17 @@ func TestACancelEndsTheProgramAndSettles(t *testing.T) {
 	j := p.submit(shell(`trap 'echo bye >$SM_MODEL_DIR/last; exit 0' TERM; echo >$GATE0; while :; do sleep 1000 & wait $!; done`, up, never), nil)
 	w := p.start(j, nil)
 	up.wait()
-	stands, err := p.Cancel(t.Context(), j.Path(), "cli-1", "wrong data")
+	stands, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "wrong data")
 	if p.check(err); !stands {
 		t.Fatal("it had already ended")
 	}
 	w.leave(0)
 	rep := p.look(j)
-	want := &ledger.Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "wrong data"}
+	want := &protocol.Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "wrong data"}
 	if diff := cmp.Diff(want, rep.Run.Settled); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
 	}
-	if e := rep.Run.Exits[0]; e.Verdict != ledger.Halted || e.Reason != "the job was stopped" {
+	if e := rep.Run.Exits[0]; e.Verdict != protocol.Halted || e.Reason != "the job was stopped" {
 		t.Errorf("exit %+v", e)
 	}
 	if diff := cmp.Diff(map[string]string{"last": "bye\n"}, p.output(rep.Run.Exits[0], "model")); diff != "" {
@@ -314,16 +318,16 @@ func TestACancelBeforeTheStartIsHeededAtOnce(t *testing.T) {
 	j := p.submit(spec, nil)
 	w := p.start(j, nil)
 	p.until("the first node has joined", func() bool { return len(p.look(j).Run.Joins) == 1 })
-	stands, err := p.Cancel(t.Context(), j.Path(), "cli-1", "wrong data")
+	stands, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "wrong data")
 	if p.check(err); !stands {
 		t.Fatal("it had already ended")
 	}
 	w.leave(0)
 	rep := p.look(j)
-	if e := rep.Run.Exits[0]; e.Verdict != ledger.Halted || e.Reason != "the job was stopped" || !e.Started.IsZero() {
+	if e := rep.Run.Exits[0]; e.Verdict != protocol.Halted || e.Reason != "the job was stopped" || !e.Started.IsZero() {
 		t.Errorf("the node that waited for the other has left the exit %+v", e)
 	}
-	want := &ledger.Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "wrong data"}
+	want := &protocol.Settled{State: job.Cancelled, Attempt: 1, Code: fault.ExitInterrupted, Reason: "wrong data"}
 	if diff := cmp.Diff(want, rep.Run.Settled); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
 	}
@@ -342,7 +346,7 @@ func TestAProgramThatDoesNotEndIsKilledAfterItsGrace(t *testing.T) {
 	j := p.submit(spec, nil)
 	w := p.start(j, nil)
 	up.wait()
-	_, err := p.Cancel(t.Context(), j.Path(), "cli-1", "")
+	_, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "")
 	p.check(err)
 	w.leave(0)
 	if e := p.look(j).Run.Exits[0]; e.Signal != "SIGKILL" {
@@ -434,7 +438,7 @@ func TestASecondAgentForTheSameRankWaitsForTheEnd(t *testing.T) {
 	up.wait()
 	second := p.start(j, nil)
 	p.until("the second agent waits", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b ledger.Beat) bool { return b.Phase == "waiting" })
+		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return b.Phase == "waiting" })
 	})
 	on.open()
 	first.leave(0)
@@ -464,16 +468,16 @@ read x <$GATE0; exit 4`, up, never)
 	a.leave(0)
 	b.leave(0)
 	rep := p.look(j)
-	if rep.State != job.Succeeded || rep.Run.Attempt() != 2 || rep.Run.Attempts[1].Cause != ledger.Failure || rep.Run.Failures() != 1 {
+	if rep.State != job.Succeeded || rep.Run.Attempt() != 2 || rep.Run.Attempts[1].Cause != protocol.Failure || rep.Run.Failures() != 1 {
 		t.Fatalf("%s, %+v", rep.State, rep.Run.Attempts)
 	}
-	exits, err := p.ExitsOf(t.Context(), j.Path(), 2, 1)
+	exits, err := runs.ReadExits(t.Context(), p.World, j.Path(), 2, 1)
 	p.check(err)
-	if exits[0].Verdict != ledger.Broke || exits[0].Code != 4 || exits[1].Verdict != ledger.Halted || exits[1].Reason != "node 0 ended first" {
+	if exits[0].Verdict != protocol.Broke || exits[0].Code != 4 || exits[1].Verdict != protocol.Halted || exits[1].Reason != "node 0 ended first" {
 		t.Errorf("the first attempt: %+v", exits)
 	}
 	for rank, e := range rep.Run.Exits {
-		if e.Verdict != ledger.Done || e.Agent != rep.Run.Attempts[1].Keep[rank] {
+		if e.Verdict != protocol.Done || e.Agent != rep.Run.Attempts[1].Keep[rank] {
 			t.Errorf("node %d in the second attempt: %+v", rank, e)
 		}
 	}
@@ -484,8 +488,8 @@ read x <$GATE0; exit 4`, up, never)
 }
 
 // stranger is a process on this machine that has ended: ours, but for its age.
-func stranger() ledger.Host {
-	h := ledger.Host(proc.Self())
+func stranger() protocol.Host {
+	h := protocol.Host(proc.Self())
 	h.Start++
 	return h
 }
@@ -507,8 +511,8 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	leave("dead/1-0-a", mark{Host: stranger(), Token: token})
 	leave("dead/1-1-b", mark{Host: stranger()})
 	leave("both/1-0-c", mark{Host: stranger()})
-	leave("both/1-1-d", mark{Host: ledger.Host(proc.Self())})
-	leave("elsewhere/1-0-e", mark{Host: ledger.Host{Boot: "another machine", PID: 1, Start: 1}})
+	leave("both/1-1-d", mark{Host: protocol.Host(proc.Self())})
+	leave("elsewhere/1-0-e", mark{Host: protocol.Host{Boot: "another machine", PID: 1, Start: 1}})
 	far, err := os.MkdirTemp("", "drover-")
 	if err != nil {
 		t.Fatal(err)
@@ -600,7 +604,7 @@ func TestResultsThatFindNoRoomFailTheJobNotTheProgram(t *testing.T) {
 	on.open()
 	w.leave(0)
 	rep := p.look(j)
-	if e := rep.Run.Exits[0]; e.Verdict != ledger.Setup || e.Code != fault.ExitDrover || !strings.Contains(e.Reason, "no space left") || e.Hint != "Free some space." {
+	if e := rep.Run.Exits[0]; e.Verdict != protocol.Setup || e.Code != fault.ExitDrover || !strings.Contains(e.Reason, "no space left") || e.Hint != "Free some space." {
 		t.Errorf("exit %+v", e)
 	}
 	if rep.State != job.Failed {
@@ -623,7 +627,7 @@ func TestResultsWaitForRoom(t *testing.T) {
 	p.fill(true)
 	on.open()
 	p.until("it waits for room", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b ledger.Beat) bool { return strings.HasPrefix(b.Note, "waiting for room: ") })
+		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return strings.HasPrefix(b.Note, "waiting for room: ") })
 	})
 	p.fill(false)
 	w.leave(0)
@@ -644,12 +648,12 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	p.fill(true)
 	on.open()
 	p.until("it waits for room", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b ledger.Beat) bool { return b.Note != "" })
+		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return b.Note != "" })
 	})
 	w.notice <- Notice{Why: "the machine goes"}
 	w.leave(exitLater)
 	rep := p.look(j)
-	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != ledger.Interrupted {
+	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted {
 		t.Errorf("it is %s, exit %+v", rep.State, e)
 	}
 	p.keptFor(j)
@@ -658,7 +662,7 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 // keptFor says that one folder of the job is kept for its next agent.
 func (p *place) keptFor(j job.Job) {
 	p.t.Helper()
-	all := LeftFolders(p.work, func(ledger.Host) (gone, known bool) { return true, true })
+	all := LeftFolders(p.work, func(protocol.Host) (gone, known bool) { return true, true })
 	if len(all) != 1 || all[0].Job != j.Path() {
 		p.t.Errorf("kept are %+v", all)
 	}
@@ -675,7 +679,7 @@ func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
 	w.notice <- Notice{Why: "the machine goes"}
 	w.leave(exitLater)
 	rep := p.look(j)
-	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != ledger.Interrupted || len(e.Notes) == 0 {
+	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted || len(e.Notes) == 0 {
 		t.Errorf("it is %s, exit %+v", rep.State, e)
 	}
 	// What there was no room for is there for the next attempt.

@@ -6,7 +6,9 @@ import (
 	"os"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/runs"
 )
 
 // archives are the files of output/, as SageMaker names them.
@@ -16,8 +18,8 @@ var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.
 // what is there already is left alone; rank 0 does. Who reads the outputs goes
 // to attempts/ as long as output/ is missing, so a failure here costs nothing
 // but the archive.
-func (a *agent) finish(ctx context.Context, o ledger.Order) error {
-	a.beat.set(func(b *ledger.Beat) { b.Phase = "leaving" })
+func (a *agent) finish(ctx context.Context, o runagent.Order) error {
+	a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
 	if o.Settled.Attempt == 0 || o.Rank != 0 || o.Attempt != o.Settled.Attempt {
 		return nil
 	}
@@ -49,12 +51,12 @@ func (a *agent) archive(ctx context.Context, attempt int, name, file string) err
 	for _, c := range collisions {
 		a.Log.Warn("two nodes wrote the same name", "path", c.Path, "kept", c.Kept, "left", c.Left)
 	}
-	return a.World.Store.CreateFile(ctx, ledger.OutputPrefix(a.Path)+"/"+file, tmp)
+	return a.World.Store.CreateFile(ctx, protocol.OutputPrefix(a.Path)+"/"+file, tmp)
 }
 
 // outputs are the lists of one output, by rank.
 func (a *agent) outputs(ctx context.Context, attempt int, name string) ([]bundle.Named, error) {
-	exits, err := a.World.ExitsOf(ctx, a.Path, a.job.Spec.Nodes, attempt)
+	exits, err := runs.ReadExits(ctx, a.World, a.Path, a.job.Spec.Nodes, attempt)
 	if err != nil {
 		return nil, err
 	}

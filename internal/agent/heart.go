@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -17,26 +18,26 @@ import (
 type heart struct {
 	rest time.Duration
 
-	w   ledger.World
+	w   protocol.World
 	p   job.Path
 	log *slog.Logger
 
 	mu      sync.Mutex
-	beat    ledger.Beat
+	beat    protocol.Heartbeat
 	changed chan struct{}
 	quit    context.CancelFunc
 	gone    chan struct{}
 }
 
-func newHeart(w ledger.World, p job.Path, b ledger.Beat, log *slog.Logger) *heart {
+func newHeart(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logger) *heart {
 	return &heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
 // set changes what the next heartbeat says, and makes it come now.
-func (h *heart) set(change func(*ledger.Beat)) { h.change(true, change) }
+func (h *heart) set(change func(*protocol.Heartbeat)) { h.change(true, change) }
 
 // change is set for what may wait until the next heartbeat is due, unless now.
-func (h *heart) change(now bool, change func(*ledger.Beat)) {
+func (h *heart) change(now bool, change func(*protocol.Heartbeat)) {
 	h.mu.Lock()
 	change(&h.beat)
 	h.mu.Unlock()
@@ -53,7 +54,7 @@ func (h *heart) start(ctx context.Context) {
 	ctx, h.quit = context.WithCancel(ctx)
 	go func() {
 		defer close(h.gone)
-		tick := time.NewTicker(ledger.Heartbeat)
+		tick := time.NewTicker(protocol.HeartbeatEvery)
 		defer tick.Stop()
 		for {
 			sent := time.Now()
@@ -79,7 +80,7 @@ func (h *heart) send(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the job was removed, and nothing is written for it any more (E6)
 	}
-	if err := h.w.Beat(ctx, h.p, b); err != nil && ctx.Err() == nil {
+	if err := liveness.WriteHeartbeat(ctx, h.w, h.p, b); err != nil && ctx.Err() == nil {
 		h.log.Warn("heartbeat not written", "err", err)
 	}
 }
@@ -89,7 +90,7 @@ func (h *heart) stop(ctx context.Context) {
 	h.quit()
 	<-h.gone
 	h.mu.Lock()
-	h.beat.Phase, h.beat.Live = ledger.Left, ""
+	h.beat.Phase, h.beat.Live = protocol.Left, ""
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a hint is not worth more
 	defer cancel()

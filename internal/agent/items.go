@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/crew"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -208,7 +208,7 @@ func (w *workspace) leftovers() {
 	})
 	if n > 0 {
 		const most = 200 // bytes of a name in a heartbeat
-		w.beat.change(false, func(b *ledger.Beat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
+		w.beat.change(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
 		w.note("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
 	}
 }

@@ -12,7 +12,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -27,10 +31,10 @@ func (p *place) submitMap(spec job.Spec, n int, files map[string]string) job.Job
 	p.check(err)
 	m, err := list.Put(p.t.Context(), p.Store, "")
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Manifest: job.Manifest(m), ChunkSize: ledger.ChunkSize(n, spec.Workers)}
+	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Manifest: job.Manifest(m), ChunkSize: chunks.ChunkSize(n, spec.Workers)}
 	j.Code = p.code(spec.Program, files)
-	p.check(p.NameJob(p.t.Context(), &j))
-	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
+	p.check(tasks.NameJob(p.t.Context(), p.World, &j))
+	_, mine, err := tasks.SubmitJob(p.t.Context(), p.World, j, "cli-1")
 	if p.check(err); !mine {
 		p.t.Fatal("another job is live")
 	}
@@ -38,13 +42,13 @@ func (p *place) submitMap(spec job.Spec, n int, files map[string]string) job.Job
 }
 
 // ofMap is how a map stands, and what each item printed to stdout.
-func (p *place) ofMap(j job.Job) (ledger.MapReport, []string) {
+func (p *place) ofMap(j job.Job) (views.MapReport, []string) {
 	p.t.Helper()
-	v := p.NewMapView(j)
+	v := views.NewMapView(p.World, j)
 	rep, err := v.Refresh(p.t.Context())
 	p.check(err)
 	var heads []string
-	p.check(v.Each(p.t.Context(), func(r ledger.ItemReport) error {
+	p.check(v.Each(p.t.Context(), func(r views.ItemReport) error {
 		heads = append(heads, "")
 		if r.Result != nil {
 			heads[len(heads)-1] = r.Result.Head
@@ -76,10 +80,10 @@ echo "$1|$2|$DROVER_ITEM|$(cat data.txt)|$MINE|$KEY|$DROVER_JOB|$DROVER_TASK|${S
 	if said := p.said(j, record.Agent); !strings.Contains(said, "items left 1 file in their working folder, such as result.txt") {
 		t.Errorf("nothing is said of what was left: %q", said)
 	}
-	if len(rep.Beats) > 0 && rep.Beats[0].Phase != ledger.Left {
+	if len(rep.Beats) > 0 && rep.Beats[0].Phase != protocol.Left {
 		t.Errorf("its last heartbeat: %+v", rep.Beats[0])
 	}
-	task, err := p.Task(t.Context(), j.Path())
+	task, err := tasks.ReadTask(t.Context(), p.World, j.Path())
 	if p.check(err); task.Live != "" {
 		t.Error("the task's log does not know that the job has settled")
 	}
@@ -113,7 +117,7 @@ func TestAMapThatIsCancelledWhileItWaitsForRoomEnds(t *testing.T) {
 	if wish := <-asked; wish.CPUs != 2 || wish.Nodes != 1 {
 		t.Errorf("it wishes for %+v", wish)
 	}
-	_, err := p.Cancel(t.Context(), j.Path(), "cli-1", "enough")
+	_, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough")
 	p.check(err)
 	w.leave(0)
 	rep, _ := p.ofMap(j)
@@ -134,12 +138,12 @@ func TestAMapsAgentLeavesForNewCode(t *testing.T) {
 		began, err := filepath.Glob(filepath.Join(gate, "began-*"))
 		return err == nil && len(began) == 2
 	})
-	code := ledger.Code{Code: p.code("work.sh", map[string]string{"word": "new", "work.sh": `cat word`})}
-	_, err := p.Amend(t.Context(), j.Path(), "cli-1", ledger.Amended{Code: &code})
+	code := protocol.Code{Code: p.code("work.sh", map[string]string{"word": "new", "work.sh": `cat word`})}
+	_, err := control.AmendMap(t.Context(), p.World, j.Path(), "cli-1", protocol.Amended{Code: &code})
 	p.check(err)
 	p.until("it begins no more", func() bool {
 		rep, _ := p.ofMap(j)
-		return len(rep.Beats) > 0 && rep.Beats[0].Phase == ledger.Resting
+		return len(rep.Beats) > 0 && rep.Beats[0].Phase == protocol.Resting
 	})
 	write(t, gate, map[string]string{"go": ""})
 	w.leave(exitLater)

@@ -19,7 +19,8 @@ import (
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 )
@@ -70,7 +71,7 @@ func (n *node) environ() []string {
 }
 
 // facts is what the contract is made of, as the program is to see it.
-func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
+func (a *agent) facts(o runagent.Order) (contract.Facts, error) {
 	spec := a.job.Spec
 	f := a.space.shape(a.space.seenRoot())
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
@@ -98,7 +99,7 @@ func (a *agent) facts(o ledger.Order) (contract.Facts, error) {
 
 // launch is the stage that starts the program: the contract's files, its
 // environment, its view of the machine, its pipes, its process tree.
-func (a *agent) launch(ctx context.Context, o ledger.Order) error {
+func (a *agent) launch(ctx context.Context, o runagent.Order) error {
 	if err := a.stdinAgain(); err != nil {
 		return a.record(ctx, setupExit(err))
 	}
@@ -119,7 +120,7 @@ func (a *agent) launch(ctx context.Context, o ledger.Order) error {
 	}
 	a.program, a.stdinRead = p, true
 	a.member.Started()
-	a.beat.set(func(b *ledger.Beat) {
+	a.beat.set(func(b *protocol.Heartbeat) {
 		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
 	})
 	p.saver = a.startSaver(ctx)
@@ -191,7 +192,7 @@ func (w *workspace) leaveNotice(text string) {
 }
 
 // startProgram starts it; in vain, nothing of it is left.
-func (a *agent) startProgram(ctx context.Context, o ledger.Order) (*program, error) {
+func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, error) {
 	facts, err := a.facts(o)
 	if err != nil {
 		return nil, err

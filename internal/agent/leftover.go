@@ -12,7 +12,12 @@ import (
 
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -26,10 +31,10 @@ import (
 // mark is kept in an agent's folder, so that later agents can tell which agent it
 // belonged to and end what that one left.
 type mark struct {
-	Host    ledger.Host `json:"host"`
-	Token   string      `json:"token"`             // of the program's tree; "" before it has started
-	Slots   int         `json:"slots,omitempty"`   // of a map: there are trees of Token-0, Token-1 ... too
-	Unsaved *unsaved    `json:"unsaved,omitempty"` // nil: nothing that is not stored
+	Host    protocol.Host `json:"host"`
+	Token   string        `json:"token"`             // of the program's tree; "" before it has started
+	Slots   int           `json:"slots,omitempty"`   // of a map: there are trees of Token-0, Token-1 ... too
+	Unsaved *unsaved      `json:"unsaved,omitempty"` // nil: nothing that is not stored
 }
 
 // unsaved says whose files a folder holds that no generation may have.
@@ -79,7 +84,7 @@ func (r *remains) leaveMark(token string) error {
 
 // noteUnsaved says in the mark that from here on the folder holds what the program of
 // this attempt writes. saves says that the attempt adds generations.
-func (r *remains) noteUnsaved(o ledger.Order, saves bool) {
+func (r *remains) noteUnsaved(o runagent.Order, saves bool) {
 	r.unsaved = nil
 	if saves {
 		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.job.ID, Place: r.place,
@@ -107,7 +112,7 @@ type deadFolder struct {
 
 // deadFolders are those below work. An agent of before the machine was started again
 // is not known to be dead, and its folder may hold files that never reached the disk.
-func deadFolders(work string, gone func(ledger.Host) (gone, known bool)) (all []deadFolder) {
+func deadFolders(work string, gone func(protocol.Host) (gone, known bool)) (all []deadFolder) {
 	files, err := filepath.Glob(filepath.Join(work, "*", "*", markName))
 	if err != nil {
 		return nil
@@ -135,7 +140,7 @@ type Left struct {
 }
 
 // LeftFolders are those below work, the folder in which this machine's agents work.
-func LeftFolders(work string, gone func(ledger.Host) (gone, known bool)) (all []Left) {
+func LeftFolders(work string, gone func(protocol.Host) (gone, known bool)) (all []Left) {
 	for _, d := range deadFolders(work, gone) {
 		if d.Unsaved != nil {
 			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.path(), Bytes: folderSize(context.Background(), d.dir)})
@@ -200,9 +205,9 @@ func (r *remains) hasEnded(ctx context.Context, u unsaved) bool {
 	if u.Store != r.World.Store.String() {
 		return false
 	}
-	rep, err := r.World.Look(ctx, u.path())
+	rep, err := views.ReadReport(ctx, r.World, u.path())
 	if errors.Is(err, store.ErrNotExist) {
-		return errors.Is(r.World.CheckExists(ctx, u.path()), ledger.ErrRemoved)
+		return errors.Is(liveness.CheckExists(ctx, r.World, u.path()), liveness.ErrRemoved)
 	}
 	return err == nil && rep.Run.Settled != nil
 }
@@ -227,12 +232,12 @@ func (r *remains) saveDead(ctx context.Context) {
 
 func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	u := d.Unsaved
-	me := ledger.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
-	gens, newest, err := r.World.ReopenState(ctx, u.path(), u.Rank, me)
+	me := protocol.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
+	gens, newest, err := states.ReopenState(ctx, r.World, u.path(), u.Rank, me)
 	if err != nil {
 		return err
 	}
-	was, err := r.World.Load(ctx, u.path())
+	was, err := tasks.LoadJob(ctx, r.World, u.path())
 	if err != nil {
 		return err
 	}
@@ -263,7 +268,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 
 // recall reads what the newest generation holds, so that only what differs is saved.
 // What cannot be read counts as nothing.
-func (s *rankState) recall(ctx context.Context, newest *ledger.Saved) error {
+func (s *rankState) recall(ctx context.Context, newest *protocol.Saved) error {
 	if newest == nil {
 		return nil
 	}

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -38,7 +41,7 @@ func TestWhatADeadAgentLeftIsThereForTheNextAttempt(t *testing.T) {
 	w := p.start(j, dies)
 	up.wait()
 	w.die()
-	if s, err := p.State(t.Context(), j.Path(), 0, func(ledger.Saved) (bool, error) { return true, nil }); err != nil || s != nil {
+	if s, err := states.ReadState(t.Context(), p.World, j.Path(), 0, func(protocol.Saved) (bool, error) { return true, nil }); err != nil || s != nil {
 		t.Fatalf("it had saved %+v, %v: the test shows nothing", s, err)
 	}
 	write(t, strings.TrimSuffix(done, "/done"), map[string]string{"done": ""})
@@ -99,8 +102,8 @@ func TestWhatADeadAgentLeftStaysUntilItsJobHasEnded(t *testing.T) {
 	another := func() {
 		t.Helper()
 		o := job.Job{V: 1, Spec: spec, At: time.Now().UTC()}
-		p.check(p.NameJob(t.Context(), &o))
-		_, _, err := p.Submit(t.Context(), o, "cli-1")
+		p.check(tasks.NameJob(t.Context(), p.World, &o))
+		_, _, err := tasks.SubmitJob(t.Context(), p.World, o, "cli-1")
 		p.check(err)
 		p.run(o)
 	}
@@ -109,7 +112,7 @@ func TestWhatADeadAgentLeftStaysUntilItsJobHasEnded(t *testing.T) {
 	if left := LeftFolders(p.work, gone); len(left) != 1 || left[0].Job != j.Path() || left[0].Store != p.Store.String() || left[0].Bytes == 0 {
 		t.Fatalf("left are %+v", left)
 	}
-	_, err = p.Cancel(t.Context(), j.Path(), "cli-1", "enough")
+	_, err = control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough")
 	p.check(err)
 	p.start(j, func(c *Config) { c.Machine.Work = t.TempDir() }).leave(0) // it settles the job
 	another()

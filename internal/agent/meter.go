@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -52,13 +52,13 @@ func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	var err error
 	if m.finder, err = record.NewExtractor(a.job.Spec.Metrics); err != nil {
 		a.note("metrics: %v", err) // an older drover knew an expression that this one does not
-	} else if w, err := a.newWriter(ctx, ledger.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
+	} else if w, err := a.newWriter(ctx, protocol.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
 		m.metrics = record.NewMetricWriter(w)
 		m.finder.Redact(a.redact)
 	} else {
 		a.Log.Warn("metrics are not recorded", "err", err)
 	}
-	if m.usage, err = a.newWriter(ctx, ledger.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
+	if m.usage, err = a.newWriter(ctx, protocol.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
 		a.Log.Warn("usage is not recorded", "err", err)
 	}
 	ctx, quit := context.WithCancel(ctx)

@@ -13,7 +13,8 @@ import (
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -32,7 +33,7 @@ type desk struct {
 	attempt int
 	rank    int
 	hosts   []string
-	joins   []ledger.Join
+	joins   []protocol.Join
 	socket  *launcher.Open
 	once    sync.Once
 }
@@ -40,7 +41,7 @@ type desk struct {
 var _ launcher.Desk = (*desk)(nil)
 
 // openDesk opens it, and tells the program's environment where.
-func (p *program) openDesk(a *agent, o ledger.Order, environ []string) ([]string, error) {
+func (p *program) openDesk(a *agent, o runagent.Order, environ []string) ([]string, error) {
 	if a.job.Spec.Launcher != job.MPI {
 		return environ, nil
 	}
@@ -79,7 +80,7 @@ func (d *desk) close() {
 func (d *desk) Call(ctx context.Context, host, line string) (status int, err error) {
 	rank := slices.Index(d.hosts, host)
 	if rank < 0 {
-		rank = slices.IndexFunc(d.joins, func(j ledger.Join) bool { return j.Address == host })
+		rank = slices.IndexFunc(d.joins, func(j protocol.Join) bool { return j.Address == host })
 	}
 	if rank == d.rank {
 		return 0, launcher.ErrHere
@@ -88,12 +89,12 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is not another node of this job", host)
 	}
 	w, p := d.a.World, d.a.Path
-	n, err := w.Call(ctx, p, d.attempt, rank, 0, d.a.id, line)
+	n, err := runagent.PostCall(ctx, w, p, d.attempt, rank, 0, d.a.id, line)
 	if err != nil {
 		return 0, err
 	}
 	for pause := d.pace(); ; pause = min(2*pause, d.a.poll) {
-		answer, ok, err := w.AnswerTo(ctx, p, d.attempt, rank, n)
+		answer, ok, err := runagent.ReadAnswer(ctx, w, p, d.attempt, rank, n)
 		if err != nil || ok {
 			return answer.Status, err
 		}
@@ -110,7 +111,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 	defer running.Wait()
 	pause := d.pace()
 	for n := 0; ; {
-		call, ok, err := w.CallAt(ctx, p, d.attempt, d.rank, n)
+		call, ok, err := runagent.ReadCall(ctx, w, p, d.attempt, d.rank, n)
 		if err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 			number := n
 			running.Go(func() {
 				status := run(ctx, call.Line)
-				if err := w.Answer(context.WithoutCancel(ctx), p, d.attempt, d.rank, number, d.a.id, status); err != nil {
+				if err := runagent.PostAnswer(context.WithoutCancel(ctx), w, p, d.attempt, d.rank, number, d.a.id, status); err != nil {
 					d.a.Log.Warn("call not answered", "err", err)
 				}
 			})
@@ -182,14 +183,14 @@ func (a *agent) followFirst(ctx context.Context) (bool, error) {
 	if a.program == nil || a.job.Spec.Launcher != job.MPI || a.program.rank == 0 {
 		return false, nil
 	}
-	if first, ok := a.member.ExitOf(0); !ok || first.Verdict != ledger.Done {
+	if first, ok := a.member.ExitOf(0); !ok || first.Verdict != protocol.Done {
 		return false, nil
 	}
 	p := a.program
 	exit := a.endProgram("node 0 has ended")
-	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = ledger.Done, 0, "", "", ""
+	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = protocol.Done, 0, "", "", ""
 	if bad := int(p.alarmed.Load()); bad != 0 { // some mpiexecs say 0 when they have lost a node
-		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, bad, fmt.Sprintf("the process that mpiexec started here exited with status %d", bad)
+		exit.Verdict, exit.Code, exit.Reason = protocol.Broke, bad, fmt.Sprintf("the process that mpiexec started here exited with status %d", bad)
 	}
 	return true, a.record(ctx, exit)
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -25,7 +26,7 @@ func TestOutputsAreNamedBeforeTheExit(t *testing.T) {
 	p.bucket.set(func() {
 		p.bucket.refuse = func(key string) error {
 			if strings.Contains(key, "/exit/") {
-				census := p.NewCensus()
+				census := removal.NewCensus(p.World)
 				if err := census.Look(t.Context()); err != nil {
 					return err
 				}
@@ -75,7 +76,7 @@ func (p *place) collect() (taken int, err error) {
 		}
 		doomed = append(doomed, store.Digest(o.Key[strings.LastIndexByte(o.Key, '/')+1:]))
 	}
-	gc, err := p.Sweep(ctx, "gc", ledger.Host(proc.Self()), doomed, time.Minute)
+	gc, err := removal.BeginSweep(ctx, p.World, "gc", protocol.Host(proc.Self()), doomed, time.Minute)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -42,7 +42,7 @@ type workspace struct {
 type rankState struct {
 	*node
 	space    *workspace
-	gens     *ledger.Generations
+	gens     *states.Generations
 	restored [3]kept // checkpoints, state and files, as the generation we began from says
 }
 

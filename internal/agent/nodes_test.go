@@ -14,7 +14,8 @@ import (
 
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -71,7 +72,7 @@ func TestProcessingLeavesResultsAndAMessage(t *testing.T) {
 	spec := job.Spec{Verb: job.Process, Program: "/bin/sh", Args: []string{"-c", line}, Results: []job.Result{
 		{Name: "first", From: "/opt/ml/processing/one"}, {Name: "second", From: "/opt/ml/processing/two"}}}
 	exit := p.run(p.submit(spec, nil)).Run.Exits[0]
-	if exit.Verdict != ledger.Done || exit.Message != "all well" {
+	if exit.Verdict != protocol.Done || exit.Message != "all well" {
 		t.Errorf("exit %+v", exit)
 	}
 	if diff := cmp.Diff(map[string]string{"first/a": "1\n", "second/b": "2\n"}, p.output(exit, "output")); diff != "" {
@@ -84,7 +85,7 @@ func TestAFailureFileIsAFailure(t *testing.T) {
 	p := newPlace(t)
 	rep := p.run(p.submit(shell(`printf 'ä%.0s' $(seq 2000) >$DROVER_FAILURE_FILE`), nil))
 	exit := rep.Run.Exits[0]
-	if exit.Verdict != ledger.Broke || exit.Code != 1 || exit.Reason != strings.Repeat("ä", 1024) || rep.State != job.Failed {
+	if exit.Verdict != protocol.Broke || exit.Code != 1 || exit.Reason != strings.Repeat("ä", 1024) || rep.State != job.Failed {
 		t.Errorf("%s: exit %+v", rep.State, exit)
 	}
 }
@@ -110,7 +111,7 @@ func TestWhatAProgramDoesToItsFoldersIsItsOwn(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			exit := p.run(p.submit(shell("M=$SM_MODEL_DIR; "+line+"; exit 3"), nil)).Run.Exits[0]
-			if exit.Verdict != ledger.Broke || exit.Code != 3 || want.note == "" && len(exit.Notes) > 0 || !strings.Contains(strings.Join(exit.Notes, "\n"), want.note) {
+			if exit.Verdict != protocol.Broke || exit.Code != 3 || want.note == "" && len(exit.Notes) > 0 || !strings.Contains(strings.Join(exit.Notes, "\n"), want.note) {
 				t.Errorf("exit %+v", exit)
 			}
 			if diff := cmp.Diff(want.model, p.output(exit, "model")); diff != "" {
@@ -125,14 +126,14 @@ func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 	t.Parallel()
 	a := newAgent(Config{})
 	a.Machine.Interface, a.Machine.Loopback = "eth7", "lo"
-	joins := func(stacks ...string) (all []ledger.Join) {
+	joins := func(stacks ...string) (all []protocol.Join) {
 		for i, s := range stacks {
-			all = append(all, ledger.Join{Address: fmt.Sprintf("10.0.0.%d", i), Port: 1000 + i, Stack: s, Procs: 2})
+			all = append(all, protocol.Join{Address: fmt.Sprintf("10.0.0.%d", i), Port: 1000 + i, Stack: s, Procs: 2})
 		}
 		return all
 	}
 	for name, row := range map[string]struct {
-		joins []ledger.Join
+		joins []protocol.Join
 		peers []contract.Peer
 		iface string
 	}{
@@ -143,14 +144,14 @@ func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 		"alone":           {joins("a"), []contract.Peer{{Address: "127.0.0.1", Port: 1000}}, ""},
 		"alone, not told": {joins(""), []contract.Peer{{Address: "10.0.0.0", Port: 1000}}, ""},
 	} {
-		peers, iface, err := a.meeting.meet(ledger.Order{Joins: row.joins})
+		peers, iface, err := a.meeting.meet(runagent.Order{Joins: row.joins})
 		if diff := cmp.Diff(row.peers, peers); err != nil || diff != "" || iface != row.iface {
 			t.Errorf("%s: by %q, %v (-want +got):\n%s", name, iface, err, diff)
 		}
 	}
 	uneven := joins("a", "a")
 	uneven[1].Procs = 8
-	if _, _, err := a.meeting.meet(ledger.Order{Joins: uneven}); err == nil || err.Error() != "start program: one process for each GPU would be 2 on node 0 and 8 on node 1" {
+	if _, _, err := a.meeting.meet(runagent.Order{Joins: uneven}); err == nil || err.Error() != "start program: one process for each GPU would be 2 on node 0 and 8 on node 1" {
 		t.Errorf("nodes that differ: %v", err)
 	}
 }
@@ -188,7 +189,7 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 		a.Machine.Near = true
 		a.job = j
 		a.out = quiet(t, p)
-		return &desk{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]ledger.Join, 3)}
+		return &desk{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]protocol.Join, 3)}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var served sync.WaitGroup

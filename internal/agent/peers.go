@@ -3,7 +3,8 @@ package agent
 import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/job"
 )
 
@@ -14,7 +15,7 @@ const loopback = "127.0.0.1"
 // joining completes the join record of an attempt: a port that no attempt before
 // has had (R2), kept from others until the program starts, and how many
 // processes this node will run.
-func (r *rendezvous) joining(j *ledger.Join) error {
+func (r *rendezvous) joining(j *protocol.Join) error {
 	r.dropPort()
 	j.Procs = r.procs()
 	if r.Machine.Port == nil {
@@ -52,7 +53,7 @@ func (r *rendezvous) procs() int {
 // meet says how the nodes of an attempt reach each other, and by which interface
 // this one does. Nodes that differ in their number of processes could not count
 // their ranks, so that is an error.
-func (r *rendezvous) meet(o ledger.Order) (peers []contract.Peer, iface string, err error) {
+func (r *rendezvous) meet(o runagent.Order) (peers []contract.Peer, iface string, err error) {
 	mine := o.Joins[o.Rank]
 	together := mine.Stack != ""
 	for rank, j := range o.Joins {

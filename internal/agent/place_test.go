@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -97,7 +99,7 @@ func (b *bucket) set(change func()) {
 
 // place is a machine with a store in memory, on which agents are started.
 type place struct {
-	ledger.World
+	protocol.World
 	t       *testing.T
 	bucket  *bucket
 	work    string
@@ -109,8 +111,8 @@ func newPlace(t *testing.T) *place {
 	t.Helper()
 	b := &bucket{Bucket: mem.New(), wrote: make(chan struct{}, 1)}
 	p := &place{t: t, bucket: b, work: t.TempDir(), environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PWD=/elsewhere"}}
-	p.World = ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
-		Gone: func(h ledger.Host) (bool, bool) { return proc.Identity(h).Gone() }}
+	p.World = protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
+		Gone: func(h protocol.Host) (bool, bool) { return proc.Identity(h).Gone() }}
 	return p
 }
 
@@ -141,8 +143,8 @@ func (p *place) submitWith(spec job.Spec, files map[string]string, change func(*
 	p.check(err)
 	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
 	change(&j)
-	p.check(p.NameJob(p.t.Context(), &j))
-	_, mine, err := p.Submit(p.t.Context(), j, "cli-1")
+	p.check(tasks.NameJob(p.t.Context(), p.World, &j))
+	_, mine, err := tasks.SubmitJob(p.t.Context(), p.World, j, "cli-1")
 	if p.check(err); !mine {
 		p.t.Fatal("another job is live")
 	}
@@ -199,7 +201,7 @@ func (p *place) start(j job.Job, change func(*Config)) *worker {
 	p.t.Helper()
 	w := &worker{p: p, notice: make(chan Notice, 2), ended: make(chan struct{})}
 	c := Config{World: p.World, Path: j.Path(), Placement: 1, Index: p.index, Log: slog.New(slog.NewTextHandler(p.t.Output(), nil)),
-		Machine: Machine{Self: ledger.Host(proc.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
+		Machine: Machine{Self: protocol.Host(proc.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
 			Cache: p.t.TempDir(), Environ: p.environ, Notice: w.notice, Near: true,
 			Start: func(ctx context.Context, c proc.Command) (*proc.Process, error) {
 				started, err := proc.Start(ctx, c)
@@ -251,15 +253,15 @@ func (w *worker) leave(want int) {
 }
 
 // run works on a job to its end and gives what is known of it then.
-func (p *place) run(j job.Job) ledger.Report {
+func (p *place) run(j job.Job) views.Report {
 	p.t.Helper()
 	p.start(j, nil).leave(0)
 	return p.look(j)
 }
 
-func (p *place) look(j job.Job) ledger.Report {
+func (p *place) look(j job.Job) views.Report {
 	p.t.Helper()
-	rep, err := p.Look(p.t.Context(), j.Path())
+	rep, err := views.ReadReport(p.t.Context(), p.World, j.Path())
 	p.check(err)
 	return rep
 }
@@ -278,7 +280,7 @@ func (p *place) until(what string, seen func() bool) {
 }
 
 // output reads one output of a rank, as texts by name.
-func (p *place) output(e ledger.Exit, name string) map[string]string {
+func (p *place) output(e protocol.Exit, name string) map[string]string {
 	p.t.Helper()
 	d, ok := e.Outputs[name]
 	if !ok {
@@ -320,7 +322,7 @@ func texts(t *testing.T, dir string) map[string]string {
 func (p *place) said(j job.Job, s record.Stream) string {
 	p.t.Helper()
 	var b strings.Builder
-	for f, err := range record.Read(p.t.Context(), p.Store, ledger.LogsPrefix(j.Path()), record.Filter{Streams: s}) {
+	for f, err := range record.Read(p.t.Context(), p.Store, protocol.LogsPrefix(j.Path()), record.Filter{Streams: s}) {
 		p.check(err)
 		b.Write(f.Data)
 	}

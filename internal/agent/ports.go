@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -51,7 +52,7 @@ type portWatch struct {
 }
 
 // watchPorts begins to look, until finish is called; nil where there is nothing to see.
-func (a *agent) watchPorts(o ledger.Order, p *program) *portWatch {
+func (a *agent) watchPorts(o runagent.Order, p *program) *portWatch {
 	ports := a.meeting.portsOf(o)
 	if len(ports) == 0 || a.Machine.Listeners == nil {
 		return nil
@@ -79,7 +80,7 @@ func (a *agent) watchPorts(o ledger.Order, p *program) *portWatch {
 // portsOf lists the ports of this machine that programs of the attempt may meet at: that
 // of node 0, where all are told to meet, if this node shares its network; and its own,
 // where a launcher, or a program that makes its own way, is told each node's.
-func (r *rendezvous) portsOf(o ledger.Order) (ports []int) {
+func (r *rendezvous) portsOf(o runagent.Order) (ports []int) {
 	spec := r.job.Spec
 	if len(o.Joins) == 1 && spec.Launcher == job.Alone {
 		return nil // such a program is told of none
@@ -156,12 +157,12 @@ func (a *agent) leavePort(ctx context.Context) error {
 
 // notBlamed is the exit of a program that failed, or was ended, while another user had
 // its port: no fault of its own.
-func (p *program) notBlamed(e ledger.Exit) ledger.Exit {
-	if e.Verdict != ledger.Broke && e.Verdict != ledger.Halted {
+func (p *program) notBlamed(e protocol.Exit) protocol.Exit {
+	if e.Verdict != protocol.Broke && e.Verdict != protocol.Halted {
 		return e
 	}
 	if why := p.ports.look(); why != "" {
-		e.Verdict, e.Reason, e.Hint, e.Trace = ledger.Interrupted, why, "", ""
+		e.Verdict, e.Reason, e.Hint, e.Trace = protocol.Interrupted, why, "", ""
 	}
 	return e
 }

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -53,7 +54,7 @@ func (p *place) onNetwork(j job.Job, b *portBook) {
 func (p *place) wasInterrupted(j job.Job) {
 	p.t.Helper()
 	rep := p.look(j)
-	if rep.State != job.Succeeded || rep.Run.Attempt() != 2 || rep.Run.Attempts[1].Cause != ledger.Notice || rep.Run.Failures() != 0 {
+	if rep.State != job.Succeeded || rep.Run.Attempt() != 2 || rep.Run.Attempts[1].Cause != protocol.Notice || rep.Run.Failures() != 0 {
 		p.t.Errorf("%s after attempts %+v", rep.State, rep.Run.Attempts)
 	}
 	if said := p.said(j, record.Agent); !strings.Contains(said, "\ninterrupted: user ") || !strings.Contains(said, "where the nodes were to meet") {
@@ -129,26 +130,26 @@ func TestWhereListenersAreNotKnownNothingEnds(t *testing.T) {
 
 func TestPortsThatProgramsMeetAt(t *testing.T) {
 	t.Parallel()
-	at := func(port int, stack string) ledger.Join { return ledger.Join{Port: port, Stack: stack} }
+	at := func(port int, stack string) protocol.Join { return protocol.Join{Port: port, Stack: stack} }
 	for name, row := range map[string]struct {
 		launcher job.Launcher
 		rank     int
-		joins    []ledger.Join
+		joins    []protocol.Join
 		want     []int
 	}{
-		"node 0":                        {job.Torch, 0, []ledger.Join{at(1, "a"), at(2, "b")}, []int{1}},
-		"another of the machine":        {job.Torch, 1, []ledger.Join{at(1, "a"), at(2, "a")}, []int{1}},
-		"one of another machine":        {job.Torch, 1, []ledger.Join{at(1, "a"), at(2, "b")}, nil},
-		"where no network is known":     {job.Torch, 1, []ledger.Join{at(1, ""), at(2, "")}, nil},
-		"each of TensorFlow's":          {job.TF, 1, []ledger.Join{at(1, "a"), at(2, "b")}, []int{2}},
-		"one that makes its own way":    {job.Alone, 1, []ledger.Join{at(1, "a"), at(2, "a")}, []int{1, 2}},
-		"one node with a launcher":      {job.TorchRun, 0, []ledger.Join{at(1, "a")}, []int{1}},
-		"one node that is told of none": {job.Alone, 0, []ledger.Join{at(1, "a")}, nil},
-		"where there are no ports":      {job.Torch, 0, []ledger.Join{at(0, "a"), at(0, "a")}, nil},
+		"node 0":                        {job.Torch, 0, []protocol.Join{at(1, "a"), at(2, "b")}, []int{1}},
+		"another of the machine":        {job.Torch, 1, []protocol.Join{at(1, "a"), at(2, "a")}, []int{1}},
+		"one of another machine":        {job.Torch, 1, []protocol.Join{at(1, "a"), at(2, "b")}, nil},
+		"where no network is known":     {job.Torch, 1, []protocol.Join{at(1, ""), at(2, "")}, nil},
+		"each of TensorFlow's":          {job.TF, 1, []protocol.Join{at(1, "a"), at(2, "b")}, []int{2}},
+		"one that makes its own way":    {job.Alone, 1, []protocol.Join{at(1, "a"), at(2, "a")}, []int{1, 2}},
+		"one node with a launcher":      {job.TorchRun, 0, []protocol.Join{at(1, "a")}, []int{1}},
+		"one node that is told of none": {job.Alone, 0, []protocol.Join{at(1, "a")}, nil},
+		"where there are no ports":      {job.Torch, 0, []protocol.Join{at(0, "a"), at(0, "a")}, nil},
 	} {
 		a := newAgent(Config{})
 		a.job.Spec.Launcher = row.launcher
-		got := a.meeting.portsOf(ledger.Order{Rank: row.rank, Joins: row.joins})
+		got := a.meeting.portsOf(runagent.Order{Rank: row.rank, Joins: row.joins})
 		if len(got) != len(row.want) || len(got) > 0 && (got[0] != row.want[0] || got[len(got)-1] != row.want[len(got)-1]) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}

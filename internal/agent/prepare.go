@@ -13,7 +13,9 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -81,11 +83,11 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
 		a.note("%s", why)
-		a.beat.set(func(b *ledger.Beat) { b.Phase, b.Queue = ledger.Queued, why })
+		a.beat.set(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
 	})
-	a.beat.set(func(b *ledger.Beat) {
+	a.beat.set(func(b *protocol.Heartbeat) {
 		b.Queue = ""
-		if b.Phase == ledger.Queued {
+		if b.Phase == protocol.Queued {
 			b.Phase = "preparing"
 		}
 	})
@@ -130,7 +132,7 @@ func (p *preparation) installPackages(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	p.beat.set(func(b *ledger.Beat) { b.Note = "installing packages" })
+	p.beat.set(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
 	return env.InstallPackages(ctx, names, p.environ(), func(line string) { p.note("%s", line) })
 }
 
@@ -152,7 +154,7 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	}
 	began := time.Now()
 	if plan.Build {
-		p.beat.set(func(b *ledger.Beat) { b.Note = "building environment" })
+		p.beat.set(func(b *protocol.Heartbeat) { b.Note = "building environment" })
 		p.note("environment: %s", plan.Why)
 	}
 	if p.ready.hold, err = plan.Hold(ctx); err != nil {
@@ -168,7 +170,7 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	case plan.Source != env.SourceNone:
 		p.note("environment: %s", plan.Why)
 	}
-	p.beat.set(func(b *ledger.Beat) { b.Note = "" })
+	p.beat.set(func(b *protocol.Heartbeat) { b.Note = "" })
 	return nil
 }
 
@@ -184,14 +186,14 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 		a.space.wantView(a.ready.env.Interpreter)
 		a.space.wantLayers()
 		a.member.Ready()
-		a.beat.set(func(b *ledger.Beat) { b.Phase = "waiting" })
+		a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
 	}
 	return nil
 }
 
 // setUp makes ready for one attempt: fresh folders, and the state and
 // checkpoints that the newest generation holds.
-func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
+func (a *agent) setUp(ctx context.Context, o runagent.Order) error {
 	a.fenced, a.state.gens, a.state.restored = false, nil, [3]kept{}
 	a.attempt = o.Attempt
 	if err := a.openLog(ctx, o.Attempt, o.Rank); err != nil {
@@ -217,11 +219,11 @@ func (a *agent) setUp(ctx context.Context, o ledger.Order) error {
 }
 
 // restore takes the rank's state over and lays out what it begins with.
-func (a *agent) restore(ctx context.Context, o ledger.Order) error {
-	me := ledger.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
-	complete := func(s ledger.Saved) (bool, error) { return a.state.complete(ctx, s) }
-	gens, saved, err := a.World.Restore(ctx, a.Path, o.Rank, me, a.job.Since, complete)
-	if errors.Is(err, ledger.ErrFenced) {
+func (a *agent) restore(ctx context.Context, o runagent.Order) error {
+	me := protocol.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
+	complete := func(s protocol.Saved) (bool, error) { return a.state.complete(ctx, s) }
+	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.job.Since, complete)
+	if errors.Is(err, states.ErrFenced) {
 		a.fenced = true
 		return nil
 	}
@@ -230,13 +232,13 @@ func (a *agent) restore(ctx context.Context, o ledger.Order) error {
 	}
 	a.state.gens = gens
 	if saved == nil {
-		saved = &ledger.Saved{Place: -1}
+		saved = &protocol.Saved{Place: -1}
 	}
 	state := *saved
 	switch {
 	case a.job.Spec.Rules == job.SSM:
 		state, err = a.state.sharedState(ctx, o)
-		if errors.Is(err, ledger.ErrFenced) {
+		if errors.Is(err, states.ErrFenced) {
 			a.fenced, a.state.gens = true, nil
 			return nil
 		}
@@ -276,7 +278,7 @@ func (s *rankState) stateSince() int {
 
 // layOut restores one of the two folders, whose list is d, and remembers what is in
 // it; "" is nothing.
-func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir string, from ledger.Saved) error {
+func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir string, from protocol.Saved) error {
 	if d == "" {
 		return nil
 	}
@@ -296,14 +298,14 @@ func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir s
 }
 
 // noteRestored tells of a folder that was restored.
-func (s *rankState) noteRestored(what string, tree bundle.Tree, from ledger.Saved) {
+func (s *rankState) noteRestored(what string, tree bundle.Tree, from protocol.Saved) {
 	if n := len(tree.Files); n > 0 {
 		s.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), tree.Bytes(), whose(from))
 	}
 }
 
 // whose says who saved a generation.
-func whose(s ledger.Saved) string {
+func whose(s protocol.Saved) string {
 	if s.Job == "" {
 		return "of all nodes"
 	}
@@ -321,7 +323,7 @@ func plural(n int, noun string) string {
 }
 
 // complete says whether every blob of a generation is there.
-func (s *rankState) complete(ctx context.Context, saved ledger.Saved) (bool, error) {
+func (s *rankState) complete(ctx context.Context, saved protocol.Saved) (bool, error) {
 	for _, d := range saved.Lists() {
 		tree, err := bundle.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
@@ -338,8 +340,8 @@ func (s *rankState) complete(ctx context.Context, saved ledger.Saved) (bool, err
 }
 
 // setupExit is the exit of a rank whose program never started.
-func setupExit(err error) ledger.Exit {
-	return ledger.Exit{Verdict: ledger.Setup, Code: fault.ExitDrover, Reason: err.Error(), Hint: fault.Hint(err)}
+func setupExit(err error) protocol.Exit {
+	return protocol.Exit{Verdict: protocol.Setup, Code: fault.ExitDrover, Reason: err.Error(), Hint: fault.Hint(err)}
 }
 
 // cleanUp removes the agent's folder, unless it holds results that nothing else

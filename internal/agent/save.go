@@ -18,7 +18,9 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -27,15 +29,15 @@ import (
 // halt carries out an order to end the program: it stops it and records that
 // something else was the cause. A program that has not been started is not started any
 // more, and that is recorded: the other nodes wait for this node's exit.
-func (a *agent) halt(ctx context.Context, o ledger.Order) error {
+func (a *agent) halt(ctx context.Context, o runagent.Order) error {
 	p := a.program
 	if p == nil {
-		return a.record(ctx, ledger.Exit{Verdict: ledger.Halted, Reason: o.Why})
+		return a.record(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why})
 	}
 	a.note("ending the program: %s", o.Why)
 	exit := a.endProgram(o.Why)
-	if exit.Verdict != ledger.TimedOut { // its own limit came first
-		exit.Verdict, exit.Reason = ledger.Halted, o.Why
+	if exit.Verdict != protocol.TimedOut { // its own limit came first
+		exit.Verdict, exit.Reason = protocol.Halted, o.Why
 	}
 	return a.record(ctx, p.notBlamed(exit))
 }
@@ -70,7 +72,7 @@ func (a *agent) interruptProgram(n Notice) {
 
 // endProgram stops the program, as gently as the spec's grace allows, and
 // returns once its tree is gone.
-func (a *agent) endProgram(why string) ledger.Exit {
+func (a *agent) endProgram(why string) protocol.Exit {
 	p := a.program
 	a.space.warn(why, time.Duration(a.job.Spec.Grace))
 	p.stop(time.Duration(a.job.Spec.Grace))
@@ -86,18 +88,18 @@ func (a *agent) programEnded(ctx context.Context) error {
 
 // record is the last stage of an attempt: state, outputs, then the exit that
 // names them (R5). Storing comes first, so an exit is never more than it says.
-func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
+func (a *agent) record(ctx context.Context, exit protocol.Exit) error {
 	saved := true
 	if p := a.program; p != nil {
 		if p.limit != nil {
 			p.limit.Stop()
 		}
 		p.ports.finish()
-		if why := p.ports.look(); why != "" && exit.Verdict == ledger.Interrupted {
+		if why := p.ports.look(); why != "" && exit.Verdict == protocol.Interrupted {
 			a.note("interrupted: %s", why)
 		}
 		p.meter.finish(ctx, a)
-		a.beat.set(func(b *ledger.Beat) { b.Phase = "saving" })
+		a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "saving" })
 		a.program = nil
 		err := a.untilStopped(ctx, func(ctx context.Context) error { return a.storeLeft(ctx, p, &exit) })
 		switch {
@@ -127,7 +129,7 @@ func (a *agent) record(ctx context.Context, exit ledger.Exit) error {
 	return err
 }
 
-func exitText(e ledger.Exit) string {
+func exitText(e protocol.Exit) string {
 	text := string(e.Verdict)
 	if e.Reason != "" {
 		text += ", " + e.Reason
@@ -138,7 +140,7 @@ func exitText(e ledger.Exit) string {
 // promiseOutputs stores what the program made and names it, so that no gc takes any
 // of it before the exit does (docs/design/004-gc.md). What is beyond a limit is
 // bundle.ErrLimit, and all else is stored and named.
-func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *ledger.Exit) error {
+func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *protocol.Exit) error {
 	in := &watched{Store: o.World.Store, w: o.World}
 	notes := exit.Notes
 	need, refused, err := o.storeOutputs(ctx, in, exit)
@@ -152,7 +154,7 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *l
 	if err != nil {
 		return err
 	}
-	if err := o.World.NameOutputs(ctx, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {
+	if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {
 		return err
 	}
 	err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
@@ -166,7 +168,7 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *l
 // storeOutputs stores what the program made: model, output/data or the results
 // of a processing job, and the files it created or changed beside itself. refused
 // says which of them is beyond a limit, the first of several.
-func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *ledger.Exit) (need []store.Digest, refused, err error) {
+func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *protocol.Exit) (need []store.Digest, refused, err error) {
 	p := o.space.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
@@ -260,14 +262,14 @@ func (o *outputs) saveResults(ctx context.Context, in *watched) (bundle.Tree, er
 }
 
 // exitOf says how a program that is gone has ended.
-func (r *exits) exitOf(p *program) ledger.Exit {
+func (r *exits) exitOf(p *program) protocol.Exit {
 	x := p.proc.Wait()
 	if !x.OOM && x.Status() != 0 && r.starved() > p.starved {
 		x.OOM = true
 		p.apart = true
 	}
 	r.measureLeft(p)
-	exit := ledger.Exit{Verdict: ledger.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
+	exit := protocol.Exit{Verdict: protocol.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
 		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
 	if x.Signal != 0 {
 		exit.Signal = signalName(x.Signal)
@@ -277,25 +279,25 @@ func (r *exits) exitOf(p *program) ledger.Exit {
 	}
 	switch {
 	case p.late.Load():
-		exit.Verdict, exit.Code = ledger.TimedOut, fault.ExitTimeLimit
+		exit.Verdict, exit.Code = protocol.TimedOut, fault.ExitTimeLimit
 		exit.Reason = fmt.Sprintf("time limit of %s reached", r.job.Spec.Timeout)
 		exit.Hint = "Give it more with --timeout, or run it again: it continues from its checkpoint."
 	case p.stuck.Load():
-		exit.Verdict, exit.Code, exit.Signal = ledger.Broke, int(p.alarmed.Load()), ""
+		exit.Verdict, exit.Code, exit.Signal = protocol.Broke, int(p.alarmed.Load()), ""
 		exit.Reason = fmt.Sprintf("one process exited with status %d, and the others kept waiting for it", exit.Code)
 		exit.Trace = p.tail.String()
 	case x.OOM || x.Crowd || p.full.Load() > 0:
 		r.beyond(&exit, x, p)
 	case x.Lost:
-		exit.Verdict, exit.Code, exit.Reason = ledger.Broke, 137, "killed from outside, or out of memory"
+		exit.Verdict, exit.Code, exit.Reason = protocol.Broke, 137, "killed from outside, or out of memory"
 	case exit.Code != 0:
-		exit.Verdict = ledger.Broke
+		exit.Verdict = protocol.Broke
 		exit.Trace = p.tail.String()
 		exit.Reason = r.reason(exit)
 	case r.job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
 		if text := firstText(r.space.paths().Failure); text != "" {
-			exit.Verdict, exit.Code, exit.Reason, exit.Trace = ledger.Broke, 1, text, p.tail.String()
+			exit.Verdict, exit.Code, exit.Reason, exit.Trace = protocol.Broke, 1, text, p.tail.String()
 			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
@@ -312,9 +314,9 @@ func (r *exits) starved() int64 {
 }
 
 // beyond is the exit of a program that wanted more than its limits allow.
-func (r *exits) beyond(exit *ledger.Exit, x proc.Exit, p *program) {
+func (r *exits) beyond(exit *protocol.Exit, x proc.Exit, p *program) {
 	spec := r.job.Spec
-	exit.Verdict, exit.Code, exit.Signal, exit.Trace = ledger.Broke, 137, "", p.tail.String()
+	exit.Verdict, exit.Code, exit.Signal, exit.Trace = protocol.Broke, 137, "", p.tail.String()
 	switch {
 	case x.OOM:
 		exit.Reason = fmt.Sprintf("out of memory: %s limit", spec.Memory.Words())
@@ -353,7 +355,7 @@ func signalName(s syscall.Signal) string {
 
 // reason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
-func (r *exits) reason(e ledger.Exit) string {
+func (r *exits) reason(e protocol.Exit) string {
 	if text := firstText(r.space.paths().Failure); text != "" {
 		return text
 	}

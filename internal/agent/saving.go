@@ -11,7 +11,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 )
 
 // What a program leaves is stored within bounds: it is no larger than --disk, or
@@ -65,7 +66,7 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 		if err != nil {
 			continue // do meets the same store, and its error is the one to tell
 		}
-		if o.Do == ledger.Leave {
+		if o.Do == runagent.Leave {
 			giveUp(errRemoved)
 		}
 		a.noteStop(o)
@@ -73,8 +74,8 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 }
 
 // noteStop remembers when the agent first knew that the job was stopped.
-func (a *agent) noteStop(o ledger.Order) {
-	if o.Do == ledger.Halt && o.Over && a.stopped.IsZero() {
+func (a *agent) noteStop(o runagent.Order) {
+	if o.Do == runagent.Halt && o.Over && a.stopped.IsZero() {
 		a.stopped = time.Now()
 	}
 }
@@ -103,8 +104,8 @@ func (a *agent) storeTimer(began time.Time) <-chan time.Time {
 
 // storeLeft stores the state and the outputs of a program that has ended. What is
 // beyond a limit is bundle.ErrLimit, once all else is stored.
-func (a *agent) storeLeft(ctx context.Context, p *program, exit *ledger.Exit) error {
-	over := exit.Verdict == ledger.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
+func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) error {
+	over := exit.Verdict == protocol.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
 	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx, over) })
 	if refused != nil && !errors.Is(refused, bundle.ErrLimit) {
 		return refused
@@ -118,10 +119,10 @@ func (a *agent) storeLeft(ctx context.Context, p *program, exit *ledger.Exit) er
 
 // givenUp is the exit of a program whose results were not stored, as the job was
 // stopped meanwhile. What was stored of it last stands.
-func (a *agent) givenUp(e ledger.Exit, err error) ledger.Exit {
+func (a *agent) givenUp(e protocol.Exit, err error) protocol.Exit {
 	e.Notes = append(e.Notes, "what it made last is not stored: "+err.Error())
-	if e.Verdict == ledger.Done { // nothing names what it made
-		e.Verdict, e.Reason = ledger.Halted, err.Error()
+	if e.Verdict == protocol.Done { // nothing names what it made
+		e.Verdict, e.Reason = protocol.Halted, err.Error()
 	}
 	return e
 }
@@ -129,13 +130,13 @@ func (a *agent) givenUp(e ledger.Exit, err error) ledger.Exit {
 // refused is the exit of a program that has left what no command could bring home,
 // or more than it may: a run whose results cannot be had has not succeeded. What
 // could be stored is.
-func (a *agent) refused(e ledger.Exit, err error) ledger.Exit {
-	if e.Verdict != ledger.Done {
+func (a *agent) refused(e protocol.Exit, err error) protocol.Exit {
+	if e.Verdict != protocol.Done {
 		e.Notes = append(e.Notes, err.Error())
 		return e
 	}
 	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.maxSaved(), 1<<60))))
-	e.Verdict, e.Code, e.Reason, e.Hint, e.Trace = ledger.Broke, 1, err.Error(), hint, ""
+	e.Verdict, e.Code, e.Reason, e.Hint, e.Trace = protocol.Broke, 1, err.Error(), hint, ""
 	e.Notes = append(e.Notes, "it ended with 0, and what was not stored is kept in "+a.root)
 	a.keep = true // it may be days of work
 	return e
@@ -172,19 +173,19 @@ func (r *exits) measureLeft(p *program) {
 
 // unstored is the exit of a program whose results there was no room for. The job
 // has failed, by no fault of the program; but when we must go, it is to run again.
-func (a *agent) unstored(e ledger.Exit, err error) ledger.Exit {
+func (a *agent) unstored(e protocol.Exit, err error) protocol.Exit {
 	select {
 	case n := <-a.notice:
 		a.notice <- n // the loop leaves by it
-		return ledger.Exit{Verdict: n.verdict(), Reason: err.Error()}
+		return protocol.Exit{Verdict: n.verdict(), Reason: err.Error()}
 	default:
 	}
 	switch e.Verdict {
-	case ledger.Interrupted, ledger.AskedToStop, ledger.Halted: // no failure: it goes on from the generation before
+	case protocol.Interrupted, protocol.AskedToStop, protocol.Halted: // no failure: it goes on from the generation before
 		e.Notes = append(e.Notes, "its last outputs were not stored: "+err.Error())
 		return e
 	}
-	e.Verdict, e.Code = ledger.Setup, fault.ExitDrover
+	e.Verdict, e.Code = protocol.Setup, fault.ExitDrover
 	e.Reason, e.Hint = err.Error(), fault.Hint(err)
 	e.Notes = append(e.Notes, "its outputs were not stored and are kept in "+a.root)
 	a.keep = true // it may be days of work
@@ -204,7 +205,7 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 		}
 		if pause == time.Second {
 			a.note("waiting for room: %v", err)
-			a.beat.set(func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
+			a.beat.set(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
 		}
 		select {
 		case n := <-a.Machine.Notice:

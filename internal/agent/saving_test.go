@@ -12,7 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -35,7 +36,7 @@ func TestARunWhoseResultsNobodyCouldBringHomeFails(t *testing.T) {
 			script := `mkdir deep; echo o >"$SM_OUTPUT_DATA_DIR/table"; echo m >"$SM_MODEL_DIR/weights"; echo n >new; set -- "` + row.where + `"; ` + deep
 			rep := p.run(p.submit(job.Spec{Verb: job.Shell, Program: script, NoMounts: true}, map[string]string{"x": "x"}))
 			exit, settled := rep.Run.Exits[0], rep.Run.Settled
-			if settled.State != job.Failed || exit.Verdict != ledger.Broke || !strings.Contains(settled.Reason, row.reason) || !strings.Contains(settled.Reason, "ddddddd") || !strings.Contains(settled.Hint, "tar -cf") {
+			if settled.State != job.Failed || exit.Verdict != protocol.Broke || !strings.Contains(settled.Reason, row.reason) || !strings.Contains(settled.Reason, "ddddddd") || !strings.Contains(settled.Hint, "tar -cf") {
 				t.Errorf("it settled as %+v", settled)
 			}
 			stored := map[string]map[string]string{"model": {"weights": "m\n"}, "output": {"table": "o\n"}, "files": {"new": "n\n"}}
@@ -128,7 +129,7 @@ func TestACancelEndsASave(t *testing.T) {
 			if strings.Contains(p.printed(j), "none") {
 				t.Skip("the file system takes no large files with holes")
 			}
-			if _, err := p.Cancel(t.Context(), j.Path(), "cli-1", "enough"); err != nil {
+			if _, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough"); err != nil {
 				t.Fatal(err)
 			}
 			w.leave(0)
@@ -136,7 +137,7 @@ func TestACancelEndsASave(t *testing.T) {
 			if rep.State != job.Cancelled {
 				t.Errorf("it settled as %+v", rep.Run.Settled)
 			}
-			if exit := rep.Run.Exits[0]; exit.Verdict != ledger.Halted || !strings.Contains(strings.Join(exit.Notes, "\n"), "what it made last is not stored: the job was stopped") {
+			if exit := rep.Run.Exits[0]; exit.Verdict != protocol.Halted || !strings.Contains(strings.Join(exit.Notes, "\n"), "what it made last is not stored: the job was stopped") {
 				t.Errorf("its exit is %+v", exit)
 			}
 			p.nothingLeft()
@@ -162,7 +163,7 @@ func TestARemovedJobEndsItsSave(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("nothing is stored")
 	}
-	p.check(p.Store.Delete(t.Context(), strings.TrimSuffix(ledger.LogsPrefix(j.Path()), "logs")+"job.json"))
+	p.check(p.Store.Delete(t.Context(), strings.TrimSuffix(protocol.LogsPrefix(j.Path()), "logs")+"job.json"))
 	w.leave(0)
 	for o, err := range p.Store.List(t.Context(), j.Path().String()+"/attempts/1/exit/") {
 		t.Errorf("it wrote %s (%v)", o.Key, err)
@@ -186,7 +187,7 @@ func TestASaveThatIsQuickEnoughOutlivesACancel(t *testing.T) {
 	j := p.submit(shell(`echo m >"$SM_MODEL_DIR/m"`), nil)
 	w := p.start(j, nil)
 	<-began
-	if _, err := p.Cancel(t.Context(), j.Path(), "cli-1", "enough"); err != nil {
+	if _, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough"); err != nil {
 		t.Fatal(err)
 	}
 	close(pass)

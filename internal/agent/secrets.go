@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -83,7 +83,7 @@ func without(environ []string, name string) []string {
 }
 
 // redacted is an exit without secrets: reasons and traces are the program's words.
-func (n *node) redacted(e ledger.Exit) ledger.Exit {
+func (n *node) redacted(e protocol.Exit) protocol.Exit {
 	if n.redact == nil {
 		return e
 	}

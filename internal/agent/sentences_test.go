@@ -3,7 +3,7 @@ package agent
 import (
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -26,7 +26,7 @@ func TestAProgramThatIsBeyondItsLimitsSaysWhichAndHowToRaiseIt(t *testing.T) {
 	} {
 		p := &program{apart: row.apart}
 		p.full.Store(row.full)
-		e := ledger.Exit{Peak: row.peak}
+		e := protocol.Exit{Peak: row.peak}
 		a.exits.beyond(&e, row.exit, p)
 		if e.Reason != reason || e.Hint != row.hint || e.Code != 137 {
 			t.Errorf("it ends with %q, %q, %d; want %q, %q", e.Reason, e.Hint, e.Code, reason, row.hint)
@@ -40,10 +40,10 @@ func TestWhatLivesOnAndWhoseStateItIsIsInWords(t *testing.T) {
 			t.Errorf("%d: %q", n, got)
 		}
 	}
-	if got := whose(ledger.Saved{Job: "abcd2345abcd2345", Attempt: 2}); got != "saved by attempt 2 of job abcd" {
+	if got := whose(protocol.Saved{Job: "abcd2345abcd2345", Attempt: 2}); got != "saved by attempt 2 of job abcd" {
 		t.Errorf("it is %q", got)
 	}
-	if got := whose(ledger.Saved{Job: "abcd2345abcd2345", Agent: "cli-1"}); got != "stored with drover put" {
+	if got := whose(protocol.Saved{Job: "abcd2345abcd2345", Agent: "cli-1"}); got != "stored with drover put" {
 		t.Errorf("it is %q", got)
 	}
 }

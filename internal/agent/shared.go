@@ -8,7 +8,10 @@ import (
 
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/store"
 )
 
@@ -17,27 +20,27 @@ import (
 // (docs/design/008-the-seeds-rules.md).
 
 // sharedState agrees with the other nodes on what all begin with.
-func (s *rankState) sharedState(ctx context.Context, o ledger.Order) (ledger.Saved, error) {
-	sweeps, err := s.World.Sweeps(ctx)
+func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol.Saved, error) {
+	sweeps, err := removal.ReadSweeps(ctx, s.World)
 	if err != nil {
-		return ledger.Saved{}, err
+		return protocol.Saved{}, err
 	}
 	var tree bundle.Tree
-	unite := func(all ledger.Shared) (d store.Digest, bytes int64, err error) {
+	unite := func(all states.Shared) (d store.Digest, bytes int64, err error) {
 		if tree, err = s.united(ctx, all); err != nil || len(tree.Files)+len(tree.Links) == 0 {
 			return "", 0, err
 		}
 		d, err = bundle.PutTree(ctx, s.World.Store, tree)
 		return d, tree.Bytes(), err
 	}
-	me := ledger.Begun{Job: s.job.ID, Place: s.place, Attempt: o.Attempt, Agent: s.id, Own: contract.Own(s.job.Spec.Nodes)}
-	complete := func(saved ledger.Saved) (bool, error) { return s.complete(ctx, saved) }
-	b, err := s.World.Begin(ctx, s.Path, me, s.stateSince(), complete, unite)
+	me := protocol.Begun{Job: s.job.ID, Place: s.place, Attempt: o.Attempt, Agent: s.id, Own: contract.Own(s.job.Spec.Nodes)}
+	complete := func(saved protocol.Saved) (bool, error) { return s.complete(ctx, saved) }
+	b, err := states.BeginShared(ctx, s.World, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {
-		return ledger.Saved{}, err
+		return protocol.Saved{}, err
 	}
 	if b.Agent != s.id {
-		return ledger.Saved{State: b.State}, s.awaitList(ctx, b.State)
+		return protocol.Saved{State: b.State}, s.awaitList(ctx, b.State)
 	}
 	need := func() ([]store.Digest, error) {
 		all := []store.Digest{b.State}
@@ -46,14 +49,14 @@ func (s *rankState) sharedState(ctx context.Context, o ledger.Order) (ledger.Sav
 		}
 		return all, nil
 	}
-	return ledger.Saved{State: b.State}, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
+	return protocol.Saved{State: b.State}, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
 		_, err := bundle.PutTree(ctx, s.World.Store, tree) // its files are named by the generations it was made of
 		return err
 	})
 }
 
 // united is a state as one folder.
-func (s *rankState) united(ctx context.Context, all ledger.Shared) (bundle.Tree, error) {
+func (s *rankState) united(ctx context.Context, all states.Shared) (bundle.Tree, error) {
 	var copies []bundle.Copy
 	base := all.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})

@@ -11,7 +11,10 @@ import (
 
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -24,7 +27,7 @@ func seed(s job.Spec, nodes int) job.Spec {
 }
 
 // all works on a job with as many agents as it has nodes, to its end.
-func (p *place) all(j job.Job) ledger.Report {
+func (p *place) all(j job.Job) views.Report {
 	p.t.Helper()
 	var workers []*worker
 	for range j.Spec.Nodes {
@@ -40,7 +43,7 @@ func (p *place) all(j job.Job) ledger.Report {
 // state is what the task's state holds, all nodes' together.
 func (p *place) state(j job.Job) map[string]string {
 	p.t.Helper()
-	s, err := p.Shared(p.t.Context(), j.Path(), func(ledger.Saved) (bool, error) { return true, nil })
+	s, err := states.ReadShared(p.t.Context(), p.World, j.Path(), func(protocol.Saved) (bool, error) { return true, nil })
 	p.check(err)
 	var copies []bundle.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
@@ -143,8 +146,8 @@ func TestACleanStateBeginsEmpty(t *testing.T) {
 	spec, err := spec.Normal()
 	p.check(err)
 	next := job.Job{V: 1, Spec: spec, StateSince: 1}
-	p.check(p.NameJob(t.Context(), &next))
-	_, _, err = p.Submit(t.Context(), next, "cli-1")
+	p.check(tasks.NameJob(t.Context(), p.World, &next))
+	_, _, err = tasks.SubmitJob(t.Context(), p.World, next, "cli-1")
 	p.check(err)
 	p.all(next)
 	if got := p.said(next, record.Stdout); got != "algo-1\n" {
@@ -181,8 +184,8 @@ open(os.environ["SSM_OUTPUT"] + "/o", "w").write("out")
 		p.check(err)
 		j := job.Job{V: 1, Spec: spec, Code: p.code("clean.py", map[string]string{"clean.py": script}),
 			Inputs: map[string]string{"data": string(d), "table_1": string(d)}}
-		p.check(p.NameJob(t.Context(), &j))
-		_, _, err = p.Submit(t.Context(), j, "cli-1")
+		p.check(tasks.NameJob(t.Context(), p.World, &j))
+		_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")
 		p.check(err)
 		rep := p.all(j)
 		if rep.State != job.Succeeded {
@@ -281,9 +284,9 @@ func TestHowAJobOfTheSeedEnds(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t)
 				rep := p.all(p.submit(seed(job.Spec{Verb: row.verb, Program: "/bin/sh", Args: []string{"-c", here + row.line}}, nodes), nil))
-				want := &ledger.Settled{State: job.Succeeded, Attempt: 1}
+				want := &protocol.Settled{State: job.Succeeded, Attempt: 1}
 				if row.code != 0 {
-					want = &ledger.Settled{State: job.Failed, Attempt: 1, Rank: nodes - 1, Code: row.code, Reason: row.reason}
+					want = &protocol.Settled{State: job.Failed, Attempt: 1, Rank: nodes - 1, Code: row.code, Reason: row.reason}
 					if nodes > 1 {
 						want.Reason = "node 1: " + row.reason
 					}

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -60,7 +61,7 @@ func TestAProgramWaitsForRoomAndGivesItBack(t *testing.T) {
 	})
 	p.until("it waits", func() bool {
 		rep := p.look(j)
-		return rep.State == job.Pending && len(rep.Living) == 1 && rep.Living[0].Phase == ledger.Queued && strings.Contains(rep.Living[0].Queue, "job abcd")
+		return rep.State == job.Pending && len(rep.Living) == 1 && rep.Living[0].Phase == protocol.Queued && strings.Contains(rep.Living[0].Queue, "job abcd")
 	})
 	close(granted)
 	w.leave(0)
@@ -88,7 +89,7 @@ func TestACancelEndsTheWaitForRoom(t *testing.T) {
 		}
 	})
 	p.until("it waits", func() bool { rep := p.look(j); return len(rep.Living) == 1 && rep.Living[0].Queue != "" })
-	if _, err := p.Cancel(t.Context(), j.Path(), "cli-1", "enough"); err != nil {
+	if _, err := control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough"); err != nil {
 		t.Fatal(err)
 	}
 	w.leave(0)
@@ -131,7 +132,7 @@ func (p *place) printed(j job.Job) string {
 	p.t.Helper()
 	var all strings.Builder
 	f := record.Filter{Streams: record.Stdout | record.Stderr}
-	for fr, err := range record.Read(p.t.Context(), p.Store, ledger.LogsPrefix(j.Path()), f) {
+	for fr, err := range record.Read(p.t.Context(), p.Store, protocol.LogsPrefix(j.Path()), f) {
 		p.check(err)
 		all.Write(fr.Data)
 	}
@@ -151,7 +152,7 @@ func TestMetricsAndSecretsOfAProgram(t *testing.T) {
 	if s := rep.Run.Settled; s.Code != 3 || strings.Contains(s.Reason, "hush") || s.Reason == "" {
 		t.Errorf("it settled as %+v", s)
 	}
-	series, err := record.ReadSeries(record.Read(t.Context(), p.Store, ledger.MetricsPrefix(j.Path()), record.Filter{}))
+	series, err := record.ReadSeries(record.Read(t.Context(), p.Store, protocol.MetricsPrefix(j.Path()), record.Filter{}))
 	if err != nil || len(series) != 2 || series[0].Name != "acc" && series[1].Name != "acc" {
 		t.Errorf("metrics: %+v, %v", series, err)
 	}

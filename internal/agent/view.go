@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -95,7 +95,7 @@ func (w *workspace) withoutView(why string) {
 }
 
 // binds are the view of one node. Who has peers finds their names in /etc/hosts.
-func (w *workspace) binds(facts contract.Facts, joins []ledger.Join) (*proc.View, error) {
+func (w *workspace) binds(facts contract.Facts, joins []protocol.Join) (*proc.View, error) {
 	if w.Machine.Root != "" {
 		return nil, w.nameHosts(facts)
 	}
@@ -162,7 +162,7 @@ func (w *workspace) nameHosts(facts contract.Facts) error {
 
 // shared says whether another node is on this machine: then its name would not
 // tell them apart.
-func shared(joins []ledger.Join, rank int) bool {
+func shared(joins []protocol.Join, rank int) bool {
 	for other, j := range joins {
 		if other != rank && j.Host.Boot != "" && j.Host.Boot == joins[rank].Host.Boot {
 			return true

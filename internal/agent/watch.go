@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -31,7 +33,7 @@ const (
 type saver struct {
 	*node
 	rank  int
-	gens  *ledger.Generations
+	gens  *states.Generations
 	quit  context.CancelFunc
 	gone  chan struct{}
 	pause time.Duration
@@ -110,7 +112,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 			err := s.save(ctx, false)
 			switch {
 			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, ledger.ErrFenced):
+			case errors.Is(err, states.ErrFenced):
 				return // the member's next Poll says why
 			case errors.Is(err, bundle.ErrLimit):
 				s.noteRefused(err)
@@ -139,7 +141,7 @@ func (s *saver) finish(ctx context.Context, over bool) error {
 	<-s.gone
 	s.over = over
 	err := s.save(ctx, true)
-	if errors.Is(err, ledger.ErrFenced) {
+	if errors.Is(err, states.ErrFenced) {
 		return nil
 	}
 	return err
@@ -175,7 +177,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	if !all.changed || s.gens == nil {
 		return refused
 	}
-	err := s.gens.Save(ctx, ledger.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Files: s.files.blob,
+	err := s.gens.Save(ctx, protocol.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Files: s.files.blob,
 		Code: store.Digest(s.job.Code.Blob), Bytes: all.bytes})
 	if err != nil {
 		return err
@@ -214,7 +216,7 @@ func (s *saver) noteSaved(all stored) {
 		return
 	}
 	s.saved++
-	s.beat.set(func(b *ledger.Beat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.beat.set(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
 	s.note("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 
@@ -243,7 +245,7 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 		}
 		return nil
 	})
-	if lost && errors.Is(err, ledger.ErrSwept) {
+	if lost && errors.Is(err, removal.ErrSwept) {
 		err = nil // they are stored with the next generation
 	}
 	return lost, err

@@ -6,7 +6,8 @@ import (
 	"sync"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/store"
 )
 
@@ -15,20 +16,20 @@ import (
 // as most programs leave no checkpoint and nothing behind.
 type watched struct {
 	*store.Store
-	w ledger.World
+	w protocol.World
 
 	mu     sync.Mutex // files are looked for several at once
-	sweeps *ledger.Sweeps
+	sweeps *removal.Sweeps
 }
 
 var _ bundle.Blobs = (*watched)(nil)
 
 // begin watches gc, if that was not so before.
-func (b *watched) begin(ctx context.Context) (_ *ledger.Sweeps, err error) {
+func (b *watched) begin(ctx context.Context) (_ *removal.Sweeps, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sweeps == nil {
-		b.sweeps, err = b.w.Sweeps(ctx)
+		b.sweeps, err = removal.ReadSweeps(ctx, b.w)
 	}
 	return b.sweeps, err
 }

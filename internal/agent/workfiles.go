@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
@@ -129,7 +129,7 @@ func inTheWay(root *os.Root, name string) (in string, there bool, err error) {
 
 // layOutFiles restores the files that the program of an attempt before had made or
 // changed beside itself.
-func (s *rankState) layOutFiles(ctx context.Context, from ledger.Saved) error {
+func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error {
 	if from.Files == "" {
 		return nil
 	}
@@ -190,7 +190,7 @@ func treeWithout(t bundle.Tree, names map[string]bool) bundle.Tree {
 
 // newInCode are the names of a tree that the code has now and had not, or otherwise,
 // when the tree was saved: the user has changed them since.
-func (s *rankState) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from ledger.Saved) (map[string]bool, error) {
+func (s *rankState) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from protocol.Saved) (map[string]bool, error) {
 	now := store.Digest(s.job.Code.Blob)
 	if now == from.Code || now == "" {
 		return nil, nil

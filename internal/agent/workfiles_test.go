@@ -9,7 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -63,14 +64,14 @@ func TestFilesOfTheWorkingFolderAreSavedWhileTheProgramRuns(t *testing.T) {
 	j := p.submit(shell(`exec 3>>train.log; echo began >&3; echo 1 >epoch; echo >$GATE0; read x <$GATE1`, up, done), nil)
 	w := p.start(j, nil)
 	up.wait()
-	var saved *ledger.Saved
+	var saved *protocol.Saved
 	p.until("a generation", func() (ok bool) {
 		var err error
-		saved, err = p.State(t.Context(), j.Path(), 0, func(ledger.Saved) (bool, error) { return true, nil })
+		saved, err = states.ReadState(t.Context(), p.World, j.Path(), 0, func(protocol.Saved) (bool, error) { return true, nil })
 		p.check(err)
 		return saved != nil
 	})
-	got := p.output(ledger.Exit{Outputs: map[string]store.Digest{"files": saved.Files}}, "files")
+	got := p.output(protocol.Exit{Outputs: map[string]store.Digest{"files": saved.Files}}, "files")
 	if diff := cmp.Diff(map[string]string{"epoch": "1\n"}, got); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}

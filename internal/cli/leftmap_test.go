@@ -6,14 +6,16 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
 // leftMap is a map in a desk's store, and what its agent needs.
 type leftMap struct {
-	ledger.World
+	protocol.World
 	t   *testing.T
 	job job.Job
 }
@@ -27,21 +29,21 @@ func (d *desk) submitMap(spec job.Spec, chunk int, from items.Source) *leftMap {
 	spec, err := spec.Normal()
 	m.check(err)
 	m.job = job.Job{V: 1, Spec: spec, ChunkSize: chunk, User: "ann", Host: "desk"}
-	m.check(m.NameJob(ctx, &m.job))
+	m.check(tasks.NameJob(ctx, m.World, &m.job))
 	l, err := items.Collect(ctx, from, d.t.TempDir())
 	m.check(err)
 	defer l.Close()
-	list, err := l.Put(ctx, m.Store, ledger.ItemsPrefix(m.job.Path()))
+	list, err := l.Put(ctx, m.Store, protocol.ItemsPrefix(m.job.Path()))
 	m.check(err)
 	m.job.Manifest = job.Manifest(list)
-	_, _, err = m.Submit(ctx, m.job, "cli-1")
+	_, _, err = tasks.SubmitJob(ctx, m.World, m.job, "cli-1")
 	m.check(err)
 	return m
 }
 
 // world is the desk's store, where no job was submitted yet.
 func (d *desk) world() *leftMap {
-	return &leftMap{World: ledger.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}, t: d.t}
+	return &leftMap{World: protocol.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}, t: d.t}
 }
 
 func (m *leftMap) check(err error) {
@@ -52,15 +54,15 @@ func (m *leftMap) check(err error) {
 }
 
 // work has one agent go through the map to its end; result is what becomes of a try.
-func (m *leftMap) work(result func(ledger.Try) ledger.Result) {
+func (m *leftMap) work(result func(mapagent.Try) protocol.Result) {
 	m.t.Helper()
 	ctx := m.t.Context()
-	worker := m.NewMapMember(m.job, "1-0-a", ledger.Host{Boot: "here", PID: 1}, ledger.MapOptions{Slots: 1, Near: true})
+	worker := mapagent.NewMapMember(m.World, m.job, "1-0-a", protocol.Host{Boot: "here", PID: 1}, mapagent.MapOptions{Slots: 1, Near: true})
 	worker.Ready()
 	for worker.Map().Settled == nil {
 		_, err := worker.Poll(ctx)
 		m.check(err)
-		for _, h := range worker.Holds() {
+		for _, h := range worker.Owned() {
 			for t, ok := h.Next(); ok; t, ok = h.Next() {
 				h.Done(result(t))
 			}

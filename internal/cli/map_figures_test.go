@@ -13,7 +13,8 @@ import (
 	"github.com/drover-run/drover/internal/cli/clitest"
 	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -23,9 +24,9 @@ func (d *desk) anUnevenMap() (short string) {
 	d.t.Helper()
 	m := d.submitMap(job.Spec{Task: "uneven", Program: "./work.sh", Args: []string{"{}"}, Limits: job.Limits{Memory: 4 << 30, CPUs: 4}, Items: job.Items{From: "1-60"}},
 		20, items.Source{From: "1-60"})
-	m.work(func(t ledger.Try) ledger.Result {
+	m.work(func(t mapagent.Try) protocol.Result {
 		n := int64(t.Item)
-		r := ledger.Result{Item: t.Item, Ended: 1_700_000_000_000_000 + n*1e6, Wall: n * n * 1000, CPU: n * n * 500, MaxRSS: (100 + (n*37)%60) << 20, Head: fmt.Sprintf(`{"n":%d}`, n), Size: 8}
+		r := protocol.Result{Item: t.Item, Ended: 1_700_000_000_000_000 + n*1e6, Wall: n * n * 1000, CPU: n * n * 500, MaxRSS: (100 + (n*37)%60) << 20, Head: fmt.Sprintf(`{"n":%d}`, n), Size: 8}
 		if t.Item%10 == 7 {
 			r.Failed, r.Code, r.Why, r.Head = true, 3, fmt.Sprintf("cannot open '%d.png'", t.Item), ""
 		}

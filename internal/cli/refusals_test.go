@@ -21,7 +21,9 @@ import (
 	"github.com/drover-run/drover/internal/cli/setup"
 	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 )
 
@@ -64,8 +66,8 @@ func (d *desk) aRun(task string) (id string) {
 	spec, err := job.Spec{Project: "demo", Task: task, Program: "train.py", Nodes: 1, On: "mem"}.Normal()
 	m.check(err)
 	m.job = job.Job{V: 1, Spec: spec, User: "ann", Host: "desk"}
-	m.check(m.NameJob(d.t.Context(), &m.job))
-	_, _, err = m.Submit(d.t.Context(), m.job, "cli-1")
+	m.check(tasks.NameJob(d.t.Context(), m.World, &m.job))
+	_, _, err = tasks.SubmitJob(d.t.Context(), m.World, m.job, "cli-1")
 	m.check(err)
 	return m.job.ID
 }
@@ -292,7 +294,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 func TestWatchingJobsThatNoAgentWorksOnEnds(t *testing.T) {
 	d := newDesk(t)
 	m := d.submitMap(job.Spec{Task: "left", Program: "true", Items: job.Items{From: "1-3"}}, 1, items.Source{From: "1-3"})
-	m.check(m.Beat(t.Context(), m.job.Path(), ledger.Beat{Agent: "1-0-a", Phase: ledger.Left, Host: ledger.Host{Boot: "elsewhere", PID: 1}}))
+	m.check(liveness.WriteHeartbeat(t.Context(), m.World, m.job.Path(), protocol.Heartbeat{Agent: "1-0-a", Phase: protocol.Left, Host: protocol.Host{Boot: "elsewhere", PID: 1}}))
 	a := *d.app
 	var out bytes.Buffer
 	a.Out, a.Err = &out, &out

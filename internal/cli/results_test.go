@@ -15,7 +15,8 @@ import (
 	"github.com/drover-run/drover/internal/cli/app/apptest"
 	"github.com/drover-run/drover/internal/cli/clitest"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -27,16 +28,16 @@ func (d *desk) aMap() (short string) {
 	ctx := d.t.Context()
 	m := d.submitMap(job.Spec{Task: "greet", Program: "./greet.sh", Args: []string{"{name}"}, Items: job.Items{From: "people.csv", Format: "csv", Out: []string{"cards/{name}.txt"}}},
 		2, items.Source{From: "-", Format: "csv", Stdin: strings.NewReader("name,town\nann,Bern\nbob,\"Rome, Italy\"\ncy,\x1b[31mred\ndan,Oslo\n")})
-	logs, err := record.NewWriter(record.Options{Store: m.Store, Prefix: ledger.LogsPrefix(m.job.Path()), ID: "a", Clock: m.Store.Clock()})
+	logs, err := record.NewWriter(record.Options{Store: m.Store, Prefix: protocol.LogsPrefix(m.job.Path()), ID: "a", Clock: m.Store.Clock()})
 	m.check(err)
-	m.work(func(t ledger.Try) ledger.Result {
-		r := ledger.Result{Item: t.Item, Try: t.Name, Ended: 1_700_000_000_000_000, Wall: 1_250_000, CPU: 250_000, MaxRSS: 4 << 20, Head: fmt.Sprintf("hello %d\nand bye\n", t.Item), Size: 16}
+	m.work(func(t mapagent.Try) protocol.Result {
+		r := protocol.Result{Item: t.Item, Try: t.Name, Ended: 1_700_000_000_000_000, Wall: 1_250_000, CPU: 250_000, MaxRSS: 4 << 20, Head: fmt.Sprintf("hello %d\nand bye\n", t.Item), Size: 16}
 		if t.Item == 4 {
 			r.Failed, r.Code, r.Why, r.Head = true, 3, "no such town", ""
 			_, err = logs.Copy(record.Stderr, 4, strings.NewReader("no such town\n"))
 		} else {
-			m.check(m.Store.CreateFile(ctx, ledger.OutPrefix(m.job.Path(), t.Item, t.Name)+"/"+card(t.Item), strings.NewReader("card")))
-			r.Outputs = []ledger.Output{{Name: card(t.Item), Size: 4, SHA256: "8367cd66fdd136bba8ba23f8805bb050dd6289401c8ec3b0be44a3c233eef90d"}}
+			m.check(m.Store.CreateFile(ctx, protocol.OutPrefix(m.job.Path(), t.Item, t.Name)+"/"+card(t.Item), strings.NewReader("card")))
+			r.Outputs = []protocol.Output{{Name: card(t.Item), Size: 4, SHA256: "8367cd66fdd136bba8ba23f8805bb050dd6289401c8ec3b0be44a3c233eef90d"}}
 			_, err = logs.Copy(record.Stdout, uint64(t.Item), strings.NewReader(r.Head))
 		}
 		m.check(err)

@@ -11,7 +11,11 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -23,7 +27,7 @@ import (
 // By the rules of ssm a task may have a state before it has a job.
 func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (bundle.Tree, job.Origin, error) {
 	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
-	task, err := e.World.Task(ctx, p)
+	task, err := tasks.ReadTask(ctx, e.World, p)
 	if err != nil {
 		return bundle.Tree{}, job.Origin{}, err
 	}
@@ -39,7 +43,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 		hint += "."
 		return bundle.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
 	}
-	rep, err := e.World.Look(ctx, p)
+	rep, err := views.ReadReport(ctx, e.World, p)
 	if errors.Is(err, store.ErrNotExist) {
 		return bundle.Tree{}, job.Origin{}, gone(in, ref, "its newest job was removed")
 	}
@@ -84,7 +88,7 @@ func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p 
 	o := job.Origin{Job: strings.TrimSuffix(p.String(), "/"), What: ref.What} // its task alone, where there is no job
 	ranks := 1
 	if p.Job != "" {
-		j, err := e.World.Load(ctx, p)
+		j, err := tasks.LoadJob(ctx, e.World, p)
 		if err != nil && !errors.Is(err, store.ErrNotExist) { // its job may be gone, and the state stays
 			return bundle.Tree{}, o, err
 		}
@@ -109,7 +113,7 @@ func gone(in job.Input, ref job.TaskRef, why string) error {
 
 // ended refuses a task whose newest job has not succeeded: what an older one left
 // is seldom what is meant.
-func ended(in job.Input, ref job.TaskRef, rep ledger.Report) error {
+func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 	switch {
 	case rep.Run.Settled == nil:
 		return fault.New(fault.Invalid, "Wait for it: drover wait "+rep.Job.Short+".", "read input %s: task %s has not ended: job %s is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
@@ -122,7 +126,7 @@ func ended(in job.Input, ref job.TaskRef, rep ledger.Report) error {
 // StateOf is the newest state of a task, that of all its ranks as one folder. ranks
 // are how many there are, where each has a state of its own.
 func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tree, error) {
-	if s, err := e.World.Shared(ctx, p, e.complete(ctx)); err != nil || s.Begun != nil {
+	if s, err := states.ReadShared(ctx, e.World, p, e.complete(ctx)); err != nil || s.Begun != nil {
 		if err != nil {
 			return bundle.Tree{}, err
 		}
@@ -130,7 +134,7 @@ func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tre
 	}
 	var all []bundle.Named
 	for rank := range max(1, ranks) {
-		saved, err := e.World.State(ctx, p, rank, e.complete(ctx))
+		saved, err := states.ReadState(ctx, e.World, p, rank, e.complete(ctx))
 		if err != nil {
 			return bundle.Tree{}, err
 		}
@@ -148,7 +152,7 @@ func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tre
 }
 
 // united is a state that ranks share as one folder.
-func (e *Engine) united(ctx context.Context, s ledger.Shared) (bundle.Tree, error) {
+func (e *Engine) united(ctx context.Context, s states.Shared) (bundle.Tree, error) {
 	var copies []bundle.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
@@ -157,8 +161,8 @@ func (e *Engine) united(ctx context.Context, s ledger.Shared) (bundle.Tree, erro
 }
 
 // complete says whether what a generation names as state is all in the store.
-func (e *Engine) complete(ctx context.Context) func(ledger.Saved) (bool, error) {
-	return func(s ledger.Saved) (bool, error) {
+func (e *Engine) complete(ctx context.Context) func(protocol.Saved) (bool, error) {
+	return func(s protocol.Saved) (bool, error) {
 		if s.State == "" {
 			return true, nil
 		}
@@ -178,7 +182,7 @@ func (e *Engine) complete(ctx context.Context) func(ledger.Saved) (bool, error) 
 // or of the current one as far as it is stored. Of a rank whose program has not ended
 // there are the files which its newest generation holds, and of other outputs those of
 // the newest attempt in which it has.
-func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) (bundle.Tree, []bundle.Collision, error) {
+func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (bundle.Tree, []bundle.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
@@ -207,14 +211,14 @@ func (e *Engine) OutputsOf(ctx context.Context, rep ledger.Report, name string) 
 }
 
 // outputLists finds the list of one output of each rank.
-func (e *Engine) outputLists(ctx context.Context, rep ledger.Report, attempt int, name string) (map[int]store.Digest, error) {
+func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int, name string) (map[int]store.Digest, error) {
 	lists := map[int]store.Digest{}
 	left := map[int]bool{} // ranks of which nothing was found yet
 	for rank := range rep.Run.Nodes {
 		left[rank] = true
 	}
 	for ; attempt > 0 && len(left) > 0; attempt-- {
-		exits, err := e.World.ExitsOf(ctx, rep.Path, rep.Run.Nodes, attempt)
+		exits, err := runs.ReadExits(ctx, e.World, rep.Path, rep.Run.Nodes, attempt)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +232,7 @@ func (e *Engine) outputLists(ctx context.Context, rep ledger.Report, attempt int
 			continue
 		}
 		for rank := range left {
-			s, err := e.World.State(ctx, rep.Path, rank, e.whole(ctx))
+			s, err := states.ReadState(ctx, e.World, rep.Path, rank, e.whole(ctx))
 			if err != nil {
 				return nil, err
 			}
@@ -242,11 +246,11 @@ func (e *Engine) outputLists(ctx context.Context, rep ledger.Report, attempt int
 }
 
 // whole says whether all that a generation names is in the store.
-func (e *Engine) whole(ctx context.Context) func(ledger.Saved) (bool, error) {
+func (e *Engine) whole(ctx context.Context) func(protocol.Saved) (bool, error) {
 	complete := e.complete(ctx)
-	return func(s ledger.Saved) (bool, error) {
+	return func(s protocol.Saved) (bool, error) {
 		for _, d := range s.Lists() {
-			if ok, err := complete(ledger.Saved{State: d}); err != nil || !ok {
+			if ok, err := complete(protocol.Saved{State: d}); err != nil || !ok {
 				return false, err
 			}
 		}
@@ -256,7 +260,7 @@ func (e *Engine) whole(ctx context.Context) func(ledger.Saved) (bool, error) {
 
 // NamesOfOutputs are those of some outputs of a job that hold anything, without reading
 // their lists.
-func (e *Engine) NamesOfOutputs(ctx context.Context, rep ledger.Report, names ...string) (held []string, err error) {
+func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...string) (held []string, err error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
 )
@@ -154,7 +155,7 @@ func TestAMapThatIsBeingStoppedGoesOnOnceItHasSettled(t *testing.T) {
 	d := newDesk(t)
 	d.plain("items.txt", "1\n2\n")
 	first := d.submit(mapping())
-	_, err := d.World.Cancel(t.Context(), first, "cli-9", "enough")
+	_, err := control.CancelJob(t.Context(), d.World, first, "cli-9", "enough")
 	d.check(err)
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)

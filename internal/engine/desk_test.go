@@ -14,7 +14,11 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -32,19 +36,19 @@ type desk struct {
 
 // program is what an agent's program does: it begins, and gives its exit. It
 // returns early when the agent is told to stop, or to halt.
-type program func(ctx context.Context, attempt, rank int) ledger.Exit
+type program func(ctx context.Context, attempt, rank int) protocol.Exit
 
 // ghost is a process on this machine that has ended.
-var ghost = ledger.Host{Boot: "here", PID: 1}
+var ghost = protocol.Host{Boot: "here", PID: 1}
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, dir: t.TempDir()}
 	d.mem = mem.New(d.agent)
 	t.Cleanup(d.mem.Close)
-	d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
-	w := ledger.World{Store: store.New(storemem.New(), store.Options{}), Rand: rand.Reader,
-		Gone: func(h ledger.Host) (bool, bool) { return true, h == ghost }}
+	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
+	w := protocol.World{Store: store.New(storemem.New(), store.Options{}), Rand: rand.Reader,
+		Gone: func(h protocol.Host) (bool, bool) { return true, h == ghost }}
 	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Driver{mem.Name: d.mem}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
 		Caller: Caller{User: "ann", Host: "desk", Folder: d.dir, Environ: os.Environ(), Cache: t.TempDir(), Version: "test", By: "cli-1"}})
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho hello\n"})
@@ -79,18 +83,18 @@ func (d *desk) does(p program) { d.work.Store(&p) }
 // agent is package agent's part, without processes: it obeys its member.
 func (d *desk) agent(ctx context.Context, r driver.Request, index int) error {
 	p := split(r.Run.Job)
-	j, err := d.World.Load(ctx, p)
+	j, err := tasks.LoadJob(ctx, d.World, p)
 	if err != nil {
 		return err
 	}
-	m := d.World.NewMember(j, d.World.AgentID(r.Placement, index), ledger.Join{})
+	m := runagent.NewMember(d.World, j, liveness.NewAgentID(d.World, r.Placement, index), protocol.Join{})
 	m.Ready()
 	beat := func(phase string) {
-		_ = d.World.Beat(context.WithoutCancel(ctx), p, ledger.Beat{Agent: m.ID, Phase: phase, Counter: time.Now().UnixNano()})
+		_ = liveness.WriteHeartbeat(context.WithoutCancel(ctx), d.World, p, protocol.Heartbeat{Agent: m.ID, Phase: phase, Counter: time.Now().UnixNano()})
 	}
-	defer beat(ledger.Left)
+	defer beat(protocol.Left)
 	var halt context.CancelFunc
-	ended := make(chan ledger.Exit, 1)
+	ended := make(chan protocol.Exit, 1)
 	for {
 		o, err := m.Poll(ctx)
 		switch {
@@ -100,7 +104,7 @@ func (d *desk) agent(ctx context.Context, r driver.Request, index int) error {
 			return err
 		}
 		switch o.Do {
-		case ledger.Launch:
+		case runagent.Launch:
 			run, stop := context.WithCancel(ctx)
 			defer stop()
 			halt = stop
@@ -109,15 +113,15 @@ func (d *desk) agent(ctx context.Context, r driver.Request, index int) error {
 			work := *d.work.Load()
 			go func() { ended <- work(run, o.Attempt, o.Rank) }() // has room; leave and Halt wait for it
 			continue
-		case ledger.Halt:
+		case runagent.Halt:
 			halt()
 			<-ended
 			halt = nil
-			if err := m.Ended(ctx, ledger.Exit{Verdict: ledger.Halted, Reason: o.Why}); err != nil {
+			if err := m.Ended(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why}); err != nil {
 				return err
 			}
 			continue
-		case ledger.Finish, ledger.Leave:
+		case runagent.Finish, runagent.Leave:
 			return m.Leave(ctx)
 		}
 		select {
@@ -137,13 +141,13 @@ func (d *desk) agent(ctx context.Context, r driver.Request, index int) error {
 }
 
 // leave is how an agent goes that was asked to, or is dead.
-func (d *desk) leave(ctx context.Context, m *ledger.Member, halt context.CancelFunc, ended <-chan ledger.Exit) error {
+func (d *desk) leave(ctx context.Context, m *runagent.Member, halt context.CancelFunc, ended <-chan protocol.Exit) error {
 	if halt != nil {
 		halt()
 		<-ended
 	}
 	if errors.Is(context.Cause(ctx), mem.ErrAsked) {
-		return m.Ended(context.WithoutCancel(ctx), ledger.Exit{Verdict: ledger.AskedToStop, Reason: "asked to stop"})
+		return m.Ended(context.WithoutCancel(ctx), protocol.Exit{Verdict: protocol.AskedToStop, Reason: "asked to stop"})
 	}
 	return context.Cause(ctx)
 }
@@ -179,24 +183,24 @@ func (d *desk) submit(s job.Spec) job.Path {
 // load reads a job as its agents do.
 func (d *desk) load(p job.Path) job.Job {
 	d.t.Helper()
-	j, err := d.World.Load(d.t.Context(), p)
+	j, err := tasks.LoadJob(d.t.Context(), d.World, p)
 	d.check(err)
 	return j
 }
 
-func (d *desk) look(p job.Path) ledger.Report {
+func (d *desk) look(p job.Path) views.Report {
 	d.t.Helper()
-	rep, err := d.World.Look(d.t.Context(), p)
+	rep, err := views.ReadReport(d.t.Context(), d.World, p)
 	d.check(err)
 	return rep
 }
 
 // attend attends a job in the background.
-func (d *desk) attend(ctx context.Context, e *Engine, p job.Path) (wait func() (*ledger.Settled, error)) {
-	var s *ledger.Settled
+func (d *desk) attend(ctx context.Context, e *Engine, p job.Path) (wait func() (*protocol.Settled, error)) {
+	var s *protocol.Settled
 	var err error
 	var done sync.WaitGroup
 	done.Go(func() { s, err = e.Attend(ctx, p) })
 	d.t.Cleanup(done.Wait)
-	return func() (*ledger.Settled, error) { done.Wait(); return s, err }
+	return func() (*protocol.Settled, error) { done.Wait(); return s, err }
 }

@@ -21,7 +21,13 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -29,7 +35,7 @@ import (
 
 // Config is what an engine is given.
 type Config struct {
-	World   ledger.World
+	World   protocol.World
 	Drivers map[string]driver.Driver // by target, as in --on
 	Targets map[string]job.Target    // places that the person has named, by their names
 	Scripts map[string]driver.Script // what reads a script's head for a target, where there is something to read
@@ -141,33 +147,33 @@ const (
 	slowest  = 250 * time.Millisecond
 	// A store far away is asked that often, and when machines have gone: what ends a
 	// job ends its agents, and where these live beside us we see that for nothing.
-	farPace    = ledger.Poll
-	besidePace = ledger.Heartbeat
+	farPace    = protocol.Poll
+	besidePace = protocol.HeartbeatEvery
 )
 
 // keeper is an engine's part in a job: a run's or a map's.
 type keeper interface {
-	Poll(ctx context.Context, machines []ledger.Machine) (ledger.Watch, error)
-	Placed() []ledger.Placed
+	Poll(ctx context.Context, machines []attached.Machine) (attached.Watch, error)
+	Placed() []protocol.Placed
 }
 
 // Attend sees that enough agents work on a job until it has settled, ctx ends,
 // or the target cannot be had. It is what "run", "resume" and a second command
 // do; many may do it at once.
-func (e *Engine) Attend(ctx context.Context, p job.Path) (*ledger.Settled, error) {
+func (e *Engine) Attend(ctx context.Context, p job.Path) (*protocol.Settled, error) {
 	return e.AttendTold(ctx, p, func() {})
 }
 
 // AttendTold is Attend that calls asked whenever the target has been asked for all
 // agents that are wanted just now: from then on those go on without us, unless they
 // live beside the command line.
-func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*ledger.Settled, error) {
-	j, err := e.World.LoadAccepted(ctx, p)
+func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*protocol.Settled, error) {
+	j, err := tasks.LoadAccepted(ctx, e.World, p)
 	if err != nil {
 		return nil, err
 	}
 	if j.Spec.Verb == job.Map { // its agents are asked for with what binds now
-		m, err := e.World.MapOf(ctx, j)
+		m, err := chunks.ReadMap(ctx, e.World, j)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +184,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 		return nil, err
 	}
 	k, look := e.keeperOf(ctx, d, j)
-	var rows []ledger.Machine
+	var rows []attached.Machine
 	pace := quickest
 	passes := renewal{e: e, d: d, j: j}
 	for {
@@ -199,7 +205,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*led
 			passes.begun(ctx)
 			pace = quickest
 			asked()
-		} else if slices.ContainsFunc(rows, func(m ledger.Machine) bool { return m.Alive }) {
+		} else if slices.ContainsFunc(rows, func(m attached.Machine) bool { return m.Alive }) {
 			asked()
 		}
 		passes.look(ctx, rows)
@@ -233,18 +239,18 @@ func (e *Engine) keeperOf(ctx context.Context, d driver.Driver, j job.Job) (keep
 		look = farPace
 	}
 	if j.Spec.Verb == job.Map {
-		k := e.World.NewMapKeeper(j, e.Caller.By)
+		k := attached.NewMapKeeper(e.World, j, e.Caller.By)
 		k.Inherited = inherited
 		return k, min(look, farPace)
 	}
-	k := e.World.NewKeeper(j, e.Caller.By)
+	k := attached.NewKeeper(e.World, j, e.Caller.By)
 	k.Far, k.Inherited = !e.Near, inherited
 	return k, look
 }
 
 // fewer says whether a machine has gone since before, or has come and gone.
-func fewer(before, now []ledger.Machine) bool {
-	lived := func(rows []ledger.Machine) (alive int) {
+func fewer(before, now []attached.Machine) bool {
+	lived := func(rows []attached.Machine) (alive int) {
 		for _, m := range rows {
 			if m.Alive {
 				alive++
@@ -257,7 +263,7 @@ func fewer(before, now []ledger.Machine) bool {
 
 // start asks a driver for a placement's agents. A place that is full or gone is
 // said, and the job stays as it is.
-func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed ledger.Placed) error {
+func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed protocol.Placed) error {
 	each := needsOf(j)
 	o, err := d.Offer(ctx, each)
 	if err == nil && o.Attached {
@@ -302,8 +308,8 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 }
 
 // machines asks a driver about every placement of a job.
-func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, placed []ledger.Placed) ([]ledger.Machine, error) {
-	var rows []ledger.Machine
+func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
+	var rows []attached.Machine
 	for _, pl := range placed {
 		members, err := d.Status(ctx, e.handle(j.Path(), j.Spec.On, pl.Placement))
 		if err != nil {
@@ -315,7 +321,7 @@ func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, place
 				lines := strings.Split(strings.TrimSpace(m.Tail), "\n")
 				why = strings.TrimPrefix(why+": "+lines[len(lines)-1], ": ")
 			}
-			rows = append(rows, ledger.Machine{Placement: pl.Placement, Index: m.Index, Alive: m.State.Alive(),
+			rows = append(rows, attached.Machine{Placement: pl.Placement, Index: m.Index, Alive: m.State.Alive(),
 				Broke: m.State == driver.Ended && m.Code == fault.ExitDrover, Taken: m.State == driver.Taken, Why: why})
 		}
 	}
@@ -336,7 +342,7 @@ func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(rows, func(m ledger.Machine) bool { return m.Alive }) {
+		if !slices.ContainsFunc(rows, func(m attached.Machine) bool { return m.Alive }) {
 			return nil
 		}
 		if err := e.World.Store.Clock().Sleep(ctx, 20*time.Millisecond); err != nil {
@@ -352,8 +358,8 @@ func (e *Engine) Hasten(ctx context.Context, p job.Path, grace time.Duration) er
 }
 
 // stopAgents asks the agents of all placements of a job to go.
-func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration) (rep ledger.Report, d driver.Driver, err error) {
-	if rep, err = e.World.Look(ctx, p); err != nil {
+func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration) (rep views.Report, d driver.Driver, err error) {
+	if rep, err = views.ReadReport(ctx, e.World, p); err != nil {
 		return rep, nil, err
 	}
 	if d, err = e.Driver(rep.Job.Spec.On); err != nil {
@@ -370,14 +376,14 @@ func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration
 // Cancel ends a job for good and waits until it has settled; what its agents
 // are given to save is the job's grace. stands is false when it had already ended.
 func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands bool, err error) {
-	stands, err = e.World.Cancel(ctx, p, e.Caller.By, reason)
+	stands, err = control.CancelJob(ctx, e.World, p, e.Caller.By, reason)
 	return e.windUp(ctx, p, stands, err)
 }
 
 // Drain is Cancel of a map whose items that run may end. told is called once that
 // is durable, before it is waited for.
 func (e *Engine) Drain(ctx context.Context, p job.Path, reason string, told func()) (stands bool, err error) {
-	stands, err = e.World.Drain(ctx, p, e.Caller.By, reason)
+	stands, err = control.DrainJob(ctx, e.World, p, e.Caller.By, reason)
 	if err == nil && stands {
 		told()
 	}
@@ -406,7 +412,7 @@ const parting, farParting = time.Second, 5 * time.Second
 
 // Clean takes away what targets still hold of a job that has settled.
 func (e *Engine) Clean(ctx context.Context, p job.Path) error {
-	rep, err := e.World.Look(ctx, p)
+	rep, err := views.ReadReport(ctx, e.World, p)
 	if err != nil || rep.Run.Settled == nil {
 		return err
 	}
@@ -420,7 +426,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		}
 	}
 	clock, patience := e.World.Store.Clock(), farParting
-	if e.Near && ledger.Few(rep.Job.Spec.Workers) { // many may not be near it themselves
+	if e.Near && mapagent.Few(rep.Job.Spec.Workers) { // many may not be near it themselves
 		patience = parting
 	}
 	for begin := clock.Boot(); clock.Boot()-begin < patience; {
@@ -447,11 +453,11 @@ func (e *Engine) sweep(ctx context.Context, target string) {
 		return
 	}
 	for _, h := range held {
-		p, err := e.World.Find(ctx, h.Job)
+		p, err := tasks.FindJob(ctx, e.World, h.Job)
 		if err != nil {
 			continue // of another store, perhaps
 		}
-		if rep, err := e.World.Look(ctx, p); err == nil && rep.Run.Settled != nil {
+		if rep, err := views.ReadReport(ctx, e.World, p); err == nil && rep.Run.Settled != nil {
 			_ = d.Stop(ctx, h, lastMinutes, true)
 		}
 	}
@@ -459,7 +465,7 @@ func (e *Engine) sweep(ctx context.Context, target string) {
 
 // Attached says whether a job's target keeps its agents beside the command line.
 func (e *Engine) Attached(ctx context.Context, p job.Path) (bool, error) {
-	j, err := e.World.Load(ctx, p)
+	j, err := tasks.LoadJob(ctx, e.World, p)
 	if err != nil {
 		return false, err
 	}

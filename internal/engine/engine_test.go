@@ -14,16 +14,17 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
 // untilTold runs until it is told to end, and says that it began.
 func untilTold(began chan<- [2]int) program {
-	return func(ctx context.Context, attempt, rank int) ledger.Exit {
+	return func(ctx context.Context, attempt, rank int) protocol.Exit {
 		began <- [2]int{attempt, rank}
 		<-ctx.Done()
-		return ledger.Exit{Verdict: ledger.Done}
+		return protocol.Exit{Verdict: protocol.Done}
 	}
 }
 
@@ -37,11 +38,11 @@ func TestAttendSeesAJobToItsEnd(t *testing.T) {
 	p := d.submit(spec())
 	s, err := d.Attend(t.Context(), p)
 	d.check(err)
-	if diff := cmp.Diff(&ledger.Settled{State: job.Succeeded, Attempt: 1}, s); diff != "" {
+	if diff := cmp.Diff(&protocol.Settled{State: job.Succeeded, Attempt: 1}, s); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
 	}
 	rep := d.look(p)
-	if diff := cmp.Diff([]ledger.Placed{{Placement: 1, Agents: 1, Target: mem.Name}}, rep.Run.Placed); diff != "" {
+	if diff := cmp.Diff([]protocol.Placed{{Placement: 1, Agents: 1, Target: mem.Name}}, rep.Run.Placed); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
 	}
 	// Of a job that has ended nothing is asked for again, and nothing stays.
@@ -77,10 +78,10 @@ func TestALostAgentIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		lose  func(*mem.Driver, driver.Handle)
-		cause ledger.Cause
+		cause protocol.Cause
 	}{
-		"killed":                {func(m *mem.Driver, h driver.Handle) { m.Kill(h, 0) }, ledger.Lost},
-		"its machine was taken": {func(m *mem.Driver, h driver.Handle) { m.Take(h, 0) }, ledger.Lost},
+		"killed":                {func(m *mem.Driver, h driver.Handle) { m.Kill(h, 0) }, protocol.Lost},
+		"its machine was taken": {func(m *mem.Driver, h driver.Handle) { m.Take(h, 0) }, protocol.Lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +91,7 @@ func TestALostAgentIsReplaced(t *testing.T) {
 			p := d.submit(spec())
 			wait := d.attend(t.Context(), d.Engine, p)
 			<-began
-			d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
+			d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 			row.lose(d.mem, d.handle(p, 1))
 			s, err := wait()
 			if d.check(err); s.State != job.Succeeded || s.Attempt != 2 {
@@ -118,14 +119,14 @@ func TestOfTwoNodesOnlyTheLostOneIsReplaced(t *testing.T) {
 	if !strings.HasPrefix(keeper[0].Agent, "1-1-") {
 		lost = 1 // agent 1 of the placement has rank 1
 	}
-	d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
+	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 	d.mem.Kill(d.handle(p, 1), 1)
 	s, err := wait()
 	if d.check(err); s.State != job.Succeeded || s.Attempt != 2 {
 		t.Fatalf("%+v", s)
 	}
 	rep := d.look(p)
-	want := ledger.Attempt{K: 2, Cause: ledger.Lost, Ranks: []int{lost}, Keep: map[int]string{1 - lost: keeper[1-lost].Agent}}
+	want := protocol.Attempt{K: 2, Cause: protocol.Lost, Ranks: []int{lost}, Keep: map[int]string{1 - lost: keeper[1-lost].Agent}}
 	if diff := cmp.Diff(want, rep.Run.Attempts[1]); diff != "" {
 		t.Errorf("the second attempt (-want +got):\n%s", diff)
 	}
@@ -148,7 +149,7 @@ func TestAgentsThatNeverComeUpFailTheJob(t *testing.T) {
 	if s.State != job.Failed || s.Code != fault.ExitDrover || !strings.HasPrefix(s.Reason, "3 placements in a row failed: ") || !strings.HasSuffix(s.Reason, ": no room on /var") {
 		t.Errorf("%+v", s)
 	}
-	if n := len(d.look(p).Run.Placed); n != ledger.MaxBarren {
+	if n := len(d.look(p).Run.Placed); n != attached.MaxFailedPlacements {
 		t.Errorf("%d placements", n)
 	}
 }
@@ -190,13 +191,13 @@ func TestAttendEndsWithItsContextAndTheAgentsGoOn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	began, on := make(chan [2]int, 1), make(chan struct{})
-	d.does(func(ctx context.Context, attempt, rank int) ledger.Exit {
+	d.does(func(ctx context.Context, attempt, rank int) protocol.Exit {
 		began <- [2]int{attempt, rank}
 		select {
 		case <-on:
 		case <-ctx.Done():
 		}
-		return ledger.Exit{Verdict: ledger.Done}
+		return protocol.Exit{Verdict: protocol.Done}
 	})
 	p := d.submit(spec())
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -225,15 +226,15 @@ func TestInterruptLetsTheAgentsGoAndResumeGoesOn(t *testing.T) {
 	stop() // as the command line does before it interrupts
 	_, _ = wait()
 	d.check(d.Interrupt(t.Context(), p, time.Hour))
-	if rep := d.look(p); rep.State != job.Interrupted || rep.Run.Exits[0].Verdict != ledger.AskedToStop {
+	if rep := d.look(p); rep.State != job.Interrupted || rep.Run.Exits[0].Verdict != protocol.AskedToStop {
 		t.Errorf("it is %s, %+v", rep.State, rep.Run.Exits)
 	}
-	d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
+	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 	s, err := d.Attend(t.Context(), p)
 	if d.check(err); s.State != job.Succeeded || s.Attempt != 2 {
 		t.Errorf("%+v", s)
 	}
-	if rep := d.look(p); rep.Run.Attempts[1].Cause != ledger.Asked || rep.Run.Interruptions() != 0 {
+	if rep := d.look(p); rep.Run.Attempts[1].Cause != protocol.Asked || rep.Run.Interruptions() != 0 {
 		t.Errorf("attempts %+v", rep.Run.Attempts)
 	}
 	// Of what has ended there is nothing to interrupt.
@@ -298,7 +299,7 @@ func TestCancelEndsAJobForGood(t *testing.T) {
 	if held, err := d.mem.List(t.Context()); err != nil || len(held) > 0 {
 		t.Errorf("the place still holds %v (%v)", held, err)
 	}
-	d.does(func(context.Context, int, int) ledger.Exit { return ledger.Exit{Verdict: ledger.Done} })
+	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 	done := d.submit(spec(named))
 	succeeded(d, done)
 	if stands, err := d.Cancel(t.Context(), done, "too late"); stands || err != nil || d.look(done).State != job.Succeeded {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/job"
 )
 
@@ -34,7 +35,7 @@ type GCOptions struct {
 	// listings are current.
 	Lag time.Duration
 	// Self is this process, so that nobody waits for it when it has died.
-	Self ledger.Host
+	Self protocol.Host
 }
 
 const (
@@ -99,7 +100,7 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 	}
 	g := Garbage{V: 1, options: o, Items: []Leftover{}}
 	now := e.World.Store.Clock().Now()
-	census := e.World.NewCensus()
+	census := removal.NewCensus(e.World)
 	if err := census.Look(ctx); err != nil {
 		return g, err
 	}
@@ -149,17 +150,17 @@ func (g Garbage) summed() Garbage {
 }
 
 // leftJobs adds the jobs that go, unfinished submits, and rests.
-func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *ledger.Census, c choice, now time.Time) error {
-	jobs := map[job.Path]*ledger.Counted{}
+func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
+	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
 	}
-	sizes := map[job.Path]ledger.Folder{}
+	sizes := map[job.Path]removal.Folder{}
 	for _, t := range census.Tasks() {
 		if !g.options.sees(t.Path) && !c.in(t.Path) || t.Bad != nil { // which jobs it has had is not known
 			continue
 		}
-		folders, err := e.World.Folders(ctx, t.Path)
+		folders, err := removal.ListFolders(ctx, e.World, t.Path)
 		if err != nil {
 			return err
 		}
@@ -193,14 +194,14 @@ func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *ledger.Census
 func (o GCOptions) sees(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
 
 // unfinished says whether a submit has been going on for longer than any does.
-func (o GCOptions) unfinished(j *ledger.Counted, now time.Time) bool {
+func (o GCOptions) unfinished(j *removal.Counted, now time.Time) bool {
 	return o.sees(j.Path) && !j.Submitted && !j.Removed && j.Bad == nil && now.Sub(j.Since) >= o.MinAge
 }
 
 // leftAgents adds what targets hold of jobs that have ended. A target that cannot
 // be asked is a note.
-func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *ledger.Census) {
-	ended := map[string]*ledger.Counted{}
+func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *removal.Census) {
+	ended := map[string]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		if g.options.sees(j.Path) && (j.Removed || j.Settled != nil) {
 			ended[j.Path.Job] = j
@@ -228,11 +229,11 @@ func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *ledger.Cens
 
 // leftFolders adds the work folders of agents that died on this machine, of jobs that
 // have ended. Those of others are kept: what they hold may not be stored.
-func (e *Engine) leftFolders(g *Garbage, census *ledger.Census) {
+func (e *Engine) leftFolders(g *Garbage, census *removal.Census) {
 	if e.Caller.Folders == nil {
 		return
 	}
-	jobs := map[job.Path]*ledger.Counted{}
+	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
 	}

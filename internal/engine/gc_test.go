@@ -16,7 +16,11 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -35,8 +39,8 @@ type ward struct {
 func newWard(t *testing.T) *ward {
 	w := &ward{t: t, clock: &storetest.Clock{}}
 	w.bucket = storemem.At(w.clock)
-	world := ledger.World{Store: store.New(w.bucket, store.Options{Clock: w.clock}), Rand: roomRand{newRoom(1)},
-		Gone: func(ledger.Host) (bool, bool) { return false, false }}
+	world := protocol.World{Store: store.New(w.bucket, store.Options{Clock: w.clock}), Rand: roomRand{newRoom(1)},
+		Gone: func(protocol.Host) (bool, bool) { return false, false }}
 	w.Engine = New(Config{World: world, Caller: Caller{By: "gc", Cache: t.TempDir()}})
 	return w
 }
@@ -58,14 +62,14 @@ func (w *ward) job(task string, state job.State, change ...func(*job.Job)) job.J
 	spec, err := job.Spec{Project: "demo", Task: task, Program: "train.py"}.Normal()
 	w.check(err)
 	j := job.Job{V: 1, Spec: spec, At: w.clock.Now()}
-	w.check(w.World.NameJob(ctx, &j))
+	w.check(tasks.NameJob(ctx, w.World, &j))
 	code, _, err := w.World.Store.PutBlob(ctx, strings.NewReader("code of "+j.ID))
 	w.check(err)
 	j.Code.Blob = string(code)
 	for _, c := range change {
 		c(&j)
 	}
-	_, mine, err := w.World.Submit(ctx, j, "cli")
+	_, mine, err := tasks.SubmitJob(ctx, w.World, j, "cli")
 	if w.check(err); !mine {
 		w.t.Fatalf("task %s has a live job", task)
 	}
@@ -79,14 +83,14 @@ func (w *ward) job(task string, state job.State, change ...func(*job.Job)) job.J
 func (w *ward) end(j job.Job, state job.State) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	m := w.World.NewMember(j, "1-0-"+j.ID, ledger.Join{})
+	m := runagent.NewMember(w.World, j, "1-0-"+j.ID, protocol.Join{})
 	m.Ready()
 	_, err := m.Poll(ctx)
 	w.check(err)
 	m.Started()
-	exit := ledger.Exit{Verdict: ledger.Done}
+	exit := protocol.Exit{Verdict: protocol.Done}
 	if state == job.Failed {
-		exit = ledger.Exit{Verdict: ledger.Broke, Code: 1}
+		exit = protocol.Exit{Verdict: protocol.Broke, Code: 1}
 	}
 	list, _, err := folder{[]byte("model of " + j.ID)}.put(ctx, w.World.Store)
 	w.check(err)
@@ -113,7 +117,7 @@ func (w *ward) collect(o GCOptions) Freed {
 
 // get is what a person's get reads; empty when all of it is there.
 func (w *ward) get(j job.Job) string {
-	rep, err := w.World.Look(w.t.Context(), j.Path())
+	rep, err := views.ReadReport(w.t.Context(), w.World, j.Path())
 	if err != nil {
 		return err.Error()
 	}
@@ -353,18 +357,18 @@ func TestSubmitsThatNeverFinishedGo(t *testing.T) {
 	w := newWard(t)
 	submit := func() job.Job {
 		j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
-		w.check(w.World.NameJob(t.Context(), &j))
+		w.check(tasks.NameJob(t.Context(), w.World, &j))
 		code, _, err := w.World.Store.PutBlob(t.Context(), strings.NewReader("code of "+j.ID))
 		w.check(err)
 		j.Code.Blob = string(code)
-		w.check(w.World.Propose(t.Context(), j))
+		w.check(tasks.ProposeJob(t.Context(), w.World, j))
 		return j
 	}
 	submit()
 	nameless := submit()
 	w.check(w.World.Store.Delete(t.Context(), "ids/"+nameless.Short)) // as a withdrawal that was cut short
 	named := job.Job{Spec: job.Spec{Project: "demo", Task: "other"}}
-	w.check(w.World.NameJob(t.Context(), &named))
+	w.check(tasks.NameJob(t.Context(), w.World, &named))
 	w.pass(DefaultMinAge + time.Second)
 	young := submit()
 	slow := submit()
@@ -375,14 +379,14 @@ func TestSubmitsThatNeverFinishedGo(t *testing.T) {
 	if _, err := w.Collect(t.Context(), g, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, mine, err := w.World.Submit(t.Context(), young, "cli"); err != nil || !mine {
+	if _, mine, err := tasks.SubmitJob(t.Context(), w.World, young, "cli"); err != nil || !mine {
 		t.Errorf("the young one: mine %t, %v", mine, err)
 	}
 	// One that finishes between the look and the deed stays.
 	w.end(young, job.Succeeded)
 	w.pass(DefaultMinAge + time.Second)
 	g = w.leftovers(GCOptions{})
-	if _, mine, err := w.World.Submit(t.Context(), slow, "cli"); err != nil || !mine {
+	if _, mine, err := tasks.SubmitJob(t.Context(), w.World, slow, "cli"); err != nil || !mine {
 		t.Fatalf("the slow one: mine %t, %v", mine, err)
 	}
 	freed, err := w.Collect(t.Context(), g, nil)
@@ -402,8 +406,8 @@ func TestASubmitThatIsYoungByTheStoresClockStays(t *testing.T) {
 	w.World.Store = store.New(w.bucket, store.Options{Clock: fast})
 	w.Engine = New(Config{World: w.World, Caller: w.Caller})
 	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
-	w.check(w.World.NameJob(t.Context(), &j))
-	w.check(w.World.Propose(t.Context(), j))
+	w.check(tasks.NameJob(t.Context(), w.World, &j))
+	w.check(tasks.ProposeJob(t.Context(), w.World, j))
 	g := w.leftovers(GCOptions{})
 	if len(g.Items) != 1 || g.Items[0].Kind != LeftSubmit {
 		t.Fatalf("listed are %q", says(g.Items))
@@ -413,7 +417,7 @@ func TestASubmitThatIsYoungByTheStoresClockStays(t *testing.T) {
 	if len(freed.Items) > 0 || len(freed.Kept) != 1 {
 		t.Errorf("removed %q, kept %q", says(freed.Items), says(freed.Kept))
 	}
-	if _, mine, err := w.World.Submit(t.Context(), j, "cli"); err != nil || !mine {
+	if _, mine, err := tasks.SubmitJob(t.Context(), w.World, j, "cli"); err != nil || !mine {
 		t.Errorf("it is submitted: %t, %v", mine, err)
 	}
 }
@@ -433,12 +437,12 @@ func TestStateOutlivesItsJob(t *testing.T) {
 		w.check(err)
 		files = append(files, list)
 	}
-	gens, _, err := w.World.Restore(ctx, first.Path(), 0, ledger.Restored{Job: first.ID, Attempt: 1, Agent: "a"}, 0, nil)
+	gens, _, err := states.RestoreState(ctx, w.World, first.Path(), 0, protocol.Restored{Job: first.ID, Attempt: 1, Agent: "a"}, 0, nil)
 	w.check(err)
 	points, _, err := folder{[]byte("a checkpoint")}.put(ctx, w.World.Store)
 	w.check(err)
 	for i, list := range lists {
-		w.check(gens.Save(ctx, ledger.Saved{State: list, Files: files[i], Checkpoints: points}))
+		w.check(gens.Save(ctx, protocol.Saved{State: list, Files: files[i], Checkpoints: points}))
 	}
 	w.check(w.World.Store.Delete(ctx, "blobs/"+string(files[2]))) // torn: the one before counts
 	w.pass(2 * time.Hour)
@@ -559,7 +563,7 @@ func TestGCTakesNoBlobWhileAListOfItemsFilesMissesAPart(t *testing.T) {
 			yield([]items.File{{Field: items.Whole, Blob: file, Size: size}}, nil)
 		})
 		w.check(err)
-		of, err := list.Put(ctx, w.World.Store, ledger.ItemsPrefix(j.Path()))
+		of, err := list.Put(ctx, w.World.Store, protocol.ItemsPrefix(j.Path()))
 		w.check(err)
 		w.check(list.Close())
 		j.Manifest = job.Manifest{Count: 1, Files: &of}

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 )
 
@@ -13,8 +14,8 @@ import (
 type choice struct {
 	going map[job.Path]string // and why
 	// because is the newer success that lets a success go: not both may.
-	because map[job.Path]ledger.Place
-	order   []*ledger.Counted // who was given something before who gave it
+	because map[job.Path]tasks.Place
+	order   []*removal.Counted // who was given something before who gave it
 	kept    []Leftover
 }
 
@@ -31,14 +32,14 @@ func (c choice) in(task job.Path) bool {
 // choose picks the settled jobs that o lets go, and takes back those that somebody
 // needs. jobs are in the order of their tasks and places. may are the only ones that
 // can go, nil: all. One that may not, and was made from another, keeps that.
-func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now time.Time) choice {
-	c := choice{going: map[job.Path]string{}, because: map[job.Path]ledger.Place{}}
+func (o GCOptions) choose(jobs []*removal.Counted, may map[job.Path]bool, now time.Time) choice {
+	c := choice{going: map[job.Path]string{}, because: map[job.Path]tasks.Place{}}
 	asked := map[job.Path]bool{}
 	for _, p := range o.Jobs {
 		asked[p] = true
 	}
-	newer := map[job.Path]int{}            // settled jobs of a task that come after this one
-	success := map[job.Path]ledger.Place{} // the task's newest success
+	newer := map[job.Path]int{}           // settled jobs of a task that come after this one
+	success := map[job.Path]tasks.Place{} // the task's newest success
 	for i := len(jobs) - 1; i >= 0; i-- {
 		j := jobs[i]
 		if j.Bad != nil {
@@ -57,7 +58,7 @@ func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now tim
 		can := may == nil || may[j.Path]
 		latest := j.Settled.State == job.Succeeded && success[task].Job == "" && !(can && asked[j.Path])
 		if latest { // when the newest is named, the one before it is
-			success[task] = ledger.Place{Job: j.Path.Job, Place: j.Place}
+			success[task] = tasks.Place{Job: j.Path.Job, Place: j.Place}
 		}
 		switch {
 		case !can || latest:
@@ -79,7 +80,7 @@ func (o GCOptions) choose(jobs []*ledger.Counted, may map[job.Path]bool, now tim
 }
 
 // lets says why a job may go that nobody named; "" when it stays.
-func (o GCOptions) lets(j *ledger.Counted, newer int, now time.Time) string {
+func (o GCOptions) lets(j *removal.Counted, newer int, now time.Time) string {
 	if !o.sees(j.Path) || o.Keep <= 0 && o.Older <= 0 {
 		return ""
 	}
@@ -99,18 +100,18 @@ func (o GCOptions) lets(j *ledger.Counted, newer int, now time.Time) string {
 	return strings.Join(why, ", and ")
 }
 
-func (c *choice) keep(j *ledger.Counted, why string) {
+func (c *choice) keep(j *removal.Counted, why string) {
 	c.kept = append(c.kept, Leftover{Kind: LeftJob, Name: j.Path.String(), Why: why, job: j.Path})
 }
 
 // stay takes back a job, and with it what it was made from.
-func (c *choice) stay(p job.Path, jobs []*ledger.Counted) {
+func (c *choice) stay(p job.Path, jobs []*removal.Counted) {
 	delete(c.going, p)
 	c.spare(jobs)
 }
 
 // spare takes back what a job that stays was made from, however far back.
-func (c *choice) spare(jobs []*ledger.Counted) {
+func (c *choice) spare(jobs []*removal.Counted) {
 	for again := true; again; {
 		again = false
 		for _, j := range jobs {
@@ -130,7 +131,7 @@ func (c *choice) spare(jobs []*ledger.Counted) {
 }
 
 // origins are the jobs that a job was given something of.
-func origins(j *ledger.Counted) []job.Path {
+func origins(j *removal.Counted) []job.Path {
 	var all []job.Path
 	for _, o := range j.Job.Lineage {
 		parts := strings.Split(o.Job, "/")
@@ -143,16 +144,16 @@ func origins(j *ledger.Counted) []job.Path {
 
 // sort orders those that go: a gc that is cut short leaves no job whose origin it
 // has removed.
-func (c *choice) sort(jobs []*ledger.Counted) {
-	made := map[job.Path][]*ledger.Counted{} // from a job
+func (c *choice) sort(jobs []*removal.Counted) {
+	made := map[job.Path][]*removal.Counted{} // from a job
 	for _, j := range jobs {
 		for _, origin := range origins(j) {
 			made[origin] = append(made[origin], j)
 		}
 	}
 	done := map[job.Path]bool{}
-	var visit func(*ledger.Counted)
-	visit = func(j *ledger.Counted) {
+	var visit func(*removal.Counted)
+	visit = func(j *removal.Counted) {
 		if _, goes := c.going[j.Path]; !goes || done[j.Path] {
 			return
 		}

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -24,20 +27,20 @@ func ofThree(j *job.Job) {
 }
 
 // stored is new code with a blob of its own.
-func (w *ward) stored(text string) *ledger.Code {
+func (w *ward) stored(text string) *protocol.Code {
 	w.t.Helper()
 	d, _, err := w.World.Store.PutBlob(w.t.Context(), strings.NewReader(text))
 	w.check(err)
-	return &ledger.Code{Code: job.Code{Blob: string(d), Digest: text}}
+	return &protocol.Code{Code: job.Code{Blob: string(d), Digest: text}}
 }
 
 // works plays an agent of a map, with one item in flight.
-func (w *ward) works(j job.Job, id string) (*ledger.MapMember, *ledger.Hold, ledger.Try) {
+func (w *ward) works(j job.Job, id string) (*mapagent.MapMember, *mapagent.OwnedChunk, mapagent.Try) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	m, err := w.World.MapOf(ctx, j)
+	m, err := chunks.ReadMap(ctx, w.World, j)
 	w.check(err)
-	a := w.World.NewMapMember(m.Bind(j), id, ledger.Host{}, ledger.MapOptions{Slots: 2})
+	a := mapagent.NewMapMember(w.World, m.Bind(j), id, protocol.Host{}, mapagent.MapOptions{Slots: 2})
 	a.Ready()
 	_, err = a.Poll(ctx)
 	w.check(err)
@@ -53,7 +56,7 @@ func (w *ward) works(j job.Job, id string) (*ledger.MapMember, *ledger.Hold, led
 }
 
 // settles has an agent find that nothing is left to do.
-func (w *ward) settles(a *ledger.MapMember) ledger.Settled {
+func (w *ward) settles(a *mapagent.MapMember) protocol.Settled {
 	w.t.Helper()
 	_, err := a.Seek(w.t.Context())
 	w.check(err)
@@ -90,12 +93,12 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 	}
 	a, h, one := w.works(j, "1-0-a")
 	second := w.stored("second")
-	if stands, err := w.World.Amend(ctx, j.Path(), "cli", ledger.Amended{Code: second}); err != nil || !stands {
+	if stands, err := control.AmendMap(ctx, w.World, j.Path(), "cli", protocol.Amended{Code: second}); err != nil || !stands {
 		t.Fatalf("new code: %v, %v", stands, err)
 	}
 	codes = append(codes, store.Digest(second.Blob))
 	sweep("an item runs with the first")
-	h.Done(ledger.Result{Item: one.Item, Try: one.Name})
+	h.Done(protocol.Result{Item: one.Item, Try: one.Name})
 	if _, err := a.Poll(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +106,8 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 	sweep("nobody works on it")
 	b, h, two := w.works(j, "1-1-b")
 	three, _ := h.Next()
-	h.Done(ledger.Result{Item: two.Item, Try: two.Name})
-	h.Done(ledger.Result{Item: three.Item, Try: three.Name, Failed: true, Code: 1, Final: true})
+	h.Done(protocol.Result{Item: two.Item, Try: two.Name})
+	h.Done(protocol.Result{Item: three.Item, Try: three.Name, Failed: true, Code: 1, Final: true})
 	_, err := h.Flush(ctx)
 	w.check(err)
 	if s := w.settles(b); s.State != job.Failed {
@@ -112,13 +115,13 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 	}
 	sweep("it has ended")
 	third := w.stored("third")
-	if _, ok, err := w.World.Reopen(ctx, j, "cli", ledger.Round{Again: &ledger.Reopened{}, Amend: &ledger.Amended{Code: third}}); err != nil || !ok {
+	if _, ok, err := control.ReopenMap(ctx, w.World, j, "cli", control.Round{Again: &protocol.Reopened{}, Amend: &protocol.Amended{Code: third}}); err != nil || !ok {
 		t.Fatalf("another round: %v, %v", ok, err)
 	}
 	codes = append(codes, store.Digest(third.Blob))
 	sweep("it has another round")
 	c, h, three := w.works(j, "2-0-c")
-	h.Done(ledger.Result{Item: three.Item, Try: three.Name})
+	h.Done(protocol.Result{Item: three.Item, Try: three.Name})
 	_, err = h.Flush(ctx)
 	w.check(err)
 	if s := w.settles(c); s.State != job.Succeeded {
@@ -135,11 +138,11 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 }
 
 // plays plays an agent that works until nothing is left of a map.
-func (w *ward) plays(j job.Job, id string, failed bool) ledger.Settled {
+func (w *ward) plays(j job.Job, id string, failed bool) protocol.Settled {
 	w.t.Helper()
 	a, h, try := w.works(j, id)
 	for ok := true; ok; try, ok = h.Next() {
-		h.Done(ledger.Result{Item: try.Item, Try: try.Name, Failed: failed, Final: failed})
+		h.Done(protocol.Result{Item: try.Item, Try: try.Name, Failed: failed, Final: failed})
 	}
 	_, err := h.Flush(w.t.Context())
 	w.check(err)
@@ -169,7 +172,7 @@ func TestAMapThatComesBackMeanwhileStays(t *testing.T) {
 					return
 				}
 				came++
-				if _, ok, err := w.World.Reopen(ctx, j, "cli", ledger.Round{Again: &ledger.Reopened{}}); err != nil || !ok {
+				if _, ok, err := control.ReopenMap(ctx, w.World, j, "cli", control.Round{Again: &protocol.Reopened{}}); err != nil || !ok {
 					t.Errorf("retry: %v, %v", ok, err)
 				}
 				if done {
@@ -217,7 +220,7 @@ func TestAMapThatIsAboutToBeReopenedStays(t *testing.T) {
 			}
 		}
 	}}, store.Options{Clock: w.clock})
-	if _, ok, err := world.Reopen(ctx, j, "cli", ledger.Round{Again: &ledger.Reopened{}}); err != nil || !ok || came == 0 {
+	if _, ok, err := control.ReopenMap(ctx, world, j, "cli", control.Round{Again: &protocol.Reopened{}}); err != nil || !ok || came == 0 {
 		t.Fatalf("retry: %v, %v; gc came %d times", ok, err, came)
 	}
 	if s := w.plays(j, "2-0-b", false); s.State != job.Succeeded {
@@ -269,14 +272,14 @@ func TestNewCodeThatGCTakesMeanwhileIsStoredAgain(t *testing.T) {
 				}
 			}}, store.Options{Clock: w.clock})
 			cli := New(Config{World: world, Caller: w.Caller})
-			r := ledger.Round{Again: &ledger.Reopened{}}
+			r := control.Round{Again: &protocol.Reopened{}}
 			if _, ok, err := cli.Recode(ctx, j, NewCode{plan: Plan{Code: list, Script: "work.py"}}, r); err != nil || !ok {
 				t.Fatalf("new code: %v, %v", ok, err)
 			}
 			if came != 1 {
 				t.Fatal("gc did not come meanwhile")
 			}
-			m, err := w.World.MapOf(ctx, j)
+			m, err := chunks.ReadMap(ctx, w.World, j)
 			w.check(err)
 			if c := m.Code(j); c.Blob != string(there.Blob) || c.Script != "work.py" {
 				t.Errorf("items run with %+v", c)

@@ -7,7 +7,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -63,7 +64,7 @@ func (c *collector) stays(l Leftover, why string) {
 }
 
 func (c *collector) run(ctx context.Context) (err error) {
-	if c.now, err = c.e.World.Now(ctx); err != nil {
+	if c.now, err = removal.StoreTime(ctx, c.e.World); err != nil {
 		return err
 	}
 	if c.now.IsZero() { // its own listing does not show it yet
@@ -74,11 +75,11 @@ func (c *collector) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	census := c.e.World.NewCensus()
+	census := removal.NewCensus(c.e.World)
 	if err := census.Look(ctx); err != nil {
 		return err
 	}
-	jobs := map[job.Path]*ledger.Counted{}
+	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
 	}
@@ -98,7 +99,7 @@ func (c *collector) run(ctx context.Context) (err error) {
 		case LeftSubmit:
 			err = c.submit(ctx, l, jobs[l.job])
 		case LeftRest:
-			if err = c.e.World.Remove(ctx, l.job, 0, ledger.Place{}, c.e.Caller.By); err == nil {
+			if err = removal.RemoveJob(ctx, c.e.World, l.job, 0, tasks.Place{}, c.e.Caller.By); err == nil {
 				c.gone(l)
 			}
 		case LeftEnvironment:
@@ -115,13 +116,13 @@ func (c *collector) run(ctx context.Context) (err error) {
 	if err := c.sweep(ctx); err != nil {
 		return err
 	}
-	return c.e.World.Tidy(ctx, c.now.Add(-tidyAge))
+	return removal.RemoveProbes(ctx, c.e.World, c.now.Add(-tidyAge))
 }
 
 // job removes one that may go. When its task's log refuses that, it stays, and so do
 // those that it was made from: they were to go because it goes, and come after it.
-func (c *collector) job(ctx context.Context, l Leftover, j *ledger.Counted, going *choice, all []*ledger.Counted) error {
-	err := c.e.World.Remove(ctx, l.job, j.Place, going.because[l.job], c.e.Caller.By)
+func (c *collector) job(ctx context.Context, l Leftover, j *removal.Counted, going *choice, all []*removal.Counted) error {
+	err := removal.RemoveJob(ctx, c.e.World, l.job, j.Place, going.because[l.job], c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
 		going.stay(l.job, all)
 		c.stays(l, inUse)
@@ -136,12 +137,12 @@ func (c *collector) job(ctx context.Context, l Leftover, j *ledger.Counted, goin
 
 // submit removes one that never finished. It may have just done so after all, or
 // be younger than our clock says.
-func (c *collector) submit(ctx context.Context, l Leftover, j *ledger.Counted) error {
+func (c *collector) submit(ctx context.Context, l Leftover, j *removal.Counted) error {
 	if j != nil && !j.Submitted && !j.Removed && !c.g.options.unfinished(j, c.now) {
 		c.stays(l, "it is newer than it was when it was listed")
 		return nil
 	}
-	err := c.e.World.Abandon(ctx, l.job, l.short, c.e.Caller.By)
+	err := removal.RemoveUnfinished(ctx, c.e.World, l.job, l.short, c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
 		c.stays(l, "it was submitted since")
 		return nil
@@ -167,7 +168,7 @@ func (c *collector) environment(ctx context.Context, l Leftover) error {
 }
 
 // folder removes the work folder of an agent that died, unless its job goes on again.
-func (c *collector) folder(l Leftover, j *ledger.Counted) {
+func (c *collector) folder(l Leftover, j *removal.Counted) {
 	if j != nil && !j.Removed && j.Settled == nil {
 		c.stays(l, inUse)
 		return
@@ -195,7 +196,7 @@ func (c *collector) agents(ctx context.Context, l Leftover) error {
 // sweep deletes blobs, in as many sweeps as it takes.
 func (c *collector) sweep(ctx context.Context) error {
 	clock := c.e.World.Store.Clock()
-	census, names := c.e.World.NewCensus(), newNames(c.e.World.Store)
+	census, names := removal.NewCensus(c.e.World), newNames(c.e.World.Store)
 	var took time.Duration
 	look := func() error {
 		began := clock.Boot()
@@ -254,7 +255,7 @@ func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration,
 	for i, b := range batch {
 		doomed[i] = b.key.digest()
 	}
-	s, err := c.e.World.Sweep(ctx, c.e.Caller.By, c.g.options.Self, doomed, most)
+	s, err := removal.BeginSweep(ctx, c.e.World, c.e.Caller.By, c.g.options.Self, doomed, most)
 	if err != nil {
 		return 0, freed, err
 	}
@@ -313,7 +314,7 @@ func (n *names) without(all []blob, may func(blob) bool) []blob {
 // own clock does. It hides what is below it, which has not ended then.
 type within struct {
 	context.Context
-	s *ledger.Sweeper
+	s *removal.Sweeper
 }
 
 func (c within) Err() error {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -29,7 +30,7 @@ func TestGCGoesOnBesideWhatItCannotRead(t *testing.T) {
 			text: `{"project":"../..","task":"etc","job":"passwd"}`, why: "read ids/"},
 		"another's short id": {at: func(w *ward, j job.Job) string { return "ids/zzzz" }, text: "[", why: "read ids/zzzz"},
 		"the list of its outputs": {at: func(w *ward, j job.Job) string {
-			rep, err := w.World.Look(w.t.Context(), j.Path())
+			rep, err := views.ReadReport(w.t.Context(), w.World, j.Path())
 			w.check(err)
 			return "blobs/" + string(rep.Run.Exits[0].Outputs["model"])
 		}, text: `{"files":[]}`, why: "does not match its digest", not: true},

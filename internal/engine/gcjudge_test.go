@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -12,7 +15,7 @@ import (
 // removed judges a removal in the moment in which it is written.
 func (r *room) removed(a *actor, p job.Path) {
 	ctx, w := context.Background(), r.calmly()
-	t, _ := w.Task(ctx, p)
+	t, _ := tasks.ReadTask(ctx, w, p)
 	if _, was := t.PlaceOf(p.Job); !was {
 		r.seen["submit removed"]++
 		if age := r.now - r.said.proposed[p.Job]; age < r.said.minAge {
@@ -21,7 +24,7 @@ func (r *room) removed(a *actor, p job.Path) {
 		return
 	}
 	r.seen["job removed"]++
-	rep, err := w.Look(ctx, p)
+	rep, err := views.ReadReport(ctx, w, p)
 	if err != nil {
 		return // removed before, and swept again
 	}
@@ -32,7 +35,7 @@ func (r *room) removed(a *actor, p job.Path) {
 	later := false
 	for _, o := range t.Jobs {
 		other := job.Path{Project: p.Project, Task: p.Task, Job: o.Job}
-		if orep, err := w.Look(ctx, other); err == nil && later && orep.State == job.Succeeded {
+		if orep, err := views.ReadReport(ctx, w, other); err == nil && later && orep.State == job.Succeeded {
 			later = false
 			rep.State = job.Failed // there is a newer success
 		}
@@ -42,11 +45,11 @@ func (r *room) removed(a *actor, p job.Path) {
 		r.violate("%s removed %s, the newest success of %s", a.name, p.Job, p.Task)
 	}
 	for other, at := range r.said.accepted {
-		orep, err := w.Look(ctx, other)
+		orep, err := views.ReadReport(ctx, w, other)
 		if err != nil || at >= r.said.collected[a.name] {
 			continue
 		}
-		if ot, _ := w.Task(ctx, other); ot.Gone[other.Job].Job != "" {
+		if ot, _ := tasks.ReadTask(ctx, w, other); ot.Gone[other.Job].Job != "" {
 			continue
 		}
 		for _, o := range orep.Job.Lineage {
@@ -61,11 +64,11 @@ func (r *room) removed(a *actor, p job.Path) {
 func (r *room) check(when string) {
 	ctx, w := context.Background(), r.calmly()
 	for p := range r.said.accepted {
-		t, _ := w.Task(ctx, p)
+		t, _ := tasks.ReadTask(ctx, w, p)
 		if _, was := t.PlaceOf(p.Job); !was || t.Gone[p.Job].Job != "" {
 			continue
 		}
-		rep, err := w.Look(ctx, p)
+		rep, err := views.ReadReport(ctx, w, p)
 		if err != nil {
 			r.violate("%s: job %s: %v", when, p.Job, err)
 			continue
@@ -85,7 +88,7 @@ func (r *room) check(when string) {
 		}
 	}
 	for task, promised := range r.said.states {
-		s, err := w.State(ctx, job.Path{Project: "p", Task: task}, 0, r.whole(ctx, w))
+		s, err := states.ReadState(ctx, w, job.Path{Project: "p", Task: task}, 0, r.whole(ctx, w))
 		if err != nil || s == nil || r.said.serial[s.State] < promised {
 			r.violate("%s: task %s has state %v (%v), and %d was promised", when, task, s, err, promised)
 		}
@@ -110,6 +113,6 @@ func (r *room) held(key string) bool {
 }
 
 // calmly is the truth of the store: read past all faults.
-func (r *room) calmly() ledger.World {
-	return ledger.World{Store: store.New(r.bucket, store.Options{Clock: roomClock{r}, Rand: roomRand{r}}), Rand: roomRand{r}, Gone: r.gone}
+func (r *room) calmly() protocol.World {
+	return protocol.World{Store: store.New(r.bucket, store.Options{Clock: roomClock{r}, Rand: roomRand{r}}), Rand: roomRand{r}, Gone: r.gone}
 }

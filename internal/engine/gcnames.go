@@ -12,7 +12,8 @@ import (
 
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -51,7 +52,7 @@ func newNames(s *store.Store) *names {
 
 // add takes in what a census has found, but for jobs that go. What cannot be read may
 // name any blob, and is in unknown.
-func (n *names) add(ctx context.Context, census *ledger.Census, going map[job.Path]bool) error {
+func (n *names) add(ctx context.Context, census *removal.Census, going map[job.Path]bool) error {
 	n.unknown = census.Unreadable()
 	for _, j := range census.Jobs() {
 		if going[j.Path] || !j.There || j.Removed {
@@ -90,7 +91,7 @@ func (n *names) blind() string {
 	return fmt.Sprintf("what cannot be read may name them: %v%s", n.unknown[0], more)
 }
 
-func (n *names) job(ctx context.Context, j *ledger.Counted) error {
+func (n *names) job(ctx context.Context, j *removal.Counted) error {
 	if j.Job.Code.Blob != "" {
 		n.blob(store.Digest(j.Job.Code.Blob))
 	}
@@ -115,7 +116,7 @@ func (n *names) job(ctx context.Context, j *ledger.Counted) error {
 	return nil
 }
 
-func (n *names) task(ctx context.Context, t *ledger.CountedTask) error {
+func (n *names) task(ctx context.Context, t *removal.CountedTask) error {
 	for _, rank := range slices.Sorted(maps.Keys(t.Generations)) {
 		if err := n.state(ctx, t.Generations[rank]); err != nil {
 			return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
@@ -123,9 +124,9 @@ func (n *names) task(ctx context.Context, t *ledger.CountedTask) error {
 	}
 	// What ranks that share a state began with: the newest that is whole, by the
 	// same rule. What they have saved since were named above.
-	var begun []ledger.Saved
+	var begun []protocol.Saved
 	for _, b := range t.Begun {
-		begun = append(begun, ledger.Saved{State: b.State})
+		begun = append(begun, protocol.Saved{State: b.State})
 	}
 	if err := n.state(ctx, begun); err != nil {
 		return fmt.Errorf("read state of task %s: %w", t.Path.Task, err)
@@ -135,7 +136,7 @@ func (n *names) task(ctx context.Context, t *ledger.CountedTask) error {
 
 // state names the newest generation that is whole, which is what the next attempt
 // begins with (R6), and those after it: somebody may be about to complete them.
-func (n *names) state(ctx context.Context, newestFirst []ledger.Saved) error {
+func (n *names) state(ctx context.Context, newestFirst []protocol.Saved) error {
 	for _, s := range newestFirst {
 		whole := true
 		for _, d := range s.Lists() {

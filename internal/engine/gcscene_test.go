@@ -12,7 +12,12 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -20,12 +25,12 @@ import (
 // history is one: commands on two tasks for an hour or so, gcs in between, and at
 // the end a look at everything that was promised.
 func (r *room) history() {
-	r.enter("cli", func(a *actor, w ledger.World) { r.old(a, w) })
+	r.enter("cli", func(a *actor, w protocol.World) { r.old(a, w) })
 	r.play(time.Minute)
 	r.now += r.said.minAge + 2*time.Hour // what is there now is old
 	for i := range 4 + r.rng.IntN(3) {
 		at := r.now + r.upTo(10*time.Minute)
-		r.later("cli", at, func(a *actor, w ledger.World) { r.command(a, w, fmt.Sprintf("t%d", i%2)) })
+		r.later("cli", at, func(a *actor, w protocol.World) { r.command(a, w, fmt.Sprintf("t%d", i%2)) })
 	}
 	for range 2 + r.rng.IntN(2) {
 		at := r.now + r.upTo(12*time.Minute)
@@ -47,7 +52,7 @@ func (r *room) history() {
 	r.check("at rest")
 	// The last gc has all to itself: what it leaves is named.
 	r.now += r.said.minAge + 25*time.Hour
-	r.enter("gc", func(a *actor, w ledger.World) {
+	r.enter("gc", func(a *actor, w protocol.World) {
 		r.collect(a, w, GCOptions{MinAge: r.said.minAge, Self: a.host(), Lag: r.lag})
 	})
 	r.lag = 0
@@ -57,7 +62,7 @@ func (r *room) history() {
 }
 
 // later starts a process at a time.
-func (r *room) later(name string, at time.Duration, body func(*actor, ledger.World)) {
+func (r *room) later(name string, at time.Duration, body func(*actor, protocol.World)) {
 	r.enter(name, body).until = at
 }
 
@@ -107,7 +112,7 @@ func readBlob(ctx context.Context, s *store.Store, d store.Digest) error {
 }
 
 // assure is a saver's second half.
-func (r *room) assure(ctx context.Context, a *actor, s *ledger.Sweeps, need []store.Digest, again func() error) error {
+func (r *room) assure(ctx context.Context, a *actor, s *removal.Sweeps, need []store.Digest, again func() error) error {
 	began := r.now
 	err := s.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(context.Context, []store.Digest) error {
 		r.seen["stored again"]++
@@ -127,16 +132,16 @@ func (r *room) assure(ctx context.Context, a *actor, s *ledger.Sweeps, need []st
 }
 
 // old leaves contents that nobody names: what a later saver finds there.
-func (r *room) old(_ *actor, w ledger.World) {
+func (r *room) old(_ *actor, w protocol.World) {
 	for i := range 5 {
 		_, _, _ = w.Store.PutBlob(context.Background(), strings.NewReader(fmt.Sprintf("content %d", i)))
 	}
 }
 
 // command is engine.Submit, and what it starts.
-func (r *room) command(a *actor, w ledger.World, task string) {
+func (r *room) command(a *actor, w protocol.World, task string) {
 	ctx := context.Background()
-	sweeps, err := w.Sweeps(ctx)
+	sweeps, err := removal.ReadSweeps(ctx, w)
 	if err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
@@ -161,12 +166,12 @@ func (r *room) command(a *actor, w ledger.World, task string) {
 	}
 	chain := r.chain(ctx, w, &j, task)
 	named := r.now // gc counts from the name on, and after it a command may sleep
-	if err := w.NameJob(ctx, &j); err != nil {
+	if err := tasks.NameJob(ctx, w, &j); err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
 	}
 	r.said.proposed[j.ID] = named
-	if err := w.Propose(ctx, j); err != nil {
+	if err := tasks.ProposeJob(ctx, w, j); err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
 	}
@@ -182,7 +187,7 @@ func (r *room) command(a *actor, w ledger.World, task string) {
 		}
 		return
 	}
-	_, mine, err := w.Submit(ctx, j, a.name)
+	_, mine, err := tasks.SubmitJob(ctx, w, j, a.name)
 	if err != nil && !strings.Contains(err.Error(), "gc has removed it") {
 		r.violate("%s submits: %v", a.name, err)
 	}
@@ -204,16 +209,16 @@ func readAll(ctx context.Context, s *store.Store, all []store.Digest) error {
 }
 
 // chain gives a job what the newest job of the other task left.
-func (r *room) chain(ctx context.Context, w ledger.World, j *job.Job, task string) []store.Digest {
+func (r *room) chain(ctx context.Context, w protocol.World, j *job.Job, task string) []store.Digest {
 	if !r.chance(40) {
 		return nil
 	}
 	p := job.Path{Project: "p", Task: map[string]string{"t0": "t1", "t1": "t0"}[task]}
-	t, err := w.Task(ctx, p)
+	t, err := tasks.ReadTask(ctx, w, p)
 	if p.Job = t.Newest(); err != nil || p.Job == "" {
 		return nil
 	}
-	rep, err := w.Look(ctx, p)
+	rep, err := views.ReadReport(ctx, w, p)
 	if err != nil || rep.State != job.Succeeded {
 		return nil
 	}
@@ -240,7 +245,7 @@ func (r *room) watch(a *actor, key string, text []byte) {
 	if !strings.Contains(key, "/log/") {
 		return
 	}
-	var e ledger.Entry
+	var e protocol.Entry
 	if json.Unmarshal(text, &e) != nil {
 		return
 	}
@@ -266,12 +271,12 @@ func (r *room) rival(gc *actor, p job.Path) {
 	if r.calm || !r.chance(50) {
 		return
 	}
-	t, err := r.calmly().Task(context.Background(), p)
+	t, err := tasks.ReadTask(context.Background(), r.calmly(), p)
 	if err != nil || t.Newest() == "" {
 		return
 	}
 	p.Job = t.Newest()
-	r.later("gc", r.now, func(a *actor, w ledger.World) {
+	r.later("gc", r.now, func(a *actor, w protocol.World) {
 		r.said.asked[p] = true
 		r.collect(a, w, GCOptions{MinAge: r.said.minAge, Lag: r.lag, Jobs: []job.Path{p}})
 	})
@@ -283,7 +288,7 @@ func (r *room) rival(gc *actor, p job.Path) {
 // snare makes a sweep meet what it must bear: savers, another gc, sleep.
 func (r *room) snare(gc *actor) {
 	if r.chance(60) {
-		r.later("cli", r.now+r.upTo(time.Minute), func(a *actor, w ledger.World) { r.command(a, w, fmt.Sprintf("t%d", r.rng.IntN(2))) })
+		r.later("cli", r.now+r.upTo(time.Minute), func(a *actor, w protocol.World) { r.command(a, w, fmt.Sprintf("t%d", r.rng.IntN(2))) })
 	}
 	if r.chance(15) {
 		r.later("gc", r.now+r.upTo(time.Minute), r.gc)
@@ -298,7 +303,7 @@ func (r *room) between(gc *actor) {
 	if r.calm || !r.chance(12) {
 		return
 	}
-	r.later("cli", r.now+r.upTo(10*time.Second), func(a *actor, w ledger.World) { r.command(a, w, fmt.Sprintf("t%d", r.rng.IntN(2))) })
+	r.later("cli", r.now+r.upTo(10*time.Second), func(a *actor, w protocol.World) { r.command(a, w, fmt.Sprintf("t%d", r.rng.IntN(2))) })
 	if r.chance(40) {
 		r.later("gc", r.now+r.upTo(10*time.Second), r.gc)
 	}
@@ -323,7 +328,7 @@ func (r *room) supervise() {
 	r.look = r.now + time.Minute
 	for _, task := range []string{"t0", "t1"} {
 		p := job.Path{Project: "p", Task: task}
-		t, err := r.calmly().Task(context.Background(), p)
+		t, err := tasks.ReadTask(context.Background(), r.calmly(), p)
 		if err != nil {
 			r.violate("task %s: %v", task, err)
 		}
@@ -339,20 +344,20 @@ func (r *room) supervise() {
 			if r.chance(20) {
 				at += r.upTo(10 * time.Minute) // nobody was there to start one
 			}
-			r.later("agent", at, func(a *actor, w ledger.World) { r.agent(a, w, p) })
+			r.later("agent", at, func(a *actor, w protocol.World) { r.agent(a, w, p) })
 		}
 	}
 }
 
 // agent is package agent's part, without processes.
-func (r *room) agent(a *actor, w ledger.World, p job.Path) {
+func (r *room) agent(a *actor, w protocol.World, p job.Path) {
 	defer func() { r.agents[p]-- }()
 	ctx := context.Background()
-	j, err := w.Load(ctx, p)
+	j, err := tasks.LoadJob(ctx, w, p)
 	if errors.Is(err, store.ErrNotExist) {
 		return
 	}
-	sweeps, err2 := w.Sweeps(ctx)
+	sweeps, err2 := removal.ReadSweeps(ctx, w)
 	if err = errors.Join(err, err2); err != nil {
 		r.violate("%s: %v", a.name, err)
 		return
@@ -365,7 +370,7 @@ func (r *room) agent(a *actor, w ledger.World, p job.Path) {
 			r.violate("%s: input %s: %v", a.name, name, err)
 		}
 	}
-	m := w.NewMember(j, a.name, ledger.Join{Host: a.host()})
+	m := runagent.NewMember(w, j, a.name, protocol.Join{Host: a.host()})
 	m.Ready()
 	for {
 		o, err := m.Poll(ctx)
@@ -374,12 +379,12 @@ func (r *room) agent(a *actor, w ledger.World, p job.Path) {
 			return
 		}
 		switch o.Do {
-		case ledger.Launch:
+		case runagent.Launch:
 			m.Started()
 			err = r.work(ctx, a, w, sweeps, m, p, o)
-		case ledger.Halt:
-			err = m.Ended(ctx, ledger.Exit{Verdict: ledger.Halted})
-		case ledger.Finish, ledger.Leave:
+		case runagent.Halt:
+			err = m.Ended(ctx, protocol.Exit{Verdict: protocol.Halted})
+		case runagent.Finish, runagent.Leave:
 			if o.Settled != nil {
 				r.seen[strings.ToLower(string(o.Settled.State))]++
 			}
@@ -388,7 +393,7 @@ func (r *room) agent(a *actor, w ledger.World, p job.Path) {
 				return
 			}
 		default:
-			err = w.Store.Clock().Sleep(ctx, ledger.Poll)
+			err = w.Store.Clock().Sleep(ctx, protocol.Poll)
 		}
 		if err != nil {
 			r.violate("%s: %v", a.name, err)
@@ -404,20 +409,20 @@ func (r *room) excused(p job.Path, err error) bool {
 	if !errors.Is(err, store.ErrNotExist) {
 		return false
 	}
-	t, terr := r.calmly().Task(context.Background(), p)
+	t, terr := tasks.ReadTask(context.Background(), r.calmly(), p)
 	return terr == nil && t.Gone[p.Job].Job != ""
 }
 
 // work is the program: it goes on from its state, saves some, and leaves a model.
-func (r *room) work(ctx context.Context, a *actor, w ledger.World, sweeps *ledger.Sweeps, m *ledger.Member, p job.Path, o ledger.Order) error {
-	task, err := w.Task(ctx, p)
+func (r *room) work(ctx context.Context, a *actor, w protocol.World, sweeps *removal.Sweeps, m *runagent.Member, p job.Path, o runagent.Order) error {
+	task, err := tasks.ReadTask(ctx, w, p)
 	if err != nil {
 		return err
 	}
 	place, _ := task.PlaceOf(p.Job)
-	me := ledger.Restored{Job: p.Job, Place: place, Attempt: o.Attempt, Agent: m.ID}
-	gens, saved, err := w.Restore(ctx, p, o.Rank, me, 0, r.whole(ctx, w))
-	if errors.Is(err, ledger.ErrFenced) {
+	me := protocol.Restored{Job: p.Job, Place: place, Attempt: o.Attempt, Agent: m.ID}
+	gens, saved, err := states.RestoreState(ctx, w, p, o.Rank, me, 0, r.whole(ctx, w))
+	if errors.Is(err, states.ErrFenced) {
 		return nil
 	}
 	if err != nil {
@@ -437,23 +442,23 @@ func (r *room) work(ctx context.Context, a *actor, w ledger.World, sweeps *ledge
 		}
 	}
 	for range r.rng.IntN(4) {
-		if err := r.save(ctx, a, w, sweeps, gens, p); errors.Is(err, ledger.ErrFenced) {
+		if err := r.save(ctx, a, w, sweeps, gens, p); errors.Is(err, states.ErrFenced) {
 			break
 		} else if err != nil {
 			return err
 		}
 	}
 	model := folder{r.pool(), r.pool()}
-	exit := ledger.Exit{Verdict: ledger.Done, Outputs: map[string]store.Digest{}}
+	exit := protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{}}
 	if r.chance(25) {
-		exit.Verdict, exit.Code = ledger.Broke, 1
+		exit.Verdict, exit.Code = protocol.Broke, 1
 	}
 	list, need, err := model.put(ctx, w.Store)
 	if err != nil {
 		return err
 	}
 	exit.Outputs["model"] = list
-	if err := w.NameOutputs(ctx, p, o.Attempt, o.Rank, m.ID, exit.Outputs); err != nil {
+	if err := removal.NameOutputs(ctx, w, p, o.Attempt, o.Rank, m.ID, exit.Outputs); err != nil {
 		return err
 	}
 	if err := r.assure(ctx, a, sweeps, need, func() error { _, _, err := model.put(ctx, w.Store); return err }); err != nil {
@@ -463,14 +468,14 @@ func (r *room) work(ctx context.Context, a *actor, w ledger.World, sweeps *ledge
 }
 
 // save adds a generation: mostly what there was before, and something new.
-func (r *room) save(ctx context.Context, a *actor, w ledger.World, sweeps *ledger.Sweeps, gens *ledger.Generations, p job.Path) error {
+func (r *room) save(ctx context.Context, a *actor, w protocol.World, sweeps *removal.Sweeps, gens *states.Generations, p job.Path) error {
 	n := len(r.said.serial) + 1
 	state := folder{r.pool(), r.pool(), fmt.Appendf(nil, "state %d", n)}
 	list, need, err := state.put(ctx, w.Store)
 	if err != nil {
 		return err
 	}
-	saved := ledger.Saved{State: list}
+	saved := protocol.Saved{State: list}
 	again := func() error { _, _, err := state.put(ctx, w.Store); return err }
 	if n%2 == 0 { // and checkpoints, which nothing else names
 		points := folder{fmt.Appendf(nil, "checkpoint %d", n)}
@@ -489,7 +494,7 @@ func (r *room) save(ctx context.Context, a *actor, w ledger.World, sweeps *ledge
 	if err := r.assure(ctx, a, sweeps, need, again); err != nil {
 		return err
 	}
-	if t, err := r.calmly().Task(ctx, p); err == nil && t.Live == p.Job && r.fresh(p, list) {
+	if t, err := tasks.ReadTask(ctx, r.calmly(), p); err == nil && t.Live == p.Job && r.fresh(p, list) {
 		r.said.states[p.Task] = n
 	}
 	return nil
@@ -497,13 +502,13 @@ func (r *room) save(ctx context.Context, a *actor, w ledger.World, sweeps *ledge
 
 // fresh says whether a generation is the newest one: a paused writer promises nothing.
 func (r *room) fresh(p job.Path, list store.Digest) bool {
-	s, err := r.calmly().State(context.Background(), p, 0, func(ledger.Saved) (bool, error) { return true, nil })
+	s, err := states.ReadState(context.Background(), r.calmly(), p, 0, func(protocol.Saved) (bool, error) { return true, nil })
 	return err == nil && s != nil && s.State == list
 }
 
 // whole says whether all of a generation is there.
-func (r *room) whole(ctx context.Context, w ledger.World) func(ledger.Saved) (bool, error) {
-	return func(s ledger.Saved) (bool, error) {
+func (r *room) whole(ctx context.Context, w protocol.World) func(protocol.Saved) (bool, error) {
+	return func(s protocol.Saved) (bool, error) {
 		err := read(ctx, w.Store, s.State)
 		if err == nil && s.Checkpoints != "" {
 			err = read(ctx, w.Store, s.Checkpoints)
@@ -516,15 +521,15 @@ func (r *room) whole(ctx context.Context, w ledger.World) func(ledger.Saved) (bo
 }
 
 // reader gets what jobs have left, again and again.
-func (r *room) reader(a *actor, w ledger.World) {
+func (r *room) reader(a *actor, w protocol.World) {
 	ctx := context.Background()
-	all, err := w.All(ctx, "")
+	all, err := views.ListJobs(ctx, w, "")
 	if err != nil || len(all) == 0 {
 		return
 	}
 	for range 6 {
 		p := all[r.rng.IntN(len(all))]
-		rep, err := w.Look(ctx, p)
+		rep, err := views.ReadReport(ctx, w, p)
 		if err != nil || rep.Run.Settled == nil {
 			continue
 		}
@@ -541,7 +546,7 @@ func (r *room) reader(a *actor, w ledger.World) {
 }
 
 // gc is one, as somebody may type it.
-func (r *room) gc(a *actor, w ledger.World) {
+func (r *room) gc(a *actor, w protocol.World) {
 	o := GCOptions{MinAge: r.said.minAge, Keep: r.rng.IntN(3), Lag: r.lag}
 	if r.chance(50) {
 		o.Self = a.host()
@@ -549,14 +554,14 @@ func (r *room) gc(a *actor, w ledger.World) {
 	if r.chance(30) {
 		o.Older = time.Minute
 	}
-	if all, err := w.All(context.Background(), ""); err == nil && len(all) > 0 && r.chance(40) {
+	if all, err := views.ListJobs(context.Background(), w, ""); err == nil && len(all) > 0 && r.chance(40) {
 		o.Jobs = []job.Path{all[r.rng.IntN(len(all))]}
 		r.said.asked[o.Jobs[0]] = true
 	}
 	r.collect(a, w, o)
 }
 
-func (r *room) collect(a *actor, w ledger.World, o GCOptions) {
+func (r *room) collect(a *actor, w protocol.World, o GCOptions) {
 	ctx := context.Background()
 	e := New(Config{World: w, Caller: Caller{By: a.name}})
 	g, err := e.Leftovers(ctx, o)

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
@@ -133,10 +133,10 @@ func (a *actor) turn() {
 }
 
 // enter starts a process.
-func (r *room) enter(name string, body func(a *actor, w ledger.World)) *actor {
+func (r *room) enter(name string, body func(a *actor, w protocol.World)) *actor {
 	r.pid++
 	a := &actor{r: r, name: fmt.Sprintf("%s-%d", name, r.pid), pid: r.pid, until: r.now}
-	w := ledger.World{Rand: roomRand{r}, Gone: r.gone}
+	w := protocol.World{Rand: roomRand{r}, Gone: r.gone}
 	w.Store = store.New(steps{a}, store.Options{Clock: actorClock{roomClock{r}, a}, Rand: roomRand{r}})
 	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
@@ -152,10 +152,10 @@ func (r *room) enter(name string, body func(a *actor, w ledger.World)) *actor {
 	return a
 }
 
-func (a *actor) host() ledger.Host { return ledger.Host{Boot: "here", PID: a.pid} }
+func (a *actor) host() protocol.Host { return protocol.Host{Boot: "here", PID: a.pid} }
 
 // gone is what one process of the machine knows of another.
-func (r *room) gone(h ledger.Host) (gone, known bool) {
+func (r *room) gone(h protocol.Host) (gone, known bool) {
 	if h.Boot == "" {
 		return false, false
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -27,7 +27,7 @@ const (
 // Strike lets a hit befall the agent whose heartbeat b is. pick chooses one of its
 // programs, and pause says how long it is stopped for. did is false when it has
 // ended, runs no such program, or is not on this machine.
-func (e *Engine) Strike(ctx context.Context, j job.Job, b ledger.Beat, h Hit, pick uint64, pause time.Duration) (did bool, err error) {
+func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h Hit, pick uint64, pause time.Duration) (did bool, err error) {
 	id := proc.Identity(b.Host)
 	if gone, known := id.Gone(); gone || !known {
 		return false, nil
@@ -51,7 +51,7 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b ledger.Beat, h Hit, pi
 	return false, fault.New(fault.Bug, "", "strike agent %s: %q is not a hit", b.Agent, h)
 }
 
-func (e *Engine) notice(ctx context.Context, j job.Job, b ledger.Beat) (bool, error) {
+func (e *Engine) notice(ctx context.Context, j job.Job, b protocol.Heartbeat) (bool, error) {
 	var placement int
 	if _, err := fmt.Sscanf(b.Agent, "%d-", &placement); err != nil {
 		return false, nil // it is none of a driver's
@@ -70,7 +70,7 @@ func (e *Engine) pause(ctx context.Context, id proc.Identity, d time.Duration) (
 	if !did || err != nil {
 		return did, err
 	}
-	slept := e.World.Store.Clock().Sleep(ctx, min(d, ledger.Lease/2))
+	slept := e.World.Store.Clock().Sleep(ctx, min(d, protocol.Lease/2))
 	if _, err := send(id, syscall.SIGCONT); err != nil {
 		return true, err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver/mem"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -26,7 +26,7 @@ func TestAHitBefallsTheProcessThatIsMeant(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		id, err := proc.Of(cmd.Process.Pid)
 		d.check(err)
-		b := ledger.Beat{Agent: "1-0-a", Host: ledger.Host(id)}
+		b := protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(id)}
 		if did, err := d.Strike(t.Context(), j, b, row.hit, 0, 0); !did || err != nil {
 			t.Fatalf("%s: %v, %v", row.hit, did, err)
 		}
@@ -49,7 +49,7 @@ func TestAPauseEnds(t *testing.T) {
 	d.check(cmd.Start())
 	id, err := proc.Of(cmd.Process.Pid)
 	d.check(err)
-	b := ledger.Beat{Agent: "1-0-a", Host: ledger.Host(id)}
+	b := protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(id)}
 	if did, err := d.Strike(t.Context(), job.Job{}, b, HitPause, 0, time.Millisecond); !did || err != nil {
 		t.Fatal(did, err)
 	}
@@ -63,21 +63,21 @@ func TestAPauseEnds(t *testing.T) {
 
 func TestNobodyElseIsHit(t *testing.T) {
 	d := newDesk(t)
-	self := ledger.Host(proc.Self())
+	self := protocol.Host(proc.Self())
 	other, younger := self, self
 	other.Boot = "another machine"
 	younger.Start++
-	for _, h := range []ledger.Host{other, younger, {PID: os.Getpid()}, {}} {
+	for _, h := range []protocol.Host{other, younger, {PID: os.Getpid()}, {}} {
 		for _, hit := range []Hit{HitKill, HitTerm, HitNotice, HitPause, HitProgram} {
-			if did, err := d.Strike(t.Context(), job.Job{}, ledger.Beat{Agent: "1-0-a", Host: h}, hit, 0, 0); did || err != nil {
+			if did, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: h}, hit, 0, 0); did || err != nil {
 				t.Errorf("%s hit %v: %v", hit, h, err)
 			}
 		}
 	}
-	if did, err := d.Strike(t.Context(), job.Job{}, ledger.Beat{Agent: "1-0-a", Host: self}, HitProgram, 3, 0); did || err != nil {
+	if did, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: self}, HitProgram, 3, 0); did || err != nil {
 		t.Errorf("a program of one that has none: %v", err)
 	}
-	if _, err := d.Strike(t.Context(), job.Job{}, ledger.Beat{Agent: "1-0-a", Host: self}, "hail", 0, 0); err == nil {
+	if _, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: self}, "hail", 0, 0); err == nil {
 		t.Error("hail is a hit")
 	}
 }

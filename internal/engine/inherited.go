@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -149,7 +149,7 @@ func settingsKey(s job.Spec, i *job.Inherited) string {
 }
 
 // inheritedBy are the variables of the command that asked for a job's newest agents.
-func inheritedBy(j job.Job, placed []ledger.Placed) *job.Inherited {
+func inheritedBy(j job.Job, placed []protocol.Placed) *job.Inherited {
 	if n := len(placed); n > 0 && placed[n-1].Inherited != nil {
 		return placed[n-1].Inherited
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -230,8 +231,8 @@ func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
 			}
 			j.Lineage[in.Name] = *f.origin
 		}
-		v := ledger.Version{List: d, From: in.Path, Files: len(f.stored().Files), Bytes: f.stored().Bytes()}
-		if err := e.World.AddVersion(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, in.Name, v, e.Caller.By); err != nil {
+		v := protocol.Version{List: d, From: in.Path, Files: len(f.stored().Files), Bytes: f.stored().Bytes()}
+		if err := tasks.AddVersion(ctx, e.World, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, in.Name, v, e.Caller.By); err != nil {
 			return fmt.Errorf("note version of input %s: %w", in.Name, err)
 		}
 	}

@@ -12,7 +12,11 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -86,7 +90,7 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	if err := e.checkPasswords(ctx, p); err != nil {
 		return err
 	}
-	size := ledger.ChunkSize(l.Count(), s.Workers)
+	size := chunks.ChunkSize(l.Count(), s.Workers)
 	p.Items.Chunks = (l.Count() + size - 1) / size
 	return nil
 }
@@ -241,7 +245,7 @@ func itemWord(n int) string {
 }
 
 // compare finds the items that the job which is there does not have (M14).
-func (e *Engine) compare(ctx context.Context, p *Plan, rep ledger.Report) (fresh int, err error) {
+func (e *Engine) compare(ctx context.Context, p *Plan, rep views.Report) (fresh int, err error) {
 	m := rep.Map.Map
 	if len(m.Extensions) == 0 && m.Base.Digest == p.Items.list.Digest() {
 		return 0, nil
@@ -262,7 +266,7 @@ func (e *Engine) compare(ctx context.Context, p *Plan, rep ledger.Report) (fresh
 }
 
 // Readers open the lists of a map's items, the job's own and those added later.
-func (e *Engine) Readers(ctx context.Context, m *ledger.Map) ([]*items.Reader, error) {
+func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*items.Reader, error) {
 	r, err := items.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return nil, err
@@ -285,15 +289,15 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	if err := e.unseen(ctx, p); err != nil {
 		return p.Job, true, err
 	}
-	var again *ledger.Reopened
+	var again *protocol.Reopened
 	if p.Items.Again > 0 {
-		again = &ledger.Reopened{}
+		again = &protocol.Reopened{}
 	}
-	sweeps, err := e.World.Sweeps(ctx)
+	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return p.Job, true, err
 	}
-	var more *ledger.Extended
+	var more *protocol.Extended
 	if p.Items.fresh != nil && p.Items.fresh.Count() > 0 {
 		m, err := e.putItems(ctx, p, p.Items.fresh, p.Job)
 		if err != nil {
@@ -302,9 +306,9 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 		if m.Files != nil && j.Manifest.Files == nil {
 			return p.Job, true, fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
 		}
-		more = &ledger.Extended{Manifest: m, Size: ledger.ChunkSize(m.Count, p.Spec.Workers)}
+		more = &protocol.Extended{Manifest: m, Size: chunks.ChunkSize(m.Count, p.Spec.Workers)}
 	}
-	r := ledger.Round{Again: again, More: more, Amend: p.amend}
+	r := control.Round{Again: again, More: more, Amend: p.amend}
 	if p.TakesNewCode {
 		if r.Amend, err = e.storeCode(ctx, p, j.Short, r.Amend); err != nil {
 			return p.Job, true, err
@@ -319,7 +323,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 		}
 	}
 	e.sweep(ctx, p.Spec.On)
-	live, ok, err := e.World.Reopen(ctx, j, e.Caller.By, r)
+	live, ok, err := control.ReopenMap(ctx, e.World, j, e.Caller.By, r)
 	if err != nil {
 		return p.Job, true, err
 	}
@@ -333,13 +337,13 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 
 // nameRound names the blobs that a round is going to name, and stores those again that
 // gc took meanwhile.
-func (e *Engine) nameRound(ctx context.Context, p *Plan, r ledger.Round, sweeps *ledger.Sweeps) error {
+func (e *Engine) nameRound(ctx context.Context, p *Plan, r control.Round, sweeps *removal.Sweeps) error {
 	files := r.More != nil && r.More.Manifest.Files != nil
 	code := r.Amend != nil && r.Amend.Code != nil && r.Amend.Code.Blob != p.before.Job.Code.Blob
 	if !files && !code {
 		return nil
 	}
-	if err := e.World.NameRound(ctx, p.Job, e.Caller.By, r); err != nil {
+	if err := control.NameRound(ctx, e.World, p.Job, e.Caller.By, r); err != nil {
 		return fmt.Errorf("name items and code of job %s: %w", p.before.Job.Short, err)
 	}
 	need := func() (all []store.Digest, err error) {
@@ -373,6 +377,6 @@ func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	j.Manifest, j.ChunkSize = m, ledger.ChunkSize(m.Count, p.Spec.Workers)
+	j.Manifest, j.ChunkSize = m, chunks.ChunkSize(m.Count, p.Spec.Workers)
 	return nil
 }

@@ -8,7 +8,10 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/job"
 )
 
@@ -26,7 +29,7 @@ type NewCode struct {
 // code must be the caller's folder, or in it, or around it: which folder is shipped is
 // decided by where the command is typed, and not by what the store says of the job, such
 // as the folder where it was started or an absolute path.
-func (e *Engine) FindCode(ctx context.Context, j job.Job, m *ledger.Map) (c NewCode, err error) {
+func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewCode, err error) {
 	if file := e.lacks(j); file != "" {
 		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
@@ -117,8 +120,8 @@ func inside(folder, path string) bool {
 // Recode gives a map another round with new code: that is stored, then named, and what
 // gc took meanwhile is stored again; only then the round begins, and items may ask for
 // it. live is as Reopen gives it.
-func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Round) (live string, ok bool, err error) {
-	sweeps, err := e.World.Sweeps(ctx)
+func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r control.Round) (live string, ok bool, err error) {
+	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return "", false, err
 	}
@@ -129,18 +132,18 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r ledger.Roun
 	if err := e.nameRound(ctx, &c.plan, r, sweeps); err != nil {
 		return "", false, err
 	}
-	return e.World.Reopen(ctx, j, e.Caller.By, r)
+	return control.ReopenMap(ctx, e.World, j, e.Caller.By, r)
 }
 
 // storeCode stores a plan's code, and gives what binds a job's items from then on: that
 // code, and what else is in amend, which may be nil.
-func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *ledger.Amended) (*ledger.Amended, error) {
+func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *protocol.Amended) (*protocol.Amended, error) {
 	shipped, err := e.shipCode(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("store code of job %s: %w", short, err)
 	}
-	code := ledger.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: shipped}
-	all := ledger.Amended{}
+	code := protocol.Code{Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Code: shipped}
+	all := protocol.Amended{}
 	if amend != nil {
 		all = *amend
 	}

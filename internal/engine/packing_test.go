@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -103,7 +104,7 @@ func (s *shelf) ship(watch func(transfer.Progress)) (job.Manifest, error) {
 		}
 	}
 	j := job.Job{V: 1, Spec: p.Spec}
-	s.check(s.World.NameJob(s.t.Context(), &j))
+	s.check(tasks.NameJob(s.t.Context(), s.World, &j))
 	m, err := s.putItems(s.t.Context(), &p, p.Items.list, j.Path())
 	if err != nil {
 		return m, err

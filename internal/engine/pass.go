@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -62,7 +63,7 @@ func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error
 	if m, ok := e.passes.made[key]; ok && (m.half.IsZero() || now.Before(m.half)) {
 		return m.Pass, nil
 	}
-	made, err := e.Passes.Make(ctx, ledger.AgentRights(p), images)
+	made, err := e.Passes.Make(ctx, protocol.AgentRights(p), images)
 	if err != nil {
 		return made, err
 	}
@@ -115,7 +116,7 @@ func (r *renewal) handed(images bool) {
 // look starts placements that live once more, which starts nothing and hands over
 // what was made anew. It is a courtesy, until theirs has ended: what goes wrong is
 // tried again.
-func (r *renewal) look(ctx context.Context, rows []ledger.Machine) {
+func (r *renewal) look(ctx context.Context, rows []attached.Machine) {
 	now := r.e.World.Store.Clock().Now()
 	if r.e.Passes.Make == nil || r.off || now.Before(r.next) {
 		return

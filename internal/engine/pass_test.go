@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -35,7 +36,7 @@ func (c *counter) Start(ctx context.Context, r driver.Request) (driver.Handle, e
 // passing is an engine whose passes are a, b, c, ..., good for a life each.
 func passing(life time.Duration) (e *Engine, clock *storetest.Clock, asked *[]store.Rights) {
 	clock, asked = &storetest.Clock{}, new([]store.Rights)
-	w := ledger.World{Store: store.New(mem.New(), store.Options{Clock: clock})}
+	w := protocol.World{Store: store.New(mem.New(), store.Options{Clock: clock})}
 	return New(Config{World: w, Passes: Passes{Make: func(_ context.Context, r store.Rights, images bool) (Pass, error) {
 		*asked = append(*asked, r)
 		p := Pass{File: []byte{byte('a' + len(*asked) - 1)}}
@@ -82,7 +83,7 @@ func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 	d := &counter{}
 	j := job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}
 	r := renewal{e: e, d: d, j: j}
-	rows := []ledger.Machine{{Placement: 1}, {Placement: 2, Alive: true}, {Placement: 2, Index: 1}}
+	rows := []attached.Machine{{Placement: 1}, {Placement: 2, Alive: true}, {Placement: 2, Index: 1}}
 	for range 7 { // every ten minutes, from the moment somebody attaches
 		r.look(t.Context(), rows)
 		if err := clock.Sleep(t.Context(), 10*time.Minute); err != nil {
@@ -105,7 +106,7 @@ func TestAPassWithoutAnEndIsNotRenewed(t *testing.T) {
 	d := &counter{}
 	r := renewal{e: e, d: d, j: job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}}
 	for range 3 {
-		r.look(t.Context(), []ledger.Machine{{Placement: 1, Alive: true}})
+		r.look(t.Context(), []attached.Machine{{Placement: 1, Alive: true}})
 		if err := clock.Sleep(t.Context(), 100*time.Hour); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,9 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 )
 
@@ -125,7 +127,7 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 	if diff := cmp.Diff([]string{filepath.Join(d.dir, "in")}, d.load(path).Seen); diff != "" {
 		t.Error(diff)
 	}
-	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, path, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 	d.write(map[string]string{"items.txt": "in/a.txt\nin/deep/b.txt\n" + filepath.Join(elsewhere, "c.txt") + "\n"})
 	more, err := d.Plan(t.Context(), spec, false)
 	d.check(err)
@@ -231,7 +233,7 @@ func TestAnInterruptedBuildLeavesNoJob(t *testing.T) {
 		if _, err := d.Submit(ctx, &p); !errors.Is(err, told) {
 			t.Errorf("heeds %v: %v", heeds, err)
 		}
-		if task, err := d.World.Task(t.Context(), job.Path{Project: "demo", Task: "t"}); err != nil || len(task.Jobs) > 0 {
+		if task, err := tasks.ReadTask(t.Context(), d.World, job.Path{Project: "demo", Task: "t"}); err != nil || len(task.Jobs) > 0 {
 			t.Errorf("heeds %v: it has jobs %v, %v", heeds, task.Jobs, err)
 		}
 	}
@@ -292,7 +294,7 @@ func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
 
 func (d *desk) newest(project, task string) string {
 	d.t.Helper()
-	found, err := d.World.Task(d.t.Context(), job.Path{Project: project, Task: task})
+	found, err := tasks.ReadTask(d.t.Context(), d.World, job.Path{Project: project, Task: task})
 	d.check(err)
 	return found.Newest()
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 )
@@ -72,10 +73,10 @@ type Plan struct {
 	since      int
 	stateSince int
 	typed      func(flag string) string // as Caller.Again
-	before     ledger.Report            // the job that is there, when there is one
+	before     views.Report             // the job that is there, when there is one
 	differ     differ                   // from that job
 	inherited  *job.Inherited           // the variables that its program would have from here; nil: not compared
-	amend      *ledger.Amended          // the settings that a map which is there goes on with; nil: those that it has
+	amend      *protocol.Amended        // the settings that a map which is there goes on with; nil: those that it has
 	besides    []beside
 	force      bool
 	undecided  *Plan // the plan before it was decided

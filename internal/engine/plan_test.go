@@ -12,24 +12,30 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
 // The states in which a second command may find the job of the first.
 func pending(*desk, job.Path) {}
 
-func settled(e ledger.Exit) func(*desk, job.Path) {
+func settled(e protocol.Exit) func(*desk, job.Path) {
 	return func(d *desk, p job.Path) {
-		d.does(func(context.Context, int, int) ledger.Exit { return e })
+		d.does(func(context.Context, int, int) protocol.Exit { return e })
 		_, err := d.Attend(d.t.Context(), p)
 		d.check(err)
 	}
 }
 
 var (
-	succeeded = settled(ledger.Exit{Verdict: ledger.Done})
-	failed    = settled(ledger.Exit{Verdict: ledger.Broke, Code: 3, Reason: "exit status 3"})
+	succeeded = settled(protocol.Exit{Verdict: protocol.Done})
+	failed    = settled(protocol.Exit{Verdict: protocol.Broke, Code: 3, Reason: "exit status 3"})
 )
 
 func cancelled(d *desk, p job.Path) {
@@ -48,21 +54,21 @@ func interrupted(d *desk, p job.Path) {
 
 func running(d *desk, p job.Path) {
 	interrupted(d, p)
-	d.check(d.World.Beat(d.t.Context(), p, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.check(liveness.WriteHeartbeat(d.t.Context(), d.World, p, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 }
 
 // stopping: it runs, and somebody has cancelled it.
 func stopping(d *desk, p job.Path) {
 	running(d, p)
-	_, err := d.World.Cancel(d.t.Context(), p, "cli-9", "wrong data")
+	_, err := control.CancelJob(d.t.Context(), d.World, p, "cli-9", "wrong data")
 	d.check(err)
 }
 
-func (d *desk) member(p job.Path) *ledger.Member {
+func (d *desk) member(p job.Path) *runagent.Member {
 	d.t.Helper()
-	j, err := d.World.Load(d.t.Context(), p)
+	j, err := tasks.LoadJob(d.t.Context(), d.World, p)
 	d.check(err)
-	m := d.World.NewMember(j, d.World.AgentID(1, 0), ledger.Join{Host: ghost})
+	m := runagent.NewMember(d.World, j, liveness.NewAgentID(d.World, 1, 0), protocol.Join{Host: ghost})
 	m.Ready()
 	return m
 }
@@ -170,9 +176,9 @@ func TestAReplacedJobIsCancelledAndItsCheckpointsGoOn(t *testing.T) {
 		t.Fatalf("the first is %s: %+v; the second is %s", rep.State, rep.Run.Settled, second)
 	}
 	rep := d.look(second)
-	all := func(ledger.Saved) (bool, error) { return true, nil }
-	me := ledger.Restored{Job: second.Job, Place: 2, Attempt: 1, Agent: "1-0-new"}
-	_, saved, err := d.World.Restore(t.Context(), second, 0, me, rep.Job.Since, all)
+	all := func(protocol.Saved) (bool, error) { return true, nil }
+	me := protocol.Restored{Job: second.Job, Place: 2, Attempt: 1, Agent: "1-0-new"}
+	_, saved, err := states.RestoreState(t.Context(), d.World, second, 0, me, rep.Job.Since, all)
 	if d.check(err); saved == nil || saved.Job != first.Job || saved.Checkpoints == "" {
 		t.Errorf("it begins with %+v", saved)
 	}
@@ -181,12 +187,12 @@ func TestAReplacedJobIsCancelledAndItsCheckpointsGoOn(t *testing.T) {
 // generation saves one checkpoint of a job.
 func (d *desk) generation(p job.Path) error {
 	d.t.Helper()
-	none := func(ledger.Saved) (bool, error) { return true, nil }
-	g, _, err := d.World.Restore(d.t.Context(), p, 0, ledger.Restored{Job: p.Job, Attempt: 1, Agent: "1-0-old"}, 0, none)
+	none := func(protocol.Saved) (bool, error) { return true, nil }
+	g, _, err := states.RestoreState(d.t.Context(), d.World, p, 0, protocol.Restored{Job: p.Job, Attempt: 1, Agent: "1-0-old"}, 0, none)
 	if err != nil {
 		return err
 	}
-	return g.Save(d.t.Context(), ledger.Saved{Checkpoints: "c"})
+	return g.Save(d.t.Context(), protocol.Saved{Checkpoints: "c"})
 }
 
 func TestARemovedJobIsForgotten(t *testing.T) {
@@ -335,7 +341,7 @@ func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 	if started != 1 {
 		t.Errorf("%d of them say that they started it", started)
 	}
-	jobs, err := d.World.All(t.Context(), "")
+	jobs, err := views.ListJobs(t.Context(), d.World, "")
 	if d.check(err); len(jobs) != 1 {
 		t.Errorf("there are %d jobs", len(jobs))
 	}
@@ -350,7 +356,7 @@ func TestASubmitThatLosesToAnotherCommandIsRefused(t *testing.T) {
 	if _, err := d.Submit(t.Context(), &slow); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "was started a moment ago with another command") || fault.Hint(err) == "" {
 		t.Errorf("%v", err)
 	}
-	jobs, err := d.World.All(t.Context(), "")
+	jobs, err := views.ListJobs(t.Context(), d.World, "")
 	if diff := cmp.Diff([]job.Path{winner}, jobs); err != nil || diff != "" {
 		t.Errorf("jobs (-want +got): %v\n%s", err, diff)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -13,7 +15,7 @@ import (
 // propose stores all that a job needs and writes what the job is. From then on no
 // gc takes any of it; what one took before is stored again (docs/design/004-gc.md).
 func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
-	sweeps, err := e.World.Sweeps(ctx)
+	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -26,13 +28,13 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if err := e.World.NameJob(ctx, &j); err != nil {
+	if err := tasks.NameJob(ctx, e.World, &j); err != nil {
 		return j, err
 	}
 	if err := e.shipItems(ctx, p, &j); err != nil {
 		return j, err
 	}
-	if err := e.World.Propose(ctx, j); err != nil {
+	if err := tasks.ProposeJob(ctx, e.World, j); err != nil {
 		return j, err
 	}
 	need := func() ([]store.Digest, error) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -75,7 +75,7 @@ func TestCodeIsNotFoundInAFolderWithoutTheProgram(t *testing.T) {
 
 func TestAHitThatIsNoneIsAFaultOfDrover(t *testing.T) {
 	d := newDesk(t)
-	_, err := d.Strike(t.Context(), job.Job{}, ledger.Beat{Agent: "1-0-a", Host: ledger.Host(proc.Self())}, Hit("tickle"), 0, 0)
+	_, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(proc.Self())}, Hit("tickle"), 0, 0)
 	refused(t, err, fault.Bug, `strike agent 1-0-a: "tickle" is not a hit`, "")
 }
 

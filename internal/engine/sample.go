@@ -9,7 +9,9 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -51,7 +53,7 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 	s.Items.Format, s.Items.Fields = p.Items.Format, p.Items.Fields
 	s.Items.places = p.Items.places
 	s.Items.Uploads = p.Items.Uploads // of the sample there may be fewer
-	size := ledger.ChunkSize(l.Count(), s.Spec.Workers)
+	size := chunks.ChunkSize(l.Count(), s.Spec.Workers)
 	s.Items.Chunks = (l.Count() + size - 1) / size
 	s.Cost = e.cost(s.Spec, s.Items.Count, s.Items.Chunks)
 	return nil
@@ -60,14 +62,14 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 // anew decides for a job that is never gone on with.
 func (e *Engine) anew(ctx context.Context, s *Plan) error {
 	path := job.Path{Project: s.Spec.Project, Task: s.Spec.Task}
-	task, err := e.World.Task(ctx, path)
+	task, err := tasks.ReadTask(ctx, e.World, path)
 	if err != nil {
 		return err
 	}
 	if path.Job = task.Newest(); path.Job == "" {
 		return nil
 	}
-	rep, err := e.World.Look(ctx, path)
+	rep, err := views.ReadReport(ctx, e.World, path)
 	if errors.Is(err, store.ErrNotExist) { // removed since
 		gone := task.Gone[path.Job]
 		s.begin(task, path.Job, gone.Since, gone.StateSince, true)

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -103,7 +106,7 @@ func (p *Plan) KeepsCode() (since time.Time, keeps bool) {
 // decideTask decides for the task that the plan names.
 func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	path := job.Path{Project: p.Spec.Project, Task: p.Spec.Task}
-	task, err := e.World.Task(ctx, path)
+	task, err := tasks.ReadTask(ctx, e.World, path)
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	if path.Job == "" {
 		return nil
 	}
-	rep, err := e.World.Look(ctx, path)
+	rep, err := views.ReadReport(ctx, e.World, path)
 	if errors.Is(err, store.ErrNotExist) { // removed since
 		gone := task.Gone[path.Job]
 		p.begin(task, path.Job, gone.Since, gone.StateSince, p.force)
@@ -211,7 +214,7 @@ func sameFolder(a, b string) bool {
 
 // begin says from where on a new job may begin with checkpoints and state, given
 // where the newest one might; fresh is with no checkpoints.
-func (p *Plan) begin(task ledger.Task, newest string, since, stateSince int, fresh bool) {
+func (p *Plan) begin(task tasks.Task, newest string, since, stateSince int, fresh bool) {
 	p.since, p.stateSince = since, stateSince
 	place, _ := task.PlaceOf(newest)
 	if fresh {
@@ -307,7 +310,7 @@ type differ struct {
 
 // differences finds out what differs between the plan and an earlier job, whose agents
 // were placed so.
-func (p *Plan) differences(old job.Job, placed []ledger.Placed) (d differ) {
+func (p *Plan) differences(old job.Job, placed []protocol.Placed) (d differ) {
 	s, o := p.Spec, old.Spec
 	d.code, d.python = !p.sameCode(old.Code), p.Environment.Digest != "" && p.Environment.Digest != old.Environment
 	for _, x := range s.Differences(o) {
@@ -419,7 +422,7 @@ func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
 // changed, and nothing was submitted.
 func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done bool, err error) {
 	for _, b := range p.besides {
-		to, ok, err := e.World.PutBeside(ctx, b.task, e.Caller.By, b.live, settingsKey(p.Spec, p.inherited), b.to)
+		to, ok, err := tasks.PutBeside(ctx, e.World, b.task, e.Caller.By, b.live, settingsKey(p.Spec, p.inherited), b.to)
 		if err != nil || !ok || to != b.to {
 			return path, false, err
 		}
@@ -436,7 +439,7 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 		return path, true, err
 	}
 	if p.Action == Replace {
-		if _, err := e.World.Cancel(ctx, p.Job, e.Caller.By, "replaced by a new job with "+p.replacedBy()); err != nil {
+		if _, err := control.CancelJob(ctx, e.World, p.Job, e.Caller.By, "replaced by a new job with "+p.replacedBy()); err != nil {
 			return path, true, err
 		}
 		if _, err := e.Attend(ctx, p.Job); err != nil { // it may have been stopping before
@@ -452,7 +455,7 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 		return path, true, err
 	}
 	// From here on the command line cannot be interrupted: whether there is a job must be known.
-	live, mine, err := e.World.Submit(context.WithoutCancel(ctx), j, e.Caller.By)
+	live, mine, err := tasks.SubmitJob(context.WithoutCancel(ctx), e.World, j, e.Caller.By)
 	if err != nil || live == "" {
 		return path, false, err
 	}
@@ -474,7 +477,7 @@ func (p *Plan) replacedBy() string {
 
 // lost is a submit that another one has beaten: it attaches if that is the same command.
 func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) (job.Path, bool, error) {
-	winner, err := e.World.Load(ctx, path)
+	winner, err := tasks.LoadJob(ctx, e.World, path)
 	if err != nil {
 		return path, true, err
 	}
@@ -510,6 +513,6 @@ func (e *Engine) resume(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	if p.amend == nil {
 		return p.Job, true, nil
 	}
-	stands, err := e.World.Amend(ctx, p.Job, e.Caller.By, *p.amend)
+	stands, err := control.AmendMap(ctx, e.World, p.Job, e.Caller.By, *p.amend)
 	return p.Job, stands, err
 }

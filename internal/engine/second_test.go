@@ -13,7 +13,10 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/verify"
 	"github.com/drover-run/drover/job"
 )
@@ -80,7 +83,7 @@ func begun(verb job.Verb) job.Spec {
 
 // mapInterrupted: an agent was there, and has left.
 func mapInterrupted(d *desk, p job.Path) {
-	d.check(d.World.Beat(d.t.Context(), p, ledger.Beat{Agent: "1-0-x", Phase: ledger.Left}))
+	d.check(liveness.WriteHeartbeat(d.t.Context(), d.World, p, protocol.Heartbeat{Agent: "1-0-x", Phase: protocol.Left}))
 }
 
 // bound is the spec that binds what a job runs from now on.
@@ -89,7 +92,7 @@ func (d *desk) bound(p job.Path) job.Spec {
 	if j.Spec.Verb != job.Map {
 		return j.Spec
 	}
-	m, err := d.World.MapOf(d.t.Context(), j)
+	m, err := chunks.ReadMap(d.t.Context(), d.World, j)
 	d.check(err)
 	return m.Bound()
 }
@@ -240,7 +243,7 @@ func TestCommandsWithOtherVariablesAreOtherJobs(t *testing.T) {
 			t.Errorf("seed %s is job %s and job %s", seed, paths[i], of[seed])
 		}
 	}
-	jobs, err := d.World.All(t.Context(), "")
+	jobs, err := views.ListJobs(t.Context(), d.World, "")
 	if d.check(err); len(jobs) != 3 || of["1"] == of["2"] || of["2"] == of["3"] {
 		t.Errorf("%d jobs: %v", len(jobs), of)
 	}

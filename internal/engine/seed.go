@@ -10,7 +10,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -20,7 +21,7 @@ import (
 
 // ofSeed decides for a task whose newest job has settled, or is gone: it is complete
 // when the last job of the same type has succeeded, whatever has changed since.
-func (e *Engine) ofSeed(ctx context.Context, p *Plan, task ledger.Task, force bool) error {
+func (e *Engine) ofSeed(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
 	rep, err := e.lastOfType(ctx, p, task)
 	if err != nil || rep == nil {
 		return err
@@ -50,10 +51,10 @@ func badEnd(s job.State) string {
 }
 
 // lastOfType is the newest job that counts for the task of a plan; nil: none does.
-func (e *Engine) lastOfType(ctx context.Context, p *Plan, task ledger.Task) (*ledger.Report, error) {
+func (e *Engine) lastOfType(ctx context.Context, p *Plan, task tasks.Task) (*views.Report, error) {
 	for i := len(task.Jobs) - 1; i >= 0; i-- {
 		one := job.Path{Project: p.Spec.Project, Task: p.Spec.Task, Job: task.Jobs[i].Job}
-		j, err := e.World.Load(ctx, one)
+		j, err := tasks.LoadJob(ctx, e.World, one)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // removed since
 		}
@@ -63,7 +64,7 @@ func (e *Engine) lastOfType(ctx context.Context, p *Plan, task ledger.Task) (*le
 		if !j.Spec.Completes(p.Spec) {
 			continue
 		}
-		rep, err := e.World.Look(ctx, one)
+		rep, err := views.ReadReport(ctx, e.World, one)
 		if errors.Is(err, store.ErrNotExist) {
 			continue
 		}
@@ -78,7 +79,7 @@ func (e *Engine) archiveOf(ctx context.Context, ref job.TaskRef, project string,
 	if ref.What != "model" && ref.What != "output" {
 		return "", nil
 	}
-	j, err := e.World.Load(ctx, job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task, Job: path.Base(o.Job)})
+	j, err := tasks.LoadJob(ctx, e.World, job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task, Job: path.Base(o.Job)})
 	if err != nil || j.Spec.Verb == job.Process {
 		return "", err
 	}

@@ -13,7 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -125,8 +128,8 @@ func TestATaskOfTwoTypesCompletesTwice(t *testing.T) {
 
 // leaves gives a job's exit the outputs that its rank leaves, as files by name.
 func (d *desk) leaves(outputs map[string]map[string]string) program {
-	return func(ctx context.Context, _, rank int) ledger.Exit {
-		e := ledger.Exit{Verdict: ledger.Done, Outputs: map[string]store.Digest{}}
+	return func(ctx context.Context, _, rank int) protocol.Exit {
+		e := protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{}}
 		for name, files := range outputs {
 			e.Outputs[name] = d.list(files)
 		}
@@ -151,7 +154,7 @@ func (d *desk) list(files map[string]string) store.Digest {
 // given are the files of an input as a job is given it, by name.
 func (d *desk) given(p job.Path, input string) map[string]string {
 	d.t.Helper()
-	j, err := d.World.Load(d.t.Context(), p)
+	j, err := tasks.LoadJob(d.t.Context(), d.World, p)
 	d.check(err)
 	tree, err := bundle.LoadTree(d.t.Context(), d.World.Store, store.Digest(j.Inputs[input]))
 	d.check(err)
@@ -273,17 +276,17 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 func (d *desk) share(p job.Path, ranks ...map[string]string) {
 	d.t.Helper()
 	ctx := d.t.Context()
-	task, err := d.World.Task(ctx, p)
+	task, err := tasks.ReadTask(ctx, d.World, p)
 	d.check(err)
 	place, _ := task.PlaceOf(p.Job)
 	own := []string{"algo-1", "algo-2", "algo-3"}[:len(ranks)]
 	for rank, files := range ranks {
 		agent := "1-0-" + own[rank]
-		g, _, err := d.World.Restore(ctx, p, rank, ledger.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.complete(ctx))
+		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.complete(ctx))
 		d.check(err)
 		var base bundle.Tree
-		b, err := d.World.Begin(ctx, p, ledger.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.complete(ctx),
-			func(s ledger.Shared) (store.Digest, int64, error) {
+		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.complete(ctx),
+			func(s states.Shared) (store.Digest, int64, error) {
 				if base, err = d.united(ctx, s); err != nil {
 					return "", 0, err
 				}
@@ -298,7 +301,7 @@ func (d *desk) share(p job.Path, ranks ...map[string]string) {
 		both, _ := bundle.Merge([]bundle.Named{{Tree: made}, {Tree: base}})
 		list, err := bundle.PutTree(ctx, d.World.Store, both)
 		d.check(err)
-		d.check(g.Save(ctx, ledger.Saved{State: list}))
+		d.check(g.Save(ctx, protocol.Saved{State: list}))
 	}
 }
 
@@ -318,7 +321,7 @@ func TestGCKeepsASharedState(t *testing.T) {
 	if d.check(err); len(want.Files) != 3 {
 		t.Fatalf("the state is %v", want.Files)
 	}
-	census := d.World.NewCensus()
+	census := removal.NewCensus(d.World)
 	d.check(census.Look(t.Context()))
 	n := newNames(d.World.Store)
 	d.check(n.add(t.Context(), census, nil))
@@ -327,7 +330,7 @@ func TestGCKeepsASharedState(t *testing.T) {
 			t.Errorf("%s is not named", f.Path)
 		}
 	}
-	s, err := d.World.Shared(t.Context(), path, d.complete(t.Context()))
+	s, err := states.ReadShared(t.Context(), d.World, path, d.complete(t.Context()))
 	d.check(err)
 	if k, _ := keyOf(s.Begun.State); !has(n.set, k) {
 		t.Error("the list that its ranks began with is not named")

@@ -7,7 +7,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -17,13 +21,13 @@ import (
 // is that, whatever the rank. dir "" empties it. A task with a live job is
 // refused: its program writes there.
 func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (bundle.Tree, error) {
-	task, err := e.World.Task(ctx, p)
+	task, err := tasks.ReadTask(ctx, e.World, p)
 	if err != nil {
 		return bundle.Tree{}, err
 	}
 	if task.Live != "" {
 		live := job.Path{Project: p.Project, Task: p.Task, Job: task.Live}
-		rep, err := e.World.Look(ctx, live)
+		rep, err := views.ReadReport(ctx, e.World, live)
 		if err != nil {
 			return bundle.Tree{}, err
 		}
@@ -32,10 +36,10 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 				"put state of task %s: job %s is live", p.Task, rep.Job.Short)
 		}
 	}
-	if err := e.World.Known(ctx, p); err != nil {
+	if err := removal.RememberTask(ctx, e.World, p); err != nil {
 		return bundle.Tree{}, err
 	}
-	sweeps, err := e.World.Sweeps(ctx)
+	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return bundle.Tree{}, err
 	}
@@ -43,15 +47,15 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	if err != nil {
 		return t, fmt.Errorf("put state of task %s: %w", p.Task, err)
 	}
-	was, err := e.World.Shared(ctx, p, e.complete(ctx))
+	was, err := states.ReadShared(ctx, e.World, p, e.complete(ctx))
 	switch {
 	case err != nil:
 	case was.Begun != nil: // the one of all ranks
-		err = e.World.PutShared(ctx, p, e.Caller.By, list, t.Bytes())
+		err = states.PutShared(ctx, e.World, p, e.Caller.By, list, t.Bytes())
 	default:
-		err = e.World.PutState(ctx, p, rank, e.Caller.By, e.complete(ctx), func(s *ledger.Saved) { s.State, s.Bytes = list, t.Bytes() })
+		err = states.PutState(ctx, e.World, p, rank, e.Caller.By, e.complete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
 	}
-	if errors.Is(err, ledger.ErrFenced) {
+	if errors.Is(err, states.ErrFenced) {
 		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)
 	}
 	if err != nil || dir == "" {

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -107,12 +108,12 @@ func (p *Plan) takeSettings() error {
 		return nil
 	}
 	settings := p.Spec.Settings()
-	p.amend = &ledger.Amended{Settings: &settings}
+	p.amend = &protocol.Amended{Settings: &settings}
 	typed := func(names ...string) bool {
 		return slices.ContainsFunc(p.differ.options, func(x job.Difference) bool { return slices.Contains(names, x.Name) })
 	}
 	if p.differ.python && !p.differ.code && typed("Python", "NoEnv", "Packages") { // it was asked for by name
-		c := ledger.Code{Code: p.before.Job.Code, Environment: p.Environment.Digest, Interpreter: p.Environment.Active}
+		c := protocol.Code{Code: p.before.Job.Code, Environment: p.Environment.Digest, Interpreter: p.Environment.Active}
 		p.amend.Code, p.differ.python = &c, false
 	}
 	return nil
@@ -190,7 +191,7 @@ func besideCode(changed []string) []string {
 }
 
 // codeTime is since when a map's items run with the code that they run with.
-func codeTime(rep ledger.Report) (t time.Time) {
+func codeTime(rep views.Report) (t time.Time) {
 	t = rep.Job.At
 	for _, e := range rep.Log {
 		if e.Amended != nil && e.Amended.Code != nil {

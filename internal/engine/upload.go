@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -201,13 +201,13 @@ func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.
 	if err != nil {
 		return job.Manifest{}, err
 	}
-	m, err := l.Put(ctx, e.World.Store, ledger.ItemsPrefix(path))
+	m, err := l.Put(ctx, e.World.Store, protocol.ItemsPrefix(path))
 	m.Places = p.Items.places
 	if err != nil || files == nil {
 		return m, err
 	}
 	defer files.Close()
-	list, err := files.Put(ctx, e.World.Store, ledger.ItemsPrefix(path))
+	list, err := files.Put(ctx, e.World.Store, protocol.ItemsPrefix(path))
 	m.Files = &list
 	return m, err
 }

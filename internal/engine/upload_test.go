@@ -15,7 +15,11 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -103,7 +107,7 @@ func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 	d.check(err)
 	few, err := d.Submit(t.Context(), &sample)
 	d.check(err)
-	if j, err := d.World.Load(t.Context(), few); err != nil || !cmp.Equal([]map[int]string{nil, {items.Whole: "one"}}, d.stored(j.Manifest)) {
+	if j, err := tasks.LoadJob(t.Context(), d.World, few); err != nil || !cmp.Equal([]map[int]string{nil, {items.Whole: "one"}}, d.stored(j.Manifest)) {
 		t.Errorf("a sample has other files: %v, %+v", err, j.Manifest)
 	}
 	d.check(os.WriteFile(name("c.txt"), []byte("changed since"), 0o644))
@@ -157,7 +161,7 @@ func TestNewItemsSayHowTheirBucketsAreOpened(t *testing.T) {
 	spec := mapping()
 	spec.Fetch = true
 	path := d.submit(spec)
-	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, path, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 	d.write(map[string]string{"items.txt": lines + "s3://new/k\n"})
 	more, err := d.Plan(t.Context(), spec, false)
 	d.check(err)
@@ -165,7 +169,7 @@ func TestNewItemsSayHowTheirBucketsAreOpened(t *testing.T) {
 	_, err = d.Submit(t.Context(), &more)
 	d.check(err)
 	j := d.load(path)
-	rep, err := d.World.NewMapView(j).Refresh(t.Context())
+	rep, err := views.NewMapView(d.World, j).Refresh(t.Context())
 	d.check(err)
 	if len(rep.Map.Extensions) != 1 {
 		t.Fatalf("%s: %d extensions", more.Action, len(rep.Map.Extensions))
@@ -226,7 +230,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	}
 	d.write(map[string]string{"items.txt": files[0] + "\n"})
 	path := d.submit(mapping())
-	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, path, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 	d.write(map[string]string{"items.txt": files[0] + "\n" + files[1] + "\n"})
 	more, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
@@ -234,7 +238,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != Extend {
 		t.Fatalf("%s: %v", more.Action, err)
 	}
-	census := d.World.NewCensus()
+	census := removal.NewCensus(d.World)
 	d.check(census.Look(t.Context()))
 	n := newNames(d.World.Store)
 	d.check(n.add(t.Context(), census, nil))
@@ -256,7 +260,7 @@ func TestItemsWithFilesAreNotAddedToAJobWithout(t *testing.T) {
 	d.check(os.WriteFile(file, nil, 0o644))
 	d.write(map[string]string{"items.txt": "word\n"})
 	path := d.submit(mapping())
-	d.check(d.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, path, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 	d.write(map[string]string{"items.txt": "word\n" + file + "\n"})
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
@@ -308,7 +312,7 @@ func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 		path, err := cli.Submit(t.Context(), &p)
 		w.check(err)
 		w.check(p.Close())
-		w.check(w.World.Beat(t.Context(), path, ledger.Beat{Agent: "1-0-x", Phase: "running"}))
+		w.check(liveness.WriteHeartbeat(t.Context(), w.World, path, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 		if took == had || promised == entries {
 			t.Fatalf("%s: gc took %d blobs meanwhile, and %d entries were written", p.Action, took-had, promised-entries)
 		}
@@ -329,7 +333,7 @@ func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
 	d.check(err)
 	defer p.Close()
 	j := job.Job{V: 1, Spec: p.Spec}
-	d.check(d.World.NameJob(t.Context(), &j))
+	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	m, err := d.putItems(t.Context(), &p, p.Items.list, j.Path())
 	d.check(err)
 	d.check(d.putAgain(t.Context(), &p, p.Items.list, m))

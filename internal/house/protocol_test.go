@@ -296,9 +296,9 @@ func (h *house) witnesses() witnesses {
 	return w
 }
 
-// records are the types of package ledger that stand in the store by themselves; all
+// records are the types of the packages of ledger that stand in the store by themselves; all
 // other records are parts of these.
-var records = []string{"Entry", "Join", "Exit", "Beat", "Call", "Answer", "Snapshot"}
+var records = []string{"Entry", "Join", "Exit", "Heartbeat", "Call", "Answer", "Snapshot"}
 
 // theProtocolNamesEveryField: each field of a record, as it stands in JSON, is in the
 // page's part about entries.

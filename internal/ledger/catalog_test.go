@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 	"github.com/drover-run/drover/store/storetest"
@@ -26,11 +27,11 @@ func TestACatalogLeavesNothingOutUnsaid(t *testing.T) {
 	bucket := mem.At(clock)
 	d.Store = store.New(bucket, store.Options{Clock: clock})
 	j := d.submit(nil)
-	if paths, err := d.All(t.Context(), ""); err != nil || len(paths) != 1 || paths[0] != j.Path() {
+	if paths, err := views.ListJobs(t.Context(), d.World, ""); err != nil || len(paths) != 1 || paths[0] != j.Path() {
 		t.Fatalf("%v, %v", paths, err)
 	}
 	d.Store = store.New(mute{bucket}, store.Options{Clock: clock})
-	if paths, err := d.All(t.Context(), ""); !errors.Is(err, errMute) {
+	if paths, err := views.ListJobs(t.Context(), d.World, ""); !errors.Is(err, errMute) {
 		t.Errorf("%v, %v", paths, err)
 	}
 }

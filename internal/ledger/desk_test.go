@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -14,7 +16,7 @@ import (
 
 // desk is a store in memory and in virtual time, and what of it the tests touch.
 type desk struct {
-	World
+	protocol.World
 	t      *testing.T
 	clock  *storetest.Clock
 	bucket store.Bucket
@@ -25,8 +27,8 @@ func newDesk(t *testing.T) *desk {
 	clock := &storetest.Clock{}
 	d := &desk{t: t, clock: clock, gone: map[int]bool{}}
 	d.bucket = mem.At(clock)
-	d.World = World{Store: store.New(d.bucket, store.Options{Clock: clock}), Rand: rand.Reader,
-		Gone: func(h Host) (bool, bool) {
+	d.World = protocol.World{Store: store.New(d.bucket, store.Options{Clock: clock}), Rand: rand.Reader,
+		Gone: func(h protocol.Host) (bool, bool) {
 			gone, known := d.gone[h.PID]
 			return gone, known && h.Boot == "here"
 		}}
@@ -55,8 +57,8 @@ func (d *desk) submit(change func(*job.Job)) job.Job {
 	if change != nil {
 		change(&j)
 	}
-	d.check(d.NameJob(d.t.Context(), &j))
-	live, mine, err := d.Submit(d.t.Context(), j, "cli-1")
+	d.check(tasks.NameJob(d.t.Context(), d.World, &j))
+	live, mine, err := tasks.SubmitJob(d.t.Context(), d.World, j, "cli-1")
 	if d.check(err); !mine || live != j.ID {
 		d.t.Fatalf("job %s was not submitted: %s is live", j.ID, live)
 	}
@@ -64,14 +66,14 @@ func (d *desk) submit(change func(*job.Job)) job.Job {
 }
 
 // write appends entries to a job's log.
-func (d *desk) write(j job.Job, entries ...Entry) {
+func (d *desk) write(j job.Job, entries ...protocol.Entry) {
 	d.t.Helper()
-	d.writeTo(jobDir(j.Path())+"/log", entries...)
+	d.writeTo(protocol.JobDir(j.Path())+"/log", entries...)
 }
 
-func (d *desk) writeTo(dir string, entries ...Entry) {
+func (d *desk) writeTo(dir string, entries ...protocol.Entry) {
 	d.t.Helper()
-	l := d.openLog(dir, "test")
+	l := d.OpenLog(dir, "test")
 	d.check(l.Read(d.t.Context()))
 	for _, e := range entries {
 		mine, err := l.Append(d.t.Context(), e)
@@ -84,21 +86,21 @@ func (d *desk) writeTo(dir string, entries ...Entry) {
 // create writes one object.
 func (d *desk) create(key string, v any) {
 	d.t.Helper()
-	if _, mine, err := d.Store.CreateOnce(d.t.Context(), key, encode(v)); err != nil || !mine {
+	if _, mine, err := d.Store.CreateOnce(d.t.Context(), key, protocol.Encode(v)); err != nil || !mine {
 		d.t.Fatalf("create %s: mine %t: %v", key, mine, err)
 	}
 }
 
-func (d *desk) join(j job.Job, k, rank int, rec Join) {
+func (d *desk) join(j job.Job, k, rank int, rec protocol.Join) {
 	d.t.Helper()
-	rec.V, rec.Nonce, rec.At = format, fmt.Sprintf("join-%d-%d", k, rank), d.clock.Now()
-	d.create(attemptKey(j.Path(), k, "join", rank), rec)
+	rec.V, rec.Nonce, rec.At = protocol.Format, fmt.Sprintf("join-%d-%d", k, rank), d.clock.Now()
+	d.create(protocol.AttemptKey(j.Path(), k, "join", rank), rec)
 }
 
-func (d *desk) exit(j job.Job, k, rank int, rec Exit) {
+func (d *desk) exit(j job.Job, k, rank int, rec protocol.Exit) {
 	d.t.Helper()
-	rec.V, rec.At = format, d.clock.Now()
-	d.create(attemptKey(j.Path(), k, "exit", rank), rec)
+	rec.V, rec.At = protocol.Format, d.clock.Now()
+	d.create(protocol.AttemptKey(j.Path(), k, "exit", rank), rec)
 }
 
 // keys lists what the store holds below prefix.
@@ -113,11 +115,15 @@ func (d *desk) keys(prefix string) (found []string) {
 
 // Entries, as short as the tables that are made of them.
 
-func opened(k int, c Cause) Entry { return Entry{Attempt: &Attempt{K: k, Cause: c}} }
+func opened(k int, c protocol.Cause) protocol.Entry {
+	return protocol.Entry{Attempt: &protocol.Attempt{K: k, Cause: c}}
+}
 
-func ended(k int, s job.State) Entry { return Entry{Settled: &Settled{State: s, Attempt: k}} }
+func ended(k int, s job.State) protocol.Entry {
+	return protocol.Entry{Settled: &protocol.Settled{State: s, Attempt: k}}
+}
 
 var (
-	cancelled1 = Entry{Cancelled: &Stop{Reason: "enough"}}
-	failing1   = Entry{Failing: &Stop{Reason: "too long", Code: 124}}
+	cancelled1 = protocol.Entry{Cancelled: &protocol.Stop{Reason: "enough"}}
+	failing1   = protocol.Entry{Failing: &protocol.Stop{Reason: "too long", Code: 124}}
 )

@@ -7,41 +7,46 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
 // Rule L3 of docs/protocol.md: what was not allowed when it was written does not count.
 func TestARunsFoldIgnoresWhatWasNotAllowed(t *testing.T) {
-	placed := Entry{Placed: &Placed{Placement: 1, Agents: 1}}
+	placed := protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}
 	for _, row := range []struct {
 		name     string
-		entries  []Entry
+		entries  []protocol.Entry
 		ignored  []int
 		attempt  int
 		settled  job.State // "" while it has not
 		stopping bool
 	}{
 		{"nothing", nil, nil, 0, "", false},
-		{"in order", []Entry{placed, opened(1, First), opened(2, Lost), ended(2, job.Succeeded)}, nil, 2, job.Succeeded, false},
-		{"the first is not 1", []Entry{opened(2, First), opened(1, First)}, []int{0}, 1, "", false},
-		{"one left out", []Entry{opened(1, First), opened(3, Lost)}, []int{1}, 1, "", false},
-		{"opened twice", []Entry{opened(1, First), opened(2, Lost), opened(2, Notice)}, []int{2}, 2, "", false},
-		{"one of long ago", []Entry{opened(1, First), opened(2, Lost), opened(1, First)}, []int{2}, 2, "", false},
-		{"settled for an old attempt", []Entry{opened(1, First), opened(2, Lost), ended(1, job.Succeeded)}, []int{2}, 2, "", false},
-		{"settled for one to come", []Entry{opened(1, First), ended(2, job.Succeeded)}, []int{1}, 1, "", false},
-		{"settled twice", []Entry{opened(1, First), ended(1, job.Failed), ended(1, job.Succeeded)}, []int{2}, 1, job.Failed, false},
-		{"cancelled without a stop", []Entry{opened(1, First), ended(1, job.Cancelled)}, []int{1}, 1, "", false},
-		{"after the end", []Entry{opened(1, First), ended(1, job.Succeeded), opened(2, Lost), cancelled1, failing1, placed}, []int{2, 3, 4, 5}, 1, job.Succeeded, false},
-		{"after a cancel nothing is opened", []Entry{opened(1, First), cancelled1, opened(2, Lost)}, []int{2}, 1, "", true},
-		{"after a cancel it does not succeed", []Entry{opened(1, First), cancelled1, ended(1, job.Succeeded)}, []int{2}, 1, "", true},
-		{"after a cancel it does not fail", []Entry{opened(1, First), cancelled1, ended(1, job.Failed)}, []int{2}, 1, "", true},
-		{"a cancel is settled", []Entry{opened(1, First), cancelled1, ended(1, job.Cancelled)}, nil, 1, job.Cancelled, true},
-		{"a cancel is settled, whatever the attempt", []Entry{opened(1, First), cancelled1, ended(0, job.Cancelled)}, nil, 1, job.Cancelled, true},
-		{"the lower stop wins", []Entry{opened(1, First), cancelled1, failing1, cancelled1}, []int{2, 3}, 1, "", true},
-		{"failing is not cancelled", []Entry{opened(1, First), failing1, ended(1, job.Cancelled), ended(1, job.Failed)}, []int{2}, 1, job.Failed, true},
-		{"an entry that says nothing", []Entry{{}, opened(1, First)}, nil, 1, "", false},
+		{"in order", []protocol.Entry{placed, opened(1, protocol.First), opened(2, protocol.Lost), ended(2, job.Succeeded)}, nil, 2, job.Succeeded, false},
+		{"the first is not 1", []protocol.Entry{opened(2, protocol.First), opened(1, protocol.First)}, []int{0}, 1, "", false},
+		{"one left out", []protocol.Entry{opened(1, protocol.First), opened(3, protocol.Lost)}, []int{1}, 1, "", false},
+		{"opened twice", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(2, protocol.Notice)}, []int{2}, 2, "", false},
+		{"one of long ago", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(1, protocol.First)}, []int{2}, 2, "", false},
+		{"settled for an old attempt", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), ended(1, job.Succeeded)}, []int{2}, 2, "", false},
+		{"settled for one to come", []protocol.Entry{opened(1, protocol.First), ended(2, job.Succeeded)}, []int{1}, 1, "", false},
+		{"settled twice", []protocol.Entry{opened(1, protocol.First), ended(1, job.Failed), ended(1, job.Succeeded)}, []int{2}, 1, job.Failed, false},
+		{"cancelled without a stop", []protocol.Entry{opened(1, protocol.First), ended(1, job.Cancelled)}, []int{1}, 1, "", false},
+		{"after the end", []protocol.Entry{opened(1, protocol.First), ended(1, job.Succeeded), opened(2, protocol.Lost), cancelled1, failing1, placed}, []int{2, 3, 4, 5}, 1, job.Succeeded, false},
+		{"after a cancel nothing is opened", []protocol.Entry{opened(1, protocol.First), cancelled1, opened(2, protocol.Lost)}, []int{2}, 1, "", true},
+		{"after a cancel it does not succeed", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Succeeded)}, []int{2}, 1, "", true},
+		{"after a cancel it does not fail", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Failed)}, []int{2}, 1, "", true},
+		{"a cancel is settled", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Cancelled)}, nil, 1, job.Cancelled, true},
+		{"a cancel is settled, whatever the attempt", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(0, job.Cancelled)}, nil, 1, job.Cancelled, true},
+		{"the lower stop wins", []protocol.Entry{opened(1, protocol.First), cancelled1, failing1, cancelled1}, []int{2, 3}, 1, "", true},
+		{"failing is not cancelled", []protocol.Entry{opened(1, protocol.First), failing1, ended(1, job.Cancelled), ended(1, job.Failed)}, []int{2}, 1, job.Failed, true},
+		{"an entry that says nothing", []protocol.Entry{{}, opened(1, protocol.First)}, nil, 1, "", false},
 	} {
-		r := foldRun(row.entries)
+		r := runs.FoldRun(row.entries)
 		if diff := cmp.Diff(row.ignored, r.Ignored); diff != "" {
 			t.Errorf("%s: ignored entries (-want +got):\n%s", row.name, diff)
 		}
@@ -56,69 +61,69 @@ func TestARunsFoldIgnoresWhatWasNotAllowed(t *testing.T) {
 }
 
 func TestOnlyWhatWasLostOrHadNoticeIsAnInterruption(t *testing.T) {
-	r := foldRun([]Entry{opened(1, First), opened(2, Lost), opened(3, Notice), opened(4, Asked), opened(5, Failure), opened(6, Lost)})
+	r := runs.FoldRun([]protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(3, protocol.Notice), opened(4, protocol.Asked), opened(5, protocol.Failure), opened(6, protocol.Lost)})
 	if r.Interruptions() != 3 || r.Failures() != 1 {
 		t.Errorf("%d interruptions and %d failures, want 3 and 1", r.Interruptions(), r.Failures())
 	}
 }
 
 func TestATasksFoldKnowsWhoIsLive(t *testing.T) {
-	sub := func(id string) Entry { return Entry{Submitted: &Submitted{Job: id}} }
-	end := func(id string) Entry { return Entry{Closed: &Closed{Job: id}} }
+	sub := func(id string) protocol.Entry { return protocol.Entry{Submitted: &protocol.Submitted{Job: id}} }
+	end := func(id string) protocol.Entry { return protocol.Entry{Closed: &protocol.Closed{Job: id}} }
 	for _, row := range []struct {
 		name    string
-		entries []Entry
+		entries []protocol.Entry
 		live    string
-		jobs    []Place
+		jobs    []tasks.Place
 	}{
 		{"never used", nil, "", nil},
-		{"one is live", []Entry{sub("a")}, "a", []Place{{"a", 0}}},
-		{"one has ended", []Entry{sub("a"), end("a")}, "", []Place{{"a", 0}}},
-		{"the next one", []Entry{sub("a"), end("a"), sub("b")}, "b", []Place{{"a", 0}, {"b", 2}}},
-		{"a second one beside a live one does not count", []Entry{sub("a"), sub("b"), end("a"), sub("c")}, "c", []Place{{"a", 0}, {"c", 3}}},
-		{"who is not live cannot be closed", []Entry{sub("a"), end("b")}, "a", []Place{{"a", 0}}},
-		{"closed before it began", []Entry{end("a"), sub("a")}, "a", []Place{{"a", 1}}},
+		{"one is live", []protocol.Entry{sub("a")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
+		{"one has ended", []protocol.Entry{sub("a"), end("a")}, "", []tasks.Place{{Job: "a", Place: 0}}},
+		{"the next one", []protocol.Entry{sub("a"), end("a"), sub("b")}, "b", []tasks.Place{{Job: "a", Place: 0}, {Job: "b", Place: 2}}},
+		{"a second one beside a live one does not count", []protocol.Entry{sub("a"), sub("b"), end("a"), sub("c")}, "c", []tasks.Place{{Job: "a", Place: 0}, {Job: "c", Place: 3}}},
+		{"who is not live cannot be closed", []protocol.Entry{sub("a"), end("b")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
+		{"closed before it began", []protocol.Entry{end("a"), sub("a")}, "a", []tasks.Place{{Job: "a", Place: 1}}},
 	} {
-		got := foldTask(row.entries)
-		if diff := cmp.Diff(Task{Jobs: row.jobs, Live: row.live}, got); diff != "" {
+		got := tasks.FoldTask(row.entries)
+		if diff := cmp.Diff(tasks.Task{Jobs: row.jobs, Live: row.live}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
-	task := foldTask([]Entry{sub("a"), end("a"), sub("b")})
+	task := tasks.FoldTask([]protocol.Entry{sub("a"), end("a"), sub("b")})
 	if place, ok := task.PlaceOf("b"); place != 2 || !ok || task.Newest() != "b" {
 		t.Errorf("b is at %d (%t), the newest is %s", place, ok, task.Newest())
 	}
-	if _, ok := task.PlaceOf("c"); ok || (Task{}).Newest() != "" {
+	if _, ok := task.PlaceOf("c"); ok || (tasks.Task{}).Newest() != "" {
 		t.Error("a job that never was has a place")
 	}
 }
 
 func TestAnAppendThatWasNotQuickestTellsWhoWas(t *testing.T) {
 	d := newDesk(t)
-	slow, quick := d.openLog("demo/digits/log", "slow"), d.openLog("demo/digits/log", "quick")
+	slow, quick := d.OpenLog("demo/digits/log", "slow"), d.OpenLog("demo/digits/log", "quick")
 	d.check(slow.Read(t.Context()))
-	mine, err := quick.Append(t.Context(), Entry{Submitted: &Submitted{Job: "first"}})
+	mine, err := quick.Append(t.Context(), protocol.Entry{Submitted: &protocol.Submitted{Job: "first"}})
 	if d.check(err); !mine {
 		t.Fatal("the only writer was not the quickest")
 	}
-	mine, err = slow.Append(t.Context(), Entry{Submitted: &Submitted{Job: "second"}})
+	mine, err = slow.Append(t.Context(), protocol.Entry{Submitted: &protocol.Submitted{Job: "second"}})
 	d.check(err)
 	if mine || len(slow.Entries) != 1 || slow.Entries[0].By != "quick" || slow.Entries[0].Submitted.Job != "first" {
 		t.Fatalf("mine %t, and read %+v", mine, slow.Entries)
 	}
-	mine, err = slow.Append(t.Context(), Entry{Closed: &Closed{Job: "first"}})
+	mine, err = slow.Append(t.Context(), protocol.Entry{Closed: &protocol.Closed{Job: "first"}})
 	d.check(err)
 	d.check(quick.Read(t.Context()))
 	if diff := cmp.Diff(slow.Entries, quick.Entries); !mine || diff != "" || len(quick.Entries) != 2 {
 		t.Errorf("mine %t, and they read differently:\n%s", mine, diff)
 	}
-	if e := quick.Entries[0]; e.V != format || e.Nonce == "" || e.Nonce == quick.Entries[1].Nonce || !e.At.Equal(d.clock.Now()) {
+	if e := quick.Entries[0]; e.V != protocol.Format || e.Nonce == "" || e.Nonce == quick.Entries[1].Nonce || !e.At.Equal(d.clock.Now()) {
 		t.Errorf("an entry does not say who wrote it and when: %+v", e)
 	}
 }
 
 func TestWhatANewerDroverWroteIsRefused(t *testing.T) {
-	newer := map[string]any{"v": format + 1}
+	newer := map[string]any{"v": protocol.Format + 1}
 	refused := func(name string, err error) {
 		t.Helper()
 		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != "Use the newer drover that wrote it." {
@@ -127,26 +132,26 @@ func TestWhatANewerDroverWroteIsRefused(t *testing.T) {
 	}
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.create(jobDir(j.Path())+"/log/00000000", newer)
-	_, err := d.Look(t.Context(), j.Path())
+	d.create(protocol.JobDir(j.Path())+"/log/00000000", newer)
+	_, err := views.ReadReport(t.Context(), d.World, j.Path())
 	refused("an entry of a job's log", err)
-	_, err = d.Cancel(t.Context(), j.Path(), "me", "")
+	_, err = control.CancelJob(t.Context(), d.World, j.Path(), "me", "")
 	refused("a cancel", err)
 
 	d = newDesk(t)
 	j = d.submit(nil)
-	d.write(j, opened(1, First))
-	d.create(attemptKey(j.Path(), 1, "join", 0), newer)
-	_, err = d.Look(t.Context(), j.Path())
+	d.write(j, opened(1, protocol.First))
+	d.create(protocol.AttemptKey(j.Path(), 1, "join", 0), newer)
+	_, err = views.ReadReport(t.Context(), d.World, j.Path())
 	refused("a join", err)
 
 	d = newDesk(t)
 	d.create("demo/digits/log/00000000", newer)
-	_, err = d.Task(t.Context(), job.Path{Project: "demo", Task: "digits"})
+	_, err = tasks.ReadTask(t.Context(), d.World, job.Path{Project: "demo", Task: "digits"})
 	refused("an entry of a task's log", err)
 
 	d.create("demo/digits/abcd/job.json", newer)
-	_, err = d.Load(t.Context(), job.Path{Project: "demo", Task: "digits", Job: "abcd"})
+	_, err = tasks.LoadJob(t.Context(), d.World, job.Path{Project: "demo", Task: "digits", Job: "abcd"})
 	refused("a job", err)
 }
 
@@ -155,7 +160,7 @@ func TestWhatNobodyCouldHaveWrittenIsOurBug(t *testing.T) {
 	if _, _, err := d.Store.CreateOnce(t.Context(), "demo/digits/log/00000000", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Task(t.Context(), job.Path{Project: "demo", Task: "digits"})
+	_, err := tasks.ReadTask(t.Context(), d.World, job.Path{Project: "demo", Task: "digits"})
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Kind != fault.Bug || f.Hint == "" {
 		t.Error(err)
@@ -173,12 +178,12 @@ func TestARecordOfAnotherJobIsNotRead(t *testing.T) {
 	} {
 		d := newDesk(t)
 		j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
-		d.check(d.NameJob(t.Context(), &j))
+		d.check(tasks.NameJob(t.Context(), d.World, &j))
 		path := j.Path()
 		change(&j)
-		d.create(jobKey(path), j)
-		_, err := d.Load(t.Context(), path)
-		if !errors.Is(err, ErrUnreadable) || fault.Hint(err) == "" {
+		d.create(protocol.JobKey(path), j)
+		_, err := tasks.LoadJob(t.Context(), d.World, path)
+		if !errors.Is(err, protocol.ErrUnreadable) || fault.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,14 +4,20 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 )
 
 // decoded are the entries of lines that a reader takes; it stops at the first it refuses.
-func decoded(lines []byte) (all []Entry) {
+func decoded(lines []byte) (all []protocol.Entry) {
 	for line := range bytes.Lines(lines) {
-		var e Entry
-		if decodeResults(line, &e, &e.Results, &e.V, "x") != nil {
+		var e protocol.Entry
+		if protocol.DecodeResults(line, &e, &e.Results, &e.V, "x") != nil {
 			break
 		}
 		all = append(all, e)
@@ -33,19 +39,19 @@ func FuzzAHostileChunk(f *testing.F) {
 			return
 		}
 		s := begins[0].Handed.Seed
-		c := NewChunk("000000", s)
+		c := chunks.NewChunk("000000", s)
 		for _, e := range decoded(lines) {
 			c.Fold(e)
 			handed := 0
 			for _, child := range c.Children {
 				handed += child.Items.Len()
 			}
-			if open := len(c.Open()); open != c.Tally.Open() || c.Tally.Items+handed != s.Items.Len() || len(c.state) > job.MaxChunkSize {
+			if open := len(c.Open()); open != c.Tally.Open() || c.Tally.Items+handed != s.Items.Len() || len(c.States) > job.MaxChunkSize {
 				t.Fatalf("%d items are open, %d were handed over, and it counts %+v of %d", open, handed, c.Tally, s.Items.Len())
 			}
 		}
-		c.Free(func(string) Death { return Dead })
-		c.childSeed(c.Open(), 0)
+		c.Free(func(string) liveness.Death { return liveness.Dead })
+		c.ChildSeed(c.Open(), 0)
 	})
 }
 
@@ -60,24 +66,24 @@ func FuzzAHostileRun(f *testing.F) {
 		[]byte(`{"chunk_size":0,"manifest":{"count":-5}}`))
 	f.Fuzz(func(t *testing.T, lines, join, exit, record []byte) {
 		var j job.Job
-		if decode(record, &j, &j.V, "x") != nil {
+		if protocol.Decode(record, &j, &j.V, "x") != nil {
 			return
 		}
 		entries := decoded(lines)
-		r := foldRun(entries)
-		r.Nodes, r.Retries, r.Joins, r.Exits = j.Spec.Nodes, j.Spec.Retries, map[int]Join{}, map[int]Exit{}
-		if v := (Join{}); decode(join, &v, &v.V, "x") == nil {
+		r := runs.FoldRun(entries)
+		r.Nodes, r.Retries, r.Joins, r.Exits = j.Spec.Nodes, j.Spec.Retries, map[int]protocol.Join{}, map[int]protocol.Exit{}
+		if v := (protocol.Join{}); protocol.Decode(join, &v, &v.V, "x") == nil {
 			r.Joins[0] = v
 		}
-		if v := (Exit{}); decode(exit, &v, &v.V, "x") == nil {
+		if v := (protocol.Exit{}); protocol.Decode(exit, &v, &v.V, "x") == nil {
 			r.Exits[0] = v
 		}
-		r.Next(Evidence{Death: func(string) Death { return Alive }})
+		r.Next(runs.Evidence{Death: func(string) liveness.Death { return liveness.Alive }})
 		r.HaltFor(1, 0)
-		foldTask(entries)
-		holder(entries)
-		generations(entries)
-		m := NewMap(j)
+		tasks.FoldTask(entries)
+		states.CurrentHolder(entries)
+		states.CountedGenerations(entries)
+		m := chunks.NewMap(j)
 		for _, e := range entries {
 			m.Fold(e)
 		}

@@ -7,6 +7,11 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -22,30 +27,30 @@ func TestAJobRemovedBeforeTheFirstLookIsNotFollowed(t *testing.T) {
 		d := newDesk(t)
 		var j job.Job
 		var k interface {
-			Poll(context.Context, []Machine) (Watch, error)
+			Poll(context.Context, []attached.Machine) (attached.Watch, error)
 		}
 		if row.many {
 			j = d.mapJob(4, 2, nil)
-			k = d.NewMapKeeper(j, "cli-1")
+			k = attached.NewMapKeeper(d.World, j, "cli-1")
 		} else {
 			j = d.submit(nil)
-			run := d.NewKeeper(j, "cli-1")
+			run := attached.NewKeeper(d.World, j, "cli-1")
 			run.Far = true
 			k = run
 		}
 
 		other := *d
 		other.Store = store.New(d.bucket, store.Options{Clock: d.clock})
-		_, err := other.Cancel(t.Context(), j.Path(), "cli-2", "by hand")
+		_, err := control.CancelJob(t.Context(), other.World, j.Path(), "cli-2", "by hand")
 		d.check(err)
 		other.write(j, ended(0, job.Cancelled))
-		d.check(other.Remove(t.Context(), j.Path(), 0, Place{}, "gc"))
+		d.check(removal.RemoveJob(t.Context(), other.World, j.Path(), 0, tasks.Place{}, "gc"))
 
 		d.pass(row.slept)
-		var rows []Machine
+		var rows []attached.Machine
 		placements, last := 0, error(nil)
 		for range 100 {
-			var w Watch
+			var w attached.Watch
 			if w, last = k.Poll(t.Context(), rows); last != nil {
 				break
 			}
@@ -55,15 +60,15 @@ func TestAJobRemovedBeforeTheFirstLookIsNotFollowed(t *testing.T) {
 			}
 			if w.Start { // its agents find no job, write nothing and leave
 				placements++
-				rows = append(rows, Machine{Placement: w.Placed.Placement})
+				rows = append(rows, attached.Machine{Placement: w.Placed.Placement})
 			}
 			d.pass(time.Second)
 		}
 		if fault.KindOf(last) != fault.Missing || !strings.HasPrefix(last.Error(), "follow job "+j.ID+": ") || fault.Hint(last) != "Run it again." || placements > 1 {
 			t.Errorf("%+v: %d placements, then %v", row, placements, last)
 		}
-		d.check(other.Remove(t.Context(), j.Path(), 0, Place{}, "gc-2"))
-		if left := d.keys(jobDir(j.Path())); len(left) > 0 {
+		d.check(removal.RemoveJob(t.Context(), other.World, j.Path(), 0, tasks.Place{}, "gc-2"))
+		if left := d.keys(protocol.JobDir(j.Path())); len(left) > 0 {
 			t.Errorf("%+v: after another gc there is %s", row, left)
 		}
 	}

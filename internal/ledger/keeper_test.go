@@ -8,13 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
 
 // keep lets a keeper look once, and do what follows.
-func (d *desk) keep(k *Keeper, rows []Machine) Watch {
+func (d *desk) keep(k *attached.Keeper, rows []attached.Machine) attached.Watch {
 	d.t.Helper()
 	w, err := k.Poll(d.t.Context(), rows)
 	d.check(err)
@@ -26,24 +30,24 @@ func (d *desk) keep(k *Keeper, rows []Machine) Watch {
 func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
-	k := d.NewKeeper(j, "cli-1")
-	var rows []Machine
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	var rows []attached.Machine
 	for range 20 {
 		w := d.keep(k, rows)
 		switch {
 		case w.Start:
 			for i := range w.Placed.Agents {
-				rows = append(rows, Machine{Placement: w.Placed.Placement, Index: i, Alive: true})
+				rows = append(rows, attached.Machine{Placement: w.Placed.Placement, Index: i, Alive: true})
 			}
 		case k.Run().Stop != nil:
-			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "placements in a row failed") || len(r.Placed) > MaxBarren+2 {
+			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "placements in a row failed") || len(r.Placed) > attached.MaxFailedPlacements+2 {
 				t.Errorf("after %d placements: %+v", len(r.Placed), r.Stop)
 			}
 			return
 		}
 		for i := range rows { // the oldest that lives dies
 			if rows[i].Alive {
-				rows[i] = Machine{Placement: rows[i].Placement, Index: rows[i].Index, Broke: true, Why: "no room"}
+				rows[i] = attached.Machine{Placement: rows[i].Placement, Index: rows[i].Index, Broke: true, Why: "no room"}
 				break
 			}
 		}
@@ -55,18 +59,18 @@ func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
 func TestWhoJoinedBetweenTwoLooksHasComeToSomething(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	k := d.NewKeeper(j, "cli-1")
-	var rows []Machine
-	for n := range MaxBarren {
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	var rows []attached.Machine
+	for n := range attached.MaxFailedPlacements {
 		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != n+1 {
 			t.Fatalf("placement %d was not asked for: %+v", n+1, w)
 		}
-		rows = append(rows, Machine{Placement: n + 1})
+		rows = append(rows, attached.Machine{Placement: n + 1})
 	}
-	d.write(j, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: fmt.Sprintf("%d-0-a", MaxBarren)})
-	d.write(j, opened(2, Lost))
-	if d.keep(k, rows); k.Run().Stop != nil || len(k.Run().Placed) != MaxBarren+1 {
+	d.write(j, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: fmt.Sprintf("%d-0-a", attached.MaxFailedPlacements)})
+	d.write(j, opened(2, protocol.Lost))
+	if d.keep(k, rows); k.Run().Stop != nil || len(k.Run().Placed) != attached.MaxFailedPlacements+1 {
 		t.Errorf("%d placements, and it was given up: %+v", len(k.Run().Placed), k.Run().Stop)
 	}
 }
@@ -76,17 +80,17 @@ func TestWhoJoinedBetweenTwoLooksHasComeToSomething(t *testing.T) {
 func TestTheEnginesWordIsSpentWhenTheAgentJoinsAgain(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 1}}, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: "1-0-a"})
-	k := d.NewKeeper(j, "cli-1")
-	rows := []Machine{{Placement: 1, Alive: true}}
+	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	rows := []attached.Machine{{Placement: 1, Alive: true}}
 	d.keep(k, rows)
-	rows[0] = Machine{Placement: 1, Taken: true}
+	rows[0] = attached.Machine{Placement: 1, Taken: true}
 	if d.keep(k, rows); k.Run().Attempt() != 2 {
 		t.Fatalf("attempt %d, and the engine says that the only machine is taken", k.Run().Attempt())
 	}
-	rows = append(rows, Machine{Placement: 2, Alive: true})
-	d.join(j, 2, 0, Join{Agent: "1-0-a"})
+	rows = append(rows, attached.Machine{Placement: 2, Alive: true})
+	d.join(j, 2, 0, protocol.Join{Agent: "1-0-a"})
 	for range 5 {
 		d.pass(time.Second)
 		if d.keep(k, rows); k.Run().Attempt() != 2 {
@@ -94,7 +98,7 @@ func TestTheEnginesWordIsSpentWhenTheAgentJoinsAgain(t *testing.T) {
 		}
 	}
 	for range 7 {
-		d.pass(Heartbeat)
+		d.pass(protocol.HeartbeatEvery)
 		d.keep(k, rows)
 	}
 	if k.Run().Attempt() != 3 {
@@ -124,36 +128,36 @@ func TestNoTimeIsOverBeforeAnEntryWasRead(t *testing.T) {
 	d.Store = store.New(h, store.Options{Clock: d.clock})
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
 	p := j.Path()
-	d.write(j, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: "1-0-a"})
-	d.join(j, 1, 1, Join{Agent: "1-1-b"})
+	d.write(j, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
+	d.join(j, 1, 1, protocol.Join{Agent: "1-1-b"})
 	beats := func() {
 		for n, id := range []string{"1-0-a", "1-1-b"} {
-			d.check(d.Beat(t.Context(), p, Beat{Agent: id, Counter: int64(d.clock.Boot()) + int64(n)}))
+			d.check(liveness.WriteHeartbeat(t.Context(), d.World, p, protocol.Heartbeat{Agent: id, Counter: int64(d.clock.Boot()) + int64(n)}))
 		}
 	}
 	beats()
 
-	m := d.NewMember(j, "2-0-c", Join{})
+	m := runagent.NewMember(d.World, j, "2-0-c", protocol.Join{})
 	m.Ready()
 	_, err := m.Poll(t.Context())
 	d.check(err)
-	h.key, h.then = jobDir(p)+"/log/00000001", func() { // the second attempt is opened while it reads
-		d.pass(2 * keepRank)
+	h.key, h.then = protocol.JobDir(p)+"/log/00000001", func() { // the second attempt is opened while it reads
+		d.pass(2 * protocol.KeepRankFor)
 		beats()
-		d.write(j, Entry{Attempt: &Attempt{K: 2, Cause: Lost, Ranks: []int{1}, Keep: map[int]string{0: "1-0-a"}}})
-		d.join(j, 2, 1, Join{Agent: "3-0-d"})
+		d.write(j, protocol.Entry{Attempt: &protocol.Attempt{K: 2, Cause: protocol.Lost, Ranks: []int{1}, Keep: map[int]string{0: "1-0-a"}}})
+		d.join(j, 2, 1, protocol.Join{Agent: "3-0-d"})
 	}
 	if _, err := m.Poll(t.Context()); err != nil || h.then != nil {
 		t.Fatalf("asked for the entry: %t, %v", h.then == nil, err)
 	}
-	if keys := d.keys(attemptKey(p, 2, "join", 0)); len(keys) != 0 {
+	if keys := d.keys(protocol.AttemptKey(p, 2, "join", 0)); len(keys) != 0 {
 		t.Error("it took a rank that had been kept for no time at all")
 	}
 
-	k := d.NewKeeper(j, "cli-1")
+	k := attached.NewKeeper(d.World, j, "cli-1")
 	d.keep(k, nil)
-	h.key, h.then = jobDir(p)+"/log/00000003", func() { // after the attempt and a placement; somebody cancels
+	h.key, h.then = protocol.JobDir(p)+"/log/00000003", func() { // after the attempt and a placement; somebody cancels
 		d.pass(time.Hour)
 		beats()
 		d.write(j, cancelled1)
@@ -169,22 +173,22 @@ func TestPlacementsOnWhichDroverFailsAreCounted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	k := d.NewKeeper(j, "cli-1")
-	var rows []Machine
-	for n := 1; n <= MaxBarren; n++ {
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	var rows []attached.Machine
+	for n := 1; n <= attached.MaxFailedPlacements; n++ {
 		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != n {
 			t.Fatalf("placement %d was not asked for: %+v, stop %+v", n, w, k.Run().Stop)
 		}
-		rows = append(rows, Machine{Placement: n, Alive: true})
+		rows = append(rows, attached.Machine{Placement: n, Alive: true})
 		if n == 1 {
-			d.write(j, opened(1, First))
+			d.write(j, opened(1, protocol.First))
 		}
-		d.join(j, n, 0, Join{Agent: fmt.Sprintf("%d-0-a", n)})
+		d.join(j, n, 0, protocol.Join{Agent: fmt.Sprintf("%d-0-a", n)})
 		d.keep(k, rows)
-		rows[n-1] = Machine{Placement: n, Broke: true, Why: "no room"}
+		rows[n-1] = attached.Machine{Placement: n, Broke: true, Why: "no room"}
 	}
 	if d.keep(k, rows); k.Run().Stop == nil || !k.Run().Failing {
-		t.Errorf("%d placements ended with drover's own failure, and it goes on: %+v", MaxBarren, k.Run())
+		t.Errorf("%d placements ended with drover's own failure, and it goes on: %+v", attached.MaxFailedPlacements, k.Run())
 	}
 }
 
@@ -194,13 +198,13 @@ func TestAStoppedJobIsSettledThoughItsAgentsWereInterrupted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	k := d.NewKeeper(j, "cli-1")
+	k := attached.NewKeeper(d.World, j, "cli-1")
 	d.keep(k, nil)
-	rows := []Machine{{Placement: 1, Alive: true}}
-	d.write(j, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: "1-0-a"})
+	rows := []attached.Machine{{Placement: 1, Alive: true}}
+	d.write(j, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
 	d.keep(k, rows)
-	d.exit(j, 1, 0, Exit{Agent: "1-0-a", Verdict: AskedToStop})
+	d.exit(j, 1, 0, protocol.Exit{Agent: "1-0-a", Verdict: protocol.AskedToStop})
 	d.write(j, cancelled1)
 	if w := d.keep(k, rows); w.Interrupted || w.Settled == nil || w.Settled.State != job.Cancelled {
 		t.Errorf("a cancelled job: %+v", w)
@@ -213,11 +217,11 @@ func TestACommandLineOpensNoAttemptAfterAPersonsStop(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: 1}}, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: "1-0-a"})
-	d.exit(j, 1, 0, Exit{Agent: "1-0-a", Verdict: AskedToStop})
-	k := d.NewKeeper(j, "cli-2")
-	if w := d.keep(k, []Machine{{Placement: 1}}); !w.Start || w.Placed.Placement != 2 || k.Run().Attempt() != 1 {
+	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
+	d.exit(j, 1, 0, protocol.Exit{Agent: "1-0-a", Verdict: protocol.AskedToStop})
+	k := attached.NewKeeper(d.World, j, "cli-2")
+	if w := d.keep(k, []attached.Machine{{Placement: 1}}); !w.Start || w.Placed.Placement != 2 || k.Run().Attempt() != 1 {
 		t.Errorf("it asks for %+v, and attempt %d is open", w, k.Run().Attempt())
 	}
 }

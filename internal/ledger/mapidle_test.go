@@ -6,6 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -23,21 +32,21 @@ func TestTheFirstAgentLeavesTheOthersTheirShare(t *testing.T) {
 			_, err := h.Seek(t.Context())
 			d.check(err)
 		}
-		return len(h.Holds())
+		return len(h.Owned())
 	}
 	if n := seek(); n != 2 {
 		t.Errorf("it took %d of 8 chunks at once; a quarter is 2", n)
 	}
-	if d.pass(maxPolite); seek() != 8 {
-		t.Errorf("%s later it has %d chunks, and nobody else came", maxPolite, len(h.Holds()))
+	if d.pass(mapagent.MaxPolite); seek() != 8 {
+		t.Errorf("%s later it has %d chunks, and nobody else came", mapagent.MaxPolite, len(h.Owned()))
 	}
 }
 
 // far is an agent among thousands, so that it surveys no job: what it does not look after
 // by itself is left to others for minutes.
-func (d *desk) far(j job.Job, id string) *MapMember {
-	m := d.NewMapMember(j, id, Host{Boot: "here", PID: len(id)}, MapOptions{Slots: 2})
-	m.scout = false
+func (d *desk) far(j job.Job, id string) *mapagent.MapMember {
+	m := mapagent.NewMapMember(d.World, j, id, protocol.Host{Boot: "here", PID: len(id)}, mapagent.MapOptions{Slots: 2})
+	m.Scanner = false
 	m.Ready()
 	_, err := m.Poll(d.t.Context())
 	d.check(err)
@@ -58,9 +67,9 @@ func TestAnOwnerComesBackToWhatItHandedOver(t *testing.T) {
 		if !ok {
 			t.Fatal("an item cannot begin")
 		}
-		h.Done(Result{Item: try.Item, Failed: try.Item == 3, Code: 1})
+		h.Done(protocol.Result{Item: try.Item, Failed: try.Item == 3, Code: 1})
 	}
-	if fate, err := h.Flush(t.Context()); err != nil || fate != Over {
+	if fate, err := h.Flush(t.Context()); err != nil || fate != mapagent.Over {
 		t.Fatalf("its chunk is %v, %v", fate, err)
 	}
 	for range 3 { // seconds: it is no spare yet
@@ -93,11 +102,11 @@ func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
 	d.check(err)
 	d.check(had.Release(ctx, true))
 	m := d.far(j, "1-0-a")
-	c := m.t.manifestChunk("000000")
-	_, err = m.t.read(ctx, c, nil)
+	c := m.Inventory.ManifestChunk("000000")
+	_, err = m.Inventory.ReadChunk(ctx, c, nil)
 	d.check(err)
-	m.addUnsure(unsureClaim{c, c.N})
-	_, err = d.Pause(ctx, j.Path(), "cli", Paused{})
+	m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
+	_, err = control.PauseMap(ctx, d.World, j.Path(), "cli", protocol.Paused{})
 	d.check(err)
 	for range 3 {
 		_, err = m.Poll(ctx)
@@ -107,14 +116,14 @@ func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
 		}
 		d.pass(m.Again())
 	}
-	e := Entry{By: m.ID, Claimed: &Claimed{Agent: m.ID, N: 2, Why: FreeAgain}}
-	d.check(d.Store.Put(ctx, m.t.entryKey(c, c.N), encode(e))) // and now it lands
-	_, err = d.Continue(ctx, j.Path(), "cli")
+	e := protocol.Entry{By: m.ID, Claimed: &protocol.Claimed{Agent: m.ID, N: 2, Why: protocol.FreeAgain}}
+	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(c, c.N), protocol.Encode(e))) // and now it lands
+	_, err = control.ContinueMap(ctx, d.World, j.Path(), "cli")
 	d.check(err)
 	_, err = m.Poll(ctx)
 	d.check(err)
 	if h, err := m.Seek(ctx); h == nil || h.ID() != c.ID || err != nil {
-		t.Errorf("it holds %v of what is its own, %v", m.Holds(), err)
+		t.Errorf("it holds %v of what is its own, %v", m.Owned(), err)
 	}
 }
 
@@ -130,22 +139,22 @@ func TestAClaimThatCannotLandYetKeepsNoOtherWaiting(t *testing.T) {
 	had, err := other.Seek(ctx)
 	d.check(err)
 	m := d.far(j, "1-0-a")
-	held := m.t.manifestChunk(had.ID()) // another agent's: it cannot be claimed
-	landed := m.t.manifestChunk(map[string]string{"000000": "000001", "000001": "000000"}[had.ID()])
-	for _, c := range []*Chunk{held, landed} {
-		_, err = m.t.read(ctx, c, nil)
+	held := m.Inventory.ManifestChunk(had.ID()) // another agent's: it cannot be claimed
+	landed := m.Inventory.ManifestChunk(map[string]string{"000000": "000001", "000001": "000000"}[had.ID()])
+	for _, c := range []*chunks.Chunk{held, landed} {
+		_, err = m.Inventory.ReadChunk(ctx, c, nil)
 		d.check(err)
-		m.addUnsure(unsureClaim{c, c.N})
-		m.addUnsure(unsureClaim{c, c.N})
+		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
+		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
 	}
-	e := Entry{By: m.ID, Claimed: &Claimed{Agent: m.ID, N: 1, Why: Untouched}}
-	d.check(d.Store.Put(ctx, m.t.entryKey(landed, landed.N), encode(e)))
-	h, err := m.resolve(ctx)
+	e := protocol.Entry{By: m.ID, Claimed: &protocol.Claimed{Agent: m.ID, N: 1, Why: protocol.Untouched}}
+	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(landed, landed.N), protocol.Encode(e)))
+	h, err := m.ResolveUnsure(ctx)
 	if h == nil || h.ID() != landed.ID || err != nil {
-		t.Fatalf("it holds %v of what is its own, %v", m.Holds(), err)
+		t.Fatalf("it holds %v of what is its own, %v", m.Owned(), err)
 	}
-	if want := []unsureClaim{{held, held.N}}; !slices.Equal(m.unsure, want) {
-		t.Errorf("it looks after %d claims, want that of %s alone", len(m.unsure), held.ID)
+	if want := []mapagent.UnsureClaim{{Chunk: held, N: held.N}}; !slices.Equal(m.Unsure, want) {
+		t.Errorf("it looks after %d claims, want that of %s alone", len(m.Unsure), held.ID)
 	}
 }
 
@@ -156,18 +165,18 @@ func TestAnOwnerWithoutAHeartbeatHasALease(t *testing.T) {
 	d := newDesk(t)
 	j := d.mapJob(4, 4, nil)
 	owner, other := d.hand(j, "1-0-a", fine), d.hand(j, "1-1-bb", fine)
-	owner.self = Host{Boot: "elsewhere"}
+	owner.Self = protocol.Host{Boot: "elsewhere"}
 	_, err := owner.Poll(t.Context())
 	d.check(err)
 	_, err = owner.Seek(t.Context())
 	d.check(err)
-	for waited := time.Duration(0); waited < Lease-Heartbeat; waited += Heartbeat {
+	for waited := time.Duration(0); waited < protocol.Lease-protocol.HeartbeatEvery; waited += protocol.HeartbeatEvery {
 		_, err := other.Poll(t.Context())
 		d.check(err)
 		if h, err := other.Seek(t.Context()); h != nil || err != nil {
 			t.Fatalf("after %s its chunk is another's: %v", waited, err)
 		}
-		d.pass(Heartbeat)
+		d.pass(protocol.HeartbeatEvery)
 	}
 }
 
@@ -178,7 +187,7 @@ func TestSizesOfChunks(t *testing.T) {
 	for _, c := range []struct{ items, agents, want int }{
 		{1, 1, 1}, {8, 1, 1}, {9, 1, 2}, {1000, 10, 13}, {5, 100, 1}, {10_000_000, 100, 4096}, {10_000_000, 1, 4096},
 	} {
-		if got := ChunkSize(c.items, c.agents); got != c.want {
+		if got := chunks.ChunkSize(c.items, c.agents); got != c.want {
 			t.Errorf("%d items of %d agents: chunks of %d, want %d", c.items, c.agents, got, c.want)
 		}
 	}
@@ -188,9 +197,9 @@ func TestSizesOfChunks(t *testing.T) {
 // against the bound of the round that it begins (M4, E1).
 func TestFailuresThatAreNotRunAgainAreOld(t *testing.T) {
 	t.Parallel()
-	fail := func(i int) Result { return Result{Item: i, Failed: true, Final: true, Code: 1} }
-	c := folded(claimedBy("a", 1, Untouched), wrote("a", 1, fail(1), fail(2), fail(3), Result{Item: 4}, Result{Item: 5}, Result{Item: 6}),
-		Entry{By: "a", Claim: 1, Ended: &Ended{}}, Entry{By: "b", Again: &Again{By: 5, Items: Spans{{2, 2}}}})
+	fail := func(i int) protocol.Result { return protocol.Result{Item: i, Failed: true, Final: true, Code: 1} }
+	c := folded(claimedBy("a", 1, protocol.Untouched), wrote("a", 1, fail(1), fail(2), fail(3), protocol.Result{Item: 4}, protocol.Result{Item: 5}, protocol.Result{Item: 6}),
+		protocol.Entry{By: "a", Claim: 1, Ended: &protocol.Ended{}}, protocol.Entry{By: "b", Again: &protocol.Again{By: 5, Items: protocol.Spans{{2, 2}}}})
 	if c.Closed || c.Tally.Failed != 2 || c.Old != 2 {
 		t.Errorf("closed %t, %+v, of which %d are old", c.Closed, c.Tally, c.Old)
 	}
@@ -201,7 +210,7 @@ func TestAnAgentOfARunLooksAgainSoon(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	m := d.NewMember(j, "1-0-a", Join{})
+	m := runagent.NewMember(d.World, j, "1-0-a", protocol.Join{})
 	_, err := m.Poll(t.Context())
 	d.check(err)
 	if again := m.Again(); again <= 0 || again > 5*time.Second {
@@ -219,12 +228,12 @@ func TestAJobIsClosedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	first := d.submit(nil)
-	d.write(first, opened(1, First), ended(1, job.Succeeded))
-	d.check(d.Close(t.Context(), first.Path(), "a"))
+	d.write(first, opened(1, protocol.First), ended(1, job.Succeeded))
+	d.check(tasks.CloseJob(t.Context(), d.World, first.Path(), "a"))
 	d.submit(nil)
-	before := d.keys(taskDir(first.Path()) + "/log/")
-	d.check(d.Close(t.Context(), first.Path(), "b"))
-	if after := d.keys(taskDir(first.Path()) + "/log/"); len(after) != len(before) {
+	before := d.keys(protocol.TaskDir(first.Path()) + "/log/")
+	d.check(tasks.CloseJob(t.Context(), d.World, first.Path(), "b"))
+	if after := d.keys(protocol.TaskDir(first.Path()) + "/log/"); len(after) != len(before) {
 		t.Errorf("the task's log was %q and is %q", before, after)
 	}
 }
@@ -235,24 +244,24 @@ func TestPlacementsThatCameToNothingAreCountedInARow(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	k := d.NewKeeper(j, "cli-1")
-	var rows []Machine
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	var rows []attached.Machine
 	place := func(alive bool) {
 		t.Helper()
 		if w := d.keep(k, rows); !w.Start || w.Placed.Placement != len(rows)+1 {
 			t.Fatalf("placement %d was not asked for: %+v, stop %+v", len(rows)+1, w, k.Run().Stop)
 		}
-		rows = append(rows, Machine{Placement: len(rows) + 1, Alive: alive})
+		rows = append(rows, attached.Machine{Placement: len(rows) + 1, Alive: alive})
 	}
-	for range MaxBarren - 1 {
+	for range attached.MaxFailedPlacements - 1 {
 		place(false)
 	}
 	place(true)
-	d.write(j, opened(1, First))
-	d.join(j, 1, 0, Join{Agent: "3-0-a"})
+	d.write(j, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "3-0-a"})
 	d.keep(k, rows)
 	rows[len(rows)-1].Alive = false
-	for range MaxBarren - 1 {
+	for range attached.MaxFailedPlacements - 1 {
 		place(false)
 	}
 	if d.keep(k, rows); k.Run().Stop != nil {
@@ -278,7 +287,7 @@ func TestASnapshotIsNotAllOfAChunkThatHandedItemsOver(t *testing.T) {
 			if !ok {
 				break
 			}
-			h.Done(Result{Item: try.Item, Failed: try.Item == 3 && try.N == 1, Code: try.N % 2})
+			h.Done(protocol.Result{Item: try.Item, Failed: try.Item == 3 && try.N == 1, Code: try.N % 2})
 		}
 		if h != nil {
 			_, err = h.Flush(ctx)
@@ -286,14 +295,14 @@ func TestASnapshotIsNotAllOfAChunkThatHandedItemsOver(t *testing.T) {
 		}
 		d.pass(m.Again())
 	}
-	v := d.NewMapView(j)
+	v := views.NewMapView(d.World, j)
 	parts, err := v.Parts(ctx)
 	d.check(err)
-	if len(parts) != 1 || parts[0].Seal == "" || v.t.brief["000000"].children != 1 {
-		t.Fatalf("parts %+v, %+v", parts, v.t.brief)
+	if len(parts) != 1 || parts[0].Seal == "" || v.Inventory.NamedChunks["000000"].Children != 1 {
+		t.Fatalf("parts %+v, %+v", parts, v.Inventory.NamedChunks)
 	}
 	var ended []int
-	d.check(v.Ended(ctx, parts[0], func(r ItemReport) { ended = append(ended, r.N) }))
+	d.check(v.Ended(ctx, parts[0], func(r views.ItemReport) { ended = append(ended, r.N) }))
 	slices.Sort(ended)
 	if !slices.Equal(ended, []int{1, 2, 3, 4}) {
 		t.Errorf("items %v have ended", ended)
@@ -310,17 +319,17 @@ func TestAMembershipListingIsOfOneRound(t *testing.T) {
 	m := d.far(j, "1-0-a")
 	beat := func(phase string) {
 		for i := range 60 { // more than the standbys, and than agents of which it reads whether they left
-			d.check(d.Beat(ctx, j.Path(), Beat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: phase}))
+			d.check(liveness.WriteHeartbeat(ctx, d.World, j.Path(), protocol.Heartbeat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: phase}))
 		}
 	}
 	beat("idle")
-	d.check(m.callRoll(ctx))
-	d.pass(rollEvery)
-	beat(Left)
-	m.t.m.Round = 7 // reopened since
-	d.check(m.callRoll(ctx))
-	if m.roll.known {
-		t.Errorf("%d agents of the round before count, of which each has left", len(m.roll.moved))
+	d.check(m.ListMembers(ctx))
+	d.pass(mapagent.ListMembersEvery)
+	beat(protocol.Left)
+	m.Inventory.Map.Round = 7 // reopened since
+	d.check(m.ListMembers(ctx))
+	if m.Members.Known {
+		t.Errorf("%d agents of the round before count, of which each has left", len(m.Members.Moved))
 	}
 }
 
@@ -332,24 +341,24 @@ func TestStandbysStayWhileOthersLeave(t *testing.T) {
 	ctx := t.Context()
 	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
 	m := d.far(j, "1-0-a")
-	m.glimpse = 10_000 // it lists all
+	m.ListAtLeast = 10_000 // it lists all
 	roll := func(agents int) {
 		for i := range agents {
-			d.check(d.Beat(ctx, j.Path(), Beat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: "idle"}))
+			d.check(liveness.WriteHeartbeat(ctx, d.World, j.Path(), protocol.Heartbeat{Agent: "1-" + strconv.Itoa(i+1) + "-b", Counter: int64(d.clock.Boot()), Phase: "idle"}))
 		}
-		d.check(m.callRoll(ctx))
-		d.pass(rollEvery)
+		d.check(m.ListMembers(ctx))
+		d.pass(mapagent.ListMembersEvery)
 	}
 	roll(300)
 	roll(300)
 	roll(20)
-	if n := m.spares(); n != 6 {
+	if n := m.StandbyCount(); n != 6 {
 		t.Errorf("of 300 agents, of which 20 are left, %d stay; 2 %% are 6", n)
 	}
-	m.t.m.Round = 7 // reopened since
+	m.Inventory.Map.Round = 7 // reopened since
 	roll(20)
 	roll(20)
-	if n := m.spares(); n != sparesLeast {
+	if n := m.StandbyCount(); n != mapagent.StandbysLeast {
 		t.Errorf("of 20 agents of a new round %d stay", n)
 	}
 }
@@ -362,11 +371,11 @@ func TestEachStopHasItsShares(t *testing.T) {
 	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
 	m := d.far(j, "1-7-a")
 	for _, stop := range []int{3, 9} {
-		m.t.m.Stop, m.t.m.StopAt = &Stop{}, stop
-		if mine, ok := m.turn(); !ok || mine != (share{7, 1000, true}) {
+		m.Inventory.Map.Stop, m.Inventory.Map.StopAt = &protocol.Stop{}, stop
+		if mine, ok := m.ScanTurn(); !ok || mine != (chunks.Share{At: 7, Of: 1000, Blind: true}) {
 			t.Errorf("after stop %d its share is %+v, %t", stop, mine, ok)
 		}
-		if mine, ok := m.turn(); ok {
+		if mine, ok := m.ScanTurn(); ok {
 			t.Errorf("after stop %d it has a second share: %+v", stop, mine)
 		}
 	}

@@ -5,6 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -21,16 +28,16 @@ func (d *desk) mapJob(n, size int, change func(*job.Spec)) job.Job {
 
 // hand is an agent of a map whose items do what outcome says.
 type hand struct {
-	*MapMember
+	*mapagent.MapMember
 	d       *desk
-	outcome func(Try) Result
+	outcome func(mapagent.Try) protocol.Result
 	ran     map[int]int
 	status  *int
 }
 
-func (d *desk) hand(j job.Job, id string, outcome func(Try) Result) *hand {
+func (d *desk) hand(j job.Job, id string, outcome func(mapagent.Try) protocol.Result) *hand {
 	h := &hand{d: d, outcome: outcome, ran: map[int]int{}}
-	h.MapMember = d.NewMapMember(j, id, Host{Boot: "here", PID: len(id)}, MapOptions{Slots: 2, Near: true})
+	h.MapMember = mapagent.NewMapMember(d.World, j, id, protocol.Host{Boot: "here", PID: len(id)}, mapagent.MapOptions{Slots: 2, Near: true})
 	h.Ready()
 	return h
 }
@@ -41,12 +48,12 @@ func (h *hand) turn() {
 	t.Helper()
 	o, err := h.Poll(ctx)
 	h.d.check(err)
-	if o.Do == Depart {
+	if o.Do == mapagent.Depart {
 		h.status = &o.Status
 		return
 	}
-	for _, hold := range h.Holds() {
-		if o.Do == Cease {
+	for _, hold := range h.Owned() {
+		if o.Do == mapagent.Cease {
 			h.d.check(hold.Wind(ctx))
 			continue
 		}
@@ -61,21 +68,21 @@ func (h *hand) turn() {
 			h.d.check(err)
 		}
 	}
-	if len(h.Holds()) == 0 {
+	if len(h.Owned()) == 0 {
 		_, err := h.Seek(ctx)
 		h.d.check(err)
 	}
 }
 
-func fine(t Try) Result { return Result{Item: t.Item} }
+func fine(t mapagent.Try) protocol.Result { return protocol.Result{Item: t.Item} }
 
 func TestOneAgentDoesAMap(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 3, 10, 100} {
 		d := newDesk(t)
 		j := d.mapJob(20, size, func(s *job.Spec) { s.Retries = 1 })
-		h := d.hand(j, "1-0-a", func(try Try) Result {
-			r := Result{Item: try.Item}
+		h := d.hand(j, "1-0-a", func(try mapagent.Try) protocol.Result {
+			r := protocol.Result{Item: try.Item}
 			if try.Item == 7 || try.Item == 8 && try.N == 1 {
 				r.Failed, r.Code = true, 3
 			}
@@ -100,14 +107,14 @@ func TestOneAgentDoesAMap(t *testing.T) {
 				t.Errorf("size %d: item %d ran %d times, want %d", size, i, h.ran[i], want)
 			}
 		}
-		v := d.NewMapView(j)
+		v := views.NewMapView(d.World, j)
 		rep, err := v.Refresh(t.Context())
 		d.check(err)
 		if rep.State != job.Failed || rep.Tally != *s.Tally {
 			t.Errorf("size %d: view %s %v", size, rep.State, rep.Tally)
 		}
 		n := 0
-		d.check(v.Each(t.Context(), func(r ItemReport) error {
+		d.check(v.Each(t.Context(), func(r views.ItemReport) error {
 			n++
 			if r.N != n || r.Result == nil || r.Result.Failed != (n == 7) {
 				return fmt.Errorf("item %d: %+v", n, r)
@@ -119,11 +126,11 @@ func TestOneAgentDoesAMap(t *testing.T) {
 		if len(one.Tries) != 2 || one.State != job.ItemSucceeded || one.Failures != 1 {
 			t.Errorf("item 8: %+v", one)
 		}
-		if task, err := d.Task(t.Context(), j.Path()); err != nil || task.Live != j.ID {
+		if task, err := tasks.ReadTask(t.Context(), d.World, j.Path()); err != nil || task.Live != j.ID {
 			t.Errorf("task %+v, %v", task, err)
 		}
 		d.check(h.Leave(t.Context()))
-		again, ok, err := d.Reopen(t.Context(), j, "cli-2", Round{Again: &Reopened{}, More: &Extended{Manifest: job.Manifest{Count: 3, Digest: "y"}, Size: 2}})
+		again, ok, err := control.ReopenMap(t.Context(), d.World, j, "cli-2", control.Round{Again: &protocol.Reopened{}, More: &protocol.Extended{Manifest: job.Manifest{Count: 3, Digest: "y"}, Size: 2}})
 		if err != nil || !ok || again != j.ID {
 			t.Fatalf("reopen: %s %t %v", again, ok, err)
 		}
@@ -148,13 +155,13 @@ func TestNothingBeginsOnceTooManyHaveFailed(t *testing.T) {
 	ctx := t.Context()
 	j := d.mapJob(40, 20, func(s *job.Spec) { s.MaxFails = "3" })
 	h := d.hand(j, "1-0-a", nil)
-	for len(h.Holds()) == 0 {
+	for len(h.Owned()) == 0 {
 		h.turn()
 	}
-	hold, ran := h.Holds()[0], 0
+	hold, ran := h.Owned()[0], 0
 	for try, ok := hold.Next(); ok; try, ok = hold.Next() {
 		ran++
-		hold.Done(Result{Item: try.Item, Failed: ran > 2, Code: 1})
+		hold.Done(protocol.Result{Item: try.Item, Failed: ran > 2, Code: 1})
 	}
 	if ran != 6 || !h.TooMany() || hold.Due() != 0 {
 		t.Fatalf("%d began; too many: %t; due in %v", ran, h.TooMany(), hold.Due())
@@ -163,7 +170,7 @@ func TestNothingBeginsOnceTooManyHaveFailed(t *testing.T) {
 	d.check(err)
 	o, err := h.Poll(ctx)
 	d.check(err)
-	if o.Do != Cease || h.TooMany() {
+	if o.Do != mapagent.Cease || h.TooMany() {
 		t.Errorf("order %v; too many: %t", o.Do, h.TooMany())
 	}
 	for range 2000 {
@@ -184,11 +191,11 @@ func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {
 	d := newDesk(t)
 	j := d.mapJob(20, 10, nil)
 	lost, other := d.hand(j, "1-0-a", fine), d.hand(j, "1-1-bb", fine)
-	beat := Beat{Agent: lost.ID, Counter: 1, Host: Host{Boot: "elsewhere"}, Phase: "running"}
+	beat := protocol.Heartbeat{Agent: lost.ID, Counter: 1, Host: protocol.Host{Boot: "elsewhere"}, Phase: "running"}
 	lost.turn()
-	lost.Dress(&beat)
-	d.check(d.Beat(t.Context(), j.Path(), beat))
-	for recorded := lost.Holds()[0].c.N; lost.Holds()[0].c.N == recorded; d.pass(turnTime) {
+	lost.FillHeartbeat(&beat)
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), beat))
+	for recorded := lost.Owned()[0].Chunk.N; lost.Owned()[0].Chunk.N == recorded; d.pass(turnTime) {
 		lost.turn()
 	}
 	other.turn()
@@ -197,9 +204,9 @@ func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {
 		_, err := other.Poll(t.Context())
 		d.check(err)
 	}
-	had := len(other.Holds())
+	had := len(other.Owned())
 	h, err := other.Seek(t.Context())
-	if d.check(err); h == nil || h.c.Claim != 2 || len(other.Holds()) != had+1 {
+	if d.check(err); h == nil || h.Chunk.Claim != 2 || len(other.Owned()) != had+1 {
 		t.Fatalf("it holds %d chunks, and found %+v", had, h)
 	}
 }
@@ -225,22 +232,22 @@ func TestNothingBeginsOnceItsJobWasRemoved(t *testing.T) {
 			try, _ := h.Next()
 			h.Done(fine(try))
 		}
-		d.write(j, Entry{Cancelled: &Stop{}})
-		d.write(j, Entry{Settled: &Settled{State: job.Cancelled, Tally: &job.Tally{Items: 20, Cancelled: 20}}})
+		d.write(j, protocol.Entry{Cancelled: &protocol.Stop{}})
+		d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Cancelled, Tally: &job.Tally{Items: 20, Cancelled: 20}}})
 		d.pass(time.Hour)
-		d.check(d.Remove(ctx, j.Path(), 0, Place{}, "gc"))
+		d.check(removal.RemoveJob(ctx, d.World, j.Path(), 0, tasks.Place{}, "gc"))
 		if wakes == "claims" {
 			_, err = zombie.Seek(ctx)
 		} else {
 			_, err = h.Flush(ctx)
 		}
 		d.check(err)
-		for _, h := range append(zombie.Holds(), h) {
+		for _, h := range append(zombie.Owned(), h) {
 			if try, ok := h.Next(); ok {
 				t.Errorf("an agent that %s after the removal begins item %d", wakes, try.Item)
 			}
 		}
-		if o, err := zombie.Poll(ctx); err != nil || o.Do != Depart {
+		if o, err := zombie.Poll(ctx); err != nil || o.Do != mapagent.Depart {
 			t.Errorf("its next order is %v, %v", o, err)
 		}
 	}
@@ -259,13 +266,13 @@ func TestNothingIsClaimedBesideItemsOfAChunkThatWasEnded(t *testing.T) {
 	if _, ok := first.Next(); !ok {
 		t.Fatal("an item cannot begin")
 	}
-	d.writeTo(jobDir(h.t.p)+"/"+chunkDir(first.ID()), Entry{Ended: &Ended{By: 1}})
-	_, err = h.t.read(t.Context(), first.c, nil)
+	d.writeTo(protocol.JobDir(h.Inventory.Path)+"/"+protocol.ChunkDir(first.ID()), protocol.Entry{Ended: &protocol.Ended{By: 1}})
+	_, err = h.Inventory.ReadChunk(t.Context(), first.Chunk, nil)
 	d.check(err)
 	if second, err := h.Seek(t.Context()); second != nil || err != nil {
 		t.Errorf("it claims chunk %s while an item of chunk %s runs: %v", second.ID(), first.ID(), err)
 	}
-	if fate, err := first.Flush(t.Context()); fate != Over || err != nil {
+	if fate, err := first.Flush(t.Context()); fate != mapagent.Over || err != nil {
 		t.Errorf("its fate is %d: %v", fate, err)
 	}
 	if second, err := h.Seek(t.Context()); second == nil || err != nil {
@@ -289,11 +296,11 @@ func TestAChunkWaitsForTheLongestBackOff(t *testing.T) {
 			t.Fatal("an item cannot begin")
 		}
 		d.pass(300 * time.Millisecond)
-		hold.Done(Result{Item: try.Item, Failed: true, Code: 1})
+		hold.Done(protocol.Result{Item: try.Item, Failed: true, Code: 1})
 	}
 	_, err = hold.Flush(t.Context())
 	d.check(err)
-	if c := hold.c.Children; len(c) != 1 || c[0].Wait != backOff(1) {
+	if c := hold.Chunk.Children; len(c) != 1 || c[0].Wait != mapagent.BackOff(1) {
 		t.Errorf("it handed over %+v", c)
 	}
 }
@@ -304,10 +311,10 @@ func TestAPageWithAFreeChunkIsNoMiss(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	m := d.far(d.mapJob(1000, 1, func(s *job.Spec) { s.Workers = 1000 }), "1-0-a")
-	m.cursor.spread(1000, 1000, m.ID)
-	for range 2 * emptyPages {
-		if d.check(m.page(t.Context(), 1000)); !m.listable() {
-			t.Fatalf("it gives up after %d pages, each of which has shown free chunks", len(m.cursor.pages))
+	m.Cursor.DivideChunks(1000, 1000, m.ID)
+	for range 2 * mapagent.EmptyPages {
+		if d.check(m.ListFreeChunks(t.Context(), 1000)); !m.MayListMore() {
+			t.Fatalf("it gives up after %d pages, each of which has shown free chunks", len(m.Cursor.Pages))
 		}
 	}
 }

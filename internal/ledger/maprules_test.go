@@ -7,27 +7,33 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
 // step folds entries of two agents, a and b, into a chunk of items 1 to 6.
-func folded(entries ...Entry) *Chunk {
-	c := NewChunk("000000", Seed{Items: Spans{{1, 6}}})
+func folded(entries ...protocol.Entry) *chunks.Chunk {
+	c := chunks.NewChunk("000000", protocol.Seed{Items: protocol.Spans{{1, 6}}})
 	for _, e := range entries {
 		c.Fold(e)
 	}
 	return c
 }
 
-func claimedBy(agent string, n int, why Grounds) Entry {
-	return Entry{By: agent, Claimed: &Claimed{Agent: agent, N: n, Why: why, Risk: 10}}
+func claimedBy(agent string, n int, why protocol.Grounds) protocol.Entry {
+	return protocol.Entry{By: agent, Claimed: &protocol.Claimed{Agent: agent, N: n, Why: why, Risk: 10}}
 }
 
-func wrote(agent string, claim int, rs ...Result) Entry {
-	return Entry{By: agent, Claim: claim, Results: rs}
+func wrote(agent string, claim int, rs ...protocol.Result) protocol.Entry {
+	return protocol.Entry{By: agent, Claim: claim, Results: rs}
 }
 
-func statesOf(c *Chunk) (states []job.ItemState) {
+func statesOf(c *chunks.Chunk) (states []job.ItemState) {
 	for item := range c.Items.All {
 		s, _, _ := c.Item(item)
 		states = append(states, s)
@@ -37,34 +43,34 @@ func statesOf(c *Chunk) (states []job.ItemState) {
 
 func TestWhatCountsInAChunk(t *testing.T) {
 	t.Parallel()
-	a1 := claimedBy("a", 1, Untouched)
+	a1 := claimedBy("a", 1, protocol.Untouched)
 	for _, c := range []struct {
 		name    string
-		entries []Entry
+		entries []protocol.Entry
 		tally   job.Tally
 		ignored []int
 		owner   string
 	}{
-		{"results of the owner", []Entry{a1, wrote("a", 1, Result{Item: 1}, Result{Item: 2, Failed: true})},
+		{"results of the owner", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 2, Failed: true})},
 			job.Tally{Items: 6, Succeeded: 1}, nil, "a"},
-		{"results of nobody's claim", []Entry{wrote("a", 0, Result{Item: 1})}, job.Tally{Items: 6}, []int{0}, ""},
-		{"a claim on what is owned, as if it were free", []Entry{a1, claimedBy("b", 2, FreeAgain)}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"the second of two first claims", []Entry{a1, claimedBy("b", 1, Untouched)}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"results after another's claim", []Entry{a1, claimedBy("b", 2, Silence), wrote("a", 1, Result{Item: 1}), wrote("b", 2, Result{Item: 2})},
+		{"results of nobody's claim", []protocol.Entry{wrote("a", 0, protocol.Result{Item: 1})}, job.Tally{Items: 6}, []int{0}, ""},
+		{"a claim on what is owned, as if it were free", []protocol.Entry{a1, claimedBy("b", 2, protocol.FreeAgain)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"the second of two first claims", []protocol.Entry{a1, claimedBy("b", 1, protocol.Untouched)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"results after another's claim", []protocol.Entry{a1, claimedBy("b", 2, protocol.Silence), wrote("a", 1, protocol.Result{Item: 1}), wrote("b", 2, protocol.Result{Item: 2})},
 			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "b"},
-		{"the same agent's older claim", []Entry{a1, {By: "a", Claim: 1, Released: &Released{}}, claimedBy("a", 2, FreeAgain), wrote("a", 1, Result{Item: 1})},
+		{"the same agent's older claim", []protocol.Entry{a1, {By: "a", Claim: 1, Released: &protocol.Released{}}, claimedBy("a", 2, protocol.FreeAgain), wrote("a", 1, protocol.Result{Item: 1})},
 			job.Tally{Items: 6}, []int{3}, "a"},
-		{"a second result", []Entry{a1, wrote("a", 1, Result{Item: 1}), wrote("a", 1, Result{Item: 1, Failed: true, Final: true})},
+		{"a second result", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 1}), wrote("a", 1, protocol.Result{Item: 1, Failed: true, Final: true})},
 			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "a"},
-		{"an end with open items", []Entry{a1, {By: "a", Claim: 1, Ended: &Ended{}}}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"a stop", []Entry{a1, wrote("a", 1, Result{Item: 4}), {By: "x", Ended: &Ended{By: 3}}, wrote("a", 1, Result{Item: 5})},
+		{"an end with open items", []protocol.Entry{a1, {By: "a", Claim: 1, Ended: &protocol.Ended{}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 4}), {By: "x", Ended: &protocol.Ended{By: 3}}, wrote("a", 1, protocol.Result{Item: 5})},
 			job.Tally{Items: 6, Succeeded: 1, Cancelled: 5}, []int{3}, ""},
-		{"a reopen of an open chunk", []Entry{a1, {By: "x", Again: &Again{By: 2, Items: Spans{{1, 6}}}}}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"a stop older than the reopen", []Entry{{By: "x", Ended: &Ended{By: 3}}, {By: "x", Again: &Again{By: 5, Items: Spans{{1, 2}}}}, {By: "x", Ended: &Ended{By: 3}}},
+		{"a reopen of an open chunk", []protocol.Entry{a1, {By: "x", Again: &protocol.Again{By: 2, Items: protocol.Spans{{1, 6}}}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop older than the reopen", []protocol.Entry{{By: "x", Ended: &protocol.Ended{By: 3}}, {By: "x", Again: &protocol.Again{By: 5, Items: protocol.Spans{{1, 2}}}}, {By: "x", Ended: &protocol.Ended{By: 3}}},
 			job.Tally{Items: 6, Cancelled: 4}, []int{2}, ""},
-		{"items handed over", []Entry{a1, {By: "a", Claim: 1, Handed: &Handed{Seed: Seed{Items: Spans{{5, 6}}}}}, wrote("a", 1, Result{Item: 5})},
+		{"items handed over", []protocol.Entry{a1, {By: "a", Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}, wrote("a", 1, protocol.Result{Item: 5})},
 			job.Tally{Items: 4}, []int{2}, "a"},
-		{"what is starting handed over", []Entry{a1, {By: "a", Claim: 1, Starting: []int{5}}, {By: "a", Claim: 1, Handed: &Handed{Seed: Seed{Items: Spans{{5, 6}}}}}},
+		{"what is starting handed over", []protocol.Entry{a1, {By: "a", Claim: 1, Starting: []int{5}}, {By: "a", Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}},
 			job.Tally{Items: 6}, []int{2}, "a"},
 	} {
 		got := folded(c.entries...)
@@ -76,31 +82,31 @@ func TestWhatCountsInAChunk(t *testing.T) {
 
 func TestAReopenTakesNoSuccess(t *testing.T) {
 	t.Parallel()
-	c := folded(claimedBy("a", 1, Untouched), wrote("a", 1, Result{Item: 1}, Result{Item: 2, Failed: true, Final: true}),
-		Entry{By: "x", Ended: &Ended{By: 3}}, Entry{By: "x", Again: &Again{By: 4, Items: Spans{{1, 3}}}})
+	c := folded(claimedBy("a", 1, protocol.Untouched), wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 2, Failed: true, Final: true}),
+		protocol.Entry{By: "x", Ended: &protocol.Ended{By: 3}}, protocol.Entry{By: "x", Again: &protocol.Again{By: 4, Items: protocol.Spans{{1, 3}}}})
 	want := []job.ItemState{job.ItemSucceeded, job.ItemPending, job.ItemPending, job.ItemCancelled, job.ItemCancelled, job.ItemCancelled}
 	if diff := cmp.Diff(want, statesOf(c)); diff != "" {
 		t.Error(diff)
 	}
-	if _, had, _ := c.Item(2); had != (Carry{}) {
+	if _, had, _ := c.Item(2); had != (protocol.Carry{}) {
 		t.Errorf("item 2 begins with %+v", had)
 	}
 }
 
 func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 	t.Parallel()
-	c := folded(claimedBy("a", 1, Untouched))
+	c := folded(claimedBy("a", 1, protocol.Untouched))
 	for n := 2; n <= 6; n++ {
 		if careful := n > 3; c.Careful() != careful {
 			t.Fatalf("claim %d: careful %t", n, c.Careful())
 		}
 		if c.Careful() {
-			c.Fold(Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+			c.Fold(protocol.Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
 		}
 		if s, _, _ := c.Item(4); s != job.ItemLeased {
 			t.Fatalf("claim %d: item 4 is %s", n, s)
 		}
-		c.Fold(claimedBy(string(rune('a'+n)), n, Silence))
+		c.Fold(claimedBy(string(rune('a'+n)), n, protocol.Silence))
 	}
 	if s, had, _ := c.Item(4); s != job.ItemQuarantined || had.Blames != 3 || c.Tally.Quarantined != 1 {
 		t.Errorf("item 4 is %s with %+v", s, had)
@@ -112,13 +118,13 @@ func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 // second and item 6 at none. So 3 and 4 run alone, and the others as ever.
 func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 	t.Parallel()
-	owner := func(agent string, n int, why Grounds) Entry {
+	owner := func(agent string, n int, why protocol.Grounds) protocol.Entry {
 		e := claimedBy(agent, n, why)
 		e.Claimed.Risk = 2
 		return e
 	}
-	c := folded(owner("a", 1, Untouched), wrote("a", 1, Result{Item: 1}, Result{Item: 4, Failed: true}),
-		owner("b", 2, Silence), wrote("b", 2, Result{Item: 2}, Result{Item: 4, Failed: true}), owner("c", 3, Silence))
+	c := folded(owner("a", 1, protocol.Untouched), wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 4, Failed: true}),
+		owner("b", 2, protocol.Silence), wrote("b", 2, protocol.Result{Item: 2}, protocol.Result{Item: 4, Failed: true}), owner("c", 3, protocol.Silence))
 	suspicions := map[int]int{}
 	for item := range c.Items.All {
 		_, had, _ := c.Item(item)
@@ -130,18 +136,18 @@ func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 	if c.Careful() {
 		t.Error("items 5 and 6 run alone, and cannot have killed both owners")
 	}
-	c.Fold(wrote("c", 3, Result{Item: 5}, Result{Item: 6}))
-	c.Fold(Entry{By: "c", Claim: 3, Released: &Released{}})
-	c.Fold(owner("d", 4, FreeAgain))
+	c.Fold(wrote("c", 3, protocol.Result{Item: 5}, protocol.Result{Item: 6}))
+	c.Fold(protocol.Entry{By: "c", Claim: 3, Released: &protocol.Released{}})
+	c.Fold(owner("d", 4, protocol.FreeAgain))
 	if !c.Careful() {
 		t.Error("items 3 and 4 are all that is open, and do not run alone")
 	}
-	c.Fold(Entry{By: "d", Claim: 4, Starting: []int{3}})
-	c.Fold(owner("e", 5, Silence))
-	if _, three, _ := c.Item(3); three != (Carry{Suspicions: 2, Blames: 1}) {
+	c.Fold(protocol.Entry{By: "d", Claim: 4, Starting: []int{3}})
+	c.Fold(owner("e", 5, protocol.Silence))
+	if _, three, _ := c.Item(3); three != (protocol.Carry{Suspicions: 2, Blames: 1}) {
 		t.Errorf("item 3 has %+v behind it", three)
 	}
-	if _, four, _ := c.Item(4); four != (Carry{Failures: 2, Suspicions: 2}) {
+	if _, four, _ := c.Item(4); four != (protocol.Carry{Failures: 2, Suspicions: 2}) {
 		t.Errorf("item 4, which had not begun, has %+v behind it", four)
 	}
 }
@@ -150,12 +156,12 @@ func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 // next try, runs when its owner dies: results take effect before starting (L4).
 func TestAnItemThatStartsAgainInOneEntryIsBlamed(t *testing.T) {
 	t.Parallel()
-	c := NewChunk("000000", Seed{Items: Spans{{4, 4}}, Carry: map[int]Carry{4: {Suspicions: isolateAfter}}})
-	c.Fold(claimedBy("a", 1, Untouched))
-	c.Fold(Entry{By: "a", Claim: 1, Starting: []int{4}})
-	c.Fold(Entry{By: "a", Claim: 1, Results: []Result{{Item: 4, Failed: true}}, Starting: []int{4}})
-	c.Fold(claimedBy("b", 2, Silence))
-	if _, had, _ := c.Item(4); had != (Carry{Failures: 1, Blames: 1, Suspicions: isolateAfter}) {
+	c := chunks.NewChunk("000000", protocol.Seed{Items: protocol.Spans{{4, 4}}, Carry: map[int]protocol.Carry{4: {Suspicions: 2}}})
+	c.Fold(claimedBy("a", 1, protocol.Untouched))
+	c.Fold(protocol.Entry{By: "a", Claim: 1, Starting: []int{4}})
+	c.Fold(protocol.Entry{By: "a", Claim: 1, Results: []protocol.Result{{Item: 4, Failed: true}}, Starting: []int{4}})
+	c.Fold(claimedBy("b", 2, protocol.Silence))
+	if _, had, _ := c.Item(4); had != (protocol.Carry{Failures: 1, Blames: 1, Suspicions: 2}) {
 		t.Errorf("it has %+v behind it", had)
 	}
 }
@@ -163,13 +169,13 @@ func TestAnItemThatStartsAgainInOneEntryIsBlamed(t *testing.T) {
 // What an engine calls an interruption blames nobody, and is free twenty times.
 func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 	t.Parallel()
-	c := folded(claimedBy("a", 1, Untouched))
+	c := folded(claimedBy("a", 1, protocol.Untouched))
 	for n := 2; n <= 22; n++ {
-		c.Fold(Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+		c.Fold(protocol.Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
 		if s, _, _ := c.Item(4); s != job.ItemLeased {
 			t.Fatalf("claim %d: item 4 is %s", n, s)
 		}
-		c.Fold(claimedBy("b", n, TakenAway))
+		c.Fold(claimedBy("b", n, protocol.TakenAway))
 	}
 	if s, had, _ := c.Item(4); s != job.ItemFailed || had.Interruptions != 21 || had.Suspicions != 0 {
 		t.Errorf("item 4 is %s with %+v", s, had)
@@ -178,32 +184,34 @@ func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 
 func TestWhatCountsInAMapsLog(t *testing.T) {
 	t.Parallel()
-	stop, fail := Entry{Cancelled: &Stop{}}, Entry{Failing: &Stop{}}
-	settled := func(s job.State, place int) Entry { return Entry{Settled: &Settled{State: s, Place: place}} }
-	more := func(first int) Entry {
-		return Entry{Extended: &Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
+	stop, fail := protocol.Entry{Cancelled: &protocol.Stop{}}, protocol.Entry{Failing: &protocol.Stop{}}
+	settled := func(s job.State, place int) protocol.Entry {
+		return protocol.Entry{Settled: &protocol.Settled{State: s, Place: place}}
 	}
-	again := func(place int) Entry { return Entry{Reopened: &Reopened{Place: place}} }
+	more := func(first int) protocol.Entry {
+		return protocol.Entry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
+	}
+	again := func(place int) protocol.Entry { return protocol.Entry{Reopened: &protocol.Reopened{Place: place}} }
 	for _, c := range []struct {
 		name    string
-		entries []Entry
+		entries []protocol.Entry
 		ignored []int
 		items   int
 		live    bool
 	}{
-		{"extended", []Entry{more(11), more(16)}, nil, 20, true},
-		{"extended from elsewhere", []Entry{more(11), more(11)}, []int{1}, 15, true},
-		{"extended while a stop stands", []Entry{stop, more(11)}, []int{1}, 10, false},
-		{"extended after the end", []Entry{settled(job.Succeeded, 0), more(11)}, []int{1}, 10, false},
-		{"the second stop", []Entry{stop, fail}, []int{1}, 10, false},
-		{"success after a stop", []Entry{stop, settled(job.Succeeded, 0)}, []int{1}, 10, false},
-		{"reopened while a stop stands", []Entry{stop, again(0)}, []int{1}, 10, false},
-		{"reopened after the end", []Entry{stop, settled(job.Cancelled, 0), again(2), more(11)}, nil, 15, true},
-		{"reopened for a place it was settled for", []Entry{settled(job.Failed, 0), settled(job.Failed, 2), again(2)}, []int{2}, 10, false},
-		{"settled twice", []Entry{settled(job.Failed, 0), settled(job.Succeeded, 0)}, []int{1}, 10, false},
-		{"settled in the round before", []Entry{settled(job.Failed, 0), again(2), settled(job.Failed, 0)}, []int{2}, 10, true},
+		{"extended", []protocol.Entry{more(11), more(16)}, nil, 20, true},
+		{"extended from elsewhere", []protocol.Entry{more(11), more(11)}, []int{1}, 15, true},
+		{"extended while a stop stands", []protocol.Entry{stop, more(11)}, []int{1}, 10, false},
+		{"extended after the end", []protocol.Entry{settled(job.Succeeded, 0), more(11)}, []int{1}, 10, false},
+		{"the second stop", []protocol.Entry{stop, fail}, []int{1}, 10, false},
+		{"success after a stop", []protocol.Entry{stop, settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"reopened while a stop stands", []protocol.Entry{stop, again(0)}, []int{1}, 10, false},
+		{"reopened after the end", []protocol.Entry{stop, settled(job.Cancelled, 0), again(2), more(11)}, nil, 15, true},
+		{"reopened for a place it was settled for", []protocol.Entry{settled(job.Failed, 0), settled(job.Failed, 2), again(2)}, []int{2}, 10, false},
+		{"settled twice", []protocol.Entry{settled(job.Failed, 0), settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"settled in the round before", []protocol.Entry{settled(job.Failed, 0), again(2), settled(job.Failed, 0)}, []int{2}, 10, true},
 	} {
-		m := NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
+		m := chunks.NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
 		for _, e := range c.entries {
 			m.Fold(e)
 		}
@@ -216,8 +224,8 @@ func TestWhatCountsInAMapsLog(t *testing.T) {
 
 func TestChunksCoverAllItemsOnce(t *testing.T) {
 	t.Parallel()
-	m := NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
-	m.Fold(Entry{Extended: &Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}})
+	m := chunks.NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
+	m.Fold(protocol.Entry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}})
 	next := 1
 	for i := range m.Chunks() {
 		id, s := m.Seed(i)
@@ -240,17 +248,17 @@ func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
 	for _, closeFirst := range []bool{true, false} {
 		d := newDesk(t)
 		j := d.mapJob(4, 2, nil)
-		d.write(j, Entry{Settled: &Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
-		d.check(d.Close(t.Context(), j.Path(), "cli-1"))
-		d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}}) // and its writer sleeps
+		d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-1"))
+		d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}}) // and its writer sleeps
 		if closeFirst {
-			d.check(d.Close(t.Context(), j.Path(), "cli-2"))
+			d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		}
-		d.write(j, Entry{Reopened: &Reopened{Place: 2}}) // he wakes up
-		d.check(d.Close(t.Context(), j.Path(), "cli-2"))
-		task, err := d.Task(t.Context(), j.Path())
+		d.write(j, protocol.Entry{Reopened: &protocol.Reopened{Place: 2}}) // he wakes up
+		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
+		task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)
-		rep, err := d.NewMapView(j).Refresh(t.Context())
+		rep, err := views.NewMapView(d.World, j).Refresh(t.Context())
 		d.check(err)
 		if live := task.Live == j.ID; live == closeFirst || (rep.Map.Settled == nil) == closeFirst {
 			t.Errorf("close first %t: live by the task's log %t, settled by its own %+v", closeFirst, live, rep.Map.Settled)
@@ -298,22 +306,22 @@ func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
 	} {
 		d := newDesk(t)
 		j := d.mapJob(c.waiting+1, c.waiting+1, func(s *job.Spec) { s.Workers = c.workers })
-		d.write(j, Entry{Placed: &Placed{Placement: 1, Agents: c.workers}})
-		m := d.NewMapMember(j, "1-0-a", Host{}, MapOptions{Slots: 2})
-		d.check(d.Store.Put(t.Context(), m.idleKey("1-1-b"), nil))
-		d.check(d.Store.Put(t.Context(), m.bellKey(), nil))
+		d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: c.workers}})
+		m := mapagent.NewMapMember(d.World, j, "1-0-a", protocol.Host{}, mapagent.MapOptions{Slots: 2})
+		d.check(d.Store.Put(t.Context(), m.IdleKey("1-1-b"), nil))
+		d.check(d.Store.Put(t.Context(), m.IdleFlagKey(), nil))
 		m.Ready()
 		_, err := m.Poll(t.Context())
 		d.check(err)
 		h, err := m.Seek(t.Context())
 		d.check(err)
 		try, _ := h.Next()
-		h.Done(Result{Item: try.Item, Wall: c.takes.Microseconds()})
+		h.Done(protocol.Result{Item: try.Item, Wall: c.takes.Microseconds()})
 		d.pass(time.Minute)
 		_, err = h.Flush(t.Context())
 		d.check(err)
 		got := 0
-		for _, child := range h.c.Children {
+		for _, child := range h.Chunk.Children {
 			got += child.Items.Len()
 		}
 		if got != c.want {
@@ -326,20 +334,20 @@ func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
 // has been silent since it was sealed.
 func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
 	t.Parallel()
-	at := func(seconds int64, e Entry) Entry {
+	at := func(seconds int64, e protocol.Entry) protocol.Entry {
 		e.At = time.Unix(seconds, 0)
 		return e
 	}
-	c := NewChunk("000001", Seed{Items: Spans{{1, 6}}})
+	c := chunks.NewChunk("000001", protocol.Seed{Items: protocol.Spans{{1, 6}}})
 	for i, step := range []struct {
-		e    Entry
+		e    protocol.Entry
 		want int64
 	}{
-		{at(10, claimedBy("a", 1, Untouched)), 10},
-		{at(30, claimedBy("b", 2, Silence)), 30},
-		{at(20, claimedBy("a", 3, Silence)), 20},
-		{at(25, wrote("a", 3, Result{Item: 1})), 25},
-		{at(12, wrote("a", 1, Result{Item: 2})), 25},
+		{at(10, claimedBy("a", 1, protocol.Untouched)), 10},
+		{at(30, claimedBy("b", 2, protocol.Silence)), 30},
+		{at(20, claimedBy("a", 3, protocol.Silence)), 20},
+		{at(25, wrote("a", 3, protocol.Result{Item: 1})), 25},
+		{at(12, wrote("a", 1, protocol.Result{Item: 2})), 25},
 	} {
 		if c.Fold(step.e); c.Wrote.Unix() != step.want {
 			t.Errorf("after entry %d the owner wrote at %d, want %d", i, c.Wrote.Unix(), step.want)
@@ -357,19 +365,19 @@ func TestNobodyLeavesAJobToWhoIsGone(t *testing.T) {
 	d.check(err)
 	beat := func(phase string, ids ...string) {
 		for _, id := range ids {
-			d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: id, Counter: d.clock.Now().UnixMicro(), Host: Host{Boot: id}, Phase: phase}))
+			d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), protocol.Heartbeat{Agent: id, Counter: d.clock.Now().UnixMicro(), Host: protocol.Host{Boot: id}, Phase: phase}))
 		}
 	}
 	idle := d.hand(j, "1-1-late", fine)
-	for ; !idle.mayLeave(); d.pass(5 * time.Second) {
+	for ; !idle.MayLeave(); d.pass(5 * time.Second) {
 		beat("running", "1-0-owner", idle.ID, "1-2-a", "1-3-b") // it is the last by its hash
 		_, err := idle.Poll(t.Context())
 		d.check(err)
 		_, err = idle.Seek(t.Context())
 		d.check(err)
 	}
-	beat(Left, idle.roll.stay[0])
-	if o, err := idle.Poll(t.Context()); err != nil || o.Do != Work {
+	beat(protocol.Left, idle.Members.StandbysAhead[0])
+	if o, err := idle.Poll(t.Context()); err != nil || o.Do != mapagent.Work {
 		t.Errorf("it leaves the job to who is gone: %+v, %v", o, err)
 	}
 }

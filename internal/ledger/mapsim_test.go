@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store/flaky"
 )
@@ -150,7 +152,7 @@ func (s *yard) setScene() {
 	if s.seed%8 == 3 { // a chunk is more than an owner may have begun of it
 		s.risk, s.size = 1+int(s.seed/8%4), s.size+4
 	}
-	s.few, s.scouts = []int{0, fewAgents}[s.rng.IntN(2)], s.rng.IntN(2) == 0
+	s.few, s.scouts = []int{0, mapagent.FewAgents}[s.rng.IntN(2)], s.rng.IntN(2) == 0
 	s.crowd = !s.near && s.seed%8 == 5
 	s.items = 1 + s.rng.IntN(40)
 	s.size += 1 + s.rng.IntN(8)
@@ -222,7 +224,7 @@ func (s *yard) setTail() {
 	s.items, s.long = s.agents, s.between(5*time.Second, 30*time.Second)
 	s.stillborn, s.troubled, s.tail = 0, true, s.between(4*time.Minute, 8*time.Minute)
 	s.commandLine("cli1", submit)
-	s.started = func() { s.driverStart(s.live, Placed{Placement: 1, Agents: s.agents}) }
+	s.started = func() { s.driverStart(s.live, protocol.Placed{Placement: 1, Agents: s.agents}) }
 	if s.chance(50) {
 		s.at(s.between(40*time.Second, time.Minute), s.oversleep)
 		return
@@ -244,7 +246,7 @@ func (s *yard) oversleep() {
 	}
 	s.at(s.now+20*time.Second, func() {
 		for _, a := range s.built {
-			if a.p != sleeper && !a.p.dead && a.member != nil && len(a.member.holds) == 0 {
+			if a.p != sleeper && !a.p.dead && a.member != nil && len(a.member.OwnedChunks) == 0 {
 				a.p.kill()
 			}
 		}
@@ -261,7 +263,7 @@ func (s *yard) makeRoom() {
 func (s *yard) idler() *process {
 	var who []*process
 	for _, a := range s.built {
-		if !a.p.dead && a.member != nil && len(a.member.holds) == 0 {
+		if !a.p.dead && a.member != nil && len(a.member.OwnedChunks) == 0 {
 			who = append(who, a.p)
 		}
 	}
@@ -384,13 +386,13 @@ func wantedOfMaps() []string {
 		"results", "starting", "handed", "released", "ended", "ended by a stop", "again"} {
 		all = append(all, "entry "+e)
 	}
-	for _, g := range []Grounds{Untouched, FreeAgain, Silence, TakenAway} {
+	for _, g := range []protocol.Grounds{protocol.Untouched, protocol.FreeAgain, protocol.Silence, protocol.TakenAway} {
 		all = append(all, "claimed "+string(g))
 	}
-	for _, d := range []MapDo{Work, Rest, Drain, Cease, Depart, Quit} {
+	for _, d := range []mapagent.MapDo{mapagent.Work, mapagent.Rest, mapagent.Drain, mapagent.Cease, mapagent.Depart, mapagent.Quit} {
 		all = append(all, fmt.Sprintf("order %d", d))
 	}
-	for _, f := range []Fate{Holding, Over, Fenced} {
+	for _, f := range []mapagent.Fate{mapagent.Holding, mapagent.Over, mapagent.Fenced} {
 		all = append(all, fmt.Sprintf("fate %d", f))
 	}
 	for _, k := range []string{goodItem, badItem, onceItem, killer, loneWolf, crowdItem, hanging} {
@@ -405,7 +407,7 @@ func wantedOfMaps() []string {
 	for _, t := range mapTroubles {
 		all = append(all, "fault "+t.name)
 	}
-	all = append(all, "all slept", "removed", "outlived its job", "left as its job was removed", "snapshot", "snare "+readHeartbeat, "snare "+readChunk, "snare "+readSilent, "snare "+readLost)
+	all = append(all, "all slept", "removed", "outlived its job", "left as its job was removed", "snapshot", "snare "+heartbeatRead, "snare "+chunkRead, "snare "+readSilent, "snare "+readLost)
 	for _, m := range mapMoments {
 		all = append(all, "snare "+m)
 	}

@@ -6,23 +6,27 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
 // mapAgent is a machine that the driver was asked for, and package agent's loop
-// over simulated items: one that uses MapMember and Hold as crew does.
+// over simulated items: one that uses MapMember and OwnedChunk as crew does.
 type mapAgent struct {
 	s      *yard
 	p      *process
-	w      World
+	w      protocol.World
 	agent  string
 	job    string
 	placed int
 	index  int
 
-	member *MapMember
-	order  MapOrder
+	member *mapagent.MapMember
+	order  mapagent.MapOrder
 	pollAt time.Duration
 	seekAt time.Duration
 
@@ -33,7 +37,7 @@ type mapAgent struct {
 	ended   []*mapTry     // not seen by the agent yet
 	frozen  time.Duration // the whole machine stands still until
 
-	told            Verdict // Interrupted: notice. AskedToStop: Ctrl-C
+	told            protocol.Verdict // Interrupted: notice. AskedToStop: Ctrl-C
 	toldAt, died    time.Duration
 	killedBy        int // the item that killed it
 	code            string
@@ -47,17 +51,17 @@ type mapAgent struct {
 	beats           []time.Duration // when its counter moved, in the store
 	joined          time.Duration
 	left            bool
-	found           time.Duration // when it last found a chunk
-	unheld          int           // looks for work in a row that left a chunk of its own aside
-	leftAt          time.Duration // when its last heartbeat was written
-	wasFull         []span        // when it waited for room
-	holds           map[*Hold]int // number of the claim that each is of
+	found           time.Duration                // when it last found a chunk
+	unheld          int                          // looks for work in a row that left a chunk of its own aside
+	leftAt          time.Duration                // when its last heartbeat was written
+	wasFull         []span                       // when it waited for room
+	holds           map[*mapagent.OwnedChunk]int // number of the claim that each is of
 }
 
 // waitingTry is one that was handed to the spawner and has not begun.
 type waitingTry struct {
-	hold  *Hold
-	try   Try
+	hold  *mapagent.OwnedChunk
+	try   mapagent.Try
 	until time.Duration // boot time
 }
 
@@ -71,24 +75,24 @@ func (a *mapAgent) run(p *process) {
 		p.end()
 	}
 	path := pathOf(a.job)
-	j, err := a.w.Load(ctx, path)
+	j, err := tasks.LoadJob(ctx, a.w, path)
 	if errors.Is(err, store.ErrNotExist) {
 		p.end()
 	}
 	must(err)
-	a.agent = a.w.AgentID(a.placed, a.index)
+	a.agent = liveness.NewAgentID(a.w, a.placed, a.index)
 	for _, o := range s.built {
 		if o != a && o.agent == a.agent {
 			s.violate("L2: two agents are called %s", a.agent)
 		}
 	}
 	j = a.bind(j)
-	host := Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
-	a.member = a.w.NewMapMember(j, a.agent, host, MapOptions{Slots: s.slots, Near: s.near})
-	a.member.risk, a.member.few, a.member.scout = s.risk, s.few, s.scouts
+	host := protocol.Host{Boot: "b", Namespace: "n", PID: 1 + slices.Index(s.procs, p)}
+	a.member = mapagent.NewMapMember(a.w, j, a.agent, host, mapagent.MapOptions{Slots: s.slots, Near: s.near})
+	a.member.Risk, a.member.FewAgents, a.member.Scanner = s.risk, s.few, s.scouts
 	if s.crowd {
-		a.member.pace = farPace(10_000)
-		a.member.glimpse = sparesLeast + 1
+		a.member.Pace = mapagent.FarPace(10_000)
+		a.member.ListAtLeast = mapagent.StandbysLeast + 1
 	}
 	a.joined = s.now
 	p.spawn(func(p *process) { a.heart(p, s.ledgerOf(p), path, host) })
@@ -109,14 +113,14 @@ func (a *mapAgent) run(p *process) {
 	p.end()
 }
 
-func (a *mapAgent) heart(p *process, w World, path job.Path, host Host) {
+func (a *mapAgent) heart(p *process, w protocol.World, path job.Path, host protocol.Host) {
 	for n := int64(1); !a.left; n++ {
-		b := Beat{Agent: a.agent, Counter: n, Host: host, Phase: "running", Slots: a.s.slots}
-		a.member.Dress(&b)
-		if err := w.Beat(ctx, path, b); err != nil && !full(err) {
+		b := protocol.Heartbeat{Agent: a.agent, Counter: n, Host: host, Phase: "running", Slots: a.s.slots}
+		a.member.FillHeartbeat(&b)
+		if err := liveness.WriteHeartbeat(ctx, w, path, b); err != nil && !full(err) {
 			panic(err)
 		}
-		p.sleep(Heartbeat)
+		p.sleep(protocol.HeartbeatEvery)
 	}
 }
 
@@ -152,33 +156,33 @@ func (a *mapAgent) turn(p *process) bool {
 		a.heard = from
 		s.seen[fmt.Sprintf("order %d", o.Do)]++
 		a.order, a.pollAt = o, s.now+s.pollEvery()
-		if a.stale = a.outdated() || o.Do == Quit; a.stale && a.yield() {
+		if a.stale = a.outdated() || o.Do == mapagent.Quit; a.stale && a.yield() {
 			return false
 		}
 	}
 	switch a.order.Do {
-	case Depart:
+	case mapagent.Depart:
 		a.depart()
 		return false
-	case Cease:
+	case mapagent.Cease:
 		// an order that was given before the drain may be of an earlier round's stop
 		if t := s.tales[a.job]; t.stop != nil && t.stop.Drain && t.settled == nil && a.heard > t.stopAt {
 			s.violate("E2: %s ends what runs, and %s is drained", a.agent, a.job)
 		}
 		a.killAll(nil)
 		a.wind()
-	case Drain:
+	case mapagent.Drain:
 		a.takeBack()
 		if len(a.running)+len(a.ended) == 0 {
 			a.wind()
 		}
-	case Rest, Quit:
+	case mapagent.Rest, mapagent.Quit:
 		a.takeBack()
-	case Work:
+	case mapagent.Work:
 		a.fill()
 	}
 	a.flush()
-	if a.order.Do == Work && a.index%2 == 0 { // some do it in this order, some look further first
+	if a.order.Do == mapagent.Work && a.index%2 == 0 { // some do it in this order, some look further first
 		a.fill()
 	}
 	a.seek()
@@ -200,7 +204,7 @@ func (a *mapAgent) rest() time.Duration {
 		return time.Millisecond
 	}
 	d := min(a.pollAt-s.now, 5*time.Second)
-	for _, h := range a.member.Holds() {
+	for _, h := range a.member.Owned() {
 		d = min(d, h.Due())
 	}
 	if len(a.waiting) == 0 && len(a.running) < s.slots {
@@ -216,13 +220,13 @@ func (a *mapAgent) rest() time.Duration {
 // fill gives the spawner what may begin.
 func (a *mapAgent) fill() {
 	s := a.s
-	for _, h := range a.member.Holds() {
+	for _, h := range a.member.Owned() {
 		for len(a.running)+len(a.waiting) < s.slots+s.window {
 			try, ok := h.Next()
 			if !ok {
 				break
 			}
-			a.waiting = append(a.waiting, &waitingTry{h, try, h.Licence()})
+			a.waiting = append(a.waiting, &waitingTry{h, try, h.StartDeadline()})
 			if slow := 2; s.chance(slow) || try.Alone && s.chance(10*slow) { // so slow that the licence may run out
 				s.at(s.now+s.between(0, 20*time.Second), a.pump)
 				break
@@ -330,7 +334,7 @@ func (a *mapAgent) onDeath() {
 }
 
 // killAll ends what runs of a hold, of all when it is nil.
-func (a *mapAgent) killAll(h *Hold) {
+func (a *mapAgent) killAll(h *mapagent.OwnedChunk) {
 	for _, try := range slices.Clone(a.running) {
 		if h == nil || try.hold == h {
 			try.dropped = true
@@ -352,24 +356,24 @@ func (a *mapAgent) reap() {
 	for len(a.backs) > 0 {
 		w := a.backs[0]
 		a.backs = a.backs[1:]
-		if slices.Contains(a.member.Holds(), w.hold) {
+		if slices.Contains(a.member.Owned(), w.hold) {
 			w.hold.Back(w.try.Item)
 		}
 	}
 	for len(a.ended) > 0 {
 		try := a.ended[0]
 		if a.s.outputs && try.how == "ok" {
-			key := fmt.Sprintf("%s/%s", OutPrefix(pathOf(a.job), try.item, try.name), "o")
+			key := fmt.Sprintf("%s/%s", protocol.OutPrefix(pathOf(a.job), try.item, try.name), "o")
 			if _, _, err := a.w.Store.CreateOnce(ctx, key, []byte(try.name)); a.stuck(err) {
 				continue
 			}
 		}
 		a.ended = a.ended[1:]
-		if !slices.Contains(a.member.Holds(), try.hold) {
+		if !slices.Contains(a.member.Owned(), try.hold) {
 			try.dropped = true
 			continue
 		}
-		r := Result{Item: try.item, Try: try.name, Ended: a.s.now.Microseconds(), Wall: (try.ended - try.begun).Microseconds()}
+		r := protocol.Result{Item: try.item, Try: try.name, Ended: a.s.now.Microseconds(), Wall: (try.ended - try.begun).Microseconds()}
 		if try.how != "ok" {
 			r.Failed, r.Code, r.Kind = true, 1, map[string]string{"timed out": job.FailTime}[try.how]
 			if try.item%3 == 0 && r.Kind == "" { // it had too little memory
@@ -384,7 +388,7 @@ func (a *mapAgent) reap() {
 
 // flush does what is due of the holds.
 func (a *mapAgent) flush() {
-	for _, h := range a.member.Holds() {
+	for _, h := range a.member.Owned() {
 		if h.Due() > 0 {
 			continue
 		}
@@ -394,7 +398,7 @@ func (a *mapAgent) flush() {
 		}
 		a.s.seen[fmt.Sprintf("fate %d", fate)]++
 		a.checkPassed(h, fate)
-		if fate != Holding {
+		if fate != mapagent.Holding {
 			a.killAll(h)
 		}
 	}
@@ -402,7 +406,7 @@ func (a *mapAgent) flush() {
 
 // wind ends the holds of a job that was stopped.
 func (a *mapAgent) wind() {
-	for _, h := range a.member.Holds() {
+	for _, h := range a.member.Owned() {
 		if a.stuck(h.Wind(ctx)) {
 			continue
 		}
@@ -413,7 +417,7 @@ func (a *mapAgent) wind() {
 // seek looks for more when slots are idle.
 func (a *mapAgent) seek() {
 	s := a.s
-	if a.stale || a.order.Do == Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
+	if a.stale || a.order.Do == mapagent.Drain && len(a.running) > 0 || len(a.waiting) > 0 || len(a.running) >= s.slots || s.now < a.seekAt {
 		return
 	}
 	from := s.now
@@ -439,7 +443,7 @@ func (s *yard) lazy() time.Duration {
 
 // leave is the way out of one that was told to go.
 func (a *mapAgent) leave() {
-	s, asked := a.s, a.told == AskedToStop
+	s, asked := a.s, a.told == protocol.AskedToStop
 	a.takeBack()
 	if s.chance(40) {
 		a.p.sleep(s.between(0, 5*time.Second)) // what runs may end meanwhile
@@ -448,8 +452,8 @@ func (a *mapAgent) leave() {
 		a.over(try, "killed")
 	}
 	a.reap()
-	for len(a.member.Holds()) > 0 {
-		for _, h := range a.member.Holds() {
+	for len(a.member.Owned()) > 0 {
+		for _, h := range a.member.Owned() {
 			a.stuck(h.Release(ctx, asked))
 		}
 	}
@@ -472,7 +476,7 @@ func (a *mapAgent) depart() {
 		for a.stuck(a.member.Leave(ctx)) {
 		}
 	}
-	s.logf("%s departs, spare %d", a.p.name, a.member.roll.spare)
+	s.logf("%s departs, spare %d", a.p.name, a.member.Members.Standby)
 	a.departed, a.departedSettled = s.now, t.settled != nil
 	a.goodbye()
 }
@@ -480,8 +484,8 @@ func (a *mapAgent) depart() {
 // goodbye is an agent's last heartbeat.
 func (a *mapAgent) goodbye() {
 	a.left = true
-	b := Beat{Agent: a.agent, Counter: a.s.now.Microseconds(), Phase: Left, Asked: a.told == AskedToStop}
-	if err := a.w.Beat(ctx, pathOf(a.job), b); err != nil && !full(err) {
+	b := protocol.Heartbeat{Agent: a.agent, Counter: a.s.now.Microseconds(), Phase: protocol.Left, Asked: a.told == protocol.AskedToStop}
+	if err := liveness.WriteHeartbeat(ctx, a.w, pathOf(a.job), b); err != nil && !full(err) {
 		panic(err)
 	}
 	a.leftAt = a.s.now

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -36,7 +37,7 @@ func (s *yard) setBounds() {
 }
 
 // newBound draws which of them an amend changes.
-func (s *yard) newBound(a *Amended) {
+func (s *yard) newBound(a *protocol.Amended) {
 	if s.bounds == nil {
 		return
 	}
@@ -56,14 +57,14 @@ func (s *yard) newBound(a *Amended) {
 
 // retyped is an amend as a command makes it that is typed again with other settings: it
 // names all of them, and most are as the job was submitted.
-func (s *yard) retyped(id string) Amended {
+func (s *yard) retyped(id string) protocol.Amended {
 	spec := s.tales[id].j.Spec.Settings()
 	spec.Retries = s.retypes.IntN(4)
-	return Amended{Settings: &spec}
+	return protocol.Amended{Settings: &spec}
 }
 
 // rebound takes in what an amend that counts binds from now on: what it leaves out stays.
-func (t *mapTale) rebound(a Amended) {
+func (t *mapTale) rebound(a protocol.Amended) {
 	b := t.bounds[len(t.bounds)-1].bound
 	if a.Settings != nil { // none of those before binds any more
 		b = boundOf(*a.Settings)

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
 // fold takes in an entry of a chunk's log, by our own reading of the rules, and
 // compares with the real fold.
-func (c *chunkTale) fold(e Entry) {
+func (c *chunkTale) fold(e protocol.Entry) {
 	s := c.t.s
 	s.logf("%s chunk %s/%d by %s: %s", c.t.id, c.id, c.n-1, e.By, brief60(e))
 	counts := !vandals(e) && c.counts(e)
@@ -19,7 +20,7 @@ func (c *chunkTale) fold(e Entry) {
 		s.void(e, "in chunk "+c.id)
 	}
 	if counts && c.t.settled != nil {
-		s.violate("E5: %s wrote into chunk %s after %s had settled: %s", e.By, c.id, c.t.id, encode(e))
+		s.violate("E5: %s wrote into chunk %s after %s had settled: %s", e.By, c.id, c.t.id, protocol.Encode(e))
 	}
 	c.real.Fold(e)
 	c.compare(e)
@@ -28,12 +29,12 @@ func (c *chunkTale) fold(e Entry) {
 	}
 	for i, st := range c.state {
 		if try, won := c.t.won[i]; won && c.t.home[i] == c && st != job.ItemSucceeded {
-			s.violate("M1: item %d had succeeded by %s and is %s after %s", i, try, st, encode(e))
+			s.violate("M1: item %d had succeeded by %s and is %s after %s", i, try, st, protocol.Encode(e))
 		}
 	}
 }
 
-func (c *chunkTale) counts(e Entry) bool {
+func (c *chunkTale) counts(e protocol.Entry) bool {
 	s := c.t.s
 	switch {
 	case e.Again != nil:
@@ -97,13 +98,13 @@ func (c *chunkTale) over(by string) {
 	c.owner = ""
 }
 
-func (c *chunkTale) claimed(e Entry) bool {
+func (c *chunkTale) claimed(e protocol.Entry) bool {
 	s, k := c.t.s, *e.Claimed
 	if c.closed || k.N != len(c.claims)+1 || k.Agent != e.By {
 		return false
 	}
-	lost := k.Why == Silence || k.Why == TakenAway
-	if lost != (c.owner != "") || k.Why == Untouched && k.N != 1 || k.Why == FreeAgain && k.N == 1 {
+	lost := k.Why == protocol.Silence || k.Why == protocol.TakenAway
+	if lost != (c.owner != "") || k.Why == protocol.Untouched && k.N != 1 || k.Why == protocol.FreeAgain && k.N == 1 {
 		return false
 	}
 	s.seen["claimed "+string(k.Why)]++
@@ -121,12 +122,12 @@ func (c *chunkTale) claimed(e Entry) bool {
 		s.violate("M8: %s claimed chunk %s after %s, which is to wait for %s", e.By, c.id, s.now-c.born, wait)
 	}
 	switch k.Why {
-	case Silence:
+	case protocol.Silence:
 		c.accuse()
 		for i := range c.starting {
 			c.blame(i, c.owner)
 		}
-	case TakenAway:
+	case protocol.TakenAway:
 		for i := range c.starting {
 			c.interrupt(i)
 		}
@@ -207,7 +208,7 @@ func (c *chunkTale) interrupt(i int) {
 }
 
 // result takes in one of an owner's.
-func (c *chunkTale) result(e Entry, r Result) bool {
+func (c *chunkTale) result(e protocol.Entry, r protocol.Result) bool {
 	s := c.t.s
 	if c.state[r.Item] != job.ItemPending {
 		return false
@@ -272,7 +273,7 @@ func (s *yard) failsOnce(item int, late bool) bool {
 }
 
 // handed is M2, M3 and M8.
-func (c *chunkTale) handed(e Entry) bool {
+func (c *chunkTale) handed(e protocol.Entry) bool {
 	s, h := c.t.s, *e.Handed
 	var items []int
 	for i := range h.Items.All {
@@ -306,7 +307,7 @@ func (c *chunkTale) handed(e Entry) bool {
 	return true
 }
 
-func (c *chunkTale) released(e Entry) {
+func (c *chunkTale) released(e protocol.Entry) {
 	s := c.t.s
 	a := s.agentNamed(e.By)
 	c.checkFreed(a, e.Released)
@@ -326,7 +327,7 @@ func (c *chunkTale) released(e Entry) {
 		s.violate("J2: %s left of its own accord, and %v, which ran, may end", e.By, e.Released.Flight)
 	case a.told == "" && !a.yields:
 		s.violate("M12: %s gave chunk %s back, and nobody had told it to go", e.By, c.id)
-	case a.told == AskedToStop && len(e.Released.Flight) > 0:
+	case a.told == protocol.AskedToStop && len(e.Released.Flight) > 0:
 		s.violate("M13: %s was stopped by a person, and %v are counted as interrupted", e.By, e.Released.Flight)
 	}
 	s.seen["entry released"]++
@@ -335,7 +336,7 @@ func (c *chunkTale) released(e Entry) {
 }
 
 // stopped is E2: the job was stopped by an entry of its log.
-func (c *chunkTale) stopped(e Entry) bool {
+func (c *chunkTale) stopped(e protocol.Entry) bool {
 	s, by := c.t.s, e.Ended.By
 	if by <= c.mark {
 		return false
@@ -374,7 +375,7 @@ func (c *chunkTale) stopped(e Entry) bool {
 
 // checkWound is E2: an owner that ends its chunk because of a stop records what it has
 // before, or in the same entry. What it was given once that entry was made comes too late.
-func (c *chunkTale) checkWound(e Entry) {
+func (c *chunkTale) checkWound(e protocol.Entry) {
 	s, a := c.t.s, c.t.s.agentNamed(e.By)
 	if a == nil || e.Claim != len(c.claims) {
 		return
@@ -388,7 +389,7 @@ func (c *chunkTale) checkWound(e Entry) {
 }
 
 // again is M4.
-func (c *chunkTale) again(e Entry) bool {
+func (c *chunkTale) again(e protocol.Entry) bool {
 	s, a := c.t.s, *e.Again
 	if !c.closed || a.By <= c.mark {
 		return false
@@ -417,24 +418,24 @@ func (c *chunkTale) again(e Entry) bool {
 }
 
 // compare sees that the real fold says the same.
-func (c *chunkTale) compare(e Entry) {
+func (c *chunkTale) compare(e protocol.Entry) {
 	s, r := c.t.s, c.real
 	if r.Closed != c.closed || r.Owner != c.owner || r.Mark != c.mark || r.Claim != len(c.claims) || r.Tally != c.tally() {
 		s.violate("L3: after %s chunk %s is %v %q mark %d claim %d tally %+v by the fold, and %v %q mark %d claim %d tally %+v",
-			encode(e), c.id, r.Closed, r.Owner, r.Mark, r.Claim, r.Tally, c.closed, c.owner, c.mark, len(c.claims), c.tally())
+			protocol.Encode(e), c.id, r.Closed, r.Owner, r.Mark, r.Claim, r.Tally, c.closed, c.owner, c.mark, len(c.claims), c.tally())
 	}
 	for _, i := range c.items {
 		st, had, here := r.Item(i)
 		want := c.state[i]
 		if here != (want != itemHanded) {
-			s.violate("L3: after %s item %d is in chunk %s: %v, by the fold; it is %s", encode(e), i, c.id, here, want)
+			s.violate("L3: after %s item %d is in chunk %s: %v, by the fold; it is %s", protocol.Encode(e), i, c.id, here, want)
 			continue
 		}
 		if want == job.ItemPending && c.owner != "" {
 			want = job.ItemLeased
 		}
 		if here && (st != want || had != c.had[i]) {
-			s.violate("L3: after %s item %d is %s %+v by the fold, and %s %+v", encode(e), i, st, had, want, c.had[i])
+			s.violate("L3: after %s item %d is %s %+v by the fold, and %s %+v", protocol.Encode(e), i, st, had, want, c.had[i])
 		}
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -35,31 +39,33 @@ func (s *yard) setCodes() {
 }
 
 // newCode draws what the script is next: mostly a new one, sometimes as it was before.
-func (s *yard) newCode() *Code {
+func (s *yard) newCode() *protocol.Code {
 	n := s.codes + 1
 	if s.codes > 0 && s.chance(25) {
 		n = s.rng.IntN(s.codes)
 	}
 	s.codes = max(s.codes, n)
-	return &Code{Code: job.Code{Digest: fmt.Sprintf("code%d", n), Blob: "b"}}
+	return &protocol.Code{Code: job.Code{Digest: fmt.Sprintf("code%d", n), Blob: "b"}}
 }
 
 // mender gives a live job new code.
 func (s *yard) mender(p *process) {
 	code := s.newCode()
-	s.say(p, "new code", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, Amended{Code: code}) })
+	s.say(p, "new code", func(w protocol.World, id string) (bool, error) {
+		return control.AmendMap(ctx, w, pathOf(id), p.name, protocol.Amended{Code: code})
+	})
 	p.end()
 }
 
 // recode has a round begin with new code, now and then.
-func (s *yard) recode(r *Round) {
+func (s *yard) recode(r *control.Round) {
 	if s.recodes && s.chance(50) {
-		r.Amend = &Amended{Code: s.newCode()}
+		r.Amend = &protocol.Amended{Code: s.newCode()}
 	}
 }
 
 // amended takes in what an entry that counts binds from now on.
-func (t *mapTale) amended(e Entry) {
+func (t *mapTale) amended(e protocol.Entry) {
 	if e.Amended == nil {
 		return
 	}
@@ -117,7 +123,7 @@ func (t *mapTale) since(at time.Duration) (some []string) {
 func (a *mapAgent) bind(j job.Job) job.Job {
 	if a.s.recodes { // else it is as it was submitted, and a read less
 		from := a.s.now
-		m, err := a.w.MapOf(ctx, j)
+		m, err := chunks.ReadMap(ctx, a.w, j)
 		must(err)
 		a.heard, j = from, m.Bind(j)
 	}
@@ -131,7 +137,7 @@ func (a *mapAgent) bind(j job.Job) job.Job {
 // outdated says that its items are to be run with other code than it has: it lets
 // what runs end, and gives back what it holds.
 func (a *mapAgent) outdated() bool {
-	return a.order.Do == Work && a.order.Code != "" && a.order.Code != a.code
+	return a.order.Do == mapagent.Work && a.order.Code != "" && a.order.Code != a.code
 }
 
 // yield is crew's way out for who has old code or was drained; gone when nothing
@@ -139,12 +145,12 @@ func (a *mapAgent) outdated() bool {
 func (a *mapAgent) yield() (gone bool) {
 	a.takeBack()
 	if a.reap(); len(a.running)+len(a.ended) > 0 {
-		if a.order.Do == Work {
-			a.order.Do = Rest
+		if a.order.Do == mapagent.Work {
+			a.order.Do = mapagent.Rest
 		}
 		return false
 	}
-	if a.yields = true; a.order.Do == Quit {
+	if a.yields = true; a.order.Do == mapagent.Quit {
 		a.checkQuit()
 	} else {
 		a.checkRecoded()

@@ -10,6 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -70,7 +76,7 @@ type field struct {
 	workedUntil       time.Duration // the last item ended
 	staff             []*fieldAgent
 	flushes           int
-	settled           *Settled
+	settled           *protocol.Settled
 	memory            uint64
 }
 
@@ -81,7 +87,7 @@ func newField(seed uint64, agents, items int) *field {
 		shortest: 5 * time.Second, longest: 85 * time.Second}
 	f.store = &fieldBucket{w: w, objects: map[string][]byte{}, folders: map[string]*shelf{},
 		total: map[string]int{}, second: map[string]int{}, peak: map[string]int{}}
-	f.j = job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: ChunkSize(items, agents),
+	f.j = job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: chunks.ChunkSize(items, agents),
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 8}}}
 	return f
 }
@@ -89,7 +95,7 @@ func newField(seed uint64, agents, items int) *field {
 // play has all agents come, within a minute, and the job go to its end.
 func (f *field) play() {
 	boss := f.start("boss", func(p *process) {
-		live, mine, err := f.world0(p).Submit(ctx, f.j, "boss")
+		live, mine, err := tasks.SubmitJob(ctx, f.world0(p), f.j, "boss")
 		must(err)
 		if live != f.j.ID || !mine {
 			f.violate("T1: %s is live", live)
@@ -128,7 +134,7 @@ func (f *field) play() {
 	if f.plot == isCancelled {
 		f.at(f.now+6*time.Minute, func() {
 			f.start("person", func(p *process) {
-				if stands, err := f.world0(p).Cancel(ctx, f.j.Path(), "person", "enough"); err != nil || !stands {
+				if stands, err := control.CancelJob(ctx, f.world0(p), f.j.Path(), "person", "enough"); err != nil || !stands {
 					f.violate("E1: to cancel gave %v, %v", stands, err)
 				}
 				p.end()
@@ -145,9 +151,9 @@ func (f *field) play() {
 }
 
 // world0 is what a process has of the code under test.
-func (f *field) world0(p *process) World {
+func (f *field) world0(p *process) protocol.World {
 	s := store.New(fieldWay{f.store, p}, store.Options{Clock: simClock{p}, Rand: randReader{p.w}})
-	return World{Store: s, Rand: randReader{p.w}, Gone: func(Host) (bool, bool) { return false, false }}
+	return protocol.World{Store: s, Rand: randReader{p.w}, Gone: func(protocol.Host) (bool, bool) { return false, false }}
 }
 
 // check holds what the map has asked for against what it may.
@@ -185,20 +191,20 @@ func (f *field) check() {
 }
 
 // asked is what the store was asked for and takes money for.
-func (f *field) asked() Requests {
+func (f *field) asked() protocol.Requests {
 	l := f.line()
-	return Requests{l.Writes, l.Lists, l.Reads}
+	return protocol.Requests{Writes: l.Writes, Lists: l.Lists, Reads: l.Reads}
 }
 
 // estimate is what Estimate says of it.
-func (f *field) estimate() Requests {
-	whole, minute := Estimate(f.items, chunksIn(f.items, f.j.ChunkSize), f.agents)
+func (f *field) estimate() protocol.Requests {
+	whole, minute := mapagent.Estimate(f.items, chunks.ChunksIn(f.items, f.j.ChunkSize), f.agents)
 	return whole.Add(minute.Times(f.minutes / float64(f.agents)))
 }
 
 // roughly says that an estimate is no more than twice as much, nor less than half: of
 // what is dear together, and of all.
-func roughly(got, want Requests) bool {
+func roughly(got, want protocol.Requests) bool {
 	near := func(a, b int) bool { return a <= 2*b && b <= 2*a }
 	return near(got.Writes+got.Lists, want.Writes+want.Lists) && near(got.Sum(), want.Sum())
 }
@@ -251,34 +257,34 @@ type fieldAgent struct {
 	f       *field
 	p       *process
 	n       int
-	m       *MapMember
+	m       *mapagent.MapMember
 	running []fieldTry
 	worked  time.Duration // its last item ended
 }
 
 type fieldTry struct {
-	h    *Hold
-	try  Try
+	h    *mapagent.OwnedChunk
+	try  mapagent.Try
 	from time.Duration
 	ends time.Duration
 }
 
 func (a *fieldAgent) run() {
 	f, w := a.f, a.f.world0(a.p)
-	a.p.sleep(Stagger(a.n))
+	a.p.sleep(mapagent.Stagger(a.n))
 	a.identify(w)
-	id := w.AgentID(1, a.n)
-	a.m = w.NewMapMember(f.j, id, Host{}, MapOptions{Slots: f.j.Spec.Slots})
+	id := liveness.NewAgentID(w, 1, a.n)
+	a.m = mapagent.NewMapMember(w, f.j, id, protocol.Host{}, mapagent.MapOptions{Slots: f.j.Spec.Slots})
 	a.p.spawn(func(p *process) {
 		for n := int64(1); ; n++ {
-			b := Beat{Agent: id, Counter: n, Phase: "running"}
-			a.m.Dress(&b)
-			must(w.Beat(ctx, f.j.Path(), b))
-			p.sleep(Heartbeat)
+			b := protocol.Heartbeat{Agent: id, Counter: n, Phase: "running"}
+			a.m.FillHeartbeat(&b)
+			must(liveness.WriteHeartbeat(ctx, w, f.j.Path(), b))
+			p.sleep(protocol.HeartbeatEvery)
 		}
 	})
 	a.m.Ready()
-	var order MapOrder
+	var order mapagent.MapOrder
 	pollAt, seekAt := f.now, f.now
 	for {
 		a.reap()
@@ -286,23 +292,23 @@ func (a *fieldAgent) run() {
 			var err error
 			order, err = a.m.Poll(ctx)
 			must(err)
-			pollAt = f.now + Heartbeat
+			pollAt = f.now + protocol.HeartbeatEvery
 		}
-		if order.Do == Depart {
+		if order.Do == mapagent.Depart {
 			break
 		}
-		if order.Do == Cease {
+		if order.Do == mapagent.Cease {
 			a.running = nil
-			for _, h := range a.m.Holds() {
+			for _, h := range a.m.Owned() {
 				must(h.Wind(ctx))
 			}
 		}
 		a.fill()
-		for _, h := range a.m.Holds() {
+		for _, h := range a.m.Owned() {
 			if h.Due() <= 0 {
 				fate, err := h.Flush(ctx)
 				must(err)
-				if f.flushes++; fate == Fenced && f.plot != isCancelled {
+				if f.flushes++; fate == mapagent.Fenced && f.plot != isCancelled {
 					f.violate("M1: %s was fenced, and nobody has died", id)
 				}
 			}
@@ -325,12 +331,12 @@ func (a *fieldAgent) run() {
 }
 
 // identify reads what an agent reads that has just been started.
-func (a *fieldAgent) identify(w World) {
-	j, err := w.Load(ctx, a.f.j.Path())
+func (a *fieldAgent) identify(w protocol.World) {
+	j, err := tasks.LoadJob(ctx, w, a.f.j.Path())
 	must(err)
-	_, err = w.MapOf(ctx, j)
+	_, err = chunks.ReadMap(ctx, w, j)
 	must(err)
-	_, err = w.Task(ctx, a.f.j.Path())
+	_, err = tasks.ReadTask(ctx, w, a.f.j.Path())
 	must(err)
 }
 
@@ -339,7 +345,7 @@ func (a *fieldAgent) rest(pollAt, seekAt time.Duration) time.Duration {
 	if len(a.running) < a.f.j.Spec.Slots {
 		d = min(d, seekAt-a.f.now)
 	}
-	for _, h := range a.m.Holds() {
+	for _, h := range a.m.Owned() {
 		d = min(d, h.Due())
 	}
 	for _, r := range a.running {
@@ -354,14 +360,14 @@ func (a *fieldAgent) reap() {
 		if r.ends > f.now {
 			return false
 		}
-		r.h.Done(Result{Item: r.try.Item, Ended: f.now.Microseconds(), Wall: (r.ends - r.from).Microseconds()})
+		r.h.Done(protocol.Result{Item: r.try.Item, Ended: f.now.Microseconds(), Wall: (r.ends - r.from).Microseconds()})
 		f.workedUntil, a.worked = f.now, f.now
 		return true
 	})
 }
 
 func (a *fieldAgent) fill() {
-	for _, h := range a.m.Holds() {
+	for _, h := range a.m.Owned() {
 		for len(a.running) < a.f.j.Spec.Slots {
 			try, ok := h.Next()
 			if !ok {

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/store"
 )
 
@@ -39,14 +43,14 @@ func (s *yard) remove(p *process, newest bool) {
 	for _, id := range slices.Sorted(maps.Keys(s.places)) {
 		places := s.places[id]
 		if t := s.tales[id]; t.settled != nil && t.removed == 0 && id != s.live && (newest || id != s.newest()) {
-			must(w.Remove(ctx, pathOf(id), places[len(places)-1], Place{}, p.name))
+			must(removal.RemoveJob(ctx, w, pathOf(id), places[len(places)-1], tasks.Place{}, p.name))
 		}
 	}
 	p.end()
 }
 
 // onRemoved takes in the entry that removes a job.
-func (s *yard) onRemoved(e Entry) {
+func (s *yard) onRemoved(e protocol.Entry) {
 	t := s.tales[e.Removed.Job]
 	switch {
 	case t == nil || t.settled == nil || s.live == t.id:
@@ -65,14 +69,14 @@ func (s *yard) onDeleted(key string) {
 		return
 	}
 	t := s.tales[part[2]]
-	switch _, described := s.made[jobKey(pathOf(t.id))]; {
+	switch _, described := s.made[protocol.JobKey(pathOf(t.id))]; {
 	case t.removed == 0 && len(s.places[t.id]) > 0:
 		s.violate("E6: %s was deleted, and no entry says that %s is removed", key, t.id)
 	case part[3] != "job.json" && described:
 		s.violate("E6: %s was deleted before job.json", key)
 	case part[3] == "log" && t.hidden == s.hiddenLists(): // what a list hid is left for a later gc
 		for left := range s.made {
-			if rest, below := strings.CutPrefix(left, jobDir(pathOf(t.id))+"/"); below && !strings.HasPrefix(rest, "log/") && s.made[left] < t.removed {
+			if rest, below := strings.CutPrefix(left, protocol.JobDir(pathOf(t.id))+"/"); below && !strings.HasPrefix(rest, "log/") && s.made[left] < t.removed {
 				s.violate("E6: %s was deleted before %s", key, left)
 				return
 			}
@@ -103,11 +107,11 @@ func (s *yard) checkStray(t *mapTale, agent, does string) {
 func (s *yard) onStray(t *mapTale, key, kind string) {
 	switch kind {
 	case "agents":
-		var b Beat
+		var b protocol.Heartbeat
 		s.peek(key, &b)
 		s.checkStray(t, b.Agent, "writes a heartbeat")
 	case "log", "chunks":
-		var e Entry
+		var e protocol.Entry
 		s.peek(key, &e)
 		s.checkStray(t, e.By, "writes "+key)
 	}
@@ -118,7 +122,7 @@ func (a *mapAgent) hushed() bool {
 	if a.s.tales[a.job].removed == 0 {
 		return false
 	}
-	if _, err := a.w.Load(ctx, pathOf(a.job)); !errors.Is(err, store.ErrNotExist) {
+	if _, err := tasks.LoadJob(ctx, a.w, pathOf(a.job)); !errors.Is(err, store.ErrNotExist) {
 		return false
 	}
 	a.left = true
@@ -135,5 +139,5 @@ func (s *yard) excusedOf(p *process, why any) bool {
 		return false
 	}
 	kind := fault.KindOf(err)
-	return kind == fault.Missing || kind == fault.Invalid || errors.Is(err, ErrRemoved) || errors.Is(err, store.ErrNotExist)
+	return kind == fault.Missing || kind == fault.Invalid || errors.Is(err, liveness.ErrRemoved) || errors.Is(err, store.ErrNotExist)
 }

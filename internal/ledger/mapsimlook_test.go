@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -15,7 +18,7 @@ type look struct{ sent, answered time.Duration }
 // onRead keeps when heartbeats were asked for, and springs the snares that wait for a
 // read. Requests that only read have no other trace in the store.
 func (s *yard) onRead(p *process, r request) {
-	if r.kind == readHeartbeat {
+	if r.kind == heartbeatRead {
 		agent := r.key[strings.LastIndexByte(r.key, '/')+1:]
 		switch r.stage {
 		case leaving:
@@ -50,11 +53,11 @@ const (
 // whose claim this process has given up.
 func (s *yard) readWhat(p *process, r request) string {
 	switch part := strings.Split(r.key, "/"); r.kind {
-	case readHeartbeat:
+	case heartbeatRead:
 		if a := s.agentNamed(part[4]); a != nil && len(a.beats) > 0 && s.now-a.beats[len(a.beats)-1] > leaseTime/2 {
 			return readSilent
 		}
-	case readChunk:
+	case chunkRead:
 		if s.lost[p.name+" "+part[5]] {
 			return readLost
 		}
@@ -71,7 +74,7 @@ func (s *yard) setReads() {
 		return
 	}
 	for range 1 + rng.IntN(3) {
-		kind := []string{readHeartbeat, readChunk, readSilent, readSilent, readLost}[rng.IntN(5)]
+		kind := []string{heartbeatRead, chunkRead, readSilent, readSilent, readLost}[rng.IntN(5)]
 		nth := 1 + rng.IntN(100)
 		if kind == readSilent || kind == readLost {
 			nth = 1 + rng.IntN(3)
@@ -118,7 +121,7 @@ func (s *yard) sleepAll(d time.Duration) {
 // owner's heartbeat, and when that question was sent the counter had stood still for a
 // lease, in which the observer never stopped reading for long. It says false when no such
 // question was asked, or when it does not prove a death.
-func (s *yard) checkLooks(e Entry, owner *mapAgent) bool {
+func (s *yard) checkLooks(e protocol.Entry, owner *mapAgent) bool {
 	slack := time.Second // a counter may move while the question is under way
 	if !s.quiet {
 		slack = 8 * time.Second // and the store may have refused the question, which is then asked again
@@ -153,7 +156,7 @@ func (s *yard) checkLooks(e Entry, owner *mapAgent) bool {
 
 // checkTelling is D1b: what a command line writes of the engine's word is what the engine
 // has said.
-func (t *mapTale) checkTelling(e Entry) {
+func (t *mapTale) checkTelling(e protocol.Entry) {
 	s := t.s
 	for agent, taken := range e.Told {
 		a := s.agentNamed(agent)
@@ -167,7 +170,7 @@ func (t *mapTale) checkTelling(e Entry) {
 }
 
 // checkFreed is M13: what is given back with a chunk is what runs there, all of it.
-func (c *chunkTale) checkFreed(a *mapAgent, r *Released) {
+func (c *chunkTale) checkFreed(a *mapAgent, r *protocol.Released) {
 	s := c.t.s
 	var flight []int
 	for _, try := range s.tries {
@@ -177,7 +180,7 @@ func (c *chunkTale) checkFreed(a *mapAgent, r *Released) {
 	}
 	slices.Sort(flight)
 	flight = slices.Compact(flight)
-	if a.told == AskedToStop {
+	if a.told == protocol.AskedToStop {
 		if r.Stopped != len(flight) {
 			s.violate("M13: %s was stopped by a person with %v in flight of chunk %s, and says that there were %d", a.agent, flight, c.id, r.Stopped)
 		}
@@ -191,7 +194,7 @@ func (c *chunkTale) checkFreed(a *mapAgent, r *Released) {
 // checkSnapshot is V1: a snapshot says what the log says, up to the entry it is named by.
 func (t *mapTale) checkSnapshot(key string) {
 	s := t.s
-	var shot Snapshot
+	var shot protocol.Snapshot
 	s.peek(key, &shot)
 	c := t.chunks[shot.ID]
 	if c == nil || shot.N >= c.n || shot.N < 0 {
@@ -204,8 +207,8 @@ func (t *mapTale) checkSnapshot(key string) {
 		s.violate("V1: snapshot %s is of an entry that closed nothing", key)
 		return
 	}
-	b, ok := parseBrief(key[strings.LastIndexByte(key, '/')+1:])
-	if !ok || b.n != shot.N || b.tally != sum.tally || b.mark != sum.mark || b.children != sum.children {
+	b, ok := chunks.ParseSnapshotName(key[strings.LastIndexByte(key, '/')+1:])
+	if !ok || b.N != shot.N || b.Tally != sum.tally || b.Mark != sum.mark || b.Children != sum.children {
 		s.violate("V1: snapshot %s is named by %+v; the log says %+v", key, b, sum)
 	}
 	if shot.Cut {
@@ -256,7 +259,7 @@ func (s *yard) checkIdle(a *mapAgent) {
 		s.violate("M12: %s leaves %s, and found work %s ago", a.agent, a.job, idle)
 	}
 	for _, c := range s.tales[a.job].chunks {
-		if wait := c.seed.Wait; wait > 0 && len(c.claims) == 0 && !c.closed && a.member.t.chunks[c.id] != nil {
+		if wait := c.seed.Wait; wait > 0 && len(c.claims) == 0 && !c.closed && a.member.Inventory.ChunksRead[c.id] != nil {
 			s.violate("M12: %s leaves %s, and chunk %s, which waits for %s, is to be claimed", a.agent, a.job, c.id, wait)
 		}
 	}
@@ -269,11 +272,11 @@ func (a *mapAgent) checkUnheld(from time.Duration) {
 	var unheld *chunkTale
 	for _, c := range s.tales[a.job].chunks {
 		if n := len(c.claims); c.owner == a.agent && c.claims[n-1].from < from &&
-			!slices.ContainsFunc(a.member.holds, func(h *Hold) bool { return h.c.ID == c.id }) {
+			!slices.ContainsFunc(a.member.OwnedChunks, func(h *mapagent.OwnedChunk) bool { return h.Chunk.ID == c.id }) {
 			unheld = c
 		}
 	}
-	if unheld == nil || a.order.Do != Work {
+	if unheld == nil || a.order.Do != mapagent.Work {
 		a.unheld = 0
 		return
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -87,7 +90,7 @@ func (s *yard) checkBegin(try *mapTry) {
 	}
 	claim := &c.claims[try.claim-1]
 	s.checkOwned(try, c, claim)
-	for n := try.hold.c.N; n < c.n; n++ {
+	for n := try.hold.Chunk.N; n < c.n; n++ {
 		if old := s.now - c.landed[n]; old > s.licence() {
 			s.violate("M5: %s begins item %d, and has not read entry %d of chunk %s, which is there for %s", a.agent, try.item, n, c.id, old)
 		}
@@ -189,14 +192,14 @@ func (s *yard) checkOwned(try *mapTry, c *chunkTale, claim *claimTale) {
 
 // claimOf is the number of the claim that a hold is of: the agent's last one when
 // the hold was first seen; 0 when there is none.
-func (a *mapAgent) claimOf(h *Hold, c *chunkTale) int {
+func (a *mapAgent) claimOf(h *mapagent.OwnedChunk, c *chunkTale) int {
 	if n, ok := a.holds[h]; ok {
 		return n
 	}
 	for i, claim := range slices.Backward(c.claims) {
 		if claim.agent == a.agent {
 			if a.holds == nil {
-				a.holds = map[*Hold]int{}
+				a.holds = map[*mapagent.OwnedChunk]int{}
 			}
 			a.holds[h] = i + 1
 			return i + 1
@@ -215,7 +218,7 @@ func (s *yard) lastFailed(try *mapTry) *mapTry {
 }
 
 // checkResult looks at a result that counts.
-func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
+func (s *yard) checkResult(c *chunkTale, e protocol.Entry, r protocol.Result) {
 	try := s.names[c.t.id+"/"+r.Try]
 	switch {
 	case try == nil || try.item != r.Item:
@@ -227,7 +230,7 @@ func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
 		s.violate("M1: try %s was recorded twice", try.name)
 	case r.Failed != (try.how == "failed" || try.how == "timed out") || !r.Failed && try.how != "ok":
 		s.violate("M6: try %s is recorded as failed %v, and it %s", try.name, r.Failed, try.how)
-	case !r.Failed && s.outputs && s.made[OutPrefix(pathOf(c.t.id), r.Item, r.Try)+"/o"] == 0:
+	case !r.Failed && s.outputs && s.made[protocol.OutPrefix(pathOf(c.t.id), r.Item, r.Try)+"/o"] == 0:
 		s.violate("M6: try %s was recorded before its output was stored", try.name)
 	}
 	try.recorded, try.at = true, s.now
@@ -238,7 +241,7 @@ func (s *yard) checkResult(c *chunkTale, e Entry, r Result) {
 
 // checkDead is D1 and D2: whoever takes over, or ends, what another owns has
 // evidence against him.
-func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
+func (s *yard) checkDead(c *chunkTale, e protocol.Entry, why protocol.Grounds) {
 	by, woke := e.By, s.woke(e)
 	a := s.agentNamed(c.owner)
 	taken, told := c.t.told[c.owner]
@@ -253,7 +256,7 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 		silent = max(silent, min(decided-c.wrote[c.owner], a.silence(decided-looked, decided)))
 	}
 	switch {
-	case why == TakenAway && !taken:
+	case why == protocol.TakenAway && !taken:
 		s.violate("D1: %s says that %s was taken, and the engine does not", by, c.owner)
 	case told:
 		s.seen["evidence: told"]++
@@ -275,12 +278,12 @@ func (s *yard) checkDead(c *chunkTale, e Entry, why Grounds) {
 // woke is how long before it decided on an entry an agent, or a command line, last
 // came back from having stood still for so long that it knew of nobody's silence
 // since. The entry may land much later: it is sent again.
-func (s *yard) woke(e Entry) time.Duration {
+func (s *yard) woke(e protocol.Entry) time.Duration {
 	longest := time.Duration(0)
 	for p, decided := range s.decided(e) {
 		came := -forever / 2
 		for _, gap := range p.away {
-			if gap.to <= decided && gap.to-gap.from > readGap+2*time.Second {
+			if gap.to <= decided && gap.to-gap.from > protocol.ReadGap+2*time.Second {
 				came = max(came, gap.to)
 			}
 		}
@@ -291,7 +294,7 @@ func (s *yard) woke(e Entry) time.Duration {
 
 // decided is when whoever signed an entry made up his mind. Two command lines may share
 // a name: it was one of them.
-func (s *yard) decided(e Entry) iter.Seq2[*process, time.Duration] {
+func (s *yard) decided(e protocol.Entry) iter.Seq2[*process, time.Duration] {
 	return func(yield func(*process, time.Duration) bool) {
 		for _, p := range s.procs {
 			a := s.agentOf(p)
@@ -305,9 +308,9 @@ func (s *yard) decided(e Entry) iter.Seq2[*process, time.Duration] {
 // saidGoodbye says whether an agent's last heartbeat stands: an older one may have
 // landed after it.
 func (s *yard) saidGoodbye(a *mapAgent) bool {
-	var b Beat
-	s.peek(agentKey(pathOf(a.job), a.agent), &b)
-	return b.Phase == Left
+	var b protocol.Heartbeat
+	s.peek(protocol.AgentKey(pathOf(a.job), a.agent), &b)
+	return b.Phase == protocol.Left
 }
 
 // silence is how long, at most, an agent's counter had stood still at some moment
@@ -424,21 +427,21 @@ func (t *mapTale) checkNature(i int, st job.ItemState) {
 }
 
 // checkTold: what an agent or a person is told of the end is so.
-func (s *yard) checkTold(who, id string, told Settled) {
+func (s *yard) checkTold(who, id string, told protocol.Settled) {
 	t := s.tales[id]
 	if t.removed > 0 {
 		return // gc has taken the logs away that it is told from
 	}
-	if !slices.ContainsFunc(t.said, func(o Settled) bool { return o.State == told.State && *o.Tally == *told.Tally }) {
+	if !slices.ContainsFunc(t.said, func(o protocol.Settled) bool { return o.State == told.State && *o.Tally == *told.Tally }) {
 		s.violate("I1: %s was told that %s is %v, and its rounds were %v", who, id, told, t.said)
 	}
 }
 
 // checkPlaced: J1, agents are started only once placed stands, and of no job that the
 // keeper k has read to be stopped: they would come for nothing.
-func (s *yard) checkPlaced(k *MapKeeper, id string, p Placed) {
-	if k.t.m.Stop != nil {
-		s.violate("J1: placement %d of %s is started, and entry %d has stopped it", p.Placement, id, k.t.m.StopAt)
+func (s *yard) checkPlaced(k *attached.MapKeeper, id string, p protocol.Placed) {
+	if k.Inventory.Map.Stop != nil {
+		s.violate("J1: placement %d of %s is started, and entry %d has stopped it", p.Placement, id, k.Inventory.Map.StopAt)
 	}
 	if t := s.tales[id]; p.Placement > t.placed {
 		s.violate("J1: placement %d of %s is started, and %d were placed", p.Placement, id, t.placed)
@@ -454,7 +457,7 @@ func (s *yard) checkLeft(a *mapAgent) {
 	}
 	s.seen["left an unsettled job"]++
 	spares := 0
-	asked := a.member.roll.asked - a.p.offset
+	asked := a.member.Members.Asked - a.p.offset
 	for _, o := range s.built {
 		if o.job == a.job && o.leftAt > 0 && o.leftAt < asked && len(o.beats) > 0 && s.saidGoodbye(o) {
 			continue // that could be read

@@ -14,6 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 var (
@@ -55,8 +59,8 @@ type scaleLine struct {
 	BytesDown int64 `json:"bytes_down"`
 	Heap      int64 `json:"heap"` // of the simulator, with its store
 
-	Plan       Requests `json:"plan"` // what --plan says of it
-	PlanMinute Requests `json:"plan_minute"`
+	Plan       protocol.Requests `json:"plan"` // what --plan says of it
+	PlanMinute protocol.Requests `json:"plan_minute"`
 }
 
 // scaleMaps are those that are played: all agents come in one instant, as an engine
@@ -128,7 +132,7 @@ func TestScale(t *testing.T) {
 
 func (f *field) line() scaleLine {
 	s := f.store
-	l := scaleLine{Agents: f.agents, Items: f.items, Chunks: chunksIn(f.items, f.j.ChunkSize), Seconds: int(s.settled / time.Second), AgentSeconds: int(f.minutes * 60),
+	l := scaleLine{Agents: f.agents, Items: f.items, Chunks: chunks.ChunksIn(f.items, f.j.ChunkSize), Seconds: int(s.settled / time.Second), AgentSeconds: int(f.minutes * 60),
 		Kinds: s.total, BytesUp: s.up, BytesDown: s.out, Heap: int64(f.memory), PeakClaims: slices.Max(append(s.claims, 0))}
 	for _, n := range s.claims {
 		l.Claims += n
@@ -145,6 +149,6 @@ func (f *field) line() scaleLine {
 			l.PeakReads, l.PeakReadsOf = n, kind
 		}
 	}
-	l.Plan, l.PlanMinute = Estimate(f.items, l.Chunks, f.agents)
+	l.Plan, l.PlanMinute = mapagent.Estimate(f.items, l.Chunks, f.agents)
 	return l
 }

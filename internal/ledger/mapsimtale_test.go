@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -22,33 +25,33 @@ type mapTale struct {
 	id string
 	j  job.Job
 
-	real      *Map
+	real      *chunks.Map
 	n         int // entries of the job's log
 	place     int // of the round, in the task's log
 	total     int // items
 	placed    int
 	paused    time.Duration            // since when; 0: not
 	drained   map[string]time.Duration // agents that are to leave, and since when
-	stop      *Stop
+	stop      *protocol.Stop
 	stopN     int
 	stopAt    time.Duration
 	hardAt    time.Duration // when it became a stop that is no drain
 	failing   bool
-	stops     map[int]*Stop // every one that counted, by number
-	reopens   map[int]Reopened
-	exts      map[int]Extended
+	stops     map[int]*protocol.Stop // every one that counted, by number
+	reopens   map[int]protocol.Reopened
+	exts      map[int]protocol.Extended
 	round     int // the entry that began it; 0: the first
 	roundAt   time.Duration
-	settled   *Settled
+	settled   *protocol.Settled
 	settledAt time.Duration
-	removed   time.Duration   // when gc said so; 0: not
-	hidden    int             // lists that had hidden objects by then
-	said      []Settled       // how its rounds have ended
-	retries   [2]int          // least and most that were ever allowed
-	allowed   []retriesTale   // how often items may be tried again, and since when
-	told      map[string]bool // agents that the engine called gone, and whether it had taken them
-	codes     []codeTale      // what items ran with, its own code first
-	bounds    []boundTale     // what bound them, that of the job itself first
+	removed   time.Duration      // when gc said so; 0: not
+	hidden    int                // lists that had hidden objects by then
+	said      []protocol.Settled // how its rounds have ended
+	retries   [2]int             // least and most that were ever allowed
+	allowed   []retriesTale      // how often items may be tried again, and since when
+	told      map[string]bool    // agents that the engine called gone, and whether it had taken them
+	codes     []codeTale         // what items ran with, its own code first
+	bounds    []boundTale        // what bound them, that of the job itself first
 
 	order  []string // chunks, parents first
 	chunks map[string]*chunkTale
@@ -60,8 +63,8 @@ type mapTale struct {
 type chunkTale struct {
 	t        *mapTale
 	id       string
-	seed     Seed
-	real     *Chunk
+	seed     protocol.Seed
+	real     *chunks.Chunk
 	n        int
 	items    []int
 	mark     int
@@ -69,7 +72,7 @@ type chunkTale struct {
 	owner    string
 	claims   []claimTale // number k is claims[k-1]
 	state    map[int]job.ItemState
-	had      map[int]Carry
+	had      map[int]protocol.Carry
 	failed   map[int]time.Duration // when an item failed for good, or was quarantined
 	starting map[int]bool
 	children []*chunkTale
@@ -95,7 +98,7 @@ type claimTale struct {
 const itemHanded job.ItemState = "HANDED" // it is in a child now
 
 func (s *yard) newTale(j job.Job) *mapTale {
-	t := &mapTale{s: s, id: j.ID, j: j, real: NewMap(j), stops: map[int]*Stop{}, reopens: map[int]Reopened{}, exts: map[int]Extended{},
+	t := &mapTale{s: s, id: j.ID, j: j, real: chunks.NewMap(j), stops: map[int]*protocol.Stop{}, reopens: map[int]protocol.Reopened{}, exts: map[int]protocol.Extended{},
 		retries: [2]int{j.Spec.Retries, j.Spec.Retries}, allowed: []retriesTale{{j.Spec.Retries, 0}}, told: map[string]bool{}, codes: []codeTale{{j.Code.Digest, 0}},
 		bounds: []boundTale{{boundOf(j.Spec), 0}},
 		chunks: map[string]*chunkTale{}, home: map[int]*chunkTale{}, won: map[int]string{}}
@@ -114,14 +117,14 @@ func (t *mapTale) add(ext, count, size int) {
 		for i := first; i <= min(first+size-1, t.total+count); i++ {
 			items = append(items, i)
 		}
-		t.newChunk(id, items, Seed{Items: Spans{{items[0], items[len(items)-1]}}, Mark: ext})
+		t.newChunk(id, items, protocol.Seed{Items: protocol.Spans{{items[0], items[len(items)-1]}}, Mark: ext})
 	}
 	t.total += count
 }
 
-func (t *mapTale) newChunk(id string, items []int, seed Seed) *chunkTale {
-	c := &chunkTale{t: t, id: id, seed: seed, real: NewChunk(id, seed), items: items, mark: seed.Mark,
-		state: map[int]job.ItemState{}, had: map[int]Carry{}, failed: map[int]time.Duration{}, starting: map[int]bool{}, ended: map[int]bool{}, wrote: map[string]time.Duration{}, born: t.s.now}
+func (t *mapTale) newChunk(id string, items []int, seed protocol.Seed) *chunkTale {
+	c := &chunkTale{t: t, id: id, seed: seed, real: chunks.NewChunk(id, seed), items: items, mark: seed.Mark,
+		state: map[int]job.ItemState{}, had: map[int]protocol.Carry{}, failed: map[int]time.Duration{}, starting: map[int]bool{}, ended: map[int]bool{}, wrote: map[string]time.Duration{}, born: t.s.now}
 	for _, i := range items {
 		c.state[i] = job.ItemPending
 		t.home[i] = c
@@ -154,7 +157,7 @@ func (s *yard) onLanded(key string) {
 		s.onTask(key)
 	case len(part) < 5 || s.tales[part[2]] == nil:
 	case part[3] == "agents":
-		var b Beat
+		var b protocol.Heartbeat
 		s.peek(key, &b)
 		if a := s.agentNamed(b.Agent); a != nil && b.Counter != a.counter {
 			a.counter, a.beats = b.Counter, append(a.beats, s.now)
@@ -192,7 +195,7 @@ func (s *yard) onLanded(key string) {
 	}
 }
 
-func (s *yard) entry(key, number string) (e Entry, n int) {
+func (s *yard) entry(key, number string) (e protocol.Entry, n int) {
 	s.peek(key, &e)
 	n, err := strconv.Atoi(number)
 	must(err)
@@ -231,39 +234,39 @@ func (s *yard) onTask(key string) {
 }
 
 // void is an entry that does not count: only the vandal writes such (L3).
-func (s *yard) void(e Entry, where string) {
+func (s *yard) void(e protocol.Entry, where string) {
 	s.seen["void entry"]++
 	if !vandals(e) {
-		s.violate("L3: %s wrote what was not allowed %s: %s", e.By, where, encode(e))
+		s.violate("L3: %s wrote what was not allowed %s: %s", e.By, where, protocol.Encode(e))
 	}
 }
 
 // vandals says whether an entry is one of the vandal's, whoever it says it is by.
-func vandals(e Entry) bool { return e.Nonce == "vandal" }
+func vandals(e protocol.Entry) bool { return e.Nonce == "vandal" }
 
 // fold takes in an entry of the job's log.
-func (t *mapTale) fold(n int, e Entry) {
+func (t *mapTale) fold(n int, e protocol.Entry) {
 	t.s.logf("%s log/%d by %s: %s", t.id, n, e.By, brief60(e))
 	if t.s.live != t.id && !vandals(e) && (t.settled == nil || e.Settled == nil) {
-		t.s.violate("T2: %s wrote into the log of %s, and %q is live: %s", e.By, t.id, t.s.live, encode(e))
+		t.s.violate("T2: %s wrote into the log of %s, and %q is live: %s", e.By, t.id, t.s.live, protocol.Encode(e))
 	}
 	if vandals(e) || !t.counts(n, e) {
 		t.s.void(e, "in the log of "+t.id)
 		return
 	}
-	t.s.seen["entry "+factOf(encode(e))]++
+	t.s.seen["entry "+factOf(protocol.Encode(e))]++
 }
 
-func brief60(e Entry) string {
+func brief60(e protocol.Entry) string {
 	e.At, e.By, e.Nonce = epoch, "", ""
-	text := string(encode(e))
+	text := string(protocol.Encode(e))
 	return text[:min(len(text), 300)]
 }
 
 // compare sees that the real fold says the same.
-func (t *mapTale) compare(e Entry) {
+func (t *mapTale) compare(e protocol.Entry) {
 	r := t.real
-	place := func(s *Settled) string {
+	place := func(s *protocol.Settled) string {
 		if s == nil {
 			return ""
 		}
@@ -272,21 +275,21 @@ func (t *mapTale) compare(e Entry) {
 	if (r.Stop != nil) != (t.stop != nil) || r.Stop != nil && (r.StopAt != t.stopN || r.Stop.Drain != t.stop.Drain) || r.Failing != t.failing || place(r.Settled) != place(t.settled) ||
 		r.Paused != (t.paused > 0) || len(r.Drained) != len(t.drained) || r.Items() != t.total || r.Round != t.round || len(r.Placed) != t.placed || len(r.Reopened) != len(t.reopens) {
 		t.s.violate("L3: after %s the fold of %s says stop %v at %d, settled %v, paused %v, %d items, round %d, %d placed, %d reopened; it is %v at %d, %v, %v, %d, %d, %d, %d",
-			encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
+			protocol.Encode(e), t.id, r.Stop, r.StopAt, r.Settled, r.Paused, r.Items(), r.Round, len(r.Placed), len(r.Reopened),
 			t.stop, t.stopN, t.settled, t.paused, t.total, t.round, t.placed, len(t.reopens))
 	}
 	for agent, taken := range t.told {
-		if (r.Told[agent] == Taken) != taken || r.Told[agent] == Alive {
-			t.s.violate("D1: after %s the fold of %s says that %s is gone: %v; it was taken: %v", encode(e), t.id, agent, r.Told[agent], taken)
+		if (r.Told[agent] == liveness.Taken) != taken || r.Told[agent] == liveness.Alive {
+			t.s.violate("D1: after %s the fold of %s says that %s is gone: %v; it was taken: %v", protocol.Encode(e), t.id, agent, r.Told[agent], taken)
 		}
 	}
 	if c := r.Code(t.j).Digest; c != t.code() {
-		t.s.violate("L3: after %s the fold of %s says that items run with %s; it is %s", encode(e), t.id, c, t.code())
+		t.s.violate("L3: after %s the fold of %s says that items run with %s; it is %s", protocol.Encode(e), t.id, c, t.code())
 	}
 }
 
 // counts says whether an entry of the job's log counts, and takes it in.
-func (t *mapTale) counts(n int, e Entry) bool {
+func (t *mapTale) counts(n int, e protocol.Entry) bool {
 	open := t.stop == nil && t.settled == nil
 	if e.Reopened != nil {
 		if !t.reopen(n, *e.Reopened) {
@@ -333,7 +336,7 @@ func (t *mapTale) counts(n int, e Entry) bool {
 	return true
 }
 
-func (t *mapTale) stopped(n int, e Entry) bool {
+func (t *mapTale) stopped(n int, e protocol.Entry) bool {
 	t.stop, t.stopN, t.stopAt, t.hardAt = e.Cancelled, n, t.s.now, t.s.now
 	if t.failing = e.Failing != nil; t.failing {
 		t.stop = e.Failing
@@ -348,7 +351,7 @@ func (t *mapTale) stopped(n int, e Entry) bool {
 
 // hardened is a cancel after a drain: chunks are still ended by the drain's entry, and
 // owners have their time from now on (E2).
-func (t *mapTale) hardened(e Entry) bool {
+func (t *mapTale) hardened(e protocol.Entry) bool {
 	if e.Cancelled == nil || e.Cancelled.Drain || t.settled != nil || t.stop == nil || !t.stop.Drain {
 		return false
 	}
@@ -359,7 +362,7 @@ func (t *mapTale) hardened(e Entry) bool {
 }
 
 // reopen is T2 and E4.
-func (t *mapTale) reopen(n int, r Reopened) bool {
+func (t *mapTale) reopen(n int, r protocol.Reopened) bool {
 	switch {
 	case t.settled == nil && t.stop != nil:
 		return false
@@ -379,7 +382,7 @@ func (t *mapTale) reopen(n int, r Reopened) bool {
 	return true
 }
 
-func (t *mapTale) settle(s Settled) bool {
+func (t *mapTale) settle(s protocol.Settled) bool {
 	if t.settled != nil {
 		if s.Place <= t.settled.Place {
 			return false

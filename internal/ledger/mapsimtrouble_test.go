@@ -8,6 +8,11 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -28,8 +33,8 @@ var mapTroubles = []trouble[*yard]{
 	}},
 	{"mute", 4, func(s *yard, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), heartbeat) }},
 	{"deaf", 4, func(s *yard, p *process) bool { return p.hold(s.between(5*time.Second, 4*time.Minute), mainLoop) }},
-	{"noticed", 6, func(s *yard, p *process) bool { return s.toAgent(p, Interrupted, 2*time.Minute) }},
-	{"asked to stop", 3, func(s *yard, p *process) bool { return s.toAgent(p, AskedToStop, time.Minute) }},
+	{"noticed", 6, func(s *yard, p *process) bool { return s.toAgent(p, protocol.Interrupted, 2*time.Minute) }},
+	{"asked to stop", 3, func(s *yard, p *process) bool { return s.toAgent(p, protocol.AskedToStop, time.Minute) }},
 	{"taken", 4, (*yard).take},
 	{"broken", 1, (*yard).fall},
 	{"disowned", 2, (*yard).disown},
@@ -47,7 +52,7 @@ func mapTroubleOf(name string) trouble[*yard] {
 	return mapTroubles[slices.IndexFunc(mapTroubles, func(t trouble[*yard]) bool { return t.name == name })]
 }
 
-func (s *yard) toAgent(p *process, why Verdict, within time.Duration) bool {
+func (s *yard) toAgent(p *process, why protocol.Verdict, within time.Duration) bool {
 	a := s.agentOf(p)
 	if a == nil || p.dead || a.told != "" || a.agent == "" {
 		return false
@@ -57,7 +62,7 @@ func (s *yard) toAgent(p *process, why Verdict, within time.Duration) bool {
 	a.wake()
 	s.at(s.now+s.between(within/2, within), func() {
 		if !p.dead {
-			a.taken = why == Interrupted
+			a.taken = why == protocol.Interrupted
 			p.kill()
 		}
 	})
@@ -68,7 +73,7 @@ func (s *yard) toAgent(p *process, why Verdict, within time.Duration) bool {
 // another takes its chunk: it wakes with something to begin.
 func (s *yard) catch(*process) bool {
 	for _, a := range s.built {
-		if !a.p.dead && a.member != nil && slices.ContainsFunc(a.member.holds, func(h *Hold) bool { return len(h.queue) > 0 && !h.over }) {
+		if !a.p.dead && a.member != nil && slices.ContainsFunc(a.member.OwnedChunks, func(h *mapagent.OwnedChunk) bool { return len(h.Queue) > 0 && !h.Over }) {
 			if a.p.pause(s.between(100*time.Second, 5*time.Minute)) {
 				return true
 			}
@@ -117,7 +122,7 @@ func (s *yard) disown(p *process) bool {
 	return true
 }
 
-func (s *yard) say(p *process, what string, f func(w World, id string) (bool, error)) {
+func (s *yard) say(p *process, what string, f func(w protocol.World, id string) (bool, error)) {
 	id := s.newest()
 	if id == "" {
 		p.end()
@@ -129,13 +134,17 @@ func (s *yard) say(p *process, what string, f func(w World, id string) (bool, er
 }
 
 func (s *yard) canceller(p *process) {
-	s.say(p, "cancel", func(w World, id string) (bool, error) { return w.Cancel(ctx, pathOf(id), p.name, "enough") })
+	s.say(p, "cancel", func(w protocol.World, id string) (bool, error) {
+		return control.CancelJob(ctx, w, pathOf(id), p.name, "enough")
+	})
 	p.end()
 }
 
 // drainer cancels and lets run what runs; some lose patience and have it ended.
 func (s *yard) drainer(p *process) {
-	s.say(p, "cancel", func(w World, id string) (bool, error) { return w.Drain(ctx, pathOf(id), p.name, "enough") })
+	s.say(p, "cancel", func(w protocol.World, id string) (bool, error) {
+		return control.DrainJob(ctx, w, pathOf(id), p.name, "enough")
+	})
 	if s.chance(40) {
 		p.sleep(s.between(time.Second, 2*time.Minute))
 		s.canceller(p)
@@ -146,8 +155,8 @@ func (s *yard) drainer(p *process) {
 // pauser pauses a job, and lets it go on some time later; if he dies meanwhile
 // somebody else does in the end.
 func (s *yard) pauser(p *process) {
-	s.say(p, "pause", func(w World, id string) (bool, error) {
-		return w.Pause(ctx, pathOf(id), p.name, Paused{Reason: "wait"})
+	s.say(p, "pause", func(w protocol.World, id string) (bool, error) {
+		return control.PauseMap(ctx, w, pathOf(id), p.name, protocol.Paused{Reason: "wait"})
 	})
 	p.sleep(s.between(20*time.Second, 3*time.Minute))
 	s.goOn(p)
@@ -155,19 +164,25 @@ func (s *yard) pauser(p *process) {
 }
 
 func (s *yard) goOn(p *process) {
-	s.say(p, "go on", func(w World, id string) (bool, error) { return w.Continue(ctx, pathOf(id), p.name) })
+	s.say(p, "go on", func(w protocol.World, id string) (bool, error) {
+		return control.ContinueMap(ctx, w, pathOf(id), p.name)
+	})
 }
 
 func (s *yard) amend(*process) bool {
 	n := s.rng.IntN(4)
-	a := Amended{Retries: &n}
+	a := protocol.Amended{Retries: &n}
 	s.newBound(&a)
 	whole := s.retypes != nil && s.retypes.IntN(2) == 0
 	return s.somebody("amender", func(p *process) {
-		s.say(p, "amend", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, a) })
+		s.say(p, "amend", func(w protocol.World, id string) (bool, error) {
+			return control.AmendMap(ctx, w, pathOf(id), p.name, a)
+		})
 		if whole {
 			p.sleep(time.Duration(s.retypes.Int64N(int64(30 * time.Second))))
-			s.say(p, "settings", func(w World, id string) (bool, error) { return w.Amend(ctx, pathOf(id), p.name, s.retyped(id)) })
+			s.say(p, "settings", func(w protocol.World, id string) (bool, error) {
+				return control.AmendMap(ctx, w, pathOf(id), p.name, s.retyped(id))
+			})
 		}
 		p.end()
 	})
@@ -184,7 +199,7 @@ func (s *yard) strike(t trouble[*yard], p *process) {
 func (s *yard) victim() *process {
 	var dear []*process
 	for _, a := range s.built {
-		if a.member != nil && len(a.member.holds) > 0 {
+		if a.member != nil && len(a.member.OwnedChunks) > 0 {
 			dear = append(dear, a.p)
 		}
 	}
@@ -266,8 +281,8 @@ func (s *yard) reader(p *process) {
 			continue
 		}
 		t := s.tales[id]
-		v := w.NewMapView(t.j)
-		must(v.Each(ctx, func(r ItemReport) error {
+		v := views.NewMapView(w, t.j)
+		must(v.Each(ctx, func(r views.ItemReport) error {
 			if t.removed > 0 { // while it was read
 				return nil
 			}
@@ -290,7 +305,7 @@ func (s *yard) reader(p *process) {
 }
 
 // look is one look at the counts.
-func (s *yard) look(v *MapView, t *mapTale) {
+func (s *yard) look(v *views.MapView, t *mapTale) {
 	before := len(t.said)
 	r, err := v.Refresh(ctx)
 	must(err)
@@ -318,23 +333,23 @@ func (s *yard) vandal(p *process) {
 			continue
 		}
 		t := s.tales[id]
-		ch := w.newChart(t.j, "vandal")
-		must(ch.readLog(ctx))
-		key := ch.log.key(ch.m.N)
-		wrong := s.wrongInMap(ch.m)
+		ch := chunks.NewInventory(w, t.j, "vandal")
+		must(ch.ReadJobLog(ctx))
+		key := ch.JobLog.EntryKey(ch.Map.N)
+		wrong := s.wrongInMap(ch.Map)
 		if s.chance(75) {
 			c := t.chunks[t.order[s.rng.IntN(len(t.order))]]
-			real := NewChunk(c.id, c.seed)
-			_, err := ch.read(ctx, real, nil)
+			real := chunks.NewChunk(c.id, c.seed)
+			_, err := ch.ReadChunk(ctx, real, nil)
 			must(err)
-			key, wrong = ch.entryKey(real, real.N), s.wrongInChunk(real)
+			key, wrong = ch.EntryKey(real, real.N), s.wrongInChunk(real)
 		}
 		if len(wrong) == 0 {
 			continue
 		}
 		e := wrong[s.rng.IntN(len(wrong))]
-		e.V, e.Nonce = format, "vandal"
-		_, mine, err := w.Store.CreateOnce(ctx, key, encode(e))
+		e.V, e.Nonce = protocol.Format, "vandal"
+		_, mine, err := w.Store.CreateOnce(ctx, key, protocol.Encode(e))
 		must(err)
 		if mine {
 			s.seen["wrong entry"]++
@@ -343,60 +358,60 @@ func (s *yard) vandal(p *process) {
 	p.end()
 }
 
-func (s *yard) wrongInMap(m *Map) []Entry {
-	settled := func(st job.State, place int) Entry {
-		return Entry{Settled: &Settled{State: st, Place: place, Tally: &job.Tally{}}}
+func (s *yard) wrongInMap(m *chunks.Map) []protocol.Entry {
+	settled := func(st job.State, place int) protocol.Entry {
+		return protocol.Entry{Settled: &protocol.Settled{State: st, Place: place, Tally: &job.Tally{}}}
 	}
 	switch {
 	case m.Settled != nil:
-		return []Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &Stop{Drain: true}}, {Failing: &Stop{}},
-			{Reopened: &Reopened{Place: m.Settled.Place}}, {Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+		return []protocol.Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}},
+			{Reopened: &protocol.Reopened{Place: m.Settled.Place}}, {Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	case m.Stop != nil:
-		return []Entry{settled(job.Succeeded, m.Place), {Cancelled: &Stop{Drain: true}}, {Failing: &Stop{}}, {Reopened: &Reopened{Place: 1 << 20}},
-			{Extended: &Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+		return []protocol.Entry{settled(job.Succeeded, m.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}}, {Reopened: &protocol.Reopened{Place: 1 << 20}},
+			{Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	}
-	return []Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+	return []protocol.Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &protocol.Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 }
 
-func (s *yard) wrongInChunk(c *Chunk) []Entry {
+func (s *yard) wrongInChunk(c *chunks.Chunk) []protocol.Entry {
 	item := c.Items[0][0]
-	result := []Result{{Item: item, Try: "v"}}
-	over := []Result{{Item: item, Try: "v", Failed: true, Final: true}}
-	wrong := []Entry{
+	result := []protocol.Result{{Item: item, Try: "v"}}
+	over := []protocol.Result{{Item: item, Try: "v", Failed: true, Final: true}}
+	wrong := []protocol.Entry{
 		{By: "vandal", Claim: c.Claim + 1, Results: result},
-		{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 2, Why: Silence}},
-		{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim, Why: FreeAgain}},
-		{By: "vandal", Ended: &Ended{}},
+		{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 2, Why: protocol.Silence}},
+		{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim, Why: protocol.FreeAgain}},
+		{By: "vandal", Ended: &protocol.Ended{}},
 	}
 	if c.Claim > 1 {
-		wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim - 1, Results: over})
+		wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim - 1, Results: over})
 	}
 	if c.Claim > 0 {
-		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: Untouched}},
-			Entry{By: "vandal", Claim: c.Claim, Results: result},
-			Entry{By: "vandal", Claim: c.Claim, Released: &Released{Flight: []int{item}}},
-			Entry{By: "vandal", Claim: c.Claim, Starting: []int{item}},
-			Entry{By: "vandal", Claim: c.Claim, Handed: &Handed{Seed: Seed{Items: Spans{{item, item}}}}})
+		wrong = append(wrong, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.Untouched}},
+			protocol.Entry{By: "vandal", Claim: c.Claim, Results: result},
+			protocol.Entry{By: "vandal", Claim: c.Claim, Released: &protocol.Released{Flight: []int{item}}},
+			protocol.Entry{By: "vandal", Claim: c.Claim, Starting: []int{item}},
+			protocol.Entry{By: "vandal", Claim: c.Claim, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{item, item}}}}})
 	}
 	for i := range c.Items.All {
-		if c.stateOf(i) == itemSucceeded && c.Claim > 0 {
-			wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim, Results: []Result{{Item: i, Try: "v", Failed: true, Final: true}}})
+		if c.StateOf(i) == chunks.StateSucceeded && c.Claim > 0 {
+			wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim, Results: []protocol.Result{{Item: i, Try: "v", Failed: true, Final: true}}})
 		}
 	}
 	if c.Owner != "" {
-		wrong = append(wrong, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}})
+		wrong = append(wrong, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
 	}
 	if c.Owner != "" && c.Tally.Open() > 0 {
-		wrong = append(wrong, Entry{By: c.Owner, Claim: c.Claim, Ended: &Ended{}})
+		wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim, Ended: &protocol.Ended{}})
 	}
 	if c.Mark > 0 {
-		wrong = append(wrong, Entry{By: "vandal", Ended: &Ended{By: c.Mark}}, Entry{By: "vandal", Again: &Again{By: c.Mark, Items: c.Items}})
+		wrong = append(wrong, protocol.Entry{By: "vandal", Ended: &protocol.Ended{By: c.Mark}}, protocol.Entry{By: "vandal", Again: &protocol.Again{By: c.Mark, Items: c.Items}})
 	}
 	if !c.Closed {
-		wrong = append(wrong, Entry{By: "vandal", Again: &Again{By: 1 << 20, Items: c.Items}})
+		wrong = append(wrong, protocol.Entry{By: "vandal", Again: &protocol.Again{By: 1 << 20, Items: c.Items}})
 	}
 	if c.Closed && c.By == 0 && c.Claim > 0 {
-		wrong = append(wrong, Entry{By: "vandal", Claim: c.Claim, Ended: &Ended{}}, Entry{By: "vandal", Claimed: &Claimed{Agent: "vandal", N: c.Claim + 1, Why: FreeAgain}})
+		wrong = append(wrong, protocol.Entry{By: "vandal", Claim: c.Claim, Ended: &protocol.Ended{}}, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
 	}
-	return slices.DeleteFunc(wrong, func(e Entry) bool { return e.By == "" })
+	return slices.DeleteFunc(wrong, func(e protocol.Entry) bool { return e.By == "" })
 }

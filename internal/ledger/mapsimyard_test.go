@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -99,7 +104,7 @@ const (
 // mapTry is one try of an item that really ran.
 type mapTry struct {
 	agent    *mapAgent
-	hold     *Hold
+	hold     *mapagent.OwnedChunk
 	job      string
 	item     int
 	name     string
@@ -140,14 +145,14 @@ func newYard(seed uint64) *yard {
 	return y
 }
 
-func (s *yard) gone(h Host) (bool, bool) {
+func (s *yard) gone(h protocol.Host) (bool, bool) {
 	if !s.sameHost || h.PID == 0 || h.PID > len(s.procs) {
 		return false, false
 	}
 	return s.procs[h.PID-1].dead, true
 }
 
-func (s *yard) ledgerOf(p *process) World { return p.ledger(s.gone) }
+func (s *yard) ledgerOf(p *process) protocol.World { return p.ledger(s.gone) }
 
 func (s *yard) agentNamed(agent string) *mapAgent {
 	for _, a := range s.built {
@@ -193,14 +198,14 @@ func (s *yard) newJob() job.Job {
 }
 
 // submit makes a new job, or finds that another is live.
-func (s *yard) submit(p *process, w World) (id string) {
+func (s *yard) submit(p *process, w protocol.World) (id string) {
 	j := s.newJob()
-	must(w.NameJob(ctx, &j))
+	must(tasks.NameJob(ctx, w, &j))
 	for range s.items {
 		s.nature[j.ID] = append(s.nature[j.ID], s.drawNature())
 	}
 	s.tales[j.ID] = s.newTale(j)
-	live, mine, err := w.Submit(ctx, j, p.name)
+	live, mine, err := tasks.SubmitJob(ctx, w, j, p.name)
 	must(err)
 	s.logf("%s submit %s: live %s mine %v", p.name, j.ID, live, mine)
 	if mine != (live == j.ID) || len(s.places[live]) == 0 {
@@ -233,30 +238,30 @@ func (s *yard) commandLine(name string, what wish) *process {
 
 // reopen is the same command again, with other items perhaps: the failed run
 // again, and the new ones.
-func (s *yard) reopen(p *process, w World, id string) string {
+func (s *yard) reopen(p *process, w protocol.World, id string) string {
 	t := s.tales[id]
-	var again *Reopened
-	var more *Extended
+	var again *protocol.Reopened
+	var more *protocol.Extended
 	if s.chance(75) {
-		again = &Reopened{}
+		again = &protocol.Reopened{}
 		switch s.rng.IntN(5) {
 		case 0:
 			again.States = []job.ItemState{job.ItemFailed}
 		case 1:
-			again.Items = Spans{{1 + s.rng.IntN(t.total), t.total}}
+			again.Items = protocol.Spans{{1 + s.rng.IntN(t.total), t.total}}
 		}
 	}
 	if again == nil || s.chance(30) {
 		n := 1 + s.rng.IntN(6)
-		more = &Extended{Manifest: job.Manifest{Count: n, Digest: "y", Format: "range"}, Size: 1 + s.rng.IntN(4)}
+		more = &protocol.Extended{Manifest: job.Manifest{Count: n, Digest: "y", Format: "range"}, Size: 1 + s.rng.IntN(4)}
 		for range n {
 			// Whoever extends first has these; natures are drawn for all who may.
 			s.nature[id] = append(s.nature[id], s.drawNature())
 		}
 	}
-	r := Round{Again: again, More: more}
+	r := control.Round{Again: again, More: more}
 	s.recode(&r)
-	live, ok, err := w.Reopen(ctx, t.j, p.name, r)
+	live, ok, err := control.ReopenMap(ctx, w, t.j, p.name, r)
 	must(err)
 	s.logf("%s reopen %s (%v, %v): live %s %v", p.name, id, again, more != nil, live, ok)
 	if ok != (live == id) {
@@ -266,16 +271,16 @@ func (s *yard) reopen(p *process, w World, id string) string {
 }
 
 // attend is package engine's loop: ask the driver, let the keeper decide, start.
-func (s *yard) attend(p *process, w World, id string) {
-	j, err := w.Load(ctx, pathOf(id))
+func (s *yard) attend(p *process, w protocol.World, id string) {
+	j, err := tasks.LoadJob(ctx, w, pathOf(id))
 	if errors.Is(err, store.ErrNotExist) {
 		return
 	}
 	must(err)
-	k := w.NewMapKeeper(j, p.name)
+	k := attached.NewMapKeeper(w, j, p.name)
 	s.attending = append(s.attending, p)
 	pace := s.between(4*time.Second, 15*time.Second)
-	var rows []Machine
+	var rows []attached.Machine
 	for {
 		watch, err := k.Poll(ctx, rows)
 		must(err)
@@ -310,7 +315,7 @@ func (s *yard) smallKeeper(p *process) {
 				}
 			}
 			if missing := s.agents - there; missing > 0 && (there == 0 || s.chance(60)) {
-				s.driverStart(id, Placed{Placement: n, Agents: missing})
+				s.driverStart(id, protocol.Placed{Placement: n, Agents: missing})
 			}
 		}
 		p.sleep(s.between(10*time.Second, 40*time.Second))
@@ -318,7 +323,7 @@ func (s *yard) smallKeeper(p *process) {
 }
 
 // driverStart is idempotent by job and placement, as the contract says.
-func (s *yard) driverStart(id string, placed Placed) {
+func (s *yard) driverStart(id string, placed protocol.Placed) {
 	if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed.Placement)]; ok {
 		return
 	}
@@ -331,7 +336,7 @@ func (s *yard) driverStart(id string, placed Placed) {
 	}
 }
 
-func (s *yard) driverStatus(id string) (rows []Machine) {
+func (s *yard) driverStatus(id string) (rows []attached.Machine) {
 	for placed := 1; ; placed++ {
 		if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed)]; !ok {
 			return rows
@@ -342,7 +347,7 @@ func (s *yard) driverStatus(id string) (rows []Machine) {
 				break
 			}
 			dead := a.p.dead && !(s.slowEngine && !s.calm && s.now-a.died < 3*time.Minute)
-			r := Machine{Placement: placed, Index: i, Alive: !dead && !a.disowned}
+			r := attached.Machine{Placement: placed, Index: i, Alive: !dead && !a.disowned}
 			if !r.Alive {
 				r.Taken, r.Broke, r.Why = a.taken || a.disowned, a.broke || a.p.broke, "gone"
 			}

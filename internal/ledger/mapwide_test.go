@@ -11,6 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -40,7 +46,7 @@ func TestALookAtAThousandAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents = 1000
 		bucket := mem.New()
-		w := World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(Host) (bool, bool) { return false, false }, Lanes: 16}
+		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }, Lanes: 16}
 		j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: 4 * agents, Digest: "x", Format: "range"}, ChunkSize: 2,
 			Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
 		check := func(err error) {
@@ -49,12 +55,12 @@ func TestALookAtAThousandAgents(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, _, err := w.Submit(t.Context(), j, "boss")
+		_, _, err := tasks.SubmitJob(t.Context(), w, j, "boss")
 		check(err)
 		var last string
 		for i := range agents {
-			id := w.AgentID(1, i)
-			m := w.NewMapMember(j, id, Host{}, MapOptions{Slots: 1})
+			id := liveness.NewAgentID(w, 1, i)
+			m := mapagent.NewMapMember(w, j, id, protocol.Host{}, mapagent.MapOptions{Slots: 1})
 			m.Ready()
 			_, err := m.Poll(t.Context())
 			check(err)
@@ -64,18 +70,18 @@ func TestALookAtAThousandAgents(t *testing.T) {
 			if !ok {
 				t.Fatalf("agent %d has nothing to do", i)
 			}
-			h.Done(Result{Item: try.Item})
+			h.Done(protocol.Result{Item: try.Item})
 			check(h.Record(t.Context()))
-			b := Beat{Agent: id, Counter: 1, Phase: "running"}
-			m.Dress(&b)
-			check(w.Beat(t.Context(), j.Path(), b))
+			b := protocol.Heartbeat{Agent: id, Counter: 1, Phase: "running"}
+			m.FillHeartbeat(&b)
+			check(liveness.WriteHeartbeat(t.Context(), w, j.Path(), b))
 			last = id
 		}
-		look := func(b slowBucket) (MapReport, time.Duration, error) {
+		look := func(b slowBucket) (views.MapReport, time.Duration, error) {
 			far := w
 			far.Store = store.New(b, store.Options{})
 			began := time.Now()
-			r, err := far.NewMapView(j).Refresh(t.Context())
+			r, err := views.NewMapView(far, j).Refresh(t.Context())
 			return r, time.Since(began), err
 		}
 		r, took, err := look(slowBucket{Bucket: bucket})
@@ -92,7 +98,7 @@ func TestALookAtAThousandAgents(t *testing.T) {
 		if least := 4 * agents * slowAnswer / 16; took < least || took > 2*least {
 			t.Errorf("it took %s, and %s is the least", took, least)
 		}
-		if _, _, err := look(slowBucket{bucket, agentKey(j.Path(), last)}); !errors.Is(err, errUnreadable) {
+		if _, _, err := look(slowBucket{bucket, protocol.AgentKey(j.Path(), last)}); !errors.Is(err, errUnreadable) {
 			t.Errorf("of a heartbeat that cannot be read it says %v", err)
 		}
 	})
@@ -101,8 +107,8 @@ func TestALookAtAThousandAgents(t *testing.T) {
 // Every chunk is found by its id, and nothing else is.
 func TestIndexOfAChunk(t *testing.T) {
 	t.Parallel()
-	m := &Map{Base: job.Manifest{Count: 25}, Size: 10, Extensions: []Extension{
-		{7, Extended{First: 26, Size: 2, Manifest: job.Manifest{Count: 5}}}, {12, Extended{First: 31, Size: 4, Manifest: job.Manifest{Count: 4}}}}}
+	m := &chunks.Map{Base: job.Manifest{Count: 25}, Size: 10, Extensions: []chunks.Extension{
+		{N: 7, Fact: protocol.Extended{First: 26, Size: 2, Manifest: job.Manifest{Count: 5}}}, {N: 12, Fact: protocol.Extended{First: 31, Size: 4, Manifest: job.Manifest{Count: 4}}}}}
 	for i := range m.Chunks() {
 		id, _ := m.Seed(i)
 		if got, ok := m.Index(id); !ok || got != i {
@@ -124,13 +130,13 @@ func TestAgentsBeginApart(t *testing.T) {
 		chunks, agents := size[0], size[1]
 		tried, more := make([]int, chunks), make([]int, chunks+13)
 		for i := range agents {
-			var f finder
+			var f mapagent.Search
 			id := fmt.Sprintf("1-%d-x", i)
-			for f.spread(chunks, agents, id); !f.out(); {
-				tried[f.next()]++
+			for f.DivideChunks(chunks, agents, id); !f.IsExhausted(); {
+				tried[f.NextChunk()]++
 			}
-			for f.spread(chunks+13, agents, id); !f.out(); { // the job was extended
-				more[f.next()]++
+			for f.DivideChunks(chunks+13, agents, id); !f.IsExhausted(); { // the job was extended
+				more[f.NextChunk()]++
 			}
 		}
 		for at, n := range tried {
@@ -158,25 +164,25 @@ func (b *tallyBucket) Get(ctx context.Context, key string, off, n int64) (io.Rea
 }
 
 func (b *tallyBucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
-	b.lists += (limit + onePage - 1) / onePage // a server's pages
+	b.lists += (limit + mapagent.OnePage - 1) / mapagent.OnePage // a server's pages
 	return b.Bucket.List(ctx, prefix, after, limit)
 }
 
 // wide is a member of a map of so many agents, and what it asks for.
-func wide(t *testing.T, agents, chunks int) (*MapMember, *tallyBucket) {
+func wide(t *testing.T, agents, chunks int) (*mapagent.MapMember, *tallyBucket) {
 	b := &tallyBucket{Bucket: mem.New()}
-	w := World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: func(Host) (bool, bool) { return false, false }}
+	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }}
 	j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: chunks, Digest: "x", Format: "range"}, ChunkSize: 1,
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
-	if _, _, err := w.Submit(t.Context(), j, "boss"); err != nil {
+	if _, _, err := tasks.SubmitJob(t.Context(), w, j, "boss"); err != nil {
 		t.Fatal(err)
 	}
-	m := w.NewMapMember(j, w.AgentID(1, 0), Host{}, MapOptions{Slots: 1})
+	m := mapagent.NewMapMember(w, j, liveness.NewAgentID(w, 1, 0), protocol.Host{}, mapagent.MapOptions{Slots: 1})
 	m.Ready()
 	if _, err := m.Poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m.t.m.Placed = []Placed{{Placement: 1, Agents: agents}}
+	m.Inventory.Map.Placed = []protocol.Placed{{Placement: 1, Agents: agents}}
 	return m, b
 }
 
@@ -185,20 +191,20 @@ func TestIdleAgentsAreFoundAmongThousands(t *testing.T) {
 	const agents = 5000
 	for _, idle := range []int{agents, 3, 0} {
 		m, b := wide(t, agents, 1)
-		m.bell = true
+		m.IdleFlagSeen = true
 		for i := range agents {
-			text := busy
+			text := mapagent.Busy
 			if i%(agents/max(idle, 1)) == 0 && idle > 0 {
 				text = ""
 			}
-			if err := m.t.w.Store.Put(t.Context(), m.idleKey(fmt.Sprintf("1-%d-%08x", i, i)), []byte(text)); err != nil {
+			if err := m.Inventory.World.Store.Put(t.Context(), m.IdleKey(fmt.Sprintf("1-%d-%08x", i, i)), []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		found := map[string]int{}
 		for range 100 {
 			b.lists = 0
-			got, err := m.idle(t.Context())
+			got, err := m.IdleAgents(t.Context())
 			if err != nil || b.lists > 2 {
 				t.Fatalf("%d lists: %v", b.lists, err)
 			}
@@ -216,14 +222,14 @@ func TestIdleAgentsAreFoundAmongThousands(t *testing.T) {
 		}
 	}
 	m, _ := wide(t, agents, 1) // of a few names each look finds all, wherever it begins
-	m.bell = true
+	m.IdleFlagSeen = true
 	for i := range 5 {
-		if err := m.t.w.Store.Put(t.Context(), m.idleKey(fmt.Sprintf("1-%d-x", 1000*i)), []byte{}); err != nil {
+		if err := m.Inventory.World.Store.Put(t.Context(), m.IdleKey(fmt.Sprintf("1-%d-x", 1000*i)), []byte{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 20 {
-		if got, err := m.idle(t.Context()); err != nil || len(got) != 5 {
+		if got, err := m.IdleAgents(t.Context()); err != nil || len(got) != 5 {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
@@ -232,12 +238,12 @@ func TestIdleAgentsAreFoundAmongThousands(t *testing.T) {
 // Who has found work in a survey begins with it: what else is there is for another look.
 func TestASurveyEndsWithWorkToDo(t *testing.T) {
 	m, b := wide(t, 1, 300)
-	m.cursor = finder{chunks: 300, pages: map[int]bool{}}
+	m.Cursor = mapagent.Search{Chunks: 300, Pages: map[int]bool{}}
 	for page := range 256 { // no listing shows what is free any more
-		m.cursor.pages[page] = true
+		m.Cursor.Pages[page] = true
 	}
 	b.gets = 0
-	h, err := m.tend(t.Context())
+	h, err := m.ScanAndTend(t.Context())
 	if err != nil || h == nil || b.gets > 10 {
 		t.Errorf("%v, %v after %d reads", h, err, b.gets)
 	}
@@ -254,12 +260,12 @@ func TestTheIdleFlagIsAskedForOnce(t *testing.T) {
 			asked++
 		}
 	}})
-	m := w.NewMapMember(j, "1-0-a", Host{}, MapOptions{Slots: 2})
+	m := mapagent.NewMapMember(w, j, "1-0-a", protocol.Host{}, mapagent.MapOptions{Slots: 2})
 	for i, want := range []bool{false, true, true} {
 		if i == 1 {
-			d.check(d.Store.Put(t.Context(), m.bellKey(), nil))
+			d.check(d.Store.Put(t.Context(), m.IdleFlagKey(), nil))
 		}
-		if rung, err := m.rung(t.Context()); rung != want || err != nil {
+		if rung, err := m.IdleFlagIsSet(t.Context()); rung != want || err != nil {
 			t.Errorf("question %d: %t, %v", i, rung, err)
 		}
 	}

@@ -3,13 +3,15 @@ package ledger
 import (
 	"testing"
 
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
 // TestReasonsOfManyItemsCanBeRead: what people are told has commas, and percent are as
 // they were typed.
 func TestReasonsOfManyItemsCanBeRead(t *testing.T) {
-	m := NewMap(job.Job{Manifest: job.Manifest{Count: 1_000_000}, Spec: job.Spec{Items: job.Items{MaxFails: "10000"}}})
+	m := chunks.NewMap(job.Job{Manifest: job.Manifest{Count: 1_000_000}, Spec: job.Spec{Items: job.Items{MaxFails: "10000"}}})
 	tally := job.Tally{Items: 1_000_000, Succeeded: 988_500, Failed: 11_000, Quarantined: 500}
 	if s := m.Next(tally, true, 0).Settle; s == nil || s.Reason != "11,500 of 1,000,000 items failed" {
 		t.Errorf("settled: %+v", s)
@@ -20,7 +22,7 @@ func TestReasonsOfManyItemsCanBeRead(t *testing.T) {
 			t.Errorf("at most %s: %+v, want %s", limit, s, want)
 		}
 	}
-	if got := count(12_000, "new item"); got != "12,000 new items" {
+	if got := views.CountOf(12_000, "new item"); got != "12,000 new items" {
 		t.Error(got)
 	}
 }

@@ -8,6 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -15,33 +21,33 @@ import (
 func TestARemovedJobLeavesItsPlaceAndItsName(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(func(j *job.Job) { j.Since, j.StateSince = 3, 2 })
-	d.write(j, opened(1, First), ended(1, job.Failed))
-	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-0-a"}))
-	d.check(d.Remove(t.Context(), j.Path(), 0, Place{}, "gc"))
-	if diff := cmp.Diff([]string{"demo/digits/log/00000000", "demo/digits/log/00000001", "demo/digits/log/00000002", idKey(j.Short)}, d.keys("")); diff != "" {
+	d.write(j, opened(1, protocol.First), ended(1, job.Failed))
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), protocol.Heartbeat{Agent: "1-0-a"}))
+	d.check(removal.RemoveJob(t.Context(), d.World, j.Path(), 0, tasks.Place{}, "gc"))
+	if diff := cmp.Diff([]string{"demo/digits/log/00000000", "demo/digits/log/00000001", "demo/digits/log/00000002", protocol.IDKey(j.Short)}, d.keys("")); diff != "" {
 		t.Errorf("what stays (-want +got):\n%s", diff)
 	}
-	task, err := d.Task(t.Context(), j.Path())
+	task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 	d.check(err)
-	want := Task{Jobs: []Place{{j.ID, 0}}, Gone: map[string]Removed{j.ID: {Job: j.ID, State: job.Failed, Since: 3, StateSince: 2}}}
+	want := tasks.Task{Jobs: []tasks.Place{{Job: j.ID, Place: 0}}, Gone: map[string]protocol.Removed{j.ID: {Job: j.ID, State: job.Failed, Since: 3, StateSince: 2}}}
 	if diff := cmp.Diff(want, task); diff != "" {
 		t.Errorf("the task (-want +got):\n%s", diff)
 	}
-	p, err := d.Find(t.Context(), j.Short)
+	p, err := tasks.FindJob(t.Context(), d.World, j.Short)
 	if d.check(err); p != j.Path() {
 		t.Errorf("found %v", p)
 	}
-	_, err = d.Look(t.Context(), p)
-	if !errors.Is(err, ErrRemoved) || !errors.Is(err, store.ErrNotExist) || !strings.HasPrefix(err.Error(), "read job "+j.ID+": job was removed: ") {
+	_, err = views.ReadReport(t.Context(), d.World, p)
+	if !errors.Is(err, liveness.ErrRemoved) || !errors.Is(err, store.ErrNotExist) || !strings.HasPrefix(err.Error(), "read job "+j.ID+": job was removed: ") {
 		t.Errorf("looked at: %v", err)
 	}
-	if all, err := d.All(t.Context(), ""); err != nil || len(all) > 0 {
+	if all, err := views.ListJobs(t.Context(), d.World, ""); err != nil || len(all) > 0 {
 		t.Errorf("it is listed: %v (%v)", all, err)
 	}
 	// What somebody slow writes is swept by whoever calls again; nothing else is said.
-	d.check(d.Beat(t.Context(), j.Path(), Beat{Agent: "1-0-a"}))
-	d.check(d.Remove(t.Context(), j.Path(), 0, Place{}, "gc-2"))
-	if keys := d.keys(taskDir(j.Path())); len(keys) != 3 {
+	d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), protocol.Heartbeat{Agent: "1-0-a"}))
+	d.check(removal.RemoveJob(t.Context(), d.World, j.Path(), 0, tasks.Place{}, "gc-2"))
+	if keys := d.keys(protocol.TaskDir(j.Path())); len(keys) != 3 {
 		t.Errorf("after a second removal: %s", keys)
 	}
 }
@@ -50,12 +56,12 @@ func TestTheNextJobBeginsAfterARemovedSuccess(t *testing.T) {
 	d := newDesk(t)
 	for range 2 {
 		j := d.submit(func(j *job.Job) { j.Since = 0 })
-		d.write(j, opened(1, First), ended(1, job.Succeeded))
-		task, err := d.Task(t.Context(), j.Path())
+		d.write(j, opened(1, protocol.First), ended(1, job.Succeeded))
+		task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)
 		place, _ := task.PlaceOf(j.ID)
-		d.check(d.Remove(t.Context(), j.Path(), place, Place{}, "gc"))
-		task, err = d.Task(t.Context(), j.Path())
+		d.check(removal.RemoveJob(t.Context(), d.World, j.Path(), place, tasks.Place{}, "gc"))
+		task, err = tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)
 		if r := task.Gone[j.ID]; r.Since != place+1 || r.State != job.Succeeded {
 			t.Errorf("at place %d: %+v", place, r)
@@ -66,15 +72,15 @@ func TestTheNextJobBeginsAfterARemovedSuccess(t *testing.T) {
 func TestWhatIsNotRemoved(t *testing.T) {
 	d := newDesk(t)
 	live := d.submit(nil)
-	d.write(live, opened(1, First))
+	d.write(live, opened(1, protocol.First))
 	before := d.keys("")
-	if err := d.Remove(t.Context(), live.Path(), 0, Place{}, "gc"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if err := removal.RemoveJob(t.Context(), d.World, live.Path(), 0, tasks.Place{}, "gc"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("a live job: %v", err)
 	}
-	if err := d.Abandon(t.Context(), live.Path(), live.Short, "gc"); fault.KindOf(err) != fault.Invalid {
+	if err := removal.RemoveUnfinished(t.Context(), d.World, live.Path(), live.Short, "gc"); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a live job, as a submit that never finished: %v", err)
 	}
-	if err := d.Remove(t.Context(), job.Path{Project: "demo", Task: "digits", Job: "never"}, 0, Place{}, "gc"); fault.KindOf(err) != fault.Missing {
+	if err := removal.RemoveJob(t.Context(), d.World, job.Path{Project: "demo", Task: "digits", Job: "never"}, 0, tasks.Place{}, "gc"); fault.KindOf(err) != fault.Missing {
 		t.Errorf("a job that never was: %v", err)
 	}
 	if diff := cmp.Diff(before, d.keys("")); diff != "" {
@@ -83,34 +89,34 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	// Of two that stand for each other one stays.
 	d.write(live, ended(1, job.Succeeded))
 	second := d.submit(nil)
-	d.write(second, opened(1, First), ended(1, job.Succeeded))
-	task, err := d.Task(t.Context(), second.Path())
+	d.write(second, opened(1, protocol.First), ended(1, job.Succeeded))
+	task, err := tasks.ReadTask(t.Context(), d.World, second.Path())
 	d.check(err)
 	place, _ := task.PlaceOf(second.ID)
-	if err := d.Remove(t.Context(), live.Path(), 1, Place{}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if err := removal.RemoveJob(t.Context(), d.World, live.Path(), 1, tasks.Place{}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("a job that is not at its place: %v", err)
 	}
-	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place - 1}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if err := removal.RemoveJob(t.Context(), d.World, live.Path(), 0, tasks.Place{Job: second.ID, Place: place - 1}, "gc-2"); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("the newest success, for one that has come back since: %v", err)
 	}
 	// A map that was chosen, and has come back and ended since, stays.
 	twice := d.mapJob(2, 2, nil)
-	chosen := len(d.keys(taskDir(twice.Path())+"/log/")) - 1
+	chosen := len(d.keys(protocol.TaskDir(twice.Path())+"/log/")) - 1
 	tally := &job.Tally{Items: 2, Failed: 2}
-	d.write(twice, Entry{Settled: &Settled{State: job.Failed, Tally: tally}})
-	d.check(d.Close(t.Context(), twice.Path(), "cli"))
-	_, _, err = d.Reopen(t.Context(), twice, "cli", Round{Again: &Reopened{}})
+	d.write(twice, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: tally}})
+	d.check(tasks.CloseJob(t.Context(), d.World, twice.Path(), "cli"))
+	_, _, err = control.ReopenMap(t.Context(), d.World, twice, "cli", control.Round{Again: &protocol.Reopened{}})
 	d.check(err)
-	task, err = d.Task(t.Context(), twice.Path())
+	task, err = tasks.ReadTask(t.Context(), d.World, twice.Path())
 	d.check(err)
 	again, _ := task.PlaceOf(twice.ID)
-	d.write(twice, Entry{Settled: &Settled{State: job.Failed, Tally: tally, Place: again}})
-	if err := d.Remove(t.Context(), twice.Path(), chosen, Place{}, "gc-3"); fault.KindOf(err) != fault.Invalid || again == chosen {
+	d.write(twice, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: tally, Place: again}})
+	if err := removal.RemoveJob(t.Context(), d.World, twice.Path(), chosen, tasks.Place{}, "gc-3"); fault.KindOf(err) != fault.Invalid || again == chosen {
 		t.Errorf("a map that was chosen at place %d and is at %d: %v", chosen, again, err)
 	}
-	d.check(d.Close(t.Context(), twice.Path(), "cli"))
-	d.check(d.Remove(t.Context(), second.Path(), place, Place{}, "gc-1"))
-	if err := d.Remove(t.Context(), live.Path(), 0, Place{second.ID, place}, "gc-2"); fault.KindOf(err) != fault.Invalid {
+	d.check(tasks.CloseJob(t.Context(), d.World, twice.Path(), "cli"))
+	d.check(removal.RemoveJob(t.Context(), d.World, second.Path(), place, tasks.Place{}, "gc-1"))
+	if err := removal.RemoveJob(t.Context(), d.World, live.Path(), 0, tasks.Place{Job: second.ID, Place: place}, "gc-2"); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("the newest success: %v", err)
 	}
 }
@@ -119,15 +125,15 @@ func TestWhatIsNotRemoved(t *testing.T) {
 func TestAnAbandonedSubmitNeverFinishes(t *testing.T) {
 	d := newDesk(t)
 	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
-	d.check(d.NameJob(t.Context(), &j))
-	d.check(d.Propose(t.Context(), j))
-	d.check(d.Abandon(t.Context(), j.Path(), j.Short, "gc"))
-	_, mine, err := d.Submit(t.Context(), j, "cli")
+	d.check(tasks.NameJob(t.Context(), d.World, &j))
+	d.check(tasks.ProposeJob(t.Context(), d.World, j))
+	d.check(removal.RemoveUnfinished(t.Context(), d.World, j.Path(), j.Short, "gc"))
+	_, mine, err := tasks.SubmitJob(t.Context(), d.World, j, "cli")
 	if mine || err == nil || err.Error() != "submit job "+j.Short+": it took so long that gc has removed it" || fault.KindOf(err) != fault.Lost || fault.Hint(err) != "Run it again." {
 		t.Errorf("mine %t: %v", mine, err)
 	}
-	d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}}) // as an old drover may
-	task, err := d.Task(t.Context(), j.Path())
+	d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}}) // as an old drover may
+	task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 	if d.check(err); task.Live != "" || len(task.Jobs) > 0 {
 		t.Errorf("it lives: %+v", task)
 	}
@@ -140,37 +146,39 @@ func TestAnAbandonedSubmitNeverFinishes(t *testing.T) {
 func TestASubmitThatSleptKeepsItsJob(t *testing.T) {
 	d := newDesk(t)
 	first := d.submit(nil)
-	d.write(first, opened(1, First), ended(1, job.Succeeded))
+	d.write(first, opened(1, protocol.First), ended(1, job.Succeeded))
 	second := d.submit(nil)
-	live, mine, err := d.Submit(t.Context(), first, "cli-1") // as if it had slept since its entry
+	live, mine, err := tasks.SubmitJob(t.Context(), d.World, first, "cli-1") // as if it had slept since its entry
 	if d.check(err); !mine || live != first.ID {
 		t.Errorf("mine %t, live %s", mine, live)
 	}
 	for _, j := range []job.Job{first, second} {
-		if _, err := d.Look(t.Context(), j.Path()); err != nil {
+		if _, err := views.ReadReport(t.Context(), d.World, j.Path()); err != nil {
 			t.Errorf("job %s: %v", j.ID, err)
 		}
 	}
 }
 
 func TestATasksFoldRemovesOnlyWhatHasEnded(t *testing.T) {
-	submitted := func(id string) Entry { return Entry{Submitted: &Submitted{Job: id}} }
-	closed := func(id string) Entry { return Entry{Closed: &Closed{Job: id}} }
-	removed := func(id string, since int) Entry { return Entry{Removed: &Removed{Job: id, Since: since}} }
+	submitted := func(id string) protocol.Entry { return protocol.Entry{Submitted: &protocol.Submitted{Job: id}} }
+	closed := func(id string) protocol.Entry { return protocol.Entry{Closed: &protocol.Closed{Job: id}} }
+	removed := func(id string, since int) protocol.Entry {
+		return protocol.Entry{Removed: &protocol.Removed{Job: id, Since: since}}
+	}
 	for _, row := range []struct {
 		name    string
-		entries []Entry
-		want    Task
+		entries []protocol.Entry
+		want    tasks.Task
 	}{
-		{"a live job", []Entry{submitted("a"), removed("a", 1)}, Task{Jobs: []Place{{"a", 0}}, Live: "a"}},
-		{"an ended one, beside a live one", []Entry{submitted("a"), closed("a"), submitted("b"), removed("a", 1)},
-			Task{Jobs: []Place{{"a", 0}, {"b", 2}}, Live: "b", Gone: map[string]Removed{"a": {Job: "a", Since: 1}}}},
-		{"twice: the first counts", []Entry{submitted("a"), closed("a"), removed("a", 1), removed("a", 9)},
-			Task{Jobs: []Place{{"a", 0}}, Gone: map[string]Removed{"a": {Job: "a", Since: 1}}}},
-		{"before it was submitted", []Entry{removed("a", 0), submitted("a"), submitted("b")},
-			Task{Jobs: []Place{{"b", 2}}, Live: "b", Gone: map[string]Removed{"a": {Job: "a"}}}},
+		{"a live job", []protocol.Entry{submitted("a"), removed("a", 1)}, tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}}, Live: "a"}},
+		{"an ended one, beside a live one", []protocol.Entry{submitted("a"), closed("a"), submitted("b"), removed("a", 1)},
+			tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}, {Job: "b", Place: 2}}, Live: "b", Gone: map[string]protocol.Removed{"a": {Job: "a", Since: 1}}}},
+		{"twice: the first counts", []protocol.Entry{submitted("a"), closed("a"), removed("a", 1), removed("a", 9)},
+			tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}}, Gone: map[string]protocol.Removed{"a": {Job: "a", Since: 1}}}},
+		{"before it was submitted", []protocol.Entry{removed("a", 0), submitted("a"), submitted("b")},
+			tasks.Task{Jobs: []tasks.Place{{Job: "b", Place: 2}}, Live: "b", Gone: map[string]protocol.Removed{"a": {Job: "a"}}}},
 	} {
-		if diff := cmp.Diff(row.want, foldTask(row.entries)); diff != "" {
+		if diff := cmp.Diff(row.want, tasks.FoldTask(row.entries)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}

@@ -14,6 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
@@ -22,7 +25,7 @@ import (
 )
 
 // inParts writes a state as text: what all began with, and what each rank saved.
-func inParts(s Shared) store.Digest {
+func inParts(s states.Shared) store.Digest {
 	var words []string
 	base := s.Copies(func(rank int, own string, list store.Digest) {
 		words = append(words, fmt.Sprintf("%d:%s=%s", rank, own, list))
@@ -31,40 +34,40 @@ func inParts(s Shared) store.Digest {
 }
 
 // united makes a list's name of what it was made of.
-func united(s Shared) (store.Digest, int64, error) { return inParts(s), 1, nil }
+func united(s states.Shared) (store.Digest, int64, error) { return inParts(s), 1, nil }
 
 // seat is one rank of an attempt that shares its state.
 type seat struct {
-	World
+	protocol.World
 	p     job.Path
 	rank  int
-	me    Begun
-	gens  *Generations
-	begun Begun
+	me    protocol.Begun
+	gens  *states.Generations
+	begun protocol.Begun
 }
 
-func sit(w World, p job.Path, rank, place, attempt, nodes int) *seat {
+func sit(w protocol.World, p job.Path, rank, place, attempt, nodes int) *seat {
 	own := make([]string, nodes)
 	for i := range own {
 		own[i] = fmt.Sprintf("algo-%d", i+1)
 	}
 	return &seat{World: w, p: p, rank: rank,
-		me: Begun{Job: fmt.Sprint("job", place), Place: place, Attempt: attempt, Agent: fmt.Sprintf("%d-%d-%d", place, attempt, rank), Own: own}}
+		me: protocol.Begun{Job: fmt.Sprint("job", place), Place: place, Attempt: attempt, Agent: fmt.Sprintf("%d-%d-%d", place, attempt, rank), Own: own}}
 }
 
 // begin is what an agent does before its program.
 func (s *seat) begin(t *testing.T, since int) error {
-	me := Restored{Job: s.me.Job, Place: s.me.Place, Attempt: s.me.Attempt, Agent: s.me.Agent}
+	me := protocol.Restored{Job: s.me.Job, Place: s.me.Place, Attempt: s.me.Attempt, Agent: s.me.Agent}
 	var err error
-	if s.gens, _, err = s.Restore(t.Context(), s.p, s.rank, me, 0, all); err != nil {
+	if s.gens, _, err = states.RestoreState(t.Context(), s.World, s.p, s.rank, me, 0, all); err != nil {
 		return err
 	}
-	s.begun, err = s.Begin(t.Context(), s.p, s.me, since, all, united)
+	s.begun, err = states.BeginShared(t.Context(), s.World, s.p, s.me, since, all, united)
 	return err
 }
 
 func (s *seat) save(t *testing.T, list store.Digest) error {
-	return s.gens.Save(t.Context(), Saved{State: list})
+	return s.gens.Save(t.Context(), protocol.Saved{State: list})
 }
 
 // Rule R9 of docs/protocol.md: the first `begun` of an attempt is that of all its ranks.
@@ -89,15 +92,15 @@ func TestAllRanksOfAnAttemptBeginWithTheSame(t *testing.T) {
 		t.Errorf("the next begins with %q, want %q", two.begun.State, want)
 	}
 	// Fenced where the rank was taken over, and not newest where it was not yet.
-	if err := one.save(t, "late"); !errors.Is(err, ErrFenced) {
+	if err := one.save(t, "late"); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("a rank that was taken over saves: %v", err)
 	}
 	d.check(zero.save(t, "too late"))
-	s, err := d.Shared(t.Context(), p, all)
+	s, err := states.ReadShared(t.Context(), d.World, p, all)
 	if d.check(err); inParts(s) != "((( ) 0:algo-1=c 1:algo-2=b) )" {
 		t.Errorf("the state is %q", inParts(s))
 	}
-	if _, err := d.Begin(t.Context(), p, zero.me, -1, all, united); !errors.Is(err, ErrFenced) {
+	if _, err := states.BeginShared(t.Context(), d.World, p, zero.me, -1, all, united); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("an attempt that is over begins: %v", err)
 	}
 }
@@ -126,11 +129,11 @@ func TestJobsOfBothRulesFollowEachOther(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits"}
 	for rank := range 2 { // drover's own
-		g, _, err := d.Restore(t.Context(), p, rank, Restored{Attempt: 1, Agent: fmt.Sprint("a", rank)}, 0, all)
+		g, _, err := states.RestoreState(t.Context(), d.World, p, rank, protocol.Restored{Attempt: 1, Agent: fmt.Sprint("a", rank)}, 0, all)
 		d.check(err)
-		d.check(g.Save(t.Context(), Saved{State: store.Digest(fmt.Sprint("old", rank))}))
+		d.check(g.Save(t.Context(), protocol.Saved{State: store.Digest(fmt.Sprint("old", rank))}))
 	}
-	if s, err := d.Shared(t.Context(), p, all); err != nil || s.Begun != nil || len(s.Saved) != 0 {
+	if s, err := states.ReadShared(t.Context(), d.World, p, all); err != nil || s.Begun != nil || len(s.Saved) != 0 {
 		t.Errorf("nobody has shared it, and it is %+v, %v", s, err)
 	}
 	s := sit(d.World, p, 0, 2, 1, 1)
@@ -139,10 +142,10 @@ func TestJobsOfBothRulesFollowEachOther(t *testing.T) {
 		t.Errorf("it begins with %q, want %q", s.begun.State, want)
 	}
 	d.check(s.save(t, "new"))
-	g, _, err := d.Restore(t.Context(), p, 1, Restored{Place: 4, Attempt: 1, Agent: "b"}, 0, all)
+	g, _, err := states.RestoreState(t.Context(), d.World, p, 1, protocol.Restored{Place: 4, Attempt: 1, Agent: "b"}, 0, all)
 	d.check(err)
-	d.check(g.Save(t.Context(), Saved{State: "newest"}))
-	if s, err := d.Shared(t.Context(), p, all); err != nil || inParts(s) != "( 1:=newest)" {
+	d.check(g.Save(t.Context(), protocol.Saved{State: "newest"}))
+	if s, err := states.ReadShared(t.Context(), d.World, p, all); err != nil || inParts(s) != "( 1:=newest)" {
 		t.Errorf("what counts is %q, %v", inParts(s), err)
 	}
 }
@@ -169,7 +172,7 @@ func TestAStateThatMissesABlobIsNotOffered(t *testing.T) {
 		{[]store.Digest{base, "s11"}, "(( ) 0:algo-1=s10)"},
 		{[]store.Digest{base, "( )", "s11"}, "( )"}, // ranks who began with what is gone are not believed either
 	} {
-		s, err := d.Shared(t.Context(), p, func(s Saved) (bool, error) { return !slices.Contains(row.missing, s.State), nil })
+		s, err := states.ReadShared(t.Context(), d.World, p, func(s protocol.Saved) (bool, error) { return !slices.Contains(row.missing, s.State), nil })
 		if d.check(err); inParts(s) != row.want {
 			t.Errorf("without %v it is %q, want %q", row.missing, inParts(s), row.want)
 		}
@@ -177,15 +180,15 @@ func TestAStateThatMissesABlobIsNotOffered(t *testing.T) {
 	// Checkpoints and files are a rank's own: what they miss takes nothing from the state.
 	g := sit(d.World, p, 0, 0, 3, 1)
 	d.check(g.begin(t, -1))
-	d.check(g.gens.Save(t.Context(), Saved{State: "s3", Checkpoints: "gone"}))
+	d.check(g.gens.Save(t.Context(), protocol.Saved{State: "s3", Checkpoints: "gone"}))
 	next := sit(d.World, p, 0, 0, 4, 1)
-	whole := func(s Saved) (bool, error) { return s.Checkpoints != "gone", nil }
-	begun, err := d.Begin(t.Context(), p, next.me, -1, whole, united)
+	whole := func(s protocol.Saved) (bool, error) { return s.Checkpoints != "gone", nil }
+	begun, err := states.BeginShared(t.Context(), d.World, p, next.me, -1, whole, united)
 	if want := "(" + g.begun.State + " 0:algo-1=s3)"; err != nil || begun.State != want {
 		t.Errorf("without the checkpoints of a generation ranks begin with %q, want %q: %v", begun.State, want, err)
 	}
 	broken := errors.New("cannot look")
-	if _, err := d.Shared(t.Context(), p, func(Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+	if _, err := states.ReadShared(t.Context(), d.World, p, func(protocol.Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("a look that failed: %v", err)
 	}
 }
@@ -194,7 +197,7 @@ func TestASharedStateIsPutByHandBetweenJobs(t *testing.T) {
 	d := newDesk(t)
 	one := d.submit(nil)
 	place := func(id string) int {
-		task, err := d.Task(t.Context(), one.Path())
+		task, err := tasks.ReadTask(t.Context(), d.World, one.Path())
 		d.check(err)
 		n, _ := task.PlaceOf(id)
 		return n
@@ -203,9 +206,9 @@ func TestASharedStateIsPutByHandBetweenJobs(t *testing.T) {
 	d.check(s.begin(t, -1))
 	d.check(s.save(t, "a"))
 	for _, list := range []store.Digest{"hand", "better"} {
-		d.check(d.PutShared(t.Context(), one.Path(), "cli-2", list, 3))
+		d.check(states.PutShared(t.Context(), d.World, one.Path(), "cli-2", list, 3))
 	}
-	d.write(one, Entry{Settled: &Settled{State: job.Succeeded}})
+	d.write(one, protocol.Entry{Settled: &protocol.Settled{State: job.Succeeded}})
 	two := d.submit(nil)
 	s = sit(d.World, one.Path(), 0, place(two.ID), 1, 1)
 	d.check(s.begin(t, -1))
@@ -214,8 +217,8 @@ func TestASharedStateIsPutByHandBetweenJobs(t *testing.T) {
 	}
 	// Who looked at the task before that job was submitted, and writes after it began.
 	stale := d.World
-	stale.Store = store.New(&behind{Bucket: d.bucket, hide: taskDir(one.Path()) + "/log/", from: place(two.ID)}, store.Options{Clock: d.clock})
-	if err := stale.PutShared(t.Context(), one.Path(), "cli-3", "late", 3); !errors.Is(err, ErrFenced) {
+	stale.Store = store.New(&behind{Bucket: d.bucket, hide: protocol.TaskDir(one.Path()) + "/log/", from: place(two.ID)}, store.Options{Clock: d.clock})
+	if err := states.PutShared(t.Context(), stale, one.Path(), "cli-3", "late", 3); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("a state was put under a job that has begun: %v", err)
 	}
 }
@@ -251,10 +254,10 @@ func playShared(t *testing.T, seed uint64) {
 	r := mathrand.New(mathrand.NewPCG(seed, 1))
 	clock := &storetest.Clock{}
 	under := mem.At(clock)
-	handle := func() World {
+	handle := func() protocol.World {
 		own := mathrand.New(mathrand.NewPCG(seed, r.Uint64()))
 		plan := flaky.Plan{Rand: own.IntN, Clock: clock, Busy: .05, LoseRequest: .05, LoseReply: .1, Conflict: .05, Late: .05, Echo: .05, ShortList: .3, StaleList: .3}
-		return World{Store: store.New(flaky.New(under, plan), store.Options{Clock: clock}), Rand: rand.Reader, Gone: func(Host) (bool, bool) { return false, false }}
+		return protocol.World{Store: store.New(flaky.New(under, plan), store.Options{Clock: clock}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }}
 	}
 	p := job.Path{Project: "demo", Task: "digits"}
 	var zombies []*seat
@@ -279,7 +282,7 @@ func playShared(t *testing.T, seed uint64) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		saved := map[int]Saved{}
+		saved := map[int]protocol.Saved{}
 		for rank, s := range seats {
 			if s.begun.State != want {
 				t.Fatalf("seed %d, round %d: rank %d begins with\n%q\nwant\n%q", seed, round, rank, s.begun.State, want)
@@ -289,18 +292,18 @@ func playShared(t *testing.T, seed uint64) {
 				if err := s.save(t, list); err != nil {
 					t.Fatalf("seed %d, round %d, rank %d: %v", seed, round, rank, err)
 				}
-				saved[rank] = Saved{State: list}
+				saved[rank] = protocol.Saved{State: list}
 			}
 		}
 		for _, z := range zombies { // what it saves may be kept, and never counts
-			if err := z.save(t, "zombie"); err != nil && !errors.Is(err, ErrFenced) {
+			if err := z.save(t, "zombie"); err != nil && !errors.Is(err, states.ErrFenced) {
 				t.Fatalf("seed %d, round %d: %v", seed, round, err)
 			}
 		}
 		zombies = seats
 		begun := seats[0].begun
-		now := inParts(Shared{Begun: &begun, Saved: saved})
-		s, err := handle().Shared(t.Context(), p, func(Saved) (bool, error) { return true, nil })
+		now := inParts(states.Shared{Begun: &begun, Saved: saved})
+		s, err := states.ReadShared(t.Context(), handle(), p, func(protocol.Saved) (bool, error) { return true, nil })
 		if diff := cmp.Diff(now, inParts(s)); err != nil || diff != "" {
 			t.Fatalf("seed %d, round %d: %v (-want +got):\n%s", seed, round, err, diff)
 		}
@@ -317,7 +320,7 @@ func TestTheFirstWhoBeginsDecides(t *testing.T) {
 	d.check(old.save(t, "a"))
 	slow, quick := sit(d.World, p, 1, 0, 2, 2), sit(d.World, p, 0, 0, 2, 2)
 	asked := 0
-	begun, err := d.Begin(t.Context(), p, slow.me, -1, all, func(s Shared) (store.Digest, int64, error) {
+	begun, err := states.BeginShared(t.Context(), d.World, p, slow.me, -1, all, func(s states.Shared) (store.Digest, int64, error) {
 		if asked++; asked == 1 {
 			d.check(old.save(t, "b"))
 			d.check(quick.begin(t, -1))
@@ -330,11 +333,11 @@ func TestTheFirstWhoBeginsDecides(t *testing.T) {
 }
 
 func TestABeginningThatComesTooLateIsIgnored(t *testing.T) {
-	at := func(place, attempt int, state store.Digest) Entry {
-		return Entry{Begun: &Begun{Place: place, Attempt: attempt, State: state}}
+	at := func(place, attempt int, state store.Digest) protocol.Entry {
+		return protocol.Entry{Begun: &protocol.Begun{Place: place, Attempt: attempt, State: state}}
 	}
 	var counted []store.Digest
-	for _, b := range begun([]Entry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {
+	for _, b := range states.FoldBegun([]protocol.Entry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {
 		counted = append(counted, b.State)
 	}
 	if diff := cmp.Diff([]store.Digest{"a", "b", "c"}, counted); diff != "" {

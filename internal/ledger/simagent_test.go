@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -24,21 +29,21 @@ func (s *scene) agent(p *process, m *machine) {
 		p.end()
 	}
 	must(err)
-	task, err := w.Task(ctx, path)
+	task, err := tasks.ReadTask(ctx, w, path)
 	must(err)
-	m.agent = w.AgentID(m.placed, m.index)
+	m.agent = liveness.NewAgentID(w, m.placed, m.index)
 	s.checkAgentID(m)
-	host := Host{Boot: "b", Namespace: "n"}
+	host := protocol.Host{Boot: "b", Namespace: "n"}
 	for i, q := range s.procs {
 		if q == p {
 			host.PID = i + 1
 		}
 	}
-	m.member = w.NewMember(j, m.agent, Join{Host: host, Address: m.agent})
+	m.member = runagent.NewMember(w, j, m.agent, protocol.Join{Host: host, Address: m.agent})
 	if m.index%2 == m.placed%2 { // far from the store
-		m.member.Pace = Poll / 2
+		m.member.Pace = protocol.Poll / 2
 	}
-	m.member.Joining = func(j *Join) error {
+	m.member.Joining = func(j *protocol.Join) error {
 		j.Port = 1024 + s.rng.IntN(1<<30)
 		return nil
 	}
@@ -57,17 +62,17 @@ func (s *scene) agent(p *process, m *machine) {
 		if !r.once(p) {
 			break
 		}
-		p.idle(min(s.between(time.Second, Poll), m.member.Again()))
+		p.idle(min(s.between(time.Second, protocol.Poll), m.member.Again()))
 	}
 	s.logf("%s leaves", p.name)
 	s.left = append(s.left, departure{s.now, m})
 	p.end()
 }
 
-func (s *scene) heart(p *process, m *machine, w World, path job.Path, host Host) {
+func (s *scene) heart(p *process, m *machine, w protocol.World, path job.Path, host protocol.Host) {
 	for n := int64(1); ; n++ {
-		must(w.Beat(ctx, path, Beat{Agent: m.agent, Counter: n, Host: host}))
-		p.sleep(Heartbeat)
+		must(liveness.WriteHeartbeat(ctx, w, path, protocol.Heartbeat{Agent: m.agent, Counter: n, Host: host}))
+		p.sleep(protocol.HeartbeatEvery)
 	}
 }
 
@@ -75,7 +80,7 @@ func (s *scene) heart(p *process, m *machine, w World, path job.Path, host Host)
 type program struct {
 	s       *scene
 	m       *machine
-	w       World
+	w       protocol.World
 	path    job.Path
 	main    *coro
 	place   int
@@ -83,7 +88,7 @@ type program struct {
 	unready bool // what was prepared is of no use: it can only say so
 
 	attempt  int // set up for
-	gens     *Generations
+	gens     *states.Generations
 	fenced   bool
 	progress int
 	count    int // in the state: generations of this rank, whatever the job
@@ -109,7 +114,7 @@ func (r *program) once(p *process) bool {
 		o, err := r.m.member.Poll(ctx)
 		must(err)
 		switch o.Do {
-		case Launch:
+		case runagent.Launch:
 			if r.attempt != o.Attempt {
 				r.setUp(p, o)
 				continue
@@ -118,25 +123,25 @@ func (r *program) once(p *process) bool {
 				r.launch(p, o)
 			}
 			return true
-		case Halt:
+		case runagent.Halt:
 			if r.run == nil {
 				s.seen["halted before it began"]++
-				must(r.m.member.Ended(ctx, Exit{Verdict: Halted, Reason: o.Why}))
+				must(r.m.member.Ended(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why}))
 				continue
 			}
 			r.end(p)
-			r.record(p, Exit{Verdict: Halted, Code: 143, Reason: o.Why})
+			r.record(p, protocol.Exit{Verdict: protocol.Halted, Code: 143, Reason: o.Why})
 			continue
-		case Yield:
+		case runagent.Yield:
 			s.checkYield(r.m)
-			r.m.told, r.m.toldAt = Interrupted, s.now
+			r.m.told, r.m.toldAt = protocol.Interrupted, s.now
 			r.leaveNow(p)
 			return false
-		case Finish:
+		case runagent.Finish:
 			s.checkTold(p.name, r.m.job, *o.Settled)
 			must(r.m.member.Leave(ctx))
 			return false
-		case Leave:
+		case runagent.Leave:
 			return false
 		}
 		s.checkWaiting(r.m)
@@ -145,14 +150,14 @@ func (r *program) once(p *process) bool {
 }
 
 // verdict is the one on a program that has ended by itself or by its limit.
-func (r *program) verdict() Exit {
+func (r *program) verdict() protocol.Exit {
 	switch {
 	case r.run.late:
-		return Exit{Verdict: TimedOut, Code: 124, Reason: "time limit reached"}
+		return protocol.Exit{Verdict: protocol.TimedOut, Code: 124, Reason: "time limit reached"}
 	case r.run.code != 0:
-		return Exit{Verdict: Broke, Code: r.run.code, Reason: fmt.Sprintf("rank %d failed", r.run.rank)}
+		return protocol.Exit{Verdict: protocol.Broke, Code: r.run.code, Reason: fmt.Sprintf("rank %d failed", r.run.rank)}
 	}
-	return Exit{Verdict: Done}
+	return protocol.Exit{Verdict: protocol.Done}
 }
 
 // leaveNow is the way out before the end.
@@ -164,25 +169,25 @@ func (r *program) leaveNow(p *process) {
 		must(err)
 	case r.run != nil:
 		r.end(p)
-		r.record(p, Exit{Verdict: r.m.told, Code: 143, Reason: "told to go"})
+		r.record(p, protocol.Exit{Verdict: r.m.told, Code: 143, Reason: "told to go"})
 	case k > 0:
-		must(r.m.member.Ended(ctx, Exit{Verdict: r.m.told, Reason: "told to go"}))
+		must(r.m.member.Ended(ctx, protocol.Exit{Verdict: r.m.told, Reason: "told to go"}))
 	}
 }
 
 // setUp makes ready for one attempt with what the newest generation holds.
-func (r *program) setUp(p *process, o Order) {
+func (r *program) setUp(p *process, o runagent.Order) {
 	r.attempt, r.gens, r.fenced = o.Attempt, nil, false
 	if r.unready {
-		must(r.m.member.Ended(ctx, Exit{Verdict: Setup, Code: 125, Reason: "no environment"}))
+		must(r.m.member.Ended(ctx, protocol.Exit{Verdict: protocol.Setup, Code: 125, Reason: "no environment"}))
 		return
 	}
 	s := r.s
 	s.restoring++
 	defer func() { s.restoring-- }()
-	me := Restored{Job: r.m.job, Place: r.place, Attempt: o.Attempt, Agent: r.m.agent}
-	g, saved, err := r.w.Restore(ctx, r.path, o.Rank, me, r.since, r.complete)
-	if errors.Is(err, ErrFenced) {
+	me := protocol.Restored{Job: r.m.job, Place: r.place, Attempt: o.Attempt, Agent: r.m.agent}
+	g, saved, err := states.RestoreState(ctx, r.w, r.path, o.Rank, me, r.since, r.complete)
+	if errors.Is(err, states.ErrFenced) {
 		r.fenced = true
 		s.seen["fenced before it began"]++
 		return
@@ -196,7 +201,7 @@ func (r *program) setUp(p *process, o Order) {
 	s.checkRestored(r, o, saved)
 }
 
-func (r *program) complete(g Saved) (bool, error) {
+func (r *program) complete(g protocol.Saved) (bool, error) {
 	for _, d := range []store.Digest{g.State, g.Checkpoints} {
 		if ok, err := r.w.Store.HasBlob(ctx, d); err != nil || !ok {
 			return false, err
@@ -206,7 +211,7 @@ func (r *program) complete(g Saved) (bool, error) {
 }
 
 // launch starts the program: it takes steps, and a saver watches it.
-func (r *program) launch(p *process, o Order) {
+func (r *program) launch(p *process, o runagent.Order) {
 	s := r.s
 	run := &start{at: s.now, job: r.m.job, attempt: o.Attempt, rank: o.Rank, agent: r.m.agent, from: r.progress}
 	for _, j := range o.Joins {
@@ -265,13 +270,13 @@ func (r *program) end(p *process) {
 
 // record is what an agent does when its program is gone: save, store what it
 // made, say so.
-func (r *program) record(p *process, e Exit) {
+func (r *program) record(p *process, e protocol.Exit) {
 	r.last = r.run
 	for r.saving {
 		p.sleep(10 * time.Millisecond)
 	}
 	r.save()
-	if e.Verdict == Done {
+	if e.Verdict == protocol.Done {
 		d, _, err := r.w.Store.PutBlob(ctx, blob(fmt.Sprintf("out %s %d %d", r.m.job, r.attempt, r.run.rank)))
 		must(err)
 		e.Outputs = map[string]store.Digest{"model": d}
@@ -305,9 +310,9 @@ func (r *program) save() {
 		must(err)
 		return d
 	}
-	g := Saved{Checkpoints: put(progress, "checkpoint"), State: put(r.count+1, "state")}
+	g := protocol.Saved{Checkpoints: put(progress, "checkpoint"), State: put(r.count+1, "state")}
 	err := gens.Save(ctx, g)
-	if errors.Is(err, ErrFenced) {
+	if errors.Is(err, states.ErrFenced) {
 		r.gens = nil
 		s.seen["fenced while it ran"]++
 		return
@@ -315,12 +320,12 @@ func (r *program) save() {
 	must(err)
 	r.saved = progress
 	r.count++
-	n := len(gens.log.Entries) - 1
-	s.saves = append(s.saves, ack{s.now, r.m.job, rank, attempt, progress, gens.log.key(n), g.Checkpoints})
+	n := len(gens.Log.Entries) - 1
+	s.saves = append(s.saves, ack{s.now, r.m.job, rank, attempt, progress, gens.Log.EntryKey(n), g.Checkpoints})
 }
 
 // read reads the number that a blob of a generation begins with.
-func (s *scene) read(w World, d store.Digest, rank int) (n int) {
+func (s *scene) read(w protocol.World, d store.Digest, rank int) (n int) {
 	if d == "" {
 		return 0
 	}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -25,12 +28,12 @@ func (s *scene) checkAgentID(m *machine) {
 
 // checkPlaced: J1, placed stands before the engine is asked. And no run asks for
 // ever: the worst of 50,000 worlds asked a third as often.
-func (s *scene) checkPlaced(id string, placed Placed) {
+func (s *scene) checkPlaced(id string, placed protocol.Placed) {
 	st := s.storyOf(id)
 	if placed.Placement > 100 {
 		s.violate("R5: the engine is asked for placement %d of %s", placed.Placement, id)
 	}
-	if !slices.ContainsFunc(st.placed, func(e Entry) bool { return *e.Placed == placed }) {
+	if !slices.ContainsFunc(st.placed, func(e protocol.Entry) bool { return *e.Placed == placed }) {
 		s.violate("J1: placement %d of %s was started and is not in the log", placed.Placement, id)
 	}
 }
@@ -76,7 +79,7 @@ func (s *scene) checkJoin(m *machine, st story, k, rank int) {
 }
 
 // checkKept: R3, survivors keep their rank, for so long and no longer.
-func (s *scene) checkKept(m *machine, a Attempt, opened time.Duration, rank int) {
+func (s *scene) checkKept(m *machine, a protocol.Attempt, opened time.Duration, rank int) {
 	for mine, agent := range a.Keep {
 		if _, taken := s.joinAt(m.job, a.K, mine, s.now); agent == m.agent && mine != rank && !taken {
 			s.violate("R3: %s took rank %d of attempt %d, and had kept %d", m.agent, rank, a.K, mine)
@@ -86,9 +89,9 @@ func (s *scene) checkKept(m *machine, a Attempt, opened time.Duration, rank int)
 	age := s.now - opened
 	switch {
 	case a.Keep[rank] == "" || owner == nil:
-	case owner != m && age < keepRank && !owner.goneBy(s.now):
+	case owner != m && age < protocol.KeepRankFor && !owner.goneBy(s.now):
 		s.violate("R3: %s took rank %d of attempt %d after %s, which was kept for %s", m.agent, rank, a.K, age, owner.agent)
-	case owner != m && !owner.p.dead && age >= keepRank:
+	case owner != m && !owner.p.dead && age >= protocol.KeepRankFor:
 		s.seen["a survivor did not come for its rank"]++
 	}
 }
@@ -110,7 +113,7 @@ func (s *scene) checkWaiting(m *machine) {
 		s.seen["woke up to an attempt that was full"]++
 	}
 	since := max(st.opened[k-1], m.ready)
-	if !full && s.now-since > keepRank+30*time.Second && m.p.awake(since, s.now) {
+	if !full && s.now-since > protocol.KeepRankFor+30*time.Second && m.p.awake(since, s.now) {
 		s.violate("R3: attempt %d has a free rank, and %s has waited for %s", k, m.agent, s.now-since)
 	}
 }
@@ -126,7 +129,7 @@ func (m *machine) spare(k int) bool {
 
 // checkStart: R1 and R2, a program starts only with all ranks of its own attempt,
 // as they are written, and once.
-func (s *scene) checkStart(run *start, o Order) {
+func (s *scene) checkStart(run *start, o runagent.Order) {
 	if len(o.Joins) != s.nodes {
 		s.violate("R1: started with %d of %d ranks", len(o.Joins), s.nodes)
 	}
@@ -153,9 +156,9 @@ func (s *scene) checkStart(run *start, o Order) {
 
 // checkRestored: R6, what is offered is the newest complete generation of the rank
 // at the moment of restored; and of older work's checkpoints nothing.
-func (s *scene) checkRestored(r *program, o Order, saved *Saved) {
+func (s *scene) checkRestored(r *program, o runagent.Order, saved *protocol.Saved) {
 	l := s.stateOf(o.Rank)
-	mine := slices.IndexFunc(l.entries, func(e Entry) bool {
+	mine := slices.IndexFunc(l.entries, func(e protocol.Entry) bool {
 		return e.Restored != nil && e.Restored.Agent == r.m.agent && e.Restored.Attempt == o.Attempt
 	})
 	if mine < 0 {
@@ -166,7 +169,7 @@ func (s *scene) checkRestored(r *program, o Order, saved *Saved) {
 	if e := l.entries[mine].Restored; e.Generation != number || e.Place != r.place || e.Job != r.m.job {
 		s.violate("R6: rank %d attempt %d says that it restored %d of place %d, want %d of %d", o.Rank, o.Attempt, e.Generation, e.Place, number, r.place)
 	}
-	var offered, due Saved
+	var offered, due protocol.Saved
 	if saved != nil {
 		offered = *saved
 	}
@@ -196,7 +199,7 @@ func (s *scene) checkRestored(r *program, o Order, saved *Saved) {
 func (s *scene) checkInterrupted(k *keeperOf) {
 	for n := range s.storyOf(k.job).attempts {
 		for rank := range s.nodes {
-			if e, ok := s.exitAt(k.job, n+1, rank, s.now); ok && e.Verdict == AskedToStop {
+			if e, ok := s.exitAt(k.job, n+1, rank, s.now); ok && e.Verdict == protocol.AskedToStop {
 				return
 			}
 		}
@@ -205,7 +208,7 @@ func (s *scene) checkInterrupted(k *keeperOf) {
 }
 
 // checkTold: what anyone is told of the end is the end.
-func (s *scene) checkTold(who, id string, told Settled) {
+func (s *scene) checkTold(who, id string, told protocol.Settled) {
 	if st := s.storyOf(id); st.settled == nil || *st.settled != told {
 		s.violate("V1: %s is told that %s settled as %+v, and it is %+v", who, id, told, st.settled)
 	}
@@ -215,10 +218,10 @@ func (s *scene) checkTold(who, id string, told Settled) {
 func (s *scene) reader(p *process) {
 	w := s.ledgerOf(p)
 	last := map[string]job.State{}
-	ended := map[string]Settled{}
+	ended := map[string]protocol.Settled{}
 	for {
 		for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
-			rep, err := w.Look(ctx, pathOf(id))
+			rep, err := views.ReadReport(ctx, w, pathOf(id))
 			if errors.Is(err, store.ErrNotExist) {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -46,12 +47,12 @@ func (s *scene) countJob(c coverage, id string, st story) {
 	}
 	for i, a := range st.attempts {
 		c["attempt "+string(a.Cause)]++
-		if a.Cause == Lost {
+		if a.Cause == protocol.Lost {
 			c[fmt.Sprintf("lost, N=%d", s.nodes)]++
 			s.countEvidence(c, id, a, st.opened[i])
 		}
 	}
-	if st.count(Failure) > 0 && st.count(Lost, Notice) > 0 {
+	if st.count(protocol.Failure) > 0 && st.count(protocol.Lost, protocol.Notice) > 0 {
 		c["failures and interruptions in one run"]++
 	}
 	for k := range st.attempts {
@@ -65,7 +66,7 @@ func (s *scene) countJob(c coverage, id string, st story) {
 }
 
 // countEvidence says what the engine had told of those who were mourned.
-func (s *scene) countEvidence(c coverage, id string, a Attempt, t time.Duration) {
+func (s *scene) countEvidence(c coverage, id string, a protocol.Attempt, t time.Duration) {
 	for _, rank := range a.Ranks {
 		j, _ := s.joinAt(id, a.K-1, rank, forever)
 		switch m := s.agentNamed(j.Agent); {
@@ -104,7 +105,7 @@ func (s *scene) countRivals(c coverage, id string, st story) {
 // allDone says whether every rank of the job's last attempt ended well.
 func (s *scene) allDone(id string, st story) bool {
 	for rank := range s.nodes {
-		if e, ok := s.exitAt(id, len(st.attempts), rank, st.settledAt); !ok || e.Verdict != Done {
+		if e, ok := s.exitAt(id, len(st.attempts), rank, st.settledAt); !ok || e.Verdict != protocol.Done {
 			return false
 		}
 	}
@@ -134,7 +135,7 @@ func wanted() []string {
 		"cancelled behind settled", "settled behind cancelled", "attempt behind attempt", "submitted behind submitted", "wrong entry",
 		"yielded", "drained in time", "deaf beside a cancel", "halted before it began", "job.json changed", "a changed job.json was refused",
 	}
-	for _, v := range []Verdict{Done, Broke, TimedOut, Setup, Halted, Interrupted, AskedToStop} {
+	for _, v := range []protocol.Verdict{protocol.Done, protocol.Broke, protocol.TimedOut, protocol.Setup, protocol.Halted, protocol.Interrupted, protocol.AskedToStop} {
 		all = append(all, "exit "+string(v))
 	}
 	for _, t := range troubles {

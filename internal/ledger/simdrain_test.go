@@ -5,6 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // An agent of a map or of a run is drained (J4), by an entry of the job's log, which
@@ -32,8 +36,8 @@ func (s *yard) warden(p *process) {
 	}
 	if len(there) > 0 {
 		agent := there[s.rng.IntN(len(there))]
-		s.say(p, "drain "+agent, func(w World, id string) (bool, error) {
-			return w.DrainAgent(ctx, pathOf(id), p.name, Drained{Agent: agent, Reason: "wanted elsewhere"})
+		s.say(p, "drain "+agent, func(w protocol.World, id string) (bool, error) {
+			return control.DrainAgent(ctx, w, pathOf(id), p.name, protocol.Drained{Agent: agent, Reason: "wanted elsewhere"})
 		})
 	}
 	p.end()
@@ -57,8 +61,8 @@ func (s *yard) checkUndrained(t *mapTale, agent, does string) {
 }
 
 // checkPassed: what has not begun is for others at once.
-func (a *mapAgent) checkPassed(h *Hold, fate Fate) {
-	if a.order.Do == Quit && fate == Holding && h.Waiting() > 0 && !h.Careful() && h.unsure == nil {
+func (a *mapAgent) checkPassed(h *mapagent.OwnedChunk, fate mapagent.Fate) {
+	if a.order.Do == mapagent.Quit && fate == mapagent.Holding && h.Waiting() > 0 && !h.Careful() && h.Unsure == nil {
 		a.s.violate("drained: %s keeps %d items of chunk %s that it will not begin", a.agent, h.Waiting(), h.ID())
 	}
 }
@@ -91,7 +95,7 @@ func (s *scene) warden(p *process) {
 	}
 	if len(there) > 0 {
 		m := there[s.rng.IntN(len(there))]
-		stands, err := s.ledgerOf(p).DrainAgent(ctx, pathOf(m.job), p.name, Drained{Agent: m.agent})
+		stands, err := control.DrainAgent(ctx, s.ledgerOf(p), pathOf(m.job), p.name, protocol.Drained{Agent: m.agent})
 		must(err)
 		s.logf("%s drains %s: %v", p.name, m.agent, stands)
 	}

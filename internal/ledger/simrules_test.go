@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
 // soon is within what a living agent ends its program: a poll, requests that are
 // tried again, the grace.
-const soon = Poll + 25*time.Second
+const soon = protocol.Poll + 25*time.Second
 
 // checkEnd looks at the whole history once everything has come to rest.
 func (s *scene) checkEnd() {
@@ -92,7 +94,7 @@ func (s *scene) checkTask() {
 func (s *scene) checkWritten(id string, st story) {
 	for _, e := range st.ignored {
 		if e.By != "vandal" {
-			s.violate("L3: %s wrote what was not allowed: %s", e.By, encode(e))
+			s.violate("L3: %s wrote what was not allowed: %s", e.By, protocol.Encode(e))
 		}
 	}
 	for i, e := range st.placed {
@@ -149,7 +151,7 @@ func (s *scene) checkVerdict(id string, st story) {
 
 // blame finds the rank that an attempt's failure is put down to by t: the lowest
 // that failed by itself. told says that one of them was interrupted.
-func (s *scene) blame(id string, k int, t time.Duration) (rank int, exit Exit, exits int, told bool) {
+func (s *scene) blame(id string, k int, t time.Duration) (rank int, exit protocol.Exit, exits int, told bool) {
 	rank = -1
 	for r := range s.nodes {
 		e, ok := s.exitAt(id, k, r, t)
@@ -158,9 +160,9 @@ func (s *scene) blame(id string, k int, t time.Duration) (rank int, exit Exit, e
 		}
 		exits++
 		switch e.Verdict {
-		case Interrupted, AskedToStop:
+		case protocol.Interrupted, protocol.AskedToStop:
 			told = true
-		case Broke, TimedOut, Setup:
+		case protocol.Broke, protocol.TimedOut, protocol.Setup:
 			if rank < 0 {
 				rank, exit = r, e
 			}
@@ -174,14 +176,14 @@ func (s *scene) blame(id string, k int, t time.Duration) (rank int, exit Exit, e
 func (s *scene) checkBlame(id string, st story) {
 	k := st.settled.Attempt
 	rank, e, exits, told := s.blame(id, k, st.settledAt)
-	switch spent := st.count(Failure); {
+	switch spent := st.count(protocol.Failure); {
 	case exits < s.nodes || told:
 		s.violate("R4: %s failed with %d of %d exits (one was interrupted: %v)", id, exits, s.nodes, told)
 	case rank < 0:
 		s.violate("R4: %s failed in attempt %d and no rank failed there by itself", id, k)
 	case st.settled.Rank != rank || st.settled.Code != e.Code || !strings.HasSuffix(st.settled.Reason, e.Reason):
 		s.violate("R4: %s failed for %q of rank %d, want %q of rank %d", id, st.settled.Reason, st.settled.Rank, e.Reason, rank)
-	case e.Verdict == Broke && spent != s.retries:
+	case e.Verdict == protocol.Broke && spent != s.retries:
 		s.violate("R4: %s failed in attempt %d with %d of %d retries spent", id, k, spent, s.retries)
 	}
 }
@@ -203,7 +205,7 @@ func (s *scene) ranTo(id string, attempt, rank int, t time.Duration) bool {
 func (s *scene) checkAttempts(id string, st story) {
 	for i, a := range st.attempts {
 		if i == 0 {
-			if a.Cause != First {
+			if a.Cause != protocol.First {
 				s.violate("R3: the first attempt is there because of %s", a.Cause)
 			}
 			continue
@@ -211,10 +213,10 @@ func (s *scene) checkAttempts(id string, st story) {
 		s.checkCause(id, st, i)
 		s.checkKeep(id, st, i)
 	}
-	if n := st.count(Failure); n > s.retries {
+	if n := st.count(protocol.Failure); n > s.retries {
 		s.violate("R3: %d attempts for failures, %d retries", n, s.retries)
 	}
-	if n := st.count(Lost, Notice); n > MaxInterruptions {
+	if n := st.count(protocol.Lost, protocol.Notice); n > protocol.MaxInterruptions {
 		s.violate("R5: %d interruptions", n)
 	}
 }
@@ -224,22 +226,22 @@ func (s *scene) checkCause(id string, st story, k int) {
 	a, t := st.attempts[k], st.opened[k]
 	rank, e, exits, told := s.blame(id, k, t)
 	switch a.Cause {
-	case Failure:
-		if exits < s.nodes || told || rank < 0 || e.Verdict != Broke || !slices.Equal(a.Ranks, []int{rank}) {
+	case protocol.Failure:
+		if exits < s.nodes || told || rank < 0 || e.Verdict != protocol.Broke || !slices.Equal(a.Ranks, []int{rank}) {
 			s.violate("R4: attempt %d blames ranks %v with %d of %d exits, interrupted %v, %s of rank %d", a.K, a.Ranks, exits, s.nodes, told, e.Verdict, rank)
 		}
-	case Lost:
+	case protocol.Lost:
 		s.checkLost(id, st, k)
-	case Notice, Asked:
+	case protocol.Notice, protocol.Asked:
 		notice := false
 		for _, rank := range a.Ranks {
 			e, ok := s.exitAt(id, k, rank, t)
-			if !ok || e.Verdict != Interrupted && e.Verdict != AskedToStop {
+			if !ok || e.Verdict != protocol.Interrupted && e.Verdict != protocol.AskedToStop {
 				s.violate("R3: attempt %d says that rank %d had notice: %q", a.K, rank, e.Verdict)
 			}
-			notice = notice || e.Verdict == Interrupted
+			notice = notice || e.Verdict == protocol.Interrupted
 		}
-		if notice != (a.Cause == Notice) || len(a.Ranks) == 0 {
+		if notice != (a.Cause == protocol.Notice) || len(a.Ranks) == 0 {
 			s.violate("R3: attempt %d was opened for %s of ranks %v (notice: %v)", a.K, a.Cause, a.Ranks, notice)
 		}
 	default:
@@ -248,7 +250,7 @@ func (s *scene) checkCause(id string, st story, k int) {
 }
 
 // decidedAt is when who signed an entry made up his mind.
-func (s *scene) decidedAt(e Entry, landed time.Duration) time.Duration {
+func (s *scene) decidedAt(e protocol.Entry, landed time.Duration) time.Duration {
 	return min(e.At.Sub(epoch)-s.processOf(e.By).skew, landed)
 }
 
@@ -272,7 +274,7 @@ func (s *scene) checkLost(id string, st story, k int) {
 // checkUnended: R3, who wrote how it ended, and died then, is not mourned, unless a
 // lease had run out before. Of one that lives on, an exit may have crossed the
 // observer's look.
-func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Duration, by Entry) {
+func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Duration, by protocol.Entry) {
 	when, ok := s.made[fmt.Sprintf("p/t/%s/attempts/%d/exit/%d", id, k, rank)]
 	switch {
 	case !ok:
@@ -287,13 +289,13 @@ func (s *scene) checkKeep(id string, st story, k int) {
 	a, t := st.attempts[k], st.opened[k]
 	for rank := range s.nodes {
 		j, joined := s.joinAt(id, k, rank, t)
-		kept, cause := a.Keep[rank], a.Cause != Failure && slices.Contains(a.Ranks, rank)
+		kept, cause := a.Keep[rank], a.Cause != protocol.Failure && slices.Contains(a.Ranks, rank)
 		switch e, _ := s.exitAt(id, k, rank, t); {
 		case kept != "" && (!joined || j.Agent != kept):
 			s.violate("R3: attempt %d keeps rank %d for %s, which was %s's", a.K, rank, kept, j.Agent)
 		case kept != "" && cause:
 			s.violate("R3: attempt %d keeps rank %d for %s, which it mourns", a.K, rank, kept)
-		case kept == "" && joined && !cause && e.Verdict != Interrupted && e.Verdict != AskedToStop:
+		case kept == "" && joined && !cause && e.Verdict != protocol.Interrupted && e.Verdict != protocol.AskedToStop:
 			m, key := s.agentNamed(j.Agent), fmt.Sprintf("p/t/%s/attempts/%d/join/%d", id, k, rank)
 			decided, seen := s.decidedAt(st.by[k], t), s.processOf(st.by[k].By).awake(s.made[key], t)
 			if s.made[key] < decided-15*time.Second && seen && !m.goneBy(decided) {
@@ -306,7 +308,7 @@ func (s *scene) checkKeep(id string, st story, k int) {
 // checkDeath: D1 and D2, nobody is called dead who lives and was heard of. What
 // counts is when the observer decided, not when its entry landed; what came in
 // the last seconds before that may have crossed its look.
-func (s *scene) checkDeath(agent string, t, decided time.Duration, e Entry) {
+func (s *scene) checkDeath(agent string, t, decided time.Duration, e protocol.Entry) {
 	m, observer := s.agentNamed(agent), s.processOf(e.By)
 	if m.p.dead && m.died <= t || m.disowned && m.disownedAt <= t && !s.refuted(m, e, decided) {
 		return
@@ -315,7 +317,7 @@ func (s *scene) checkDeath(agent string, t, decided time.Duration, e Entry) {
 		s.violate("D1: agent %s was called dead at %s and had a heartbeat at %s", agent, decided, m.lastBeat(decided))
 	}
 	for _, a := range observer.away {
-		if a.to <= decided && decided-a.to < Lease-readGap && a.to-a.from > Lease {
+		if a.to <= decided && decided-a.to < protocol.Lease-protocol.ReadGap && a.to-a.from > protocol.Lease {
 			s.violate("D2: agent %s was called dead by %s, who had just slept for %s", agent, e.By, a.to-a.from)
 		}
 	}
@@ -324,10 +326,10 @@ func (s *scene) checkDeath(agent string, t, decided time.Duration, e Entry) {
 
 // refuted says whether an agent has joined again since the observer had mourned it
 // on the engine's word: that word is spent.
-func (s *scene) refuted(m *machine, by Entry, decided time.Duration) bool {
+func (s *scene) refuted(m *machine, by protocol.Entry, decided time.Duration) bool {
 	st := s.storyOf(m.job)
 	for k, a := range st.attempts {
-		if a.Cause != Lost || st.by[k].By != by.By || st.opened[k] >= decided || s.decidedAt(st.by[k], st.opened[k]) < m.disownedAt+10*time.Second {
+		if a.Cause != protocol.Lost || st.by[k].By != by.By || st.opened[k] >= decided || s.decidedAt(st.by[k], st.opened[k]) < m.disownedAt+10*time.Second {
 			continue
 		}
 		for _, rank := range a.Ranks {
@@ -342,7 +344,9 @@ func (s *scene) refuted(m *machine, by Entry, decided time.Duration) bool {
 // checkSigns: D2, a join and an entry of the job's log are signs of life too.
 func (s *scene) checkSigns(m *machine, by string, decided time.Duration) {
 	const crossed = 10 * time.Second // logs and joins are read at every poll
-	fresh := func(at time.Duration) bool { return at < decided-crossed && at > decided-(Lease-Heartbeat-crossed) }
+	fresh := func(at time.Duration) bool {
+		return at < decided-crossed && at > decided-(protocol.Lease-protocol.HeartbeatEvery-crossed)
+	}
 	l := s.rawUnder("p/t/" + m.job + "/log")
 	for n, e := range l.entries {
 		if e.By == m.agent && fresh(l.at[n]) {
@@ -373,14 +377,14 @@ func (s *scene) checkFailing(id string, st story) {
 		for rank := range s.nodes {
 			j, joined := s.joinAt(id, k, rank, decided)
 			e, ended := s.exitAt(id, k, rank, decided)
-			again = again || e.Verdict == Interrupted || joined && !ended && s.agentNamed(j.Agent).goneBy(decided)
+			again = again || e.Verdict == protocol.Interrupted || joined && !ended && s.agentNamed(j.Agent).goneBy(decided)
 		}
-		if n := st.count(Lost, Notice); n != MaxInterruptions || !again {
+		if n := st.count(protocol.Lost, protocol.Notice); n != protocol.MaxInterruptions || !again {
 			s.violate("R5: %s was given up after %d interruptions, and then another: %v", id, n, again)
 		}
 	case strings.Contains(reason, "placements in a row failed"):
 		s.seen["failing: nothing came to live"]++
-		if n := s.barren(id, st); n < MaxBarren {
+		if n := s.barren(id, st); n < attached.MaxFailedPlacements {
 			s.violate("K2: %s was given up after %d placements had come to nothing", id, n)
 		}
 	default:
@@ -417,7 +421,7 @@ func (s *scene) checkStop(id string, st story) {
 	s.checkHalted(id, 0, -1, st.stopAt, "R7: the job was stopped")
 	s.checkUnstarted(id, st)
 	took := st.settledAt - st.stopAt
-	const bound = stopGrace + 10*time.Second
+	const bound = protocol.StopGrace + 10*time.Second
 	if st.settled.Attempt != len(st.attempts) {
 		s.violate("R8: %s was settled for attempt %d of %d", id, st.settled.Attempt, len(st.attempts))
 	}
@@ -455,7 +459,7 @@ func (s *scene) checkUnstarted(id string, st story) {
 func (s *scene) checkPeers(id string, st story) {
 	for k := 1; k <= len(st.attempts); k++ {
 		for rank := range s.nodes {
-			if e, ok := s.exitAt(id, k, rank, forever); ok && e.Verdict != Done && e.Verdict != Halted {
+			if e, ok := s.exitAt(id, k, rank, forever); ok && e.Verdict != protocol.Done && e.Verdict != protocol.Halted {
 				when := s.made[fmt.Sprintf("p/t/%s/attempts/%d/exit/%d", id, k, rank)]
 				s.checkHalted(id, k, rank, when, fmt.Sprintf("R4: rank %d of attempt %d ended by %q", rank, k, e.Verdict))
 			}

@@ -7,6 +7,12 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -60,12 +66,12 @@ type machine struct {
 	index, placed int
 	job           string
 	died          time.Duration
-	told          Verdict       // Interrupted: notice. AskedToStop: Ctrl-C
-	toldAt        time.Duration //
-	taken, broke  bool          // what the engine says once it is dead
-	disowned      bool          // the engine says that it took it, and it lives on
+	told          protocol.Verdict // Interrupted: notice. AskedToStop: Ctrl-C
+	toldAt        time.Duration    //
+	taken, broke  bool             // what the engine says once it is dead
+	disowned      bool             // the engine says that it took it, and it lives on
 	disownedAt    time.Duration
-	member        *Member
+	member        *runagent.Member
 	ready, joined time.Duration   // 0: not yet
 	beats         []time.Duration // when its counter moved, in the store
 	counter       int64
@@ -135,14 +141,14 @@ func newScene(seed uint64) *scene {
 	return s
 }
 
-func (s *scene) gone(h Host) (bool, bool) {
+func (s *scene) gone(h protocol.Host) (bool, bool) {
 	if !s.sameHost || h.PID == 0 || h.PID > len(s.procs) {
 		return false, false
 	}
 	return s.procs[h.PID-1].dead, true
 }
 
-func (s *scene) ledgerOf(p *process) World { return p.ledger(s.gone) }
+func (s *scene) ledgerOf(p *process) protocol.World { return p.ledger(s.gone) }
 
 // machineOf finds the machine of an agent's process.
 func (s *scene) machineOf(p *process) *machine {
@@ -198,15 +204,15 @@ func (s *scene) commandLine(name string, what wish) *process {
 }
 
 // submit applies the second-command rule; ok is false when there is nothing to do.
-func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool) {
-	t, err := w.Task(ctx, taskPath)
+func (s *scene) submit(p *process, w protocol.World, what wish) (id string, mine, ok bool) {
+	t, err := tasks.ReadTask(ctx, w, taskPath)
 	must(err)
 	if what == resume {
 		return t.Newest(), false, t.Live != ""
 	}
 	j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Nodes: s.nodes, Retries: s.retries, Grace: job.Duration(10 * time.Second)}}
 	if newest := t.Newest(); newest != "" {
-		rep, err := w.Look(ctx, pathOf(newest))
+		rep, err := views.ReadReport(ctx, w, pathOf(newest))
 		must(err)
 		place, _ := t.PlaceOf(newest)
 		j.Since = rep.Job.Since
@@ -217,9 +223,9 @@ func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool
 			return newest, false, true // the rest races for the place
 		}
 	}
-	must(w.NameJob(ctx, &j))
+	must(tasks.NameJob(ctx, w, &j))
 	s.since[j.ID] = j.Since
-	live, mine, err := w.Submit(ctx, j, p.name)
+	live, mine, err := tasks.SubmitJob(ctx, w, j, p.name)
 	must(err)
 	s.logf("%s submit %s (since %d): live %s mine %v", p.name, j.ID, j.Since, live, mine)
 	s.jobs[live] = true
@@ -231,15 +237,15 @@ func (s *scene) submit(p *process, w World, what wish) (id string, mine, ok bool
 }
 
 // cancel ends the newest job.
-func (s *scene) cancel(p *process, w World) {
-	t, err := w.Task(ctx, taskPath)
+func (s *scene) cancel(p *process, w protocol.World) {
+	t, err := tasks.ReadTask(ctx, w, taskPath)
 	must(err)
 	id := t.Newest()
 	if id == "" {
 		return
 	}
 	began := s.now
-	stands, err := w.Cancel(ctx, pathOf(id), p.name, "enough")
+	stands, err := control.CancelJob(ctx, w, pathOf(id), p.name, "enough")
 	must(err)
 	s.logf("%s cancelled %s: %v", p.name, id, stands)
 	s.cancels = append(s.cancels, cancelled{s.now, id, stands})
@@ -255,18 +261,18 @@ func (s *scene) canceller(p *process) {
 }
 
 // attend is package engine's loop: ask the driver, let the keeper decide, start.
-func (s *scene) attend(p *process, w World, id string) {
+func (s *scene) attend(p *process, w protocol.World, id string) {
 	j, err := s.loadAccepted(w, id)
 	if errors.Is(err, store.ErrNotExist) {
 		return
 	}
 	must(err)
-	k := w.NewKeeper(j, p.name)
+	k := attached.NewKeeper(w, j, p.name)
 	k.Far = len(s.keepers)%2 == 1
 	me := &keeperOf{p: p, job: id, born: s.now}
 	s.keepers = append(s.keepers, me)
 	pace := s.between(2*time.Second, 6*time.Second)
-	var rows []Machine
+	var rows []attached.Machine
 	for {
 		watch, err := k.Poll(ctx, rows)
 		must(err)
@@ -297,7 +303,7 @@ func (s *scene) attend(p *process, w World, id string) {
 // package engine asks all agents to go, and waits until they have.
 func (s *scene) interrupt(p *process) {
 	w := s.ledgerOf(p)
-	t, err := w.Task(ctx, taskPath)
+	t, err := tasks.ReadTask(ctx, w, taskPath)
 	must(err)
 	id := t.Live
 	if id == "" {
@@ -306,7 +312,7 @@ func (s *scene) interrupt(p *process) {
 	b := ctrlC{from: s.now, job: id}
 	s.logf("%s: Ctrl-C", p.name)
 	for _, m := range s.built {
-		if m.job == id && !m.p.dead && !m.disowned && !s.tell(m, AskedToStop, 30*time.Second) && m.told == "" {
+		if m.job == id && !m.p.dead && !m.disowned && !s.tell(m, protocol.AskedToStop, 30*time.Second) && m.told == "" {
 			m.p.kill() // it has not begun
 		}
 	}
@@ -319,7 +325,7 @@ func (s *scene) interrupt(p *process) {
 	k := len(s.storyOf(id).attempts)
 	for rank := range s.nodes {
 		e, ok := s.exitAt(id, k, rank, s.now)
-		if m := s.agentNamed(e.Agent); ok && e.Verdict == AskedToStop && m.toldAt >= b.from {
+		if m := s.agentNamed(e.Agent); ok && e.Verdict == protocol.AskedToStop && m.toldAt >= b.from {
 			s.breaks = append(s.breaks, b)
 			break
 		}
@@ -328,7 +334,7 @@ func (s *scene) interrupt(p *process) {
 }
 
 // tell gives an agent notice; within the time given its machine takes it.
-func (s *scene) tell(m *machine, why Verdict, within time.Duration) bool {
+func (s *scene) tell(m *machine, why protocol.Verdict, within time.Duration) bool {
 	if m.p.dead || m.told != "" || m.agent == "" {
 		return false
 	}
@@ -339,7 +345,7 @@ func (s *scene) tell(m *machine, why Verdict, within time.Duration) bool {
 		if m.p.dead {
 			return
 		}
-		m.taken = why == Interrupted
+		m.taken = why == protocol.Interrupted
 		m.p.kill()
 	})
 	return true
@@ -347,9 +353,9 @@ func (s *scene) tell(m *machine, why Verdict, within time.Duration) bool {
 
 // loadAccepted is how agents and engines read the job that they go on with: T1a, it is the
 // one that was submitted. A process that meets another one ends, as a real one does.
-func (s *scene) loadAccepted(w World, id string) (job.Job, error) {
-	j, err := w.LoadAccepted(ctx, pathOf(id))
-	if s.tampered[id] && errors.Is(err, ErrUnreadable) {
+func (s *scene) loadAccepted(w protocol.World, id string) (job.Job, error) {
+	j, err := tasks.LoadAccepted(ctx, w, pathOf(id))
+	if s.tampered[id] && errors.Is(err, protocol.ErrUnreadable) {
 		s.seen["a changed job.json was refused"]++
 		panic(errDied)
 	}
@@ -360,7 +366,7 @@ func (s *scene) loadAccepted(w World, id string) (job.Job, error) {
 }
 
 // driverStart is idempotent by job and placement, as the contract says.
-func (s *scene) driverStart(p *process, id string, placed Placed) {
+func (s *scene) driverStart(p *process, id string, placed protocol.Placed) {
 	if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed.Placement)]; ok {
 		return
 	}
@@ -375,7 +381,7 @@ func (s *scene) driverStart(p *process, id string, placed Placed) {
 	s.countAgents(id)
 }
 
-func (s *scene) driverStatus(id string) (rows []Machine) {
+func (s *scene) driverStatus(id string) (rows []attached.Machine) {
 	for placed := 1; ; placed++ {
 		if _, ok := s.machines[fmt.Sprintf("%s/%d/0", id, placed)]; !ok {
 			return rows
@@ -386,7 +392,7 @@ func (s *scene) driverStatus(id string) (rows []Machine) {
 				break
 			}
 			dead := m.p.dead && !(s.slowEngine && !s.calm && s.now-m.died < 3*time.Minute)
-			r := Machine{Placement: placed, Index: i, Alive: !dead && !m.disowned}
+			r := attached.Machine{Placement: placed, Index: i, Alive: !dead && !m.disowned}
 			if !r.Alive {
 				r.Taken, r.Broke, r.Why = m.taken || m.disowned, m.broke || m.p.broke, "gone"
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -15,7 +16,7 @@ import (
 
 // raw is a log as it lies in the store, past the faults.
 type raw struct {
-	entries []Entry
+	entries []protocol.Entry
 	at      []time.Duration
 }
 
@@ -32,7 +33,7 @@ func (s *scene) rawUnder(dir string) *raw {
 		if !ok {
 			return l
 		}
-		var e Entry
+		var e protocol.Entry
 		s.peek(key, &e)
 		l.entries, l.at = append(l.entries, e), append(l.at, when)
 	}
@@ -55,11 +56,11 @@ func (s *scene) peek(key string, into any) { must(json.Unmarshal(s.text(key), in
 func blob(text string) io.ReadSeeker { return strings.NewReader(text) }
 
 // joinAt and exitAt read a rank's record, if it came to be by t.
-func (s *scene) joinAt(id string, k, rank int, t time.Duration) (j Join, ok bool) {
+func (s *scene) joinAt(id string, k, rank int, t time.Duration) (j protocol.Join, ok bool) {
 	return j, s.recordAt(fmt.Sprintf("p/t/%s/attempts/%d/join/%d", id, k, rank), t, &j)
 }
 
-func (s *scene) exitAt(id string, k, rank int, t time.Duration) (e Exit, ok bool) {
+func (s *scene) exitAt(id string, k, rank int, t time.Duration) (e protocol.Exit, ok bool) {
 	return e, s.recordAt(fmt.Sprintf("p/t/%s/attempts/%d/exit/%d", id, k, rank), t, &e)
 }
 
@@ -76,16 +77,16 @@ const forever = time.Duration(1<<63 - 1)
 
 // story is what a job's log says, by our own reading of L3 and E1.
 type story struct {
-	attempts  []Attempt // that count
+	attempts  []protocol.Attempt // that count
 	opened    []time.Duration
-	by        []Entry // their entries
-	stop      *Entry
+	by        []protocol.Entry // their entries
+	stop      *protocol.Entry
 	stopAt    time.Duration
-	settled   *Settled
+	settled   *protocol.Settled
 	settledAt time.Duration // 0: it has not
-	placed    []Entry
+	placed    []protocol.Entry
 	placedAt  []time.Duration
-	ignored   []Entry
+	ignored   []protocol.Entry
 	drained   map[string]time.Duration // agents that are to leave, and since when
 }
 
@@ -112,7 +113,7 @@ func (s *scene) storyOf(id string) (st story) {
 	return st
 }
 
-func (st story) mayEnd(s Settled) bool {
+func (st story) mayEnd(s protocol.Settled) bool {
 	switch {
 	case st.stop == nil:
 		return s.Attempt == len(st.attempts) && s.State != job.Cancelled
@@ -134,7 +135,7 @@ func (st story) opened0() time.Duration {
 func near(a, b time.Duration) bool { return max(a-b, b-a) < 2*time.Second }
 
 // count counts the attempts of a cause.
-func (st story) count(causes ...Cause) (n int) {
+func (st story) count(causes ...protocol.Cause) (n int) {
 	for _, a := range st.attempts {
 		for _, c := range causes {
 			if a.Cause == c {
@@ -171,7 +172,7 @@ func (w writer) after(o writer) bool {
 // generation finds, in a rank's log, what an attempt that takes over after these
 // entries is to begin with: the newest that its writer saved while he held the
 // rank, and of which nothing is lost.
-func (s *scene) generation(entries []Entry) (number int, g *Saved) {
+func (s *scene) generation(entries []protocol.Entry) (number int, g *protocol.Saved) {
 	number = -1
 	held, agent := writer{-1, 0}, ""
 	for n, e := range entries {
@@ -212,8 +213,8 @@ func (m *machine) lastBeat(t time.Duration) time.Duration {
 }
 
 // unsure is how much of what was written before an observer decided he may not have
-// seen: he looks every Heartbeat, and requests take their time.
-const unsure = Heartbeat + 5*time.Second
+// seen: he looks every HeartbeatEvery, and requests take their time.
+const unsure = protocol.HeartbeatEvery + 5*time.Second
 
 // goneBy says whether there was reason at t to hold an agent for dead: it was, or
 // the engine said so, or it had not beaten for a lease, as far as an observer can tell.
@@ -222,5 +223,5 @@ func (m *machine) goneBy(t time.Duration) bool {
 }
 
 func (m *machine) silent(t time.Duration) bool {
-	return t-unsure-m.lastBeat(t-unsure) >= Lease-Heartbeat-unsure
+	return t-unsure-m.lastBeat(t-unsure) >= protocol.Lease-protocol.HeartbeatEvery-unsure
 }

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runs"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -25,8 +29,8 @@ var troubles = []trouble[*scene]{
 	}},
 	{"mute", 5, func(s *scene, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), heartbeat) }},
 	{"deaf", 4, func(s *scene, p *process) bool { return p.hold(s.between(time.Minute, 4*time.Minute), mainLoop) }},
-	{"noticed", 6, func(s *scene, p *process) bool { return s.toAgent(p, Interrupted, 2*time.Minute) }},
-	{"asked to stop", 2, func(s *scene, p *process) bool { return s.toAgent(p, AskedToStop, time.Minute) }},
+	{"noticed", 6, func(s *scene, p *process) bool { return s.toAgent(p, protocol.Interrupted, 2*time.Minute) }},
+	{"asked to stop", 2, func(s *scene, p *process) bool { return s.toAgent(p, protocol.AskedToStop, time.Minute) }},
 	{"taken", 4, (*scene).take},
 	{"broken", 2, (*scene).fall},
 	{"disowned", 2, (*scene).disown},
@@ -52,7 +56,7 @@ func (s *scene) somebody(name string, body func(*process)) bool {
 	return true
 }
 
-func (s *scene) toAgent(p *process, why Verdict, within time.Duration) bool {
+func (s *scene) toAgent(p *process, why protocol.Verdict, within time.Duration) bool {
 	m := s.machineOf(p)
 	return m != nil && s.tell(m, why, within)
 }
@@ -154,7 +158,7 @@ func (s *scene) setTamperer() {
 // tamper changes the newest job's job.json for a while.
 func (s *scene) tamper(lasts time.Duration) {
 	_, id := s.order()
-	key := jobKey(pathOf(id))
+	key := protocol.JobKey(pathOf(id))
 	if _, there := s.made[key]; id == "" || !there {
 		return
 	}
@@ -168,7 +172,7 @@ func (s *scene) tamper(lasts time.Duration) {
 	s.tampered[id] = true
 	s.seen["job.json changed"]++
 	s.logf("job.json of %s is changed for %s", id, lasts)
-	must(s.under.Put(ctx, key, bytes.NewReader(encode(j))))
+	must(s.under.Put(ctx, key, bytes.NewReader(protocol.Encode(j))))
 	s.at(s.now+lasts, func() {
 		s.logf("job.json of %s is put back", id)
 		must(s.under.Put(ctx, key, bytes.NewReader(sound)))
@@ -271,7 +275,7 @@ func (s *scene) onLanded(key string) {
 	case part[0] == "blobs":
 		delete(s.torn, store.Digest(part[1]))
 	case len(part) == 5 && part[3] == "agents":
-		var b Beat
+		var b protocol.Heartbeat
 		s.peek(key, &b)
 		if m := s.agentNamed(b.Agent); b.Counter != m.counter {
 			m.counter, m.beats = b.Counter, append(m.beats, s.now)
@@ -328,9 +332,9 @@ func (s *scene) setStorm() {
 			switch {
 			case i < 0:
 			case asked && s.chance(20):
-				s.tell(s.built[i], AskedToStop, 10*time.Second)
+				s.tell(s.built[i], protocol.AskedToStop, 10*time.Second)
 			case s.chance(50):
-				s.tell(s.built[i], Interrupted, 10*time.Second)
+				s.tell(s.built[i], protocol.Interrupted, 10*time.Second)
 			default:
 				s.take(s.built[i].p)
 			}
@@ -354,21 +358,21 @@ func (s *scene) vandal(p *process) {
 	s.vandals = s.current
 	for range 16 {
 		p.idle(s.between(time.Second, time.Minute))
-		t, err := w.Task(ctx, taskPath)
+		t, err := tasks.ReadTask(ctx, w, taskPath)
 		must(err)
 		id := t.Newest()
 		if id == "" {
 			continue
 		}
 		dir := []string{"p/t/log", "p/t/" + id + "/log", "p/t/" + id + "/log", fmt.Sprintf("p/t/state/%d", s.rng.IntN(s.nodes))}[s.rng.IntN(4)]
-		l := w.openLog(dir, "vandal")
+		l := w.OpenLog(dir, "vandal")
 		must(l.Read(ctx))
-		var wrong []Entry
+		var wrong []protocol.Entry
 		switch dir {
 		case "p/t/log":
-			wrong = wrongInTask(foldTask(l.Entries))
+			wrong = wrongInTask(tasks.FoldTask(l.Entries))
 		case "p/t/" + id + "/log":
-			wrong = wrongInJob(foldRun(l.Entries))
+			wrong = wrongInJob(runs.FoldRun(l.Entries))
 		default:
 			wrong = wrongInState(l.Entries)
 		}
@@ -384,26 +388,30 @@ func (s *scene) vandal(p *process) {
 	p.end()
 }
 
-func wrongInTask(t Task) []Entry {
-	wrong := []Entry{{Closed: &Closed{Job: "nobody"}}}
+func wrongInTask(t tasks.Task) []protocol.Entry {
+	wrong := []protocol.Entry{{Closed: &protocol.Closed{Job: "nobody"}}}
 	if t.Live != "" {
-		wrong = append(wrong, Entry{Submitted: &Submitted{Job: "ghost"}})
+		wrong = append(wrong, protocol.Entry{Submitted: &protocol.Submitted{Job: "ghost"}})
 	}
 	return wrong
 }
 
-func wrongInJob(r Run) []Entry {
+func wrongInJob(r runs.Run) []protocol.Entry {
 	k := r.Attempt()
-	settled := func(k int, st job.State) Entry { return Entry{Settled: &Settled{State: st, Attempt: k}} }
-	attempt := func(k int) Entry { return Entry{Attempt: &Attempt{K: k, Cause: Lost, Ranks: []int{0}}} }
-	wrong := []Entry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
+	settled := func(k int, st job.State) protocol.Entry {
+		return protocol.Entry{Settled: &protocol.Settled{State: st, Attempt: k}}
+	}
+	attempt := func(k int) protocol.Entry {
+		return protocol.Entry{Attempt: &protocol.Attempt{K: k, Cause: protocol.Lost, Ranks: []int{0}}}
+	}
+	wrong := []protocol.Entry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
 	if r.Stop == nil && r.Settled == nil {
 		if k > 0 { // there is no attempt -1: such an entry is damage, and stops its readers
 			wrong = append(wrong, settled(k-1, job.Succeeded))
 		}
 		return append(wrong, settled(k, job.Cancelled))
 	}
-	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), Entry{Failing: &Stop{Reason: "vandal"}}, Entry{Cancelled: &Stop{Reason: "vandal"}})
+	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), protocol.Entry{Failing: &protocol.Stop{Reason: "vandal"}}, protocol.Entry{Cancelled: &protocol.Stop{Reason: "vandal"}})
 	if r.Settled != nil {
 		return append(wrong, settled(k, job.Failed), settled(k, job.Cancelled))
 	}
@@ -414,13 +422,13 @@ func wrongInJob(r Run) []Entry {
 }
 
 // wrongInState are generations of nobody who holds the rank.
-func wrongInState(entries []Entry) []Entry {
-	h, ok := holder(entries)
+func wrongInState(entries []protocol.Entry) []protocol.Entry {
+	h, ok := states.CurrentHolder(entries)
 	if !ok {
-		return []Entry{{Saved: &Saved{Agent: "vandal", Checkpoints: "v"}}}
+		return []protocol.Entry{{Saved: &protocol.Saved{Agent: "vandal", Checkpoints: "v"}}}
 	}
-	old := Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: h.Agent}
-	other := Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}
-	return []Entry{{Saved: &old}, {Saved: &other}, {Restored: &Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
-		{Restored: &Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}}}
+	old := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: h.Agent}
+	other := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}
+	return []protocol.Entry{{Saved: &old}, {Saved: &other}, {Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
+		{Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}}}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
@@ -191,7 +192,7 @@ func (w *world) checkWithdrawn(j job.Job, mine bool) {
 	if mine || w.late {
 		return
 	}
-	for _, key := range []string{jobKey(j.Path()), idKey(j.Short)} {
+	for _, key := range []string{protocol.JobKey(j.Path()), protocol.IDKey(j.Short)} {
 		if _, there := w.made[key]; there {
 			w.violate("T1: the submit of %s came too late, and %s is there", j.ID, key)
 		}
@@ -471,16 +472,16 @@ func kindOf(key string, body io.ReadSeeker) (string, []byte) {
 
 // The kinds of reads that a world is told of.
 const (
-	readHeartbeat = "heartbeat is read"
-	readChunk     = "chunk is read"
+	heartbeatRead = "heartbeat is read"
+	chunkRead     = "chunk is read"
 )
 
 func readOf(key string) string {
 	switch {
 	case strings.Contains(key, "/agents/"):
-		return readHeartbeat
+		return heartbeatRead
 	case strings.Contains(key, "/chunks/"):
-		return readChunk
+		return chunkRead
 	}
 	return ""
 }
@@ -554,7 +555,7 @@ func (r randReader) Read(b []byte) (int, error) {
 }
 
 // ledger is what a process has of the code under test.
-func (p *process) ledger(gone func(Host) (bool, bool)) World {
+func (p *process) ledger(gone func(protocol.Host) (bool, bool)) protocol.World {
 	s := store.New(simBucket{p, p.w.bucket}, store.Options{Clock: simClock{p}, Rand: randReader{p.w}})
-	return World{Store: s, Rand: randReader{p.w}, Gone: gone}
+	return protocol.World{Store: s, Rand: randReader{p.w}, Gone: gone}
 }

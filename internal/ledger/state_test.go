@@ -6,43 +6,45 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
 // took is an entry by which an attempt takes a rank's state over; kept is a
 // generation it saves.
-func took(place, attempt int, agent string) Entry {
-	return Entry{Restored: &Restored{Place: place, Attempt: attempt, Agent: agent}}
+func took(place, attempt int, agent string) protocol.Entry {
+	return protocol.Entry{Restored: &protocol.Restored{Place: place, Attempt: attempt, Agent: agent}}
 }
 
-func kept(place, attempt int, agent string) Entry {
-	return Entry{Saved: &Saved{Place: place, Attempt: attempt, Agent: agent}}
+func kept(place, attempt int, agent string) protocol.Entry {
+	return protocol.Entry{Saved: &protocol.Saved{Place: place, Attempt: attempt, Agent: agent}}
 }
 
 func TestOnlyTheHoldersGenerationsCount(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		entries []Entry
+		entries []protocol.Entry
 		counted []int
 	}{
 		{"nothing", nil, nil},
-		{"one writer", []Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}, []int{1, 2}},
-		{"saved by nobody", []Entry{kept(0, 1, "a")}, nil},
-		{"the older writer is fenced", []Entry{took(0, 1, "a"), kept(0, 1, "a"), took(0, 2, "b"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{1, 4}},
-		{"an older one cannot take it back", []Entry{took(0, 2, "b"), took(0, 1, "a"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{3}},
-		{"a later job is newer, whatever its attempt", []Entry{took(0, 9, "a"), took(3, 1, "b"), kept(0, 9, "a"), kept(3, 1, "b")}, []int{3}},
-		{"another agent of the same attempt is not it", []Entry{took(0, 1, "a"), kept(0, 1, "b")}, nil},
-		{"the same attempt twice: the first has it", []Entry{took(0, 1, "a"), took(0, 1, "b"), kept(0, 1, "b"), kept(0, 1, "a")}, []int{3}},
+		{"one writer", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}, []int{1, 2}},
+		{"saved by nobody", []protocol.Entry{kept(0, 1, "a")}, nil},
+		{"the older writer is fenced", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), took(0, 2, "b"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{1, 4}},
+		{"an older one cannot take it back", []protocol.Entry{took(0, 2, "b"), took(0, 1, "a"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{3}},
+		{"a later job is newer, whatever its attempt", []protocol.Entry{took(0, 9, "a"), took(3, 1, "b"), kept(0, 9, "a"), kept(3, 1, "b")}, []int{3}},
+		{"another agent of the same attempt is not it", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "b")}, nil},
+		{"the same attempt twice: the first has it", []protocol.Entry{took(0, 1, "a"), took(0, 1, "b"), kept(0, 1, "b"), kept(0, 1, "a")}, []int{3}},
 	} {
-		if diff := cmp.Diff(row.counted, generations(row.entries)); diff != "" {
+		if diff := cmp.Diff(row.counted, states.CountedGenerations(row.entries)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
 }
 
 func TestTheNewestCompleteGenerationIsOffered(t *testing.T) {
-	entries := []Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}
+	entries := []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}
 	for i, d := range []store.Digest{"old", "mid", "new"} {
 		entries[i+1].Saved.Checkpoints = d
 	}
@@ -58,76 +60,76 @@ func TestTheNewestCompleteGenerationIsOffered(t *testing.T) {
 		{"only the oldest is", map[store.Digest]bool{"old": true}, 1, "old"},
 		{"none is", nil, -1, ""},
 	} {
-		number, s, err := newest(entries, func(s Saved) (bool, error) { return row.complete[s.Checkpoints], nil })
+		number, s, err := states.NewestGeneration(entries, func(s protocol.Saved) (bool, error) { return row.complete[s.Checkpoints], nil })
 		if err != nil || number != row.number || (s == nil) != (row.want == "") || s != nil && s.Checkpoints != row.want {
 			t.Errorf("%s: number %d, %v, %v", row.name, number, s, err)
 		}
 	}
-	if _, _, err := newest(entries, func(Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+	if _, _, err := states.NewestGeneration(entries, func(protocol.Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("a look that failed: %v", err)
 	}
 }
 
-func all(Saved) (bool, error) { return true, nil }
+func all(protocol.Saved) (bool, error) { return true, nil }
 
 func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
-	me := func(place, attempt int, agent string) Restored {
-		return Restored{Job: "j", Place: place, Attempt: attempt, Agent: agent}
+	me := func(place, attempt int, agent string) protocol.Restored {
+		return protocol.Restored{Job: "j", Place: place, Attempt: attempt, Agent: agent}
 	}
-	one, saved, err := d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all)
+	one, saved, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 1, "a"), 0, all)
 	if d.check(err); saved != nil {
 		t.Fatalf("the first attempt begins with %+v", saved)
 	}
-	d.check(one.Save(t.Context(), Saved{Checkpoints: "c1", State: "s1", Bytes: 7}))
+	d.check(one.Save(t.Context(), protocol.Saved{Checkpoints: "c1", State: "s1", Bytes: 7}))
 	// Asked again by the same agent of the same attempt: it is ours already.
-	if _, saved, err = d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all); err != nil || saved != nil {
+	if _, saved, err = states.RestoreState(t.Context(), d.World, p, 0, me(4, 1, "a"), 0, all); err != nil || saved != nil {
 		t.Errorf("asked again: %v, %v", saved, err)
 	}
-	two, saved, err := d.Restore(t.Context(), p, 0, me(4, 2, "b"), 0, all)
+	two, saved, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 2, "b"), 0, all)
 	d.check(err)
-	want := &Saved{Job: "j", Place: 4, Attempt: 1, Agent: "a", Checkpoints: "c1", State: "s1", Bytes: 7}
+	want := &protocol.Saved{Job: "j", Place: 4, Attempt: 1, Agent: "a", Checkpoints: "c1", State: "s1", Bytes: 7}
 	if diff := cmp.Diff(want, saved); diff != "" {
 		t.Errorf("the second attempt begins with (-want +got):\n%s", diff)
 	}
-	if err := one.Save(t.Context(), Saved{Checkpoints: "late"}); !errors.Is(err, ErrFenced) {
+	if err := one.Save(t.Context(), protocol.Saved{Checkpoints: "late"}); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("a writer that was taken over saves: %v", err)
 	}
-	if _, _, err := d.Restore(t.Context(), p, 0, me(4, 1, "a"), 0, all); !errors.Is(err, ErrFenced) {
+	if _, _, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 1, "a"), 0, all); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("an older attempt takes it back: %v", err)
 	}
-	if _, _, err := d.Restore(t.Context(), p, 0, me(4, 2, "other"), 0, all); !errors.Is(err, ErrFenced) {
+	if _, _, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 2, "other"), 0, all); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("another agent of that attempt takes it: %v", err)
 	}
-	d.check(two.Save(t.Context(), Saved{Checkpoints: "c2", State: "s2"}))
+	d.check(two.Save(t.Context(), protocol.Saved{Checkpoints: "c2", State: "s2"}))
 	// Work that ended well keeps its checkpoints to itself; state is for everybody.
-	_, saved, err = d.Restore(t.Context(), p, 0, me(6, 1, "c"), 5, all)
+	_, saved, err = states.RestoreState(t.Context(), d.World, p, 0, me(6, 1, "c"), 5, all)
 	if d.check(err); saved == nil || saved.Checkpoints != "" || saved.State != "s2" {
 		t.Errorf("the job after one that succeeded begins with %+v", saved)
 	}
-	if saved, err = d.State(t.Context(), p, 0, all); err != nil || saved.Checkpoints != "c2" {
+	if saved, err = states.ReadState(t.Context(), d.World, p, 0, all); err != nil || saved.Checkpoints != "c2" {
 		t.Errorf("looked at: %v, %v", saved, err)
 	}
 	// What the last holder left may be saved for it, and what any other left may not.
-	for what, left := range map[string]Restored{"an attempt before": me(4, 2, "b"), "another agent": me(6, 1, "x"), "one that never restored": me(6, 2, "d")} {
-		if _, _, err := d.ReopenState(t.Context(), p, 0, left); !errors.Is(err, ErrFenced) {
+	for what, left := range map[string]protocol.Restored{"an attempt before": me(4, 2, "b"), "another agent": me(6, 1, "x"), "one that never restored": me(6, 2, "d")} {
+		if _, _, err := states.ReopenState(t.Context(), d.World, p, 0, left); !errors.Is(err, states.ErrFenced) {
 			t.Errorf("reopened for %s: %v", what, err)
 		}
 	}
-	again, newest, err := d.ReopenState(t.Context(), p, 0, me(6, 1, "c"))
+	again, newest, err := states.ReopenState(t.Context(), d.World, p, 0, me(6, 1, "c"))
 	if d.check(err); newest == nil || newest.Checkpoints != "c2" {
 		t.Fatalf("its newest generation is %+v", newest)
 	}
-	d.check(again.Save(t.Context(), Saved{Checkpoints: "c3", Files: "f3"}))
-	_, saved, err = d.Restore(t.Context(), p, 0, me(6, 2, "d"), 5, all)
+	d.check(again.Save(t.Context(), protocol.Saved{Checkpoints: "c3", Files: "f3"}))
+	_, saved, err = states.RestoreState(t.Context(), d.World, p, 0, me(6, 2, "d"), 5, all)
 	if d.check(err); saved == nil || saved.Checkpoints != "c3" || saved.Files != "f3" || saved.Agent != "c" {
 		t.Errorf("the next attempt begins with %+v", saved)
 	}
-	if err := again.Save(t.Context(), Saved{Checkpoints: "late"}); !errors.Is(err, ErrFenced) {
+	if err := again.Save(t.Context(), protocol.Saved{Checkpoints: "late"}); !errors.Is(err, states.ErrFenced) {
 		t.Errorf("saved for a dead agent whose state was taken over: %v", err)
 	}
-	if saved, err = d.State(t.Context(), p, 1, all); err != nil || saved != nil {
+	if saved, err = states.ReadState(t.Context(), d.World, p, 1, all); err != nil || saved != nil {
 		t.Errorf("another rank has %v, %v", saved, err)
 	}
 }
@@ -140,19 +142,19 @@ func TestASaveThatLosesItsNumberIsFenced(t *testing.T) {
 	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
 	taken := false
 	w := d.meddled(meddler{slow: func(key string) {
-		if key != stateDir(p, 0)+"/00000001" || taken {
+		if key != protocol.StateDir(p, 0)+"/00000001" || taken {
 			return
 		}
 		taken = true // after the save has read the end of the log
-		_, _, err := d.Restore(t.Context(), p, 0, Restored{Job: "j", Attempt: 2, Agent: "b"}, 0, all)
+		_, _, err := states.RestoreState(t.Context(), d.World, p, 0, protocol.Restored{Job: "j", Attempt: 2, Agent: "b"}, 0, all)
 		d.check(err)
 	}})
-	one, _, err := w.Restore(t.Context(), p, 0, Restored{Job: "j", Attempt: 1, Agent: "a"}, 0, all)
+	one, _, err := states.RestoreState(t.Context(), w, p, 0, protocol.Restored{Job: "j", Attempt: 1, Agent: "a"}, 0, all)
 	d.check(err)
-	if err := one.Save(t.Context(), Saved{Checkpoints: "late"}); !taken || !errors.Is(err, ErrFenced) {
+	if err := one.Save(t.Context(), protocol.Saved{Checkpoints: "late"}); !taken || !errors.Is(err, states.ErrFenced) {
 		t.Errorf("taken over %t; the save says %v", taken, err)
 	}
-	if saved, err := d.State(t.Context(), p, 0, all); err != nil || saved != nil {
+	if saved, err := states.ReadState(t.Context(), d.World, p, 0, all); err != nil || saved != nil {
 		t.Errorf("it counts: %v, %v", saved, err)
 	}
 }

@@ -11,6 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -24,17 +28,17 @@ func (d *desk) blob(text string) store.Digest {
 }
 
 // sweep begins one.
-func (d *desk) sweep(self Host, of ...store.Digest) *Sweeper {
+func (d *desk) sweep(self protocol.Host, of ...store.Digest) *removal.Sweeper {
 	d.t.Helper()
-	s, err := d.Sweep(d.t.Context(), "gc", self, of, 20*time.Second)
+	s, err := removal.BeginSweep(d.t.Context(), d.World, "gc", self, of, 20*time.Second)
 	d.check(err)
 	return s
 }
 
 // saver begins to watch gc.
-func (d *desk) saver() *Sweeps {
+func (d *desk) saver() *removal.Sweeps {
 	d.t.Helper()
-	s, err := d.Sweeps(d.t.Context())
+	s, err := removal.ReadSweeps(d.t.Context(), d.World)
 	d.check(err)
 	return s
 }
@@ -45,7 +49,7 @@ func these(digests ...store.Digest) func() ([]store.Digest, error) {
 
 func TestASaverWithoutGCAsksOnce(t *testing.T) {
 	d := newDesk(t)
-	d.check(d.sweep(Host{}, d.blob("old")).End(t.Context())) // one of long ago
+	d.check(d.sweep(protocol.Host{}, d.blob("old")).End(t.Context())) // one of long ago
 	s := d.saver()
 	for range 2 {
 		err := s.Assure(t.Context(), func() ([]store.Digest, error) { return nil, errors.New("asked what for") }, nil)
@@ -58,7 +62,7 @@ func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 	d := newDesk(t)
 	kept, taken := d.blob("kept"), d.blob("taken")
 	s := d.saver()
-	gc := d.sweep(Host{}, taken)
+	gc := d.sweep(protocol.Host{}, taken)
 	d.check(d.Store.Delete(t.Context(), "blobs/"+string(taken)))
 	d.check(gc.End(t.Context()))
 	var again []store.Digest
@@ -70,13 +74,13 @@ func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 	if diff := cmp.Diff([]store.Digest{taken}, again); diff != "" {
 		t.Errorf("stored again (-want +got):\n%s", diff)
 	}
-	if keys := d.keys(sweepDir + "/lists/"); len(keys) > 0 {
+	if keys := d.keys(protocol.SweepDir + "/lists/"); len(keys) > 0 {
 		t.Errorf("its list stays: %s", keys)
 	}
 	// Who cannot store it again is told.
 	d.check(d.Store.Delete(t.Context(), "blobs/"+string(taken)))
-	d.check(d.sweep(Host{}).End(t.Context()))
-	if err := s.Assure(t.Context(), these(taken), func(context.Context, []store.Digest) error { return nil }); !errors.Is(err, ErrSwept) {
+	d.check(d.sweep(protocol.Host{}).End(t.Context()))
+	if err := s.Assure(t.Context(), these(taken), func(context.Context, []store.Digest) error { return nil }); !errors.Is(err, removal.ErrSwept) {
 		t.Errorf("with nothing stored: %v", err)
 	}
 }
@@ -85,7 +89,7 @@ func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 func TestASaverWhoBelievesALaterLookIsTold(t *testing.T) {
 	d := newDesk(t)
 	mine := d.blob("mine")
-	looks := func(s *Sweeps) (looked bool) {
+	looks := func(s *removal.Sweeps) (looked bool) {
 		d.check(s.Assure(t.Context(), func() ([]store.Digest, error) { looked = true; return []store.Digest{mine}, nil },
 			func(context.Context, []store.Digest) error { d.blob("mine"); return nil }))
 		return looked
@@ -94,7 +98,7 @@ func TestASaverWhoBelievesALaterLookIsTold(t *testing.T) {
 	if first.Since(0); looks(first) {
 		t.Error("it looked, and no gc has ever been")
 	}
-	d.check(d.sweep(Host{}, mine).End(t.Context()))
+	d.check(d.sweep(protocol.Host{}, mine).End(t.Context()))
 	d.check(d.Store.Delete(t.Context(), "blobs/"+string(mine)))
 	second := d.saver()
 	if looks(second) {
@@ -117,17 +121,17 @@ func TestASaverWhoBelievesALaterLookIsTold(t *testing.T) {
 }
 
 func TestHowLongASaverWaitsForAGC(t *testing.T) {
-	const bound = 20*time.Second + sweepMargin
+	const bound = 20*time.Second + removal.SweepMargin
 	for _, row := range []struct {
 		name   string
-		self   Host
+		self   protocol.Host
 		mine   bool // the gc may take what the saver names
 		want   time.Duration
 		atMost time.Duration
 	}{
-		{"it takes other things", Host{}, false, 0, 0},
-		{"it has died on this machine", Host{Boot: "here", PID: 7}, true, 0, 0},
-		{"it is silent, elsewhere", Host{Boot: "there", PID: 7}, true, bound, bound + 2*sweepPoll},
+		{"it takes other things", protocol.Host{}, false, 0, 0},
+		{"it has died on this machine", protocol.Host{Boot: "here", PID: 7}, true, 0, 0},
+		{"it is silent, elsewhere", protocol.Host{Boot: "there", PID: 7}, true, bound, bound + 2*removal.SweepPoll},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			d := newDesk(t)
@@ -152,8 +156,8 @@ func TestHowLongASaverWaitsForAGC(t *testing.T) {
 func TestASweepWithoutItsListIsWaitedFor(t *testing.T) {
 	d := newDesk(t)
 	s := d.saver()
-	gc := d.sweep(Host{}, d.blob("other"))
-	d.check(d.Store.Delete(t.Context(), gc.list))
+	gc := d.sweep(protocol.Host{}, d.blob("other"))
+	d.check(d.Store.Delete(t.Context(), gc.List))
 	began := d.clock.Boot()
 	d.check(s.Assure(t.Context(), these(d.blob("mine")), nil))
 	if took := d.clock.Boot() - began; took < 20*time.Second {
@@ -166,7 +170,7 @@ func TestASweepThatGoesOnIsLookedForAgain(t *testing.T) {
 	d := newDesk(t)
 	first, second := d.blob("first"), d.blob("second")
 	s := d.saver()
-	gc := d.sweep(Host{}, second)
+	gc := d.sweep(protocol.Host{}, second)
 	d.check(s.Assure(t.Context(), these(first), nil))
 	d.check(d.Store.Delete(t.Context(), "blobs/"+string(second)))
 	d.check(gc.End(t.Context()))
@@ -183,22 +187,22 @@ func TestASweepThatGoesOnIsLookedForAgain(t *testing.T) {
 
 func TestOneGCSweepsAtATime(t *testing.T) {
 	d := newDesk(t)
-	first := d.sweep(Host{Boot: "there"}, d.blob("a"))
+	first := d.sweep(protocol.Host{Boot: "there"}, d.blob("a"))
 	began := d.clock.Boot()
-	second := d.sweep(Host{Boot: "here", PID: 1}, d.blob("b"))
-	if took := d.clock.Boot() - began; took < 20*time.Second+sweepMargin {
+	second := d.sweep(protocol.Host{Boot: "here", PID: 1}, d.blob("b"))
+	if took := d.clock.Boot() - began; took < 20*time.Second+removal.SweepMargin {
 		t.Errorf("the second began after %s", took)
 	}
 	if first.Open() || !second.Open() {
 		t.Errorf("open: %t and %t", first.Open(), second.Open())
 	}
 	d.check(first.End(t.Context())) // too late to say anything
-	if n, _, open := lastSweep(second.log.Entries); n != second.n || !open {
+	if n, _, open := removal.LastSweep(second.Log.Entries); n != second.N || !open {
 		t.Errorf("the second is open: %t", open)
 	}
 	d.gone[1] = true // it has died: nobody waits
 	began = d.clock.Boot()
-	d.check(d.sweep(Host{}).End(t.Context()))
+	d.check(d.sweep(protocol.Host{}).End(t.Context()))
 	if d.clock.Boot() != began {
 		t.Errorf("the third waited for %s", d.clock.Boot()-began)
 	}
@@ -207,18 +211,18 @@ func TestOneGCSweepsAtATime(t *testing.T) {
 // The sweep that was waited for ends, and a third gc is quicker with the next one.
 func TestAGCWaitsForTheOneThatWasQuicker(t *testing.T) {
 	d := newDesk(t)
-	first := d.sweep(Host{Boot: "there", PID: 7}, d.blob("a"))
+	first := d.sweep(protocol.Host{Boot: "there", PID: 7}, d.blob("a"))
 	quick := false
-	d.World.Gone = func(h Host) (bool, bool) {
+	d.World.Gone = func(h protocol.Host) (bool, bool) {
 		if h.PID == 7 && !quick {
 			quick = true
-			d.writeTo(sweepDir+"/log", Entry{Swept: &Swept{N: first.n}}, Entry{Sweep: &Sweep{For: 20 * time.Second, Host: Host{Boot: "there", PID: 8}}})
+			d.writeTo(protocol.SweepDir+"/log", protocol.Entry{Swept: &protocol.Swept{N: first.N}}, protocol.Entry{Sweep: &protocol.Sweep{For: 20 * time.Second, Host: protocol.Host{Boot: "there", PID: 8}}})
 		}
 		return false, false
 	}
 	began := d.clock.Boot()
-	d.sweep(Host{}, d.blob("b"))
-	if took := d.clock.Boot() - began; !quick || took < 20*time.Second+sweepMargin {
+	d.sweep(protocol.Host{}, d.blob("b"))
+	if took := d.clock.Boot() - began; !quick || took < 20*time.Second+removal.SweepMargin {
 		t.Errorf("it began after %s", took)
 	}
 }
@@ -228,21 +232,21 @@ func TestASweepsListIsSearched(t *testing.T) {
 	for i := range 100 {
 		all = append(all, store.Digest(fmt.Sprintf("%064x", i*7919)))
 	}
-	list, err := packDigests(all)
+	list, err := removal.PackDigests(all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range all {
-		if !listed(list, d) {
+		if !removal.Listed(list, d) {
 			t.Errorf("%s is not found", d)
 		}
 	}
 	for _, d := range []store.Digest{store.Digest(fmt.Sprintf("%064x", 1)), store.Digest(strings.Repeat("f", 64)), "x"} {
-		if listed(list, d) {
+		if removal.Listed(list, d) {
 			t.Errorf("%s is found", d)
 		}
 	}
-	if _, err := packDigests([]store.Digest{"abc"}); err == nil {
+	if _, err := removal.PackDigests([]store.Digest{"abc"}); err == nil {
 		t.Error("a digest of three letters was taken")
 	}
 }
@@ -250,34 +254,34 @@ func TestASweepsListIsSearched(t *testing.T) {
 func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	d := newDesk(t)
 	ctx := t.Context()
-	d.check(d.Known(ctx, job.Path{Project: "demo", Task: "byhand"}))
-	d.writeTo(stateDir(job.Path{Project: "demo", Task: "byhand"}, 3), Entry{Restored: &Restored{Place: -1, Agent: "cli"}},
-		Entry{Saved: &Saved{Place: -1, Agent: "cli", State: "s1"}}, Entry{Saved: &Saved{Place: -1, Agent: "zombie", State: "s2"}},
-		Entry{Saved: &Saved{Place: -1, Agent: "cli", State: "s3"}})
+	d.check(removal.RememberTask(ctx, d.World, job.Path{Project: "demo", Task: "byhand"}))
+	d.writeTo(protocol.StateDir(job.Path{Project: "demo", Task: "byhand"}, 3), protocol.Entry{Restored: &protocol.Restored{Place: -1, Agent: "cli"}},
+		protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s1"}}, protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "zombie", State: "s2"}},
+		protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s3"}})
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
-	d.write(j, opened(1, First))
-	d.check(d.NameOutputs(ctx, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m0"}))
-	d.check(d.NameOutputs(ctx, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m1"}))
-	d.exit(j, 1, 1, Exit{Verdict: Done, Outputs: map[string]store.Digest{"files": "f", "model": "m2"}})
+	d.write(j, opened(1, protocol.First))
+	d.check(removal.NameOutputs(ctx, d.World, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m0"}))
+	d.check(removal.NameOutputs(ctx, d.World, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m1"}))
+	d.exit(j, 1, 1, protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{"files": "f", "model": "m2"}})
 
-	c := d.NewCensus()
+	c := removal.NewCensus(d.World)
 	d.check(c.Look(ctx))
 	one := c.Jobs()[0]
 	if diff := cmp.Diff([]store.Digest{"m0", "m1", "f", "m2"}, one.Outputs); diff != "" || !one.Live() {
 		t.Errorf("live %t, outputs (-want +got):\n%s", one.Live(), diff)
 	}
-	if diff := cmp.Diff(map[int][]Saved{3: {{Place: -1, Agent: "cli", State: "s3"}, {Place: -1, Agent: "cli", State: "s1"}}}, c.Tasks()[0].Generations); diff != "" {
+	if diff := cmp.Diff(map[int][]protocol.Saved{3: {{Place: -1, Agent: "cli", State: "s3"}, {Place: -1, Agent: "cli", State: "s1"}}}, c.Tasks()[0].Generations); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
 	}
 
 	// A second look finds what was written since: the exit, the end, another job.
-	d.exit(j, 1, 0, Exit{Verdict: Done, Outputs: map[string]store.Digest{"model": "m3"}})
+	d.exit(j, 1, 0, protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{"model": "m3"}})
 	d.write(j, ended(1, job.Succeeded))
 	second := d.submit(nil)
 	third := job.Job{V: 1, Spec: second.Spec}
-	d.check(d.NameJob(ctx, &third))
+	d.check(tasks.NameJob(ctx, d.World, &third))
 	d.check(c.Look(ctx))
-	jobs := map[string]*Counted{}
+	jobs := map[string]*removal.Counted{}
 	for _, j := range c.Jobs() {
 		jobs[j.Path.Job] = j
 	}
@@ -290,7 +294,7 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	if u := jobs[third.ID]; u.There || u.Submitted || u.Short != third.Short {
 		t.Errorf("a job that has but a name: %+v", u)
 	}
-	d.check(d.Remove(ctx, j.Path(), 0, Place{}, "gc"))
+	d.check(removal.RemoveJob(ctx, d.World, j.Path(), 0, tasks.Place{}, "gc"))
 	d.check(c.Look(ctx))
 	if !jobs[j.ID].Removed {
 		t.Error("a removed job counts")
@@ -300,9 +304,9 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 func TestFoldersAreThoseOfJobs(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, opened(1, First))
-	d.writeTo(stateDir(j.Path(), 0), Entry{Restored: &Restored{}})
-	folders, err := d.Folders(t.Context(), j.Path())
+	d.write(j, opened(1, protocol.First))
+	d.writeTo(protocol.StateDir(j.Path(), 0), protocol.Entry{Restored: &protocol.Restored{}})
+	folders, err := removal.ListFolders(t.Context(), d.World, j.Path())
 	d.check(err)
 	if len(folders) != 1 || folders[0].Job != j.ID || folders[0].Objects != 2 || folders[0].Bytes == 0 || !folders[0].Newest.Equal(d.clock.Now()) {
 		t.Errorf("%+v", folders)
@@ -311,18 +315,18 @@ func TestFoldersAreThoseOfJobs(t *testing.T) {
 
 func TestTheStoresClockLeavesNothing(t *testing.T) {
 	d := newDesk(t)
-	now, err := d.Now(t.Context())
+	now, err := removal.StoreTime(t.Context(), d.World)
 	if d.check(err); !now.Equal(d.clock.Now()) || len(d.keys("")) > 0 {
 		t.Errorf("%s, and it keeps %s", now, d.keys(""))
 	}
-	gc := d.sweep(Host{}, d.blob("a"))
+	gc := d.sweep(protocol.Host{}, d.blob("a"))
 	d.pass(25 * time.Hour)
-	d.check(d.Tidy(t.Context(), d.clock.Now().Add(-26*time.Hour)))
-	if keys := d.keys(sweepDir + "/lists/"); len(keys) != 1 || keys[0] != gc.list {
+	d.check(removal.RemoveProbes(t.Context(), d.World, d.clock.Now().Add(-26*time.Hour)))
+	if keys := d.keys(protocol.SweepDir + "/lists/"); len(keys) != 1 || keys[0] != gc.List {
 		t.Errorf("a young list is gone: %s", keys)
 	}
-	d.check(d.Tidy(t.Context(), d.clock.Now().Add(-24*time.Hour)))
-	if keys := d.keys(sweepDir + "/lists/"); len(keys) > 0 {
+	d.check(removal.RemoveProbes(t.Context(), d.World, d.clock.Now().Add(-24*time.Hour)))
+	if keys := d.keys(protocol.SweepDir + "/lists/"); len(keys) > 0 {
 		t.Errorf("an old list stays: %s", keys)
 	}
 }
@@ -333,10 +337,10 @@ func TestACensusLooksAtASettledMapAgain(t *testing.T) {
 	d := newDesk(t)
 	ctx := t.Context()
 	j := d.mapJob(4, 2, nil)
-	d.write(j, Entry{Settled: &Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
-	c := d.NewCensus()
+	d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+	c := removal.NewCensus(d.World)
 	d.check(c.Look(ctx))
-	d.check(d.NameRound(ctx, j.Path(), "cli", Round{Amend: &Amended{Code: &Code{Code: job.Code{Digest: "new", Blob: "b2"}}}}))
+	d.check(control.NameRound(ctx, d.World, j.Path(), "cli", control.Round{Amend: &protocol.Amended{Code: &protocol.Code{Code: job.Code{Digest: "new", Blob: "b2"}}}}))
 	d.check(c.Look(ctx))
 	if codes := c.Jobs()[0].Codes; !slices.Contains(codes, "b2") {
 		t.Errorf("code that is named: %q", codes)

@@ -12,6 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -41,7 +48,7 @@ func TestShortIdsGrowWhileAnotherJobHasThem(t *testing.T) {
 	var got []string
 	for i := range 5 {
 		j := job.Job{Spec: job.Spec{Project: "demo", Task: "t" + string(rune('0'+i))}}
-		d.check(d.NameJob(t.Context(), &j))
+		d.check(tasks.NameJob(t.Context(), d.World, &j))
 		got = append(got, j.Short)
 		if !strings.HasPrefix(j.ID, j.Short) || len(j.ID) != 16 {
 			t.Errorf("job %s is called %s", j.ID, j.Short)
@@ -56,11 +63,11 @@ func TestAnIdThatIsTakenWholeIsRefused(t *testing.T) {
 	d := newDesk(t)
 	const id = "abcdefghijkmnpqr"
 	for n := job.MinShort; n <= len(id); n++ {
-		d.create(idKey(id[:n]), job.Path{Project: "p", Task: "t", Job: id[:n]})
+		d.create(protocol.IDKey(id[:n]), job.Path{Project: "p", Task: "t", Job: id[:n]})
 	}
 	d.Rand = ids(id)
 	j := job.Job{Spec: job.Spec{Project: "demo", Task: "digits"}}
-	if err := d.NameJob(t.Context(), &j); err == nil {
+	if err := tasks.NameJob(t.Context(), d.World, &j); err == nil {
 		t.Errorf("a job was called %s beside one of that name", j.Short)
 	}
 }
@@ -71,10 +78,10 @@ func TestFindReadsWhatPeopleType(t *testing.T) {
 	full := map[string]string{} // short id -> job
 	for range 4 {
 		j := job.Job{Spec: job.Spec{Project: "demo", Task: "digits"}}
-		d.check(d.NameJob(t.Context(), &j))
+		d.check(tasks.NameJob(t.Context(), d.World, &j))
 		full[j.Short] = j.ID
 	}
-	missing, ambiguous := store.ErrNotExist, ErrAmbiguous
+	missing, ambiguous := store.ErrNotExist, tasks.ErrAmbiguous
 	for _, row := range []struct {
 		typed, job string
 		err        error
@@ -95,7 +102,7 @@ func TestFindReadsWhatPeopleType(t *testing.T) {
 		{"abcdd", "", missing},
 		{"bbbbbbbbbbbbbbbc", "", missing},
 	} {
-		p, err := d.Find(t.Context(), row.typed)
+		p, err := tasks.FindJob(t.Context(), d.World, row.typed)
 		if !errors.Is(err, row.err) || err == nil && p != (job.Path{Project: "demo", Task: "digits", Job: row.job}) {
 			t.Errorf("%s finds %v (%v), want %s (%v)", row.typed, p, err, row.job, row.err)
 		}
@@ -107,8 +114,8 @@ func TestASecondSubmitOfALiveTaskLosesAndLeavesNothing(t *testing.T) {
 	first := d.submit(nil)
 	before := d.keys("")
 	second := job.Job{V: 1, Spec: first.Spec}
-	d.check(d.NameJob(t.Context(), &second))
-	live, mine, err := d.Submit(t.Context(), second, "cli-2")
+	d.check(tasks.NameJob(t.Context(), d.World, &second))
+	live, mine, err := tasks.SubmitJob(t.Context(), d.World, second, "cli-2")
 	if d.check(err); mine || live != first.ID {
 		t.Errorf("mine %t, and %s is live", mine, live)
 	}
@@ -116,7 +123,7 @@ func TestASecondSubmitOfALiveTaskLosesAndLeavesNothing(t *testing.T) {
 		t.Errorf("what the loser left (-before +after):\n%s", diff)
 	}
 	// Asked again, the winner is told the same.
-	if live, mine, err = d.Submit(t.Context(), first, "cli-1"); !mine || live != first.ID || err != nil {
+	if live, mine, err = tasks.SubmitJob(t.Context(), d.World, first, "cli-1"); !mine || live != first.ID || err != nil {
 		t.Errorf("the winner asked again: mine %t, %s, %v", mine, live, err)
 	}
 }
@@ -124,23 +131,23 @@ func TestASecondSubmitOfALiveTaskLosesAndLeavesNothing(t *testing.T) {
 func TestASubmitAfterTheEndClosesTheJobBefore(t *testing.T) {
 	d := newDesk(t)
 	first := d.submit(nil)
-	d.write(first, opened(1, First))
-	d.check(d.Close(t.Context(), first.Path(), "anyone")) // it has not settled: left alone
+	d.write(first, opened(1, protocol.First))
+	d.check(tasks.CloseJob(t.Context(), d.World, first.Path(), "anyone")) // it has not settled: left alone
 	d.write(first, ended(1, job.Succeeded))
 	second := d.submit(nil)
-	task, err := d.Task(t.Context(), first.Path())
+	task, err := tasks.ReadTask(t.Context(), d.World, first.Path())
 	d.check(err)
-	want := Task{Live: second.ID, Jobs: []Place{{first.ID, 0}, {second.ID, 2}}}
+	want := tasks.Task{Live: second.ID, Jobs: []tasks.Place{{Job: first.ID, Place: 0}, {Job: second.ID, Place: 2}}}
 	if diff := cmp.Diff(want, task); diff != "" {
 		t.Errorf("the task (-want +got):\n%s", diff)
 	}
 	d.write(second, cancelled1, ended(0, job.Cancelled))
 	for range 2 {
-		d.check(d.Close(t.Context(), second.Path(), "anyone"))
+		d.check(tasks.CloseJob(t.Context(), d.World, second.Path(), "anyone"))
 	}
-	d.check(d.Close(t.Context(), first.Path(), "somebody slow"))
+	d.check(tasks.CloseJob(t.Context(), d.World, first.Path(), "somebody slow"))
 	log := d.keys("demo/digits/log/")
-	if task, err = d.Task(t.Context(), first.Path()); err != nil || task.Live != "" || len(log) != 4 {
+	if task, err = tasks.ReadTask(t.Context(), d.World, first.Path()); err != nil || task.Live != "" || len(log) != 4 {
 		t.Errorf("%s is live, %d entries (%v)", task.Live, len(log), err)
 	}
 }
@@ -148,35 +155,37 @@ func TestASubmitAfterTheEndClosesTheJobBefore(t *testing.T) {
 func TestACancelStandsOrSaysThatItCameTooLate(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		entries []Entry
+		entries []protocol.Entry
 		stands  bool
 		writes  bool
 	}{
 		{"nobody works on it", nil, true, true},
-		{"it runs", []Entry{opened(1, First)}, true, true},
-		{"somebody cancelled it before", []Entry{opened(1, First), cancelled1}, true, false},
-		{"it was cancelled and is over", []Entry{cancelled1, ended(0, job.Cancelled)}, true, false},
-		{"it is failing", []Entry{opened(1, First), failing1}, false, false},
-		{"it has succeeded", []Entry{opened(1, First), ended(1, job.Succeeded)}, false, false},
+		{"it runs", []protocol.Entry{opened(1, protocol.First)}, true, true},
+		{"somebody cancelled it before", []protocol.Entry{opened(1, protocol.First), cancelled1}, true, false},
+		{"it was cancelled and is over", []protocol.Entry{cancelled1, ended(0, job.Cancelled)}, true, false},
+		{"it is failing", []protocol.Entry{opened(1, protocol.First), failing1}, false, false},
+		{"it has succeeded", []protocol.Entry{opened(1, protocol.First), ended(1, job.Succeeded)}, false, false},
 	} {
 		d := newDesk(t)
 		j := d.submit(nil)
 		d.write(j, row.entries...)
-		stands, err := d.Cancel(t.Context(), j.Path(), "cli-9", "wrong data")
+		stands, err := control.CancelJob(t.Context(), d.World, j.Path(), "cli-9", "wrong data")
 		if d.check(err); stands != row.stands {
 			t.Errorf("%s: stands %t", row.name, stands)
 		}
-		rep, err := d.Look(t.Context(), j.Path())
+		rep, err := views.ReadReport(t.Context(), d.World, j.Path())
 		d.check(err)
-		wrote := slices.ContainsFunc(rep.Log, func(e Entry) bool { return e.Cancelled != nil && e.By == "cli-9" && e.Cancelled.Reason == "wrong data" })
+		wrote := slices.ContainsFunc(rep.Log, func(e protocol.Entry) bool {
+			return e.Cancelled != nil && e.By == "cli-9" && e.Cancelled.Reason == "wrong data"
+		})
 		if wrote != row.writes {
 			t.Errorf("%s: wrote %t", row.name, wrote)
 		}
 	}
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.check(d.Store.Delete(t.Context(), jobKey(j.Path())))
-	if _, err := d.Cancel(t.Context(), j.Path(), "cli-9", ""); !errors.Is(err, ErrRemoved) {
+	d.check(d.Store.Delete(t.Context(), protocol.JobKey(j.Path())))
+	if _, err := control.CancelJob(t.Context(), d.World, j.Path(), "cli-9", ""); !errors.Is(err, liveness.ErrRemoved) {
 		t.Errorf("the cancel of a removed job: %v", err)
 	}
 }
@@ -184,14 +193,14 @@ func TestACancelStandsOrSaysThatItCameTooLate(t *testing.T) {
 func TestARemovedJobIsNotFollowed(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.check(d.Store.Delete(t.Context(), jobKey(j.Path())))
-	if o, err := d.NewMember(j, "1-0-a", Join{}).Poll(t.Context()); err != nil || o.Do != Leave {
+	d.check(d.Store.Delete(t.Context(), protocol.JobKey(j.Path())))
+	if o, err := runagent.NewMember(d.World, j, "1-0-a", protocol.Join{}).Poll(t.Context()); err != nil || o.Do != runagent.Leave {
 		t.Errorf("an agent of a removed job: order %d, %v", o.Do, err)
 	}
-	if _, err := d.NewKeeper(j, "cli").Poll(t.Context(), nil); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
+	if _, err := attached.NewKeeper(d.World, j, "cli").Poll(t.Context(), nil); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
 		t.Errorf("an engine of a removed job: %v", err)
 	}
-	if log := d.keys(jobDir(j.Path())); len(log) != 0 {
+	if log := d.keys(protocol.JobDir(j.Path())); len(log) != 0 {
 		t.Errorf("they wrote %s", log)
 	}
 }
@@ -200,19 +209,19 @@ func TestARemovedJobIsNotFollowed(t *testing.T) {
 func TestAJobThatWasNeverSubmittedIsNone(t *testing.T) {
 	d := newDesk(t)
 	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
-	d.check(d.NameJob(t.Context(), &j))
+	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	for range 2 {
-		if _, err := d.Look(t.Context(), j.Path()); !errors.Is(err, store.ErrNotExist) {
+		if _, err := views.ReadReport(t.Context(), d.World, j.Path()); !errors.Is(err, store.ErrNotExist) {
 			t.Errorf("looked at: %v", err)
 		}
-		if stands, err := d.Cancel(t.Context(), j.Path(), "cli", ""); stands || err == nil {
+		if stands, err := control.CancelJob(t.Context(), d.World, j.Path(), "cli", ""); stands || err == nil {
 			t.Errorf("cancelled: %t, %v", stands, err)
 		}
-		if _, _, err := d.Store.CreateOnce(t.Context(), jobKey(j.Path()), encode(j)); err != nil { // and now with its job.json
+		if _, _, err := d.Store.CreateOnce(t.Context(), protocol.JobKey(j.Path()), protocol.Encode(j)); err != nil { // and now with its job.json
 			t.Fatal(err)
 		}
 	}
-	if log := d.keys(jobDir(j.Path()) + "/log/"); len(log) != 0 {
+	if log := d.keys(protocol.JobDir(j.Path()) + "/log/"); len(log) != 0 {
 		t.Errorf("its log holds %s", log)
 	}
 }
@@ -227,20 +236,20 @@ func TestAJobThatWasChangedSinceItWasSubmittedIsNotLoaded(t *testing.T) {
 	other := d.World
 	fresh := func() { other.Store = store.New(d.bucket, store.Options{Clock: d.clock}) } // a process that remembers nothing
 	fresh()
-	if got, err := other.LoadAccepted(t.Context(), j.Path()); err != nil || got.ID != j.ID {
+	if got, err := tasks.LoadAccepted(t.Context(), other, j.Path()); err != nil || got.ID != j.ID {
 		t.Fatalf("as it was submitted: %v, %v", got.ID, err)
 	}
-	changed := bytes.Replace(encode(j), []byte("train.py"), []byte("other.py"), 1)
-	d.check(d.bucket.Put(t.Context(), jobKey(j.Path()), bytes.NewReader(changed)))
+	changed := bytes.Replace(protocol.Encode(j), []byte("train.py"), []byte("other.py"), 1)
+	d.check(d.bucket.Put(t.Context(), protocol.JobKey(j.Path()), bytes.NewReader(changed)))
 	fresh()
-	if _, err := other.Load(t.Context(), j.Path()); err != nil {
+	if _, err := tasks.LoadJob(t.Context(), other, j.Path()); err != nil {
 		t.Errorf("it cannot be looked at: %v", err)
 	}
-	got, err := other.LoadAccepted(t.Context(), j.Path())
-	if !errors.Is(err, ErrUnreadable) || got.ID != "" || fault.Hint(err) == "" {
+	got, err := tasks.LoadAccepted(t.Context(), other, j.Path())
+	if !errors.Is(err, protocol.ErrUnreadable) || got.ID != "" || fault.Hint(err) == "" {
 		t.Errorf("changed: %v, %v", got.Spec.Program, err)
 	}
-	if _, ok, err := other.Reopen(t.Context(), j, "cli-2", Round{Again: &Reopened{}}); ok || !errors.Is(err, ErrUnreadable) {
+	if _, ok, err := control.ReopenMap(t.Context(), other, j, "cli-2", control.Round{Again: &protocol.Reopened{}}); ok || !errors.Is(err, protocol.ErrUnreadable) {
 		t.Errorf("reopened: %v, %v", ok, err)
 	}
 }
@@ -249,17 +258,17 @@ func TestAJobThatWasChangedSinceItWasSubmittedIsNotLoaded(t *testing.T) {
 // a drover that named none is loaded.
 func TestARecordIsNamedOnce(t *testing.T) {
 	d := newDesk(t)
-	entries := []Entry{{Submitted: &Submitted{Job: "a", Record: "first"}}, {Submitted: &Submitted{Job: "b"}}, {Submitted: &Submitted{Job: "a", Record: "second"}}}
+	entries := []protocol.Entry{{Submitted: &protocol.Submitted{Job: "a", Record: "first"}}, {Submitted: &protocol.Submitted{Job: "b"}}, {Submitted: &protocol.Submitted{Job: "a", Record: "second"}}}
 	for id, want := range map[string]store.Digest{"a": "first", "b": "", "c": ""} {
-		if got := recordOf(entries, id); got != want {
+		if got := tasks.AcceptedRecord(entries, id); got != want {
 			t.Errorf("job %s has record %q, want %q", id, got, want)
 		}
 	}
 	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "old", Nodes: 1}}
-	d.check(d.NameJob(t.Context(), &j))
-	d.create(jobKey(j.Path()), j)
-	d.writeTo(taskDir(j.Path())+"/log", Entry{Submitted: &Submitted{Job: j.ID}})
-	if _, err := d.LoadAccepted(t.Context(), j.Path()); err != nil {
+	d.check(tasks.NameJob(t.Context(), d.World, &j))
+	d.create(protocol.JobKey(j.Path()), j)
+	d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}})
+	if _, err := tasks.LoadAccepted(t.Context(), d.World, j.Path()); err != nil {
 		t.Error(err)
 	}
 }
@@ -269,41 +278,41 @@ func TestARecordIsNamedOnce(t *testing.T) {
 func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	ctx := t.Context()
 	bucket := mem.New()
-	w := World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader}
+	w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader}
 	submit := func(key string) (job.Job, string, bool) {
 		j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "a", Nodes: 1}, SettingsKey: key}
-		if err := w.NameJob(ctx, &j); err != nil {
+		if err := tasks.NameJob(ctx, w, &j); err != nil {
 			t.Fatal(err)
 		}
-		live, mine, err := w.Submit(ctx, j, "cli-"+key)
+		live, mine, err := tasks.SubmitJob(ctx, w, j, "cli-"+key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return j, live, mine
 	}
 	at := job.Path{Project: "p", Task: "t"}
-	if _, ok, err := w.PutBeside(ctx, at, "cli", "", "k2", "t-2"); ok || err != nil {
+	if _, ok, err := tasks.PutBeside(ctx, w, at, "cli", "", "k2", "t-2"); ok || err != nil {
 		t.Errorf("it was said though no job is live: %v", err)
 	}
 	one, _, _ := submit("k1")
-	if _, ok, err := w.PutBeside(ctx, at, "cli", "another", "k2", "t-2"); ok || err != nil {
+	if _, ok, err := tasks.PutBeside(ctx, w, at, "cli", "another", "k2", "t-2"); ok || err != nil {
 		t.Errorf("it was said of a job that is not live: %v", err)
 	}
 	for _, name := range []string{"t-2", "t-3"} {
-		if got, ok, err := w.PutBeside(ctx, at, "cli", one.ID, "k2", name); got != "t-2" || !ok || err != nil {
+		if got, ok, err := tasks.PutBeside(ctx, w, at, "cli", one.ID, "k2", name); got != "t-2" || !ok || err != nil {
 			t.Errorf("the task is %q: %v", got, err)
 		}
 	}
 	p := one.Path()
 	p.Job = one.ID
-	if _, err := w.Cancel(ctx, p, "cli", "enough"); err != nil {
+	if _, err := control.CancelJob(ctx, w, p, "cli", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	l := w.openLog(jobDir(p)+"/log", "cli")
+	l := w.OpenLog(protocol.JobDir(p)+"/log", "cli")
 	if err := l.Read(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(ctx, Entry{Settled: &Settled{State: job.Cancelled}}); err != nil {
+	if _, err := l.Append(ctx, protocol.Entry{Settled: &protocol.Settled{State: job.Cancelled}}); err != nil {
 		t.Fatal(err)
 	}
 	if j, live, mine := submit("k2"); mine || live != "" {

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/runagent"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -36,7 +40,7 @@ func (b meddler) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 }
 
 // meddled is the ledger of a process that a bucket stands in the way of.
-func (d *desk) meddled(b meddler) World {
+func (d *desk) meddled(b meddler) protocol.World {
 	w := d.World
 	b.Bucket = d.bucket
 	w.Store = store.New(b, store.Options{Clock: d.clock})
@@ -51,22 +55,22 @@ func TestAJobWhoseSubmitWasGivenUpHasItsRecord(t *testing.T) {
 	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "train.py"}.Normal()
 	d.check(err)
 	j := job.Job{V: 1, Spec: spec, At: d.clock.Now()}
-	d.check(d.NameJob(t.Context(), &j))
+	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	w := d.meddled(meddler{lose: func(key string) bool {
-		if !strings.HasPrefix(key, taskDir(j.Path())+"/log/") {
+		if !strings.HasPrefix(key, protocol.TaskDir(j.Path())+"/log/") {
 			return false
 		}
 		giveUp()
 		return true
 	}})
-	if _, _, err := w.Submit(ctx, j, "cli"); !errors.Is(err, store.ErrUnclear) {
+	if _, _, err := tasks.SubmitJob(ctx, w, j, "cli"); !errors.Is(err, store.ErrUnclear) {
 		t.Fatalf("its submit says %v", err)
 	}
-	task, err := d.Task(t.Context(), j.Path())
+	task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 	d.check(err)
-	if _, err := d.LoadAccepted(t.Context(), j.Path()); task.Live != j.ID || err != nil {
+	if _, err := tasks.LoadAccepted(t.Context(), d.World, j.Path()); task.Live != j.ID || err != nil {
 		t.Errorf("%q is live, and its record: %v", task.Live, err)
 	}
 }
@@ -75,12 +79,12 @@ func TestAJobWhoseSubmitWasGivenUpHasItsRecord(t *testing.T) {
 // R1): whether it reads the join before it tries again, or meets it as it does.
 func TestAnAgentTakesUpAJoinThatItGaveUp(t *testing.T) {
 	t.Parallel()
-	for name, pace := range map[string]time.Duration{"read before": 0, "met": Poll} {
+	for name, pace := range map[string]time.Duration{"read before": 0, "met": protocol.Poll} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
-			d.write(j, opened(1, First))
+			d.write(j, opened(1, protocol.First))
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
 			w := d.meddled(meddler{lose: func(key string) bool {
@@ -90,7 +94,7 @@ func TestAnAgentTakesUpAJoinThatItGaveUp(t *testing.T) {
 				}
 				return lost
 			}})
-			m := w.NewMember(j, "1-0-a", Join{})
+			m := runagent.NewMember(w, j, "1-0-a", protocol.Join{})
 			m.Pace = pace
 			m.Ready()
 			if _, err := m.Poll(ctx); err == nil {
@@ -99,9 +103,9 @@ func TestAnAgentTakesUpAJoinThatItGaveUp(t *testing.T) {
 			for range 3 {
 				_, err := m.Poll(t.Context())
 				d.check(err)
-				d.pass(Poll)
+				d.pass(protocol.Poll)
 			}
-			if joins := d.keys(jobDir(j.Path()) + "/attempts/1/join/"); len(joins) != 1 {
+			if joins := d.keys(protocol.JobDir(j.Path()) + "/attempts/1/join/"); len(joins) != 1 {
 				t.Errorf("it has joined as %q", joins)
 			}
 			if attempt, rank := m.Joined(); attempt != 1 || rank != 0 {
@@ -134,14 +138,14 @@ func TestTheStartDeadlineCountsFromTheQuestion(t *testing.T) {
 			t.Fatal("nothing may begin")
 		}
 	}
-	d.pass(m.pace.licence)
+	d.pass(m.Pace.StartFor)
 	late = 7 * time.Second
 	asked := d.clock.Boot()
 	fate, err := h.Flush(ctx)
-	if d.check(err); fate != Holding || d.clock.Boot()-asked < late {
+	if d.check(err); fate != mapagent.Holding || d.clock.Boot()-asked < late {
 		t.Fatalf("after %s its chunk is %v", d.clock.Boot()-asked, fate)
 	}
-	if until := asked + m.pace.licence; h.Licence() > until {
-		t.Errorf("items may begin until %s, and the log was asked for %s before", h.Licence(), h.Licence()-asked)
+	if until := asked + m.Pace.StartFor; h.StartDeadline() > until {
+		t.Errorf("items may begin until %s, and the log was asked for %s before", h.StartDeadline(), h.StartDeadline()-asked)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/price"
 )
 
@@ -27,8 +27,8 @@ type scaleLine struct {
 	PeakClaims                     int    `json:"peak_claims"`
 	BytesUp                        int64  `json:"bytes_up"`
 	Heap                           int64
-	Plan                           ledger.Requests
-	PlanMinute                     ledger.Requests `json:"plan_minute"`
+	Plan                           protocol.Requests
+	PlanMinute                     protocol.Requests `json:"plan_minute"`
 }
 
 // The limits of S3 for a prefix and a second, and how far a plan may be off.

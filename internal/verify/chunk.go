@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -32,7 +32,7 @@ const (
 type chunk struct {
 	w    *walk
 	id   string
-	seed ledger.Seed
+	seed protocol.Seed
 	g    ground
 
 	n        int // entries folded
@@ -45,7 +45,7 @@ type chunk struct {
 	retried  map[int]bool // open items with a failure of this claim
 	stands   []standing   // by place
 	tally    job.Tally
-	behind   map[int]ledger.Carry
+	behind   map[int]protocol.Carry
 	starting []int
 	children []child
 
@@ -57,16 +57,16 @@ type chunk struct {
 	ends  []ending
 	snaps []*snapshot
 
-	counted   []ledger.Result // of the entry that was just folded
-	cut       bool            // its log could not be read to its end
-	runs      int             // recorded tries that count, and of them
-	breaks    int             // those without a result
-	discarded int             // recorded tries that do not count
+	counted   []protocol.Result // of the entry that was just folded
+	cut       bool              // its log could not be read to its end
+	runs      int               // recorded tries that count, and of them
+	breaks    int               // those without a result
+	discarded int               // recorded tries that do not count
 }
 
 type child struct {
 	id   string
-	seed ledger.Seed
+	seed protocol.Seed
 }
 
 type late struct {
@@ -79,11 +79,11 @@ type ending struct {
 	tally             job.Tally
 }
 
-func newChunk(w *walk, id string, s ledger.Seed, g ground) *chunk {
+func newChunk(w *walk, id string, s protocol.Seed, g ground) *chunk {
 	c := &chunk{w: w, id: id, seed: s, g: g, mark: s.Mark, retried: map[int]bool{}, stands: make([]standing, g.n),
 		tally: job.Tally{Items: g.n}, behind: maps.Clone(s.Carry), late: map[int]late{}}
 	if c.behind == nil {
-		c.behind = map[int]ledger.Carry{}
+		c.behind = map[int]protocol.Carry{}
 	}
 	for c.rounds < len(w.settled) && w.settled[c.rounds].at < s.Mark {
 		c.rounds++ // it came to be later
@@ -91,16 +91,16 @@ func newChunk(w *walk, id string, s ledger.Seed, g ground) *chunk {
 	return c
 }
 
-func (c *chunk) doubt(rule Rule, n int, e ledger.Entry, item int, why string, args ...any) {
+func (c *chunk) doubt(rule Rule, n int, e protocol.Entry, item int, why string, args ...any) {
 	c.w.v.doubt(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (c *chunk) note(n int, e ledger.Entry, why string, args ...any) {
+func (c *chunk) note(n int, e protocol.Entry, why string, args ...any) {
 	c.w.v.note(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 // take folds entry n.
-func (c *chunk) take(n int, e ledger.Entry) {
+func (c *chunk) take(n int, e protocol.Entry) {
 	c.n, c.counted = n+1, nil
 	rest := e
 	rest.Claim, rest.Claimed, rest.Results, rest.Starting = 0, nil, nil, nil
@@ -126,10 +126,10 @@ func (c *chunk) take(n int, e ledger.Entry) {
 }
 
 // claim is M1: who claims says why he may.
-func (c *chunk) claim(n int, e ledger.Entry) {
+func (c *chunk) claim(n int, e protocol.Entry) {
 	x := *e.Claimed
-	why := map[ledger.Grounds]bool{ledger.Untouched: c.claims == 0, ledger.FreeAgain: c.claims > 0 && c.owner == "",
-		ledger.Silence: c.owner != "", ledger.TakenAway: c.owner != ""}
+	why := map[protocol.Grounds]bool{protocol.Untouched: c.claims == 0, protocol.FreeAgain: c.claims > 0 && c.owner == "",
+		protocol.Silence: c.owner != "", protocol.TakenAway: c.owner != ""}
 	switch {
 	case c.closed:
 		c.note(n, e, "it claims a chunk that had ended")
@@ -142,7 +142,7 @@ func (c *chunk) claim(n int, e ledger.Entry) {
 		return
 	}
 	if c.owner != "" {
-		c.lose(x.Why == ledger.Silence)
+		c.lose(x.Why == protocol.Silence)
 	}
 	c.claims, c.owner, c.risk, c.starting = x.N, x.Agent, x.Risk, nil
 	clear(c.retried)
@@ -201,7 +201,7 @@ func (c *chunk) lose(silent bool) {
 }
 
 // broke records a try that came to no result.
-func (c *chunk) broke(item, place int, had ledger.Carry) {
+func (c *chunk) broke(item, place int, had protocol.Carry) {
 	c.behind[item] = had
 	c.breaks++
 	c.w.run.add(item)
@@ -249,7 +249,7 @@ func (c *chunk) close() { c.closed, c.owner, c.starting = true, "", nil }
 
 // stop is `ended(n)` by anyone (E2). It is void in a chunk with a higher mark, and in
 // an ended one it only dismisses a reopen.
-func (c *chunk) stop(n int, e ledger.Entry) {
+func (c *chunk) stop(n int, e protocol.Entry) {
 	by := e.Ended.By
 	switch {
 	case by == 0:
@@ -272,7 +272,7 @@ func (c *chunk) stop(n int, e ledger.Entry) {
 }
 
 // again is a chunk's `reopened(n)` (M4).
-func (c *chunk) again(n int, e ledger.Entry) {
+func (c *chunk) again(n int, e protocol.Entry) {
 	x := *e.Again
 	if !c.closed || x.By <= c.mark {
 		c.note(n, e, "it reopens a chunk that is open, or stands at %d already", c.mark)

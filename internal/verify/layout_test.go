@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
@@ -29,7 +29,7 @@ func TestOutputsLieWhereTheLedgerPutsThem(t *testing.T) {
 		if name == "" {
 			continue
 		}
-		got, want := outputKey(jobDir, 7, "000000-1-1", name), ledger.OutKey(mapPath, 7, "000000-1-1", name)
+		got, want := outputKey(jobDir, 7, "000000-1-1", name), protocol.OutKey(mapPath, 7, "000000-1-1", name)
 		if got != want {
 			t.Errorf("%q lies at %s, and the ledger puts it at %s", name, got, want)
 		}
@@ -51,7 +51,7 @@ func TestAGroundFindsItsItems(t *testing.T) {
 				items = append(items, item)
 			}
 		}
-		var spans ledger.Spans
+		var spans protocol.Spans
 		for _, item := range items {
 			if n := len(spans); n > 0 && spans[n-1][1] == item-1 {
 				spans[n-1][1] = item
@@ -80,14 +80,14 @@ func TestAGroundFindsItsItems(t *testing.T) {
 			t.Fatal(diff)
 		}
 	}
-	for _, bad := range []ledger.Spans{{{0, 1}}, {{3, 2}}, {{1, 2}, {2, 4}}, {{5, 6}, {1, 2}}, {{1, 1 << 40}}} {
+	for _, bad := range []protocol.Spans{{{0, 1}}, {{3, 2}}, {{1, 2}, {2, 4}}, {{5, 6}, {1, 2}}, {{1, 1 << 40}}} {
 		if _, ok := groundOf(bad); ok {
 			t.Errorf("%v is taken", bad)
 		}
 	}
-	five, _ := groundOf(ledger.Spans{{1, 3}, {7, 8}})
+	five, _ := groundOf(protocol.Spans{{1, 3}, {7, 8}})
 	for spans, want := range map[[2]int]bool{{1, 3}: true, {2, 2}: true, {7, 8}: true, {3, 7}: false, {1, 4}: false, {6, 7}: false, {8, 9}: false} {
-		g, _ := groundOf(ledger.Spans{spans})
+		g, _ := groundOf(protocol.Spans{spans})
 		if five.holds(g) != want {
 			t.Errorf("%v in 1-3, 7-8: %v, want %v", spans, !want, want)
 		}
@@ -100,9 +100,9 @@ func TestAnItemIsInOneChunk(t *testing.T) {
 	t.Parallel()
 	v := &verifier{told: func(Progress) {}}
 	w := &walk{v: v, rounds: newRounds(v), items: 5, placed: newBits(5), run: newBits(5), ended: newBits(5)}
-	for i, spans := range []ledger.Spans{{{1, 2}}, {{2, 3}}, {{5, 5}}} {
+	for i, spans := range []protocol.Spans{{{1, 2}}, {{2, 3}}, {{5, 5}}} {
 		g, _ := groundOf(spans)
-		w.sum(newChunk(w, fmt.Sprintf("%06d", i), ledger.Seed{Items: spans}, g))
+		w.sum(newChunk(w, fmt.Sprintf("%06d", i), protocol.Seed{Items: spans}, g))
 	}
 	w.checkPlaced()
 	if diff := cmp.Diff([]string{"items 000001 item 2", "items job item 4"}, brief(v.r.Doubts)); diff != "" {

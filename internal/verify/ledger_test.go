@@ -9,7 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -21,7 +26,7 @@ type world struct {
 	t      *testing.T
 	r      *rand.Rand
 	now    time.Duration
-	w      ledger.World
+	w      protocol.World
 	j      job.Job
 	gone   map[int]bool // processes
 	agents []*agent
@@ -30,14 +35,14 @@ type world struct {
 }
 
 type agent struct {
-	*ledger.MapMember
+	*mapagent.MapMember
 	pid   int
 	tries []running
 }
 
 type running struct {
-	h   *ledger.Hold
-	try ledger.Try
+	h   *mapagent.OwnedChunk
+	try mapagent.Try
 }
 
 func (w *world) Now() time.Time      { return time.Unix(1767322985, 0).Add(w.now) }
@@ -57,15 +62,15 @@ func (w *world) Read(b []byte) (int, error) {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), now: time.Hour, gone: map[int]bool{}, seen: map[string]bool{}}
-	w.w = ledger.World{Store: store.New(mem.At(w), store.Options{Clock: w, Rand: w}), Rand: w,
-		Gone: func(h ledger.Host) (gone, known bool) { return w.gone[h.PID], true }}
+	w.w = protocol.World{Store: store.New(mem.At(w), store.Options{Clock: w, Rand: w}), Rand: w,
+		Gone: func(h protocol.Host) (gone, known bool) { return w.gone[h.PID], true }}
 	n := 1 + w.r.IntN(30)
 	w.j = job.Job{V: 1, ChunkSize: 1 + w.r.IntN(10), Manifest: job.Manifest{Count: n, From: 1, To: int64(n), Step: 1, Format: "lines"},
 		Spec: job.Spec{Project: "demo", Task: "world", Verb: job.Map, Program: "work", Nodes: 1, Retries: w.r.IntN(3)}}
 	w.j.Spec.Workers = 3
-	w.check(w.w.NameJob(t.Context(), &w.j))
-	w.check(w.w.Propose(t.Context(), w.j))
-	_, mine, err := w.w.Submit(t.Context(), w.j, "cli")
+	w.check(tasks.NameJob(t.Context(), w.w, &w.j))
+	w.check(tasks.ProposeJob(t.Context(), w.w, w.j))
+	_, mine, err := tasks.SubmitJob(t.Context(), w.w, w.j, "cli")
 	w.check(err)
 	if !mine {
 		t.Fatal("not submitted")
@@ -84,8 +89,8 @@ func (w *world) check(err error) {
 }
 
 // outcome is how a try of an item ends: some items always fail, some the first time.
-func outcome(try ledger.Try) ledger.Result {
-	r := ledger.Result{Item: try.Item}
+func outcome(try mapagent.Try) protocol.Result {
+	r := protocol.Result{Item: try.Item}
 	if try.Item%7 == 0 || try.Item%5 == 0 && try.N == 1 {
 		r.Failed, r.Code = true, 3
 	}
@@ -108,7 +113,7 @@ func (w *world) round(trouble int) {
 		if len(w.agents) < 3 {
 			w.born++
 			pid := w.born
-			a := &agent{pid: pid, MapMember: w.w.NewMapMember(w.j, w.w.AgentID(pid, 0), ledger.Host{Boot: "b", PID: pid}, ledger.MapOptions{Slots: 3, Near: w.r.IntN(2) == 0})}
+			a := &agent{pid: pid, MapMember: mapagent.NewMapMember(w.w, w.j, liveness.NewAgentID(w.w, pid, 0), protocol.Host{Boot: "b", PID: pid}, mapagent.MapOptions{Slots: 3, Near: w.r.IntN(2) == 0})}
 			a.Ready()
 			w.agents = append(w.agents, a)
 		}
@@ -143,23 +148,23 @@ func (w *world) trouble(much int) {
 	}
 	switch w.r.IntN(14) {
 	case 0:
-		_, err := w.w.Cancel(ctx, p, "cli", "enough")
+		_, err := control.CancelJob(ctx, w.w, p, "cli", "enough")
 		w.check(err)
 	case 1:
-		_, err := w.w.Amend(ctx, p, "cli", ledger.Amended{Retries: new(w.r.IntN(4))})
+		_, err := control.AmendMap(ctx, w.w, p, "cli", protocol.Amended{Retries: new(w.r.IntN(4))})
 		w.check(err)
 	case 2, 3:
-		w.reopen(&ledger.Reopened{}, nil)
+		w.reopen(&protocol.Reopened{}, nil)
 	case 4:
 		n := 1 + w.r.IntN(6)
-		w.reopen(nil, &ledger.Extended{Manifest: job.Manifest{Count: n, From: 1, To: int64(n), Step: 1}, Size: 1 + w.r.IntN(4)})
+		w.reopen(nil, &protocol.Extended{Manifest: job.Manifest{Count: n, From: 1, To: int64(n), Step: 1}, Size: 1 + w.r.IntN(4)})
 	default:
 		if len(w.agents) == 0 {
 			return
 		}
 		a := w.agents[w.r.IntN(len(w.agents))]
 		if w.r.IntN(2) == 0 { // it has notice
-			for _, h := range a.Holds() {
+			for _, h := range a.Owned() {
 				w.check(h.Release(ctx, false))
 			}
 		} else {
@@ -170,11 +175,11 @@ func (w *world) trouble(much int) {
 }
 
 // reopen asks for more, where the job is not being stopped: that would wait.
-func (w *world) reopen(again *ledger.Reopened, more *ledger.Extended) {
-	v, err := w.w.NewMapView(w.j).Refresh(w.t.Context())
+func (w *world) reopen(again *protocol.Reopened, more *protocol.Extended) {
+	v, err := views.NewMapView(w.w, w.j).Refresh(w.t.Context())
 	w.check(err)
 	if v.Map.Stop == nil || v.Map.Settled != nil {
-		_, _, err := w.w.Reopen(w.t.Context(), w.j, "cli", ledger.Round{Again: again, More: more})
+		_, _, err := control.ReopenMap(w.t.Context(), w.w, w.j, "cli", control.Round{Again: again, More: more})
 		w.check(err)
 	}
 }
@@ -184,11 +189,11 @@ func (w *world) turn(ctx context.Context, a *agent) bool {
 	o, err := a.Poll(ctx)
 	w.check(err)
 	switch o.Do {
-	case ledger.Depart:
+	case mapagent.Depart:
 		return true
-	case ledger.Cease, ledger.Drain:
+	case mapagent.Cease, mapagent.Drain:
 		a.tries = nil
-		for _, h := range a.Holds() {
+		for _, h := range a.Owned() {
 			w.check(h.Wind(ctx))
 		}
 	}
@@ -207,7 +212,7 @@ func (w *world) turn(ctx context.Context, a *agent) bool {
 		}
 	}
 	a.tries = left
-	for _, h := range a.Holds() {
+	for _, h := range a.Owned() {
 		for len(a.tries) < 3 {
 			try, ok := h.Next()
 			if !ok {
@@ -218,7 +223,7 @@ func (w *world) turn(ctx context.Context, a *agent) bool {
 		if h.Due() == 0 {
 			fate, err := h.Flush(ctx)
 			w.check(err)
-			if fate != ledger.Holding {
+			if fate != mapagent.Holding {
 				a.tries = slices.DeleteFunc(a.tries, func(x running) bool { return x.h == h })
 			}
 		}
@@ -239,12 +244,12 @@ func TestWhatTheLedgerWritesIsSound(t *testing.T) {
 		w := newWorld(t, seed)
 		for round := range 3 {
 			if round > 0 {
-				w.reopen(&ledger.Reopened{}, nil)
+				w.reopen(&protocol.Reopened{}, nil)
 			}
 			w.round(int(seed%4) * 2)
 			r, err := Verify(t.Context(), w.w.Store, w.j.Path(), nil)
 			w.check(err)
-			v, err := w.w.NewMapView(w.j).Refresh(t.Context())
+			v, err := views.NewMapView(w.w, w.j).Refresh(t.Context())
 			w.check(err)
 			if !r.Sound() || r.Told > 0 || v.Map.Settled == nil || r.State != v.State || r.Tally != v.Tally || r.Rounds < round+1 {
 				t.Fatalf("seed %d round %d: %s %s, the ledger says %s %s\ndoubts %v\nnotes %v\n%s", seed, round, r.State, tallied(r.Tally), v.State, tallied(v.Tally), r.Doubts, r.Ignored, w.story(r))

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
@@ -22,7 +22,7 @@ const format = 1
 // readLog gives the entries of a log to take, in order. last is the highest number
 // that a listing, made before, has shown; -1: none. whole is false where the log has a
 // hole, or an entry that cannot be read: a doubt says so, and nothing after that is given.
-func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take func(n int, e ledger.Entry) error) (whole bool, err error) {
+func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take func(n int, e protocol.Entry) error) (whole bool, err error) {
 	for n := 0; ; n++ {
 		b, err := v.s.Get(ctx, fmt.Sprintf("%s/%08d", dir, n))
 		if errors.Is(err, store.ErrNotExist) {
@@ -36,7 +36,7 @@ func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take
 			return false, fmt.Errorf("read log %s: %w", name, err)
 		}
 		v.r.Entries++
-		var e ledger.Entry
+		var e protocol.Entry
 		if err == nil {
 			e, err = decode(b)
 		}
@@ -51,7 +51,7 @@ func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take
 }
 
 // decode is strict: a fact that this code does not know might change what follows.
-func decode(b []byte) (e ledger.Entry, err error) {
+func decode(b []byte) (e protocol.Entry, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
@@ -71,9 +71,9 @@ func decode(b []byte) (e ledger.Entry, err error) {
 
 // bare says that nothing but what every entry has is left of e. Callers take
 // out what may be there.
-func bare(e ledger.Entry) bool {
+func bare(e protocol.Entry) bool {
 	e.V, e.Nonce, e.By, e.At = 0, "", "", time.Time{}
-	return reflect.DeepEqual(e, ledger.Entry{})
+	return reflect.DeepEqual(e, protocol.Entry{})
 }
 
 // listed gives every object below a prefix, by the rest of its key.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 func TestAJobThatCannotBeVerifiedSaysWhy(t *testing.T) {
@@ -25,7 +25,7 @@ func TestAJobThatCannotBeVerifiedSaysWhy(t *testing.T) {
 }
 
 func TestWhatAnItemTookAlongIsInWords(t *testing.T) {
-	for want, c := range map[string]ledger.Carry{
+	for want, c := range map[string]protocol.Carry{
 		"nothing":                               {},
 		"1 end out of memory":                   {OOMs: 1},
 		"2 failures, 3 ends out of memory":      {Failures: 2, OOMs: 3},

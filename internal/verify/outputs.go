@@ -11,13 +11,13 @@ import (
 	"path"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
 // checkOutputs reads every output of these successes (M6). Of which there must be, a
 // success has some.
-func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by string, results []ledger.Result) error {
+func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by string, results []protocol.Result) error {
 	if !v.outputs {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by str
 }
 
 // output says what is wrong with an output, "" when it is whole.
-func (v *verifier) output(ctx context.Context, r ledger.Result, i int, o ledger.Output) (why string, err error) {
+func (v *verifier) output(ctx context.Context, r protocol.Result, i int, o protocol.Output) (why string, err error) {
 	clean := o.Name != "" && path.Clean(o.Name) == o.Name && !path.IsAbs(o.Name) && o.Name != "." && o.Name != ".." && !strings.HasPrefix(o.Name, "../")
 	key := outputKey(v.dir, r.Item, r.Try, o.Name)
 	if !clean || store.CheckKey(key) != nil {

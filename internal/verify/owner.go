@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
 // own folds what a chunk's owner wrote: facts of one entry in the order in which they
 // are decided (L4). What somebody wrote who was not does not count (L3).
-func (c *chunk) own(n int, e ledger.Entry) {
+func (c *chunk) own(n int, e protocol.Entry) {
 	if c.closed || e.Claim != c.claims || e.By != c.owner {
 		c.foreign(n, e)
 		return
@@ -36,7 +36,7 @@ func (c *chunk) own(n int, e ledger.Entry) {
 }
 
 // foreign is an entry of a claim that is over, or was never its writer's.
-func (c *chunk) foreign(n int, e ledger.Entry) {
+func (c *chunk) foreign(n int, e protocol.Entry) {
 	if c.closed && len(e.Results) > 0 {
 		c.doubt(RuleEnded, n, e, e.Results[0].Item, "it has results, and the chunk had ended")
 		return
@@ -58,7 +58,7 @@ func orNobody(agent string) string {
 }
 
 // result is one try of an item (M1, M13).
-func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
+func (c *chunk) result(n int, e protocol.Entry, r protocol.Result) {
 	place, ok := c.g.at(r.Item)
 	switch {
 	case !ok || c.stands[place] == handedOn:
@@ -107,7 +107,7 @@ func (c *chunk) result(n int, e ledger.Entry, r ledger.Result) {
 }
 
 // failureOf is what a rule of retry would go by.
-func failureOf(r ledger.Result) string {
+func failureOf(r protocol.Result) string {
 	if r.Kind != "" {
 		return r.Kind
 	}
@@ -115,7 +115,7 @@ func failureOf(r ledger.Result) string {
 }
 
 // well says what cannot be of one result.
-func (c *chunk) well(n int, e ledger.Entry, r ledger.Result) {
+func (c *chunk) well(n int, e protocol.Entry, r protocol.Result) {
 	switch {
 	case !r.Failed && (r.Code != 0 || r.Signal != "" || r.Final):
 		c.doubt(RuleResult, n, e, r.Item, "it says a success, with %s", endedBy(r))
@@ -125,7 +125,7 @@ func (c *chunk) well(n int, e ledger.Entry, r ledger.Result) {
 }
 
 // start names items before they begin (M13).
-func (c *chunk) start(n int, e ledger.Entry) {
+func (c *chunk) start(n int, e protocol.Entry) {
 	for _, item := range e.Starting {
 		place, ok := c.g.at(item)
 		if !ok || c.stands[place] != open {
@@ -143,20 +143,20 @@ func (c *chunk) start(n int, e ledger.Entry) {
 
 // hand makes a chunk of items that do not run (M2), with all they have behind
 // them (M3).
-func (c *chunk) hand(n int, e ledger.Entry) {
+func (c *chunk) hand(n int, e protocol.Entry) {
 	s := e.Handed.Seed
 	g, ok := groundOf(s.Items)
 	if !ok || g.n == 0 || !c.g.holds(g) {
 		c.doubt(RuleHanded, n, e, 0, "it hands items over that are not this chunk's")
 		return
 	}
-	bad, want := 0, map[int]ledger.Carry{}
+	bad, want := 0, map[int]protocol.Carry{}
 	g.each(func(item, _ int) {
 		place, _ := c.g.at(item)
 		if c.stands[place] != open || slices.Contains(c.starting, item) {
 			bad = item
 		}
-		if had := c.behind[item]; had != (ledger.Carry{}) {
+		if had := c.behind[item]; had != (protocol.Carry{}) {
 			want[item] = had
 		}
 	})
@@ -185,8 +185,8 @@ func (c *chunk) hand(n int, e ledger.Entry) {
 }
 
 // differs finds an item of which two say something else; 0: none.
-func differs(a, b map[int]ledger.Carry) (item int) {
-	for _, m := range []map[int]ledger.Carry{a, b} {
+func differs(a, b map[int]protocol.Carry) (item int) {
+	for _, m := range []map[int]protocol.Carry{a, b} {
 		for i := range m {
 			if a[i] != b[i] && (item == 0 || i < item) {
 				item = i
@@ -198,7 +198,7 @@ func differs(a, b map[int]ledger.Carry) (item int) {
 
 // release gives the chunk back; what was in flight was interrupted (M13), or stopped by
 // a person, and will run again (M10).
-func (c *chunk) release(n int, e ledger.Entry) {
+func (c *chunk) release(n int, e protocol.Entry) {
 	left := len(c.openItems())
 	for i, item := range e.Released.Flight {
 		place, ok := c.g.at(item)
@@ -222,7 +222,7 @@ func (c *chunk) release(n int, e ledger.Entry) {
 
 // end closes the chunk for its owner. Ended with open items it does not count (L3),
 // but for one case: its owner went by results that do not count.
-func (c *chunk) end(n int, e ledger.Entry) {
+func (c *chunk) end(n int, e protocol.Entry) {
 	items := c.openItems()
 	explained := len(items) > 0
 	for _, item := range items {

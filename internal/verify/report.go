@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -151,7 +151,7 @@ func numbered(n int, one, more string) string {
 }
 
 // counts is what has happened to an item so far.
-func counts(c ledger.Carry) string {
+func counts(c protocol.Carry) string {
 	var all []string
 	for _, x := range []struct {
 		n         int
@@ -169,7 +169,7 @@ func counts(c ledger.Carry) string {
 }
 
 // endedBy is how a try ended: exit status 3, signal SIGKILL.
-func endedBy(r ledger.Result) string {
+func endedBy(r protocol.Result) string {
 	if r.Signal != "" {
 		return "signal " + r.Signal
 	}

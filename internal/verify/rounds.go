@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -29,7 +29,7 @@ type rounds struct {
 
 	// Of the round that is open:
 	place   int // of the task's log; 0 of the first
-	stop    *ledger.Stop
+	stop    *protocol.Stop
 	failing bool
 	over    bool // it has settled
 	spoken  int  // the highest place that is settled for; -1: none
@@ -47,15 +47,15 @@ func (l list) chunks() int { return (l.m.Count + l.size - 1) / l.size }
 // reopen is a `reopened` that counts.
 type reopen struct {
 	n int
-	ledger.Reopened
+	protocol.Reopened
 }
 
 // round is one `settled` that ended a round, and what is recomputed for it.
 type round struct {
 	at      int // its number
 	by      string
-	said    ledger.Settled
-	stop    *ledger.Stop
+	said    protocol.Settled
+	stop    *protocol.Stop
 	failing bool
 	items   int       // of the job by then
 	tally   job.Tally // of all chunks, as they stood then
@@ -80,7 +80,7 @@ func (r *rounds) reopened(n int) bool {
 }
 
 // take folds an entry: facts of one entry in the order in which they are decided (L4).
-func (r *rounds) take(n int, e ledger.Entry) {
+func (r *rounds) take(n int, e protocol.Entry) {
 	r.n = n + 1
 	rest := e
 	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told, rest.Drained = nil, nil, nil, nil, nil, nil
@@ -123,20 +123,20 @@ func (r *rounds) take(n int, e ledger.Entry) {
 }
 
 // ends says whether a failure may be final although retries are left.
-func (r *rounds) ends(x ledger.Result) bool {
+func (r *rounds) ends(x protocol.Result) bool {
 	return r.told || slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return !on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
 // endsAlways says whether every rule that ever stood makes a failure final.
-func (r *rounds) endsAlways(x ledger.Result) bool {
+func (r *rounds) endsAlways(x protocol.Result) bool {
 	return !slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
-func (r *rounds) note(n int, e ledger.Entry, why string, args ...any) {
+func (r *rounds) note(n int, e protocol.Entry, why string, args ...any) {
 	r.v.note(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (r *rounds) doubt(rule Rule, n int, e ledger.Entry, why string, args ...any) {
+func (r *rounds) doubt(rule Rule, n int, e protocol.Entry, why string, args ...any) {
 	r.v.doubt(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
@@ -154,7 +154,7 @@ func (r *rounds) checkPlaces() {
 // halt is the lower number (E1): a later stop, or one after the end, does not count.
 // But who has let items end may have them ended (E2); chunks name the entry that
 // stopped the job all the same.
-func (r *rounds) halt(n int, e ledger.Entry) {
+func (r *rounds) halt(n int, e protocol.Entry) {
 	if !r.over && r.stop != nil && r.stop.Drain && e.Cancelled != nil && !e.Cancelled.Drain {
 		r.stop = e.Cancelled
 		return
@@ -171,7 +171,7 @@ func (r *rounds) halt(n int, e ledger.Entry) {
 }
 
 // extend is E4. An extension's items follow those that the job has.
-func (r *rounds) extend(n int, e ledger.Entry) {
+func (r *rounds) extend(n int, e protocol.Entry) {
 	x := *e.Extended
 	switch {
 	case r.over || r.stop != nil:
@@ -186,7 +186,7 @@ func (r *rounds) extend(n int, e ledger.Entry) {
 // reopen begins a new round of a job that has settled, for a place of the task's log
 // that is not settled for (T2); in a live one it selects more. After a stop it
 // would have had to wait (E4).
-func (r *rounds) reopen(n int, e ledger.Entry) bool {
+func (r *rounds) reopen(n int, e protocol.Entry) bool {
 	x := *e.Reopened
 	switch {
 	case !r.over && r.stop != nil:
@@ -204,7 +204,7 @@ func (r *rounds) reopen(n int, e ledger.Entry) bool {
 }
 
 // settle ends a round, or declines a later place for a job that has settled (T2).
-func (r *rounds) settle(n int, e ledger.Entry) {
+func (r *rounds) settle(n int, e protocol.Entry) {
 	s := *e.Settled
 	switch {
 	case r.over && s.Place <= r.spoken:

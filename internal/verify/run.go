@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -16,9 +16,9 @@ import (
 type attempts struct {
 	v       *verifier
 	k       int // the current one
-	stop    *ledger.Stop
+	stop    *protocol.Stop
 	failing bool
-	settled *ledger.Settled
+	settled *protocol.Settled
 	at      int    // number of settled
 	by      string // its writer
 }
@@ -31,7 +31,7 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	a := &attempts{v: v, at: -1}
-	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e ledger.Entry) error {
+	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
 		a.take(n, e)
 		return nil
 	})
@@ -60,7 +60,7 @@ func (v *verifier) run(ctx context.Context) error {
 }
 
 // take folds an entry. What L3 says does not count is told.
-func (a *attempts) take(n int, e ledger.Entry) {
+func (a *attempts) take(n int, e protocol.Entry) {
 	rest := e
 	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
 	note := Note{Log: "job", Entry: n, By: e.By}
@@ -111,8 +111,8 @@ func (a *attempts) take(n int, e ledger.Entry) {
 func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
 	s := a.settled
 	note := Note{Log: fmt.Sprintf("attempt %d rank %d", s.Attempt, rank), Entry: -1}
-	var join ledger.Join
-	var exit ledger.Exit
+	var join protocol.Join
+	var exit protocol.Exit
 	joined, err := v.record(ctx, fmt.Sprintf("%s/attempts/%d/join/%d", v.dir, s.Attempt, rank), &join, note)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
 	case s.State == job.Succeeded && !ended:
 		note.Why = "it has not ended, and the job has succeeded"
 		v.doubt(RuleExit, note)
-	case s.State == job.Succeeded && (exit.Verdict != ledger.Done || exit.Code != 0):
+	case s.State == job.Succeeded && (exit.Verdict != protocol.Done || exit.Code != 0):
 		note.Why = fmt.Sprintf("it ended %s with exit status %d, and the job has succeeded", exit.Verdict, exit.Code)
 		v.doubt(RuleExit, note)
 	case ended && (!joined || join.Agent != exit.Agent):

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -19,7 +19,7 @@ import (
 type snapshot struct {
 	name string
 	ending
-	results []ledger.Result
+	results []protocol.Result
 	cut     bool // it has none: they are in the log
 	met     int  // results that the log has had
 	wrong   bool
@@ -59,7 +59,7 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 		if err != nil && !errors.Is(err, store.ErrMalformed) {
 			return fmt.Errorf("read snapshot: %w", err)
 		}
-		var held ledger.Snapshot
+		var held protocol.Snapshot
 		if err != nil || json.Unmarshal(b, &held) != nil || held.V != format || held.ID != c.id || held.N != s.n {
 			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
 			continue

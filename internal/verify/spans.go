@@ -4,7 +4,7 @@ import (
 	mathbits "math/bits"
 	"slices"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // ground is the items of a chunk, which are counted from 0 by their place in it.
@@ -18,7 +18,7 @@ type ground struct {
 const maxItems = 1_000_000_000
 
 // groundOf refuses spans that are not in order, or meet.
-func groundOf(s ledger.Spans) (g ground, ok bool) {
+func groundOf(s protocol.Spans) (g ground, ok bool) {
 	last := 0
 	for i, r := range s {
 		if r[0] < 1 || r[1] < r[0] || r[1] > maxItems || i > 0 && r[0] <= last {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
@@ -32,7 +32,7 @@ func (v *verifier) readTask(ctx context.Context) error {
 	}
 	live := ""
 	gone := map[string]bool{}
-	whole, err := v.readLog(ctx, "task", dir, last, func(n int, e ledger.Entry) error {
+	whole, err := v.readLog(ctx, "task", dir, last, func(n int, e protocol.Entry) error {
 		rest := e
 		rest.Submitted, rest.Closed, rest.Removed, rest.Beside = nil, nil, nil, nil
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil, e.Beside != nil)
@@ -48,7 +48,7 @@ func (v *verifier) readTask(ctx context.Context) error {
 	return err
 }
 
-func (v *verifier) takeTask(n int, e ledger.Entry, live *string, gone map[string]bool) {
+func (v *verifier) takeTask(n int, e protocol.Entry, live *string, gone map[string]bool) {
 	note := func(why string, args ...any) {
 		v.note(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
 
@@ -48,7 +48,7 @@ func (v *verifier) mapJob(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e ledger.Entry) error {
+	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
 		w.take(n, e)
 		return nil
 	})
@@ -103,7 +103,7 @@ func (w *walk) all(ctx context.Context) error {
 		for k := range l.chunks() {
 			first := l.first + k*l.size
 			last := min(first+l.size, l.first+l.m.Count) - 1
-			if err := w.below(ctx, child{chunkID(l.ext, k), ledger.Seed{Items: ledger.Spans{{first, last}}, Mark: l.ext}}); err != nil {
+			if err := w.below(ctx, child{chunkID(l.ext, k), protocol.Seed{Items: protocol.Spans{{first, last}}, Mark: l.ext}}); err != nil {
 				return err
 			}
 		}
@@ -151,7 +151,7 @@ func (w *walk) chunk(ctx context.Context, of child) ([]child, error) {
 		last = -1
 	}
 	delete(w.listed, of.id)
-	whole, err := w.v.readLog(ctx, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e ledger.Entry) error {
+	whole, err := w.v.readLog(ctx, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e protocol.Entry) error {
 		if err := w.keepUp(ctx, e); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (w *walk) checkPlaced() {
 
 // keepUp reads on in the job's log where a chunk's entry may follow from what has
 // come there since: the job is live.
-func (w *walk) keepUp(ctx context.Context, e ledger.Entry) error {
+func (w *walk) keepUp(ctx context.Context, e protocol.Entry) error {
 	by := -1
 	if e.Again != nil {
 		by = e.Again.By
@@ -218,7 +218,7 @@ func (w *walk) keepUp(ctx context.Context, e ledger.Entry) error {
 	if e.Ended != nil {
 		by = e.Ended.By
 	}
-	amended := w.live && slices.ContainsFunc(e.Results, func(r ledger.Result) bool { return r.Failed })
+	amended := w.live && slices.ContainsFunc(e.Results, func(r protocol.Result) bool { return r.Failed })
 	if by < w.rounds.n && !amended {
 		return nil
 	}

@@ -34,7 +34,8 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -43,11 +44,11 @@ import (
 
 // Config is what an agent gives its crew.
 type Config struct {
-	World ledger.World
+	World protocol.World
 	Job   job.Job
-	ID    string      // the agent's
-	Self  ledger.Host // its process
-	Slots int         // items at once
+	ID    string        // the agent's
+	Self  protocol.Host // its process
+	Slots int           // items at once
 	// Near says that the store answers in microseconds: it is then asked and told
 	// more often.
 	Near bool
@@ -60,7 +61,7 @@ type Config struct {
 	Redact *record.Redactor
 	Note   func(text string)
 	// Beat changes what the next heartbeat says; now has it come at once.
-	Beat func(now bool, change func(*ledger.Beat))
+	Beat func(now bool, change func(*protocol.Heartbeat))
 	Log  *slog.Logger
 
 	// Notice says that the agent must go. One value.
@@ -122,7 +123,7 @@ const (
 	// nearPoll is how long a cancel is waited for by a person who sits beside it.
 	nearPoll = 200 * time.Millisecond
 	// farPoll is E5's.
-	farPoll = ledger.Heartbeat
+	farPoll = protocol.HeartbeatEvery
 	// nearBeat is how often a person sees the counts move.
 	nearBeat = time.Second
 	// exitLater is EX_TEMPFAIL: engines that restart on failure start another agent.
@@ -132,8 +133,8 @@ const (
 // crew is one run of Run.
 type crew struct {
 	Config
-	member *ledger.MapMember
-	order  ledger.MapOrder
+	member *mapagent.MapMember
+	order  mapagent.MapOrder
 	kit    *Kit
 	chart  chart // of the items
 	clock  store.Clock
@@ -175,9 +176,9 @@ type crew struct {
 	chores chan func(context.Context) error // of putAway, which has ended when index is done
 	index  sync.WaitGroup
 
-	stale                  bool          // it leaves once nothing runs: see goes
-	polled, sought, beaten time.Duration // when it is due next
-	said                   ledger.Beat   // what the last heartbeat said of the work
+	stale                  bool               // it leaves once nothing runs: see goes
+	polled, sought, beaten time.Duration      // when it is due next
+	said                   protocol.Heartbeat // what the last heartbeat said of the work
 }
 
 // Run works until the job has ended, nothing is left for this agent, or it must
@@ -189,7 +190,7 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
 		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), chores: make(chan func(context.Context) error, maxChores), cargo: newCargoQueue()}
-	w.member = c.World.NewMapMember(c.Job, c.ID, c.Self, ledger.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.later})
+	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.later})
 	w.life, w.end = context.WithCancel(ctx)
 	w.stores.open(w.life)
 	w.hands.Go(w.listen)
@@ -278,7 +279,7 @@ func (c *crew) turn(ctx context.Context) (gone bool, err error) {
 			return gone, err
 		}
 	}
-	if c.order.Do != ledger.Cease {
+	if c.order.Do != mapagent.Cease {
 		err = c.flush(ctx) // in a drain, what ends is not kept until the last item has
 	}
 	if c.member.TooMany() {
@@ -314,7 +315,7 @@ func (c *crew) wait() time.Duration {
 	}
 	now := c.now()
 	for _, w := range c.works {
-		if c.order.Do != ledger.Cease {
+		if c.order.Do != mapagent.Cease {
 			due = min(due, now+w.due(now))
 		}
 	}
@@ -328,12 +329,12 @@ func (c *crew) wait() time.Duration {
 }
 
 // stopped says that the job was: each hold is wound up once nothing of it runs.
-func (c *crew) stopped() bool { return c.order.Do == ledger.Drain || c.order.Do == ledger.Cease }
+func (c *crew) stopped() bool { return c.order.Do == mapagent.Drain || c.order.Do == mapagent.Cease }
 
 // idle says that slots are free and the holds have nothing for them. While the job
 // is paused or was stopped, others' chunks may want tending.
 func (c *crew) idle() bool {
-	if c.order.Do != ledger.Work {
+	if c.order.Do != mapagent.Work {
 		return len(c.tries) == 0 && (len(c.works) == 0 || !c.stopped())
 	}
 	if c.kit == nil || c.lone != nil || !c.needs.same(c.order.Limits) {
@@ -353,17 +354,17 @@ func (c *crew) beat() {
 	if c.beaten = math.MaxInt64; c.kit == nil {
 		return // nothing to tell before
 	}
-	c.beaten = c.now() + ledger.Heartbeat
+	c.beaten = c.now() + protocol.HeartbeatEvery
 	if c.Near {
 		c.beaten = c.now() + nearBeat
 	}
-	var b ledger.Beat
-	c.member.Dress(&b)
+	var b protocol.Heartbeat
+	c.member.FillHeartbeat(&b)
 	if b.Recorded == c.said.Recorded && b.Failed == c.said.Failed && b.Flight == c.said.Flight && slices.Equal(b.Chunks, c.said.Chunks) {
 		return
 	}
 	c.said = b
-	c.Beat(c.Near, func(to *ledger.Beat) {
+	c.Beat(c.Near, func(to *protocol.Heartbeat) {
 		to.Recorded, to.Failed, to.Flight, to.Chunks = b.Recorded, b.Failed, b.Flight, b.Chunks
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -141,7 +142,7 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	s := newRange(t, spec, 20, 0)
 	s.run(3)
 	s.wants(job.Failed, job.Tally{Items: 20, Succeeded: 19, Failed: 1})
-	v := s.NewMapView(s.job)
+	v := views.NewMapView(s.World, s.job)
 	for item, tries := range map[int]int{3: 2, 4: 1, 5: 2} {
 		r, err := v.One(t.Context(), item)
 		if s.check(err); len(r.Tries) != tries {

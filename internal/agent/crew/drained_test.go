@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -16,9 +17,9 @@ func TestWhoIsDrainedLetsItsItemsEndAndHandsTheRestOnAtOnce(t *testing.T) {
 	s := newRange(t, shell(`echo $1 >>ran; while [ ! -e go ]; do sleep 0.01; done; echo $1`), 30, 10)
 	var heeded atomic.Bool
 	a := s.start(2, func(c *Config, k *Kit) {
-		c.Beat = func(_ bool, change func(*ledger.Beat)) {
-			var b ledger.Beat
-			if change(&b); b.Phase == ledger.Draining {
+		c.Beat = func(_ bool, change func(*protocol.Heartbeat)) {
+			var b protocol.Heartbeat
+			if change(&b); b.Phase == protocol.Draining {
 				heeded.Store(true)
 			}
 		}
@@ -27,7 +28,7 @@ func TestWhoIsDrainedLetsItsItemsEndAndHandsTheRestOnAtOnce(t *testing.T) {
 		ran, _ := os.ReadFile(filepath.Join(a.code, "ran"))
 		return strings.Count(string(ran), "\n") == 2
 	})
-	stands, err := s.DrainAgent(t.Context(), s.job.Path(), "cli-1", ledger.Drained{Agent: a.c.ID, Reason: "lunch"})
+	stands, err := control.DrainAgent(t.Context(), s.World, s.job.Path(), "cli-1", protocol.Drained{Agent: a.c.ID, Reason: "lunch"})
 	if s.check(err); !stands {
 		t.Fatal("the job has ended")
 	}

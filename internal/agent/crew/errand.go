@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -40,7 +40,7 @@ type source struct {
 }
 
 // at is the source of item n.
-func (h *chart) at(ctx context.Context, m *ledger.Map, n int) (*source, error) {
+func (h *chart) at(ctx context.Context, m *chunks.Map, n int) (*source, error) {
 	for _, s := range h.sources {
 		if s.First() <= n && n <= s.Last() {
 			return s, nil

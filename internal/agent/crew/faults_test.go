@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -39,8 +39,8 @@ func TestItemsOfAChunkThatAnotherHasClaimedAreEnded(t *testing.T) {
 	_, err = io.ReadFull(f, begun)
 	s.check(err)
 	// As after a silence of this agent's: the claim is the entry after its own.
-	claim, err := json.Marshal(ledger.Entry{V: 1, By: "9-0-other", At: time.Now(),
-		Claimed: &ledger.Claimed{Agent: "9-0-other", N: 2, Why: ledger.Silence}})
+	claim, err := json.Marshal(protocol.Entry{V: 1, By: "9-0-other", At: time.Now(),
+		Claimed: &protocol.Claimed{Agent: "9-0-other", N: 2, Why: protocol.Silence}})
 	s.check(err)
 	first := ""
 	for o, err := range s.Store.List(t.Context(), "demo/sums/"+s.job.ID+"/chunks/") {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/crew/stream"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -72,7 +72,7 @@ func (n needs) same(l job.Limits) bool {
 // rearm opens the gangs, and opens them anew when other limits bind (J2): once what
 // runs by the old ones has ended.
 func (c *crew) rearm(ctx context.Context) error {
-	if c.kit == nil || c.order.Do != ledger.Work || c.needs.same(c.order.Limits) {
+	if c.kit == nil || c.order.Do != mapagent.Work || c.needs.same(c.order.Limits) {
 		return nil
 	}
 	if c.recall(); len(c.tries) > 0 {
@@ -214,8 +214,8 @@ const leastStoring = 64
 func (c *crew) license() {
 	var least time.Duration
 	for _, w := range c.works {
-		if w.queued > 0 && (least == 0 || w.hold.Licence() < least) {
-			least = w.hold.Licence()
+		if w.queued > 0 && (least == 0 || w.hold.StartDeadline() < least) {
+			least = w.hold.StartDeadline()
 		}
 	}
 	if least == 0 || least == c.licensed {

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 )
 
@@ -63,7 +65,7 @@ func TestAnAgentThatIsFencedEndsItsItems(t *testing.T) {
 	a := s.start(4, nil)
 	a.begun("hangs")
 	// The other one is told that every agent on this machine is dead.
-	s.World.Gone = func(ledger.Host) (bool, bool) { return true, true }
+	s.World.Gone = func(protocol.Host) (bool, bool) { return true, true }
 	b := s.start(2, func(_ *Config, k *Kit) { k.Environ = append(k.Environ, "FAST=1") })
 	b.leave(0)
 	a.leave(0)
@@ -129,7 +131,7 @@ func TestAStoreThatStaysFullEndsTheAgentAndNotTheJob(t *testing.T) {
 		t.Fatalf("it left with %d, %v", a.status, a.err)
 	}
 	full.Store(false)
-	s.World.Gone = func(h ledger.Host) (bool, bool) { return true, true } // it was this process too
+	s.World.Gone = func(h protocol.Host) (bool, bool) { return true, true } // it was this process too
 	s.run(2)
 	s.wants(job.Succeeded, job.Tally{Items: 40, Succeeded: 40})
 }
@@ -142,19 +144,19 @@ func TestAPausedJobStartsNothing(t *testing.T) {
 		ran, _ := os.ReadFile(filepath.Join(a.code, "ran"))
 		return strings.Count(string(ran), "\n") == 2
 	})
-	_, err := s.Pause(t.Context(), s.job.Path(), "cli-1", ledger.Paused{Reason: "lunch"})
+	_, err := control.PauseMap(t.Context(), s.World, s.job.Path(), "cli-1", protocol.Paused{Reason: "lunch"})
 	s.check(err)
 	a.wait(func() bool { return a.noted("the job is paused") })
 	s.check(os.WriteFile(filepath.Join(a.code, "go"), nil, 0o600))
 	a.wait(func() bool { // those two end; then it looks on, and starts nothing
-		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		rep, err := views.NewMapView(s.World, s.job).Refresh(t.Context())
 		s.check(err)
 		return rep.Tally.Succeeded == 2
 	})
 	if ran, err := os.ReadFile(filepath.Join(a.code, "ran")); err != nil || strings.Count(string(ran), "\n") != 2 {
 		t.Errorf("%q began (%v)", ran, err)
 	}
-	_, err = s.Continue(t.Context(), s.job.Path(), "cli-1")
+	_, err = control.ContinueMap(t.Context(), s.World, s.job.Path(), "cli-1")
 	s.check(err)
 	a.leave(0)
 	s.wants(job.Succeeded, job.Tally{Items: 30, Succeeded: 30})
@@ -179,7 +181,7 @@ func TestACancelledJobEndsItsItems(t *testing.T) {
 	s := newRange(t, shell(`[ $1 != 1 ] || { echo one; exit 0; }; : >hangs; exec sleep 1000`), 30, 10)
 	a := s.start(2, nil)
 	a.begun("hangs")
-	stands, err := s.Cancel(t.Context(), s.job.Path(), "cli-1", "enough")
+	stands, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli-1", "enough")
 	if s.check(err); !stands {
 		t.Fatal("it had ended")
 	}
@@ -198,7 +200,7 @@ func TestADrainedJobLetsItsItemsEnd(t *testing.T) {
 		ran, _ := os.ReadFile(filepath.Join(a.code, "ran"))
 		return strings.Count(string(ran), "\n") == 2
 	})
-	stands, err := s.Drain(t.Context(), s.job.Path(), "cli-1", "enough")
+	stands, err := control.DrainJob(t.Context(), s.World, s.job.Path(), "cli-1", "enough")
 	if s.check(err); !stands {
 		t.Fatal("it had ended")
 	}
@@ -208,7 +210,7 @@ func TestADrainedJobLetsItsItemsEnd(t *testing.T) {
 	first, second, _ := strings.Cut(strings.TrimSpace(string(ran)), "\n")
 	s.check(os.WriteFile(filepath.Join(a.code, "go"+first), nil, 0o600))
 	a.wait(func() bool { // it is recorded while the other runs
-		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		rep, err := views.NewMapView(s.World, s.job).Refresh(t.Context())
 		s.check(err)
 		return rep.Tally.Succeeded == 1
 	})
@@ -222,10 +224,10 @@ func TestACancelEndsWhatADrainLetRun(t *testing.T) {
 	s := newRange(t, shell(`: >hangs; exec sleep 1000`), 30, 10)
 	a := s.start(2, nil)
 	a.begun("hangs")
-	_, err := s.Drain(t.Context(), s.job.Path(), "cli-1", "slowly")
+	_, err := control.DrainJob(t.Context(), s.World, s.job.Path(), "cli-1", "slowly")
 	s.check(err)
 	a.wait(func() bool { return a.noted("running items may finish") })
-	stands, err := s.Cancel(t.Context(), s.job.Path(), "cli-2", "at once")
+	stands, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli-2", "at once")
 	if s.check(err); !stands {
 		t.Fatal("it had ended")
 	}
@@ -234,7 +236,7 @@ func TestACancelEndsWhatADrainLetRun(t *testing.T) {
 	if got := s.settled(); got.Reason != "at once" {
 		t.Errorf("settled %+v", got)
 	}
-	if stands, err := s.Drain(t.Context(), s.job.Path(), "cli-3", "late"); err != nil || !stands {
+	if stands, err := control.DrainJob(t.Context(), s.World, s.job.Path(), "cli-3", "late"); err != nil || !stands {
 		t.Errorf("drained again: %v, %v", stands, err)
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/attached"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -19,9 +22,9 @@ import (
 func heeds(then func(*Config, *Kit)) (rests *atomic.Bool, change func(*Config, *Kit)) {
 	rests = new(atomic.Bool)
 	return rests, func(c *Config, k *Kit) {
-		c.Beat = func(_ bool, change func(*ledger.Beat)) {
-			var b ledger.Beat
-			if change(&b); b.Phase == ledger.Resting {
+		c.Beat = func(_ bool, change func(*protocol.Heartbeat)) {
+			var b protocol.Heartbeat
+			if change(&b); b.Phase == protocol.Resting {
 				rests.Store(true)
 			}
 		}
@@ -34,7 +37,7 @@ func heeds(then func(*Config, *Kit)) (rests *atomic.Bool, change func(*Config, *
 // recode gives the live map new code.
 func (s *site) recode(digest string) {
 	s.t.Helper()
-	stands, err := s.Amend(s.t.Context(), s.job.Path(), "cli-1", ledger.Amended{Code: &ledger.Code{Code: job.Code{Digest: digest}}})
+	stands, err := control.AmendMap(s.t.Context(), s.World, s.job.Path(), "cli-1", protocol.Amended{Code: &protocol.Code{Code: job.Code{Digest: digest}}})
 	if s.check(err); !stands {
 		s.t.Fatal("it has ended")
 	}
@@ -43,7 +46,7 @@ func (s *site) recode(digest string) {
 // next starts an agent as an engine does now: with the job as it binds what begins.
 func (s *site) next(slots int, change func(*Config, *Kit)) *agent {
 	s.t.Helper()
-	m, err := s.MapOf(s.t.Context(), s.job)
+	m, err := chunks.ReadMap(s.t.Context(), s.World, s.job)
 	s.check(err)
 	return s.start(slots, func(c *Config, k *Kit) {
 		c.Job = m.Bind(s.job)
@@ -84,7 +87,7 @@ func TestWhoHasOldCodeLetsItsItemsEndAndGivesTheRestBack(t *testing.T) {
 		defer mu.Unlock()
 		return maps.Clone(touched)
 	}
-	k := s.NewMapKeeper(s.job, "cli-1")
+	k := attached.NewMapKeeper(s.World, s.job, "cli-1")
 	if w, err := k.Poll(t.Context(), nil); err != nil || !w.Start || w.Placed.Placement != 1 {
 		t.Fatalf("the keeper asks for %+v, %v", w, err)
 	}
@@ -110,7 +113,7 @@ func TestWhoHasOldCodeLetsItsItemsEndAndGivesTheRestBack(t *testing.T) {
 	}
 	s.untroubled()
 
-	w, err := k.Poll(t.Context(), []ledger.Machine{{Placement: 1, Index: 1}})
+	w, err := k.Poll(t.Context(), []attached.Machine{{Placement: 1, Index: 1}})
 	if err != nil || !w.Start || w.Placed.Placement != 2 {
 		t.Fatalf("the keeper asks for %+v, %v", w, err)
 	}
@@ -126,7 +129,7 @@ func TestWhoHasOldCodeLetsItsItemsEndAndGivesTheRestBack(t *testing.T) {
 func (s *site) untroubled() {
 	s.t.Helper()
 	for _, r := range s.results() {
-		if r.Carry != (ledger.Carry{}) {
+		if r.Carry != (protocol.Carry{}) {
 			s.t.Errorf("item %d has %+v behind it", r.N, r.Carry)
 		}
 	}
@@ -182,7 +185,7 @@ func TestNewCodeIsNoReasonToGoWhile(t *testing.T) {
 				reads.Add(1)
 			}
 		}
-		_, err := s.Pause(t.Context(), s.job.Path(), "cli-1", ledger.Paused{})
+		_, err := control.PauseMap(t.Context(), s.World, s.job.Path(), "cli-1", protocol.Paused{})
 		s.check(err)
 		rests, change := heeds(nil)
 		a := s.start(2, change)
@@ -190,7 +193,7 @@ func TestNewCodeIsNoReasonToGoWhile(t *testing.T) {
 		s.recode("new")
 		from := reads.Load()
 		a.wait(func() bool { return reads.Load() > from+2 }) // it has read of that, and stays
-		_, err = s.Continue(t.Context(), s.job.Path(), "cli-1")
+		_, err = control.ContinueMap(t.Context(), s.World, s.job.Path(), "cli-1")
 		s.check(err)
 		gone(t, a)
 	})
@@ -207,7 +210,7 @@ func TestNewCodeIsNoReasonToGoWhile(t *testing.T) {
 		a := s.start(2, nil)
 		a.begun("hangs")
 		s.recode("new")
-		_, err := s.Cancel(t.Context(), s.job.Path(), "cli-1", "enough")
+		_, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli-1", "enough")
 		s.check(err)
 		a.leave(0)
 		s.wants(job.Cancelled, job.Tally{Items: 9, Cancelled: 9})

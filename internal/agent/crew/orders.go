@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/store"
 )
 
@@ -32,26 +34,26 @@ func (c *crew) poll(ctx context.Context) (gone bool, err error) {
 			c.order.Status, err = c.leave(ctx)
 			return true, err
 		}
-		if c.order.Do == ledger.Work {
-			c.order.Do = ledger.Rest // what runs may end
+		if c.order.Do == mapagent.Work {
+			c.order.Do = mapagent.Rest // what runs may end
 		}
 	}
 	switch c.order.Do {
-	case ledger.Work:
+	case mapagent.Work:
 		c.stores.open(c.life)
 		c.unwarn()
 		c.unstick()
-	case ledger.Rest, ledger.Quit:
+	case mapagent.Rest, mapagent.Quit:
 		c.recall()
-	case ledger.Drain:
+	case mapagent.Drain:
 		c.warn(c.order.Why, 0)
 		c.recall()
-	case ledger.Cease:
+	case mapagent.Cease:
 		c.warn(c.order.Why, c.grace())
 		c.recall()
 		c.stores.endAfter(c.grace())
 		c.kill(func(*try) bool { return true })
-	case ledger.Depart:
+	case mapagent.Depart:
 		return true, c.depart(ctx)
 	}
 	c.tellHeeded(before)
@@ -68,7 +70,7 @@ func (c *crew) goes() (n Notice, yes bool) {
 	switch {
 	case c.outdated():
 		return Notice{Why: "the job has new code"}, true
-	case c.order.Do == ledger.Quit:
+	case c.order.Do == mapagent.Quit:
 		return Notice{Why: c.order.Why, ForGood: true}, true
 	}
 	return n, false
@@ -77,28 +79,28 @@ func (c *crew) goes() (n Notice, yes bool) {
 // outdated says that items are to be run with other code than this agent has. It
 // claims no more then, and leaves once nothing runs: another one fetches that code.
 func (c *crew) outdated() bool {
-	return c.order.Code != "" && c.order.Code != c.Job.Code.Digest && c.order.Do == ledger.Work
+	return c.order.Code != "" && c.order.Code != c.Job.Code.Digest && c.order.Do == mapagent.Work
 }
 
 // tellHeeded has the heartbeat say that nothing more begins here, or that it does
 // again: who asked for it waits for that word.
-func (c *crew) tellHeeded(before ledger.MapDo) {
+func (c *crew) tellHeeded(before mapagent.MapDo) {
 	if c.kit == nil || phase(c.order.Do) == phase(before) {
 		return
 	}
-	c.Beat(true, func(b *ledger.Beat) {
+	c.Beat(true, func(b *protocol.Heartbeat) {
 		b.Phase = phase(c.order.Do)
-		c.member.Dress(b)
+		c.member.FillHeartbeat(b)
 	})
 }
 
 // phase is what the heartbeat calls an agent that is prepared.
-func phase(do ledger.MapDo) string {
+func phase(do mapagent.MapDo) string {
 	switch do {
-	case ledger.Rest:
-		return ledger.Resting
-	case ledger.Drain, ledger.Quit:
-		return ledger.Draining
+	case mapagent.Rest:
+		return protocol.Resting
+	case mapagent.Drain, mapagent.Quit:
+		return protocol.Draining
 	}
 	return "running"
 }
@@ -106,7 +108,7 @@ func phase(do ledger.MapDo) string {
 // depart lets the task's log know of the job's end.
 func (c *crew) depart(ctx context.Context) error {
 	c.Unneeded()
-	if _, err := c.World.Load(ctx, c.Job.Path()); errors.Is(err, store.ErrNotExist) {
+	if _, err := tasks.LoadJob(ctx, c.World, c.Job.Path()); errors.Is(err, store.ErrNotExist) {
 		c.Hush()
 		return nil
 	}
@@ -137,14 +139,14 @@ func (c *crew) begin(ctx context.Context, k Kit) error {
 	case k.Failed != nil:
 		text := c.Redact.String(k.Failed.Error())
 		c.Note("not started: " + text)
-		stop := ledger.Stop{Reason: text, Code: fault.ExitDrover}
+		stop := protocol.Stop{Reason: text, Code: fault.ExitDrover}
 		c.polled = 0
 		return c.patient(ctx, func() error { return c.member.Fail(ctx, stop) })
 	}
 	c.kit, c.beaten = &k, 0
 	c.openLarder()
 	c.member.Ready()
-	c.Beat(true, func(b *ledger.Beat) {
+	c.Beat(true, func(b *protocol.Heartbeat) {
 		b.Phase, b.Slots, b.Since = phase(c.order.Do), c.Slots, c.clock.Now().UTC()
 	})
 	return nil
@@ -167,7 +169,7 @@ func (c *crew) seek(ctx context.Context) error {
 		return err
 	}
 	found := false
-	for _, h := range c.member.Holds() {
+	for _, h := range c.member.Owned() {
 		if slices.ContainsFunc(c.works, func(w *work) bool { return w.hold == h }) {
 			continue
 		}
@@ -194,12 +196,12 @@ func (c *crew) flush(ctx context.Context) error {
 		if w.due(c.now()) > 0 {
 			continue
 		}
-		fate := ledger.Holding
+		fate := mapagent.Holding
 		err := c.patient(ctx, func() (err error) { fate, err = w.hold.Flush(ctx); return err })
 		if err != nil {
 			return err
 		}
-		if fate != ledger.Holding {
+		if fate != mapagent.Holding {
 			c.drop(w)
 		}
 	}
@@ -238,8 +240,8 @@ func (c *crew) leave(ctx context.Context) (status int, err error) {
 	}
 	c.Note("leaving: " + n.Why)
 	c.Unneeded()
-	c.Beat(true, func(b *ledger.Beat) { b.Phase, b.Asked = "leaving", n.Asked })
-	c.order.Do = ledger.Rest
+	c.Beat(true, func(b *protocol.Heartbeat) { b.Phase, b.Asked = "leaving", n.Asked })
+	c.order.Do = mapagent.Rest
 	c.recall()
 	all := func(*try) bool { return true }
 	var sooner <-chan struct{}
@@ -313,8 +315,8 @@ func (c *crew) patient(ctx context.Context, do func() error) error {
 		}
 		if pause == firstPause {
 			c.Note("waiting for room: " + err.Error())
-			c.Beat(true, func(b *ledger.Beat) { b.Note = "waiting for room: " + err.Error() })
-			defer c.Beat(true, func(b *ledger.Beat) { b.Note = "" })
+			c.Beat(true, func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
+			defer c.Beat(true, func(b *protocol.Heartbeat) { b.Note = "" })
 		}
 		select {
 		case <-c.hurry:

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // An agent looks at the job's log every 15 s at least (E5), and one beside its store so
@@ -16,11 +18,11 @@ func TestTheJobsLogIsLookedAtInTime(t *testing.T) {
 		s := newRange(t, command("true"), 4, 4)
 		c := &crew{Config: Config{World: s.World, Job: s.job, Near: near, Note: func(string) {}, Warn: func(string, time.Duration) {}, Patience: patience},
 			clock: s.Store.Clock(), tries: map[uint64]*try{}}
-		c.member = s.NewMapMember(s.job, s.AgentID(1, 0), ledger.Host{}, ledger.MapOptions{Slots: 1, Near: near})
+		c.member = mapagent.NewMapMember(s.World, s.job, liveness.NewAgentID(s.World, 1, 0), protocol.Host{}, mapagent.MapOptions{Slots: 1, Near: near})
 		life, end := context.WithCancel(t.Context())
 		defer end()
 		c.life = life
-		if gone, err := c.poll(t.Context()); gone || err != nil || c.order.Do != ledger.Work {
+		if gone, err := c.poll(t.Context()); gone || err != nil || c.order.Do != mapagent.Work {
 			t.Fatalf("near %t: gone %t, order %d, %v", near, gone, c.order.Do, err)
 		}
 		if again := c.polled - c.now(); again > most {

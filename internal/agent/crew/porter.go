@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -197,20 +197,20 @@ func (c *crew) tooMuch(t *try) (why string) {
 }
 
 // outputs stores what a try has left. why says what is missing.
-func (c *crew) outputs(ctx context.Context, t *try) (all []ledger.Output, why string, err error) {
+func (c *crew) outputs(ctx context.Context, t *try) (all []protocol.Output, why string, err error) {
 	root, err := os.OpenRoot(t.staging)
 	if err != nil {
 		return nil, "its folder for outputs is gone", nil
 	}
 	defer root.Close()
 	for _, name := range t.outs {
-		var more []ledger.Output
+		var more []protocol.Output
 		if folder, is := strings.CutSuffix(name, "/"); is {
 			more, why, err = c.folder(ctx, root, t, folder)
 		} else {
-			var one ledger.Output
+			var one protocol.Output
 			one, why, err = c.file(ctx, root, t, name, false)
-			more = []ledger.Output{one}
+			more = []protocol.Output{one}
 		}
 		if why != "" || err != nil {
 			return nil, why, err
@@ -230,7 +230,7 @@ func (c *crew) outputs(ctx context.Context, t *try) (all []ledger.Output, why st
 var manyFiles = fmt.Sprintf("its outputs are more than %d files, or their names more than 1 MB: have it put them into an archive", maxOutputs)
 
 // folder stores all files in one. Their number is known before one is stored.
-func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (all []ledger.Output, why string, err error) {
+func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (all []protocol.Output, why string, err error) {
 	if info, err := root.Lstat(name); err != nil || !info.IsDir() {
 		return nil, fmt.Sprintf("no output folder %s", name), nil
 	}
@@ -244,7 +244,7 @@ func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (
 		case d.IsDir():
 			return nil
 		default:
-			var one ledger.Output
+			var one protocol.Output
 			one, why, err = c.file(ctx, root, t, file, true)
 			all = append(all, one)
 		}
@@ -290,7 +290,7 @@ func (c *crew) countFiles(ctx context.Context, root *os.Root, name string) (why 
 
 // file stores one, which must be regular and within the try's folder, wherever
 // links lead.
-func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, mayBeEmpty bool) (o ledger.Output, why string, err error) {
+func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, mayBeEmpty bool) (o protocol.Output, why string, err error) {
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -307,11 +307,11 @@ func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, may
 		return o, fmt.Sprintf("output %s cannot be read: %v", name, err), nil
 	}
 	defer f.Close()
-	o = ledger.Output{Name: name, Size: info.Size()}
+	o = protocol.Output{Name: name, Size: info.Size()}
 	if mode := uint32(info.Mode().Perm()); mode != 0o644 {
 		o.Mode = mode
 	}
-	key := ledger.OutKey(c.Job.Path(), t.Item, t.Name, name)
+	key := protocol.OutKey(c.Job.Path(), t.Item, t.Name, name)
 	var n int64
 	// Only what it had: one that grows as fast as it is read has no end.
 	o.SHA256, n, err = c.store(ctx, key, io.NewSectionReader(f, 0, o.Size))

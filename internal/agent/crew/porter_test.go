@@ -15,17 +15,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
 // outputs are what is stored of an item, checked by its digests.
-func (s *site) outputs(r ledger.ItemReport) map[string]string {
+func (s *site) outputs(r views.ItemReport) map[string]string {
 	s.t.Helper()
 	got := map[string]string{}
 	for _, o := range r.Result.Outputs {
-		body, err := s.Store.Open(s.t.Context(), ledger.OutKey(s.job.Path(), r.N, r.Result.Try, o.Name), 0, -1)
+		body, err := s.Store.Open(s.t.Context(), protocol.OutKey(s.job.Path(), r.N, r.Result.Try, o.Name), 0, -1)
 		s.check(err)
 		b, err := io.ReadAll(body)
 		s.check(err)

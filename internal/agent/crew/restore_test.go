@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -49,7 +49,7 @@ func stocked(t *testing.T, spec job.Spec, files []map[int]string, lines ...strin
 			}
 		})
 		s.check(err)
-		m, err := l.Put(ctx, s.Store, ledger.ItemsPrefix(j.Path()))
+		m, err := l.Put(ctx, s.Store, protocol.ItemsPrefix(j.Path()))
 		s.check(err)
 		j.Manifest.Files = &m
 	}
@@ -106,7 +106,7 @@ func TestFilesOfAPackStandInForTheirNames(t *testing.T) {
 			}
 		})
 		s.check(err)
-		m, err := l.Put(t.Context(), s.Store, ledger.ItemsPrefix(j.Path()))
+		m, err := l.Put(t.Context(), s.Store, protocol.ItemsPrefix(j.Path()))
 		s.check(err)
 		j.Manifest.Files = &m
 		reads.Store(0)

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
 // result says how a try ended. Of a success with declared outputs the porters have
 // the last word.
-func (c *crew) result(t *try, e *proc.Spawned, said *said) ledger.Result {
-	r := ledger.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
+func (c *crew) result(t *try, e *proc.Spawned, said *said) protocol.Result {
+	r := protocol.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
 		CPU: (e.Exit.User + e.Exit.System).Microseconds(), MaxRSS: e.Exit.MaxRSS,
 		Head: said.head, Tail: said.tail, Size: e.Output[0]}
 	if e.Err != nil {

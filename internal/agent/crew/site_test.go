@@ -18,7 +18,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/chunks"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -81,7 +85,7 @@ func errFull(key string) error {
 
 // site is a store with one map in it, and the agents that work on it.
 type site struct {
-	ledger.World
+	protocol.World
 	t      testing.TB
 	bucket *bucket // nil: another store
 	job    job.Job
@@ -125,8 +129,8 @@ func (s *site) submit(spec job.Spec, from string, chunk int) {
 	if s.bucket != nil {
 		b = s.bucket
 	}
-	s.World = ledger.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
-		Gone: func(h ledger.Host) (bool, bool) { return proc.Identity(h).Gone() }}
+	s.World = protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
+		Gone: func(h protocol.Host) (bool, bool) { return proc.Identity(h).Gone() }}
 	list, err := items.Collect(ctx, items.Source{From: from}, s.t.TempDir())
 	s.check(err)
 	spec.Project, spec.Task, spec.Verb, spec.From = "demo", "sums", job.Map, from
@@ -136,17 +140,17 @@ func (s *site) submit(spec job.Spec, from string, chunk int) {
 	spec, err = spec.Normal()
 	s.check(err)
 	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC()}
-	s.check(s.NameJob(ctx, &j))
-	m, err := list.Put(ctx, s.Store, ledger.ItemsPrefix(j.Path()))
+	s.check(tasks.NameJob(ctx, s.World, &j))
+	m, err := list.Put(ctx, s.Store, protocol.ItemsPrefix(j.Path()))
 	s.check(err)
 	s.check(list.Close())
 	if j.Manifest, j.ChunkSize = job.Manifest(m), chunk; chunk == 0 {
-		j.ChunkSize = ledger.ChunkSize(m.Count, spec.Workers)
+		j.ChunkSize = chunks.ChunkSize(m.Count, spec.Workers)
 	}
 	if s.ready != nil {
 		s.ready(&j, s.t.TempDir())
 	}
-	_, mine, err := s.Submit(ctx, j, "cli-1")
+	_, mine, err := tasks.SubmitJob(ctx, s.World, j, "cli-1")
 	if s.check(err); !mine {
 		s.t.Fatal("another job is live")
 	}
@@ -225,11 +229,11 @@ func (s *site) start(slots int, change func(*Config, *Kit)) *agent {
 	s.t.Helper()
 	s.agents++
 	a := &agent{s: s, kit: make(chan Kit, 1), notice: make(chan Notice, 1), ended: make(chan struct{}), code: s.t.TempDir()}
-	id := s.AgentID(1, s.agents)
-	out, err := record.NewWriter(record.Options{Store: s.Store, Prefix: ledger.LogsPrefix(s.job.Path()), Rank: s.agents, ID: fmt.Sprintf("w%d", s.agents)})
+	id := liveness.NewAgentID(s.World, 1, s.agents)
+	out, err := record.NewWriter(record.Options{Store: s.Store, Prefix: protocol.LogsPrefix(s.job.Path()), Rank: s.agents, ID: fmt.Sprintf("w%d", s.agents)})
 	s.check(err)
-	a.c = Config{World: s.World, Job: s.job, ID: id, Self: ledger.Host(proc.Self()), Slots: slots, Near: true, Root: s.t.TempDir(),
-		Token: strings.ReplaceAll(id, ":", "-"), Out: out, Note: a.note, Beat: func(bool, func(*ledger.Beat)) {},
+	a.c = Config{World: s.World, Job: s.job, ID: id, Self: protocol.Host(proc.Self()), Slots: slots, Near: true, Root: s.t.TempDir(),
+		Token: strings.ReplaceAll(id, ":", "-"), Out: out, Note: a.note, Beat: func(bool, func(*protocol.Heartbeat)) {},
 		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Notice: a.notice, Kit: a.kit, Unneeded: func() {}, Hush: func() {}, Leftovers: func() {}, Warn: func(string, time.Duration) {}, Patience: patience}
 	kit := s.program(a.code)
 	if change != nil {
@@ -278,9 +282,9 @@ func (s *site) run(slots int) *agent {
 }
 
 // settled is how the map ended.
-func (s *site) settled() ledger.Settled {
+func (s *site) settled() protocol.Settled {
 	s.t.Helper()
-	rep, err := s.NewMapView(s.job).Refresh(s.t.Context())
+	rep, err := views.NewMapView(s.World, s.job).Refresh(s.t.Context())
 	s.check(err)
 	if rep.Map.Settled == nil {
 		s.t.Fatalf("it has not settled: %+v", rep.Tally)
@@ -298,9 +302,9 @@ func (s *site) wants(state job.State, tally job.Tally) {
 }
 
 // results are those of all items, in order.
-func (s *site) results() (all []ledger.ItemReport) {
+func (s *site) results() (all []views.ItemReport) {
 	s.t.Helper()
-	s.check(s.NewMapView(s.job).Each(s.t.Context(), func(r ledger.ItemReport) error {
+	s.check(views.NewMapView(s.World, s.job).Each(s.t.Context(), func(r views.ItemReport) error {
 		all = append(all, r)
 		return nil
 	}))
@@ -311,7 +315,7 @@ func (s *site) results() (all []ledger.ItemReport) {
 func (s *site) said(item int, streams record.Stream) string {
 	s.t.Helper()
 	var b strings.Builder
-	for f, err := range record.Read(s.t.Context(), s.Store, ledger.LogsPrefix(s.job.Path()), record.Filter{Item: uint64(item), Streams: streams}) {
+	for f, err := range record.Read(s.t.Context(), s.Store, protocol.LogsPrefix(s.job.Path()), record.Filter{Item: uint64(item), Streams: streams}) {
 		s.check(err)
 		b.Write(f.Data)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
@@ -93,8 +94,12 @@ func TestAProgramThatStaysEndsWhenItsAgentMustGo(t *testing.T) {
 func TestAProgramThatStaysEndsWhenTheJobIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*site) (bool, error){
-		"drained":   func(s *site) (bool, error) { return s.Drain(s.t.Context(), s.job.Path(), "cli-1", "enough") },
-		"cancelled": func(s *site) (bool, error) { return s.Cancel(s.t.Context(), s.job.Path(), "cli-1", "enough") },
+		"drained": func(s *site) (bool, error) {
+			return control.DrainJob(s.t.Context(), s.World, s.job.Path(), "cli-1", "enough")
+		},
+		"cancelled": func(s *site) (bool, error) {
+			return control.CancelJob(s.t.Context(), s.World, s.job.Path(), "cli-1", "enough")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

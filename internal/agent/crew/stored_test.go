@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -69,7 +70,7 @@ func TestACancelEndsTheStoringOfOutputs(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("nothing is stored")
 	}
-	if _, err := s.Cancel(t.Context(), s.job.Path(), "cli-1", "enough"); err != nil {
+	if _, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli-1", "enough"); err != nil {
 		t.Fatal(err)
 	}
 	a.leave(0)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -285,11 +287,11 @@ func TestACancelEndsProgramsThatStay(t *testing.T) {
 	s := newRange(t, python("for item in drover.items():\n    item.done(os.getpid()) if item.n < 10 else time.sleep(1000)"), 50, 50)
 	a := s.start(2, module(t))
 	s.until(func() bool {
-		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		rep, err := views.NewMapView(s.World, s.job).Refresh(t.Context())
 		s.check(err)
 		return rep.Tally.Succeeded == 9
 	})
-	_, err := s.Cancel(t.Context(), s.job.Path(), "cli", "enough")
+	_, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli", "enough")
 	s.check(err)
 	a.leave(0)
 	s.wants(job.Cancelled, job.Tally{Items: 50, Succeeded: 9, Cancelled: 41})

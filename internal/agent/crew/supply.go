@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -234,7 +234,7 @@ func (c *crew) unsupplied(t *try) error {
 	delete(c.tries, t.id)
 	c.consume(t)
 	final := kind == fault.Missing || kind == fault.Invalid || kind == fault.Denied && !errors.As(err, &here)
-	t.work.hold.Done(ledger.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
+	t.work.hold.Done(protocol.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
 		Why: oneLine(c.Redact.String(middle(err.Error()))), Ended: c.clock.Now().UnixMicro()})
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/control"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -304,11 +306,11 @@ func TestObjectsOfLaterItemsAreFetchedAsTheirGiverHasThem(t *testing.T) {
 	s.check(os.WriteFile(from, []byte("s3://b/k\ns3://c/k\ns3://d/k\n"), 0o600))
 	list, err := items.Collect(t.Context(), items.Source{From: from}, t.TempDir())
 	s.check(err)
-	m, err := list.Put(t.Context(), s.Store, ledger.ItemsPrefix(s.job.Path()))
+	m, err := list.Put(t.Context(), s.Store, protocol.ItemsPrefix(s.job.Path()))
 	s.check(err)
 	s.check(list.Close())
 	m.Places = []string{"s3://b?endpoint=http://h:2", "s3://c?profile=two"}
-	_, ok, err := s.Reopen(t.Context(), s.job, "cli-2", ledger.Round{More: &ledger.Extended{Manifest: m, Size: 3}})
+	_, ok, err := control.ReopenMap(t.Context(), s.World, s.job, "cli-2", control.Round{More: &protocol.Extended{Manifest: m, Size: 3}})
 	if s.check(err); !ok {
 		t.Fatal("no more items")
 	}
@@ -475,11 +477,11 @@ func TestACancelEndsWhatIsComing(t *testing.T) {
 	d.hears(fetchHands)
 	d.comes("a1.txt")
 	s.until(func() bool {
-		rep, err := s.NewMapView(s.job).Refresh(t.Context())
+		rep, err := views.NewMapView(s.World, s.job).Refresh(t.Context())
 		s.check(err)
 		return rep.Tally.Succeeded == 1
 	})
-	_, err := s.Cancel(t.Context(), s.job.Path(), "cli", "enough")
+	_, err := control.CancelJob(t.Context(), s.World, s.job.Path(), "cli", "enough")
 	s.check(err)
 	a.leave(0)
 	s.wants(job.Cancelled, job.Tally{Items: 10, Succeeded: 1, Cancelled: 9})

@@ -12,13 +12,14 @@ import (
 	"github.com/drover-run/drover/internal/agent/crew/larder"
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 )
 
 // try is one try of an item, from when its hold gave it until its result is known.
 type try struct {
-	ledger.Try
+	mapagent.Try
 	id        uint64
 	work      *work
 	gang      *gang       // nil: it was not sent
@@ -32,15 +33,15 @@ type try struct {
 
 	share   *larder.Share // the files that it was promised; nil: none, or they are gone
 	timeout time.Duration
-	cargo   int64          // bytes of its outputs, while they are stored
-	staging string         // folder of its outputs; "": none are declared
-	outs    []string       // their names
-	result  *ledger.Result // of one with outputs, while they are stored
+	cargo   int64            // bytes of its outputs, while they are stored
+	staging string           // folder of its outputs; "": none are declared
+	outs    []string         // their names
+	result  *protocol.Result // of one with outputs, while they are stored
 }
 
 // fill hands as many tries to the gangs as they have places for.
 func (c *crew) fill(ctx context.Context) error {
-	if c.order.Do != ledger.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() || c.struck() {
+	if c.order.Do != mapagent.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() || c.struck() {
 		return nil
 	}
 	c.supply()
@@ -87,7 +88,7 @@ func (c *crew) next(now time.Duration) (t *try, it items.Item) {
 }
 
 // newTry registers a try that a hold has given.
-func (c *crew) newTry(w *work, n ledger.Try) *try {
+func (c *crew) newTry(w *work, n mapagent.Try) *try {
 	t := &try{Try: n, work: w}
 	c.name(t)
 	return t
@@ -132,7 +133,7 @@ func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
 func (c *crew) unfit(t *try, err error) {
 	delete(c.tries, t.id)
 	c.consume(t)
-	t.work.hold.Done(ledger.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
+	t.work.hold.Done(protocol.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
 		Ended: c.clock.Now().UnixMicro()})
 }
 
@@ -324,7 +325,7 @@ func (c *crew) useless(ctx context.Context, g *gang, why error) error {
 	}
 	c.polled = 0
 	return c.patient(ctx, func() error {
-		return c.member.Fail(ctx, ledger.Stop{Reason: oneLine(c.Redact.String(reason)), Code: code})
+		return c.member.Fail(ctx, protocol.Stop{Reason: oneLine(c.Redact.String(reason)), Code: code})
 	})
 }
 
@@ -350,7 +351,7 @@ func (c *crew) lost(ctx context.Context, g *gang) error {
 		case t.void:
 			c.finish(t)
 		case t == trial:
-			t.result = &ledger.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: c.clock.Now().UnixMicro()}
+			t.result = &protocol.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: c.clock.Now().UnixMicro()}
 			c.finish(t)
 		default:
 			c.name(t) // an end of it that is on its way means nothing any more

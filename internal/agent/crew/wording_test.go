@@ -12,7 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -26,7 +26,7 @@ func lineOf(t *testing.T, args ...string) (*crew, *try) {
 		t.Fatal(err)
 	}
 	c := &crew{kit: &Kit{Path: "/bin/work"}, hurry: make(chan struct{}), clock: store.System}
-	return c, &try{Try: ledger.Try{Name: "3-1"}, work: &work{source: &source{command: command, format: items.Lines}}}
+	return c, &try{Try: mapagent.Try{Name: "3-1"}, work: &work{source: &source{command: command, format: items.Lines}}}
 }
 
 func TestAnItemThatIsTooLongSaysHowItIsGiven(t *testing.T) {

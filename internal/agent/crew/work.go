@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/items"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // work is a hold and what its items say, read ahead of it.
 type work struct {
 	c      *crew
-	hold   *ledger.Hold
+	hold   *mapagent.OwnedChunk
 	source *source
 	queued int  // of its tries, in runners and not begun
 	waits  *try // it waits for what its item says
@@ -47,7 +48,7 @@ const (
 )
 
 // newWork begins to read the items of a hold.
-func (c *crew) newWork(ctx context.Context, h *ledger.Hold) (*work, error) {
+func (c *crew) newWork(ctx context.Context, h *mapagent.OwnedChunk) (*work, error) {
 	w := &work{c: c, hold: h, turns: make(chan struct{}, pagesAhead)}
 	spans := h.Items()
 	err := c.patient(ctx, func() (err error) {
@@ -67,7 +68,7 @@ func (c *crew) newWork(ctx context.Context, h *ledger.Hold) (*work, error) {
 func (w *work) due(now time.Duration) time.Duration {
 	due := w.hold.DueAt(now)
 	if w.queued > 0 {
-		due = min(due, max(0, w.hold.Licence()-now))
+		due = min(due, max(0, w.hold.StartDeadline()-now))
 	}
 	return due
 }
@@ -76,7 +77,7 @@ func (w *work) due(now time.Duration) time.Duration {
 func (w *work) close() { w.stop() }
 
 // readAhead ends when all is read, or with ctx.
-func (w *work) readAhead(ctx context.Context, spans ledger.Spans) {
+func (w *work) readAhead(ctx context.Context, spans protocol.Spans) {
 	p, bytes := page{work: w}, 0
 	pass := func() bool {
 		select {

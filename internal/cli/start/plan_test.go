@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app/apptest"
 	"github.com/drover-run/drover/internal/cli/clitest"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
@@ -33,12 +33,12 @@ func TestThePlanOfAMap(t *testing.T) {
 		p.Spec.Out, p.Spec.ItemTimeout = []string{"small/{.stem}.webp", "meta/{n}.json"}, job.Duration(90*time.Second)
 		p.Spec.Limits, p.Spec.GPUs, p.Spec.Queue, p.Spec.Priority = job.Limits{CPUs: 2, Memory: 4 << 30, Processes: 10, Disk: 1 << 30}, 1, "night", 5
 		p.Action = "reopen"
-		p.Cost = engine.Cost{Requests: ledger.Requests{Reads: 1}, Price: prices.GCS(), Here: true}
+		p.Cost = engine.Cost{Requests: protocol.Requests{Reads: 1}, Price: prices.GCS(), Here: true}
 	}
 	var lines []string
 	for _, p := range []*drover.Plan{
 		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245}, func(p *drover.Plan) {
-			p.Cost = engine.Cost{Requests: ledger.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: ledger.Requests{Writes: 10, Reads: 20}, Price: prices.S3()}
+			p.Cost = engine.Cost{Requests: protocol.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: protocol.Requests{Writes: 10, Reads: 20}, Price: prices.S3()}
 		}),
 		plan(engine.ItemsPlan{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
 			New: 3, Again: 1234, Gone: 7, Chunks: 1}, whole),

@@ -1,0 +1,464 @@
+// Package chunks is the fold of a map's log and of its chunks' logs, and the pure decisions what
+// follows: Map.Next for the job, Map.Owes for a chunk. Inventory is all that one reader knows of
+// a map's chunks, and reads and writes their logs and snapshots.
+//
+// It refuses to know which chunk an agent works on, and why. Proved by the simulation of maps in
+// package ledger.
+package chunks
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/ledger/liveness"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/job"
+)
+
+// Map is the fold of a map's log. How its items stand is in its chunks.
+type Map struct {
+	Base job.Manifest
+	Size int // of the manifest's chunks, in items
+	Spec job.Spec
+
+	N          int // entries folded
+	Placed     []protocol.Placed
+	Extensions []Extension
+	Amended    protocol.Amended // what binds now; nil fields: as the spec says, which has the settings
+	Reopened   []Numbered[protocol.Reopened]
+	// Told are the agents that the engine says are gone.
+	Told   map[string]liveness.Death
+	Paused bool
+	Pause  Pause // valid while Paused
+	// Drained are the agents that are to leave, by id; nil: none.
+	Drained map[string]protocol.Drained
+
+	Stop    *protocol.Stop // of this round
+	StopAt  int            // number of its entry
+	Failing bool
+	Settled *protocol.Settled
+	Ended   time.Time // of the entry that settled it, by its writer's clock
+	// Place is that of the task's log which this round goes by, and Round the entry
+	// that began it; both are 0 in the first.
+	Place, Round int
+	// Ignored lists the numbers of entries that were not allowed when written (L3).
+	Ignored []int
+}
+
+// Extension is an `extended` that counts, by number.
+type Extension = Numbered[protocol.Extended]
+
+// Pause is who asked that nothing new begins, and when by his clock.
+type Pause struct {
+	protocol.Paused
+	At time.Time
+}
+
+// Numbered is a fact and the number of its entry.
+type Numbered[T any] struct {
+	N    int
+	Fact T
+}
+
+// NewMap is the fold of job j before its first entry.
+func NewMap(j job.Job) *Map {
+	return &Map{Base: j.Manifest, Size: j.ChunkSize, Spec: j.Spec, Told: map[string]liveness.Death{}}
+}
+
+// ChunkSize is M7: how many items a chunk of a job has.
+func ChunkSize(items, agents int) int {
+	return max(1, min(4096, (items+8*agents-1)/(8*max(1, agents))))
+}
+
+// Items is how many items the job has by now.
+func (m *Map) Items() int {
+	n := m.Base.Count
+	for _, x := range m.Extensions {
+		n += x.Fact.Manifest.Count
+	}
+	return n
+}
+
+// Chunks is how many chunks the manifest and the extensions make. Those that were
+// handed over are found in their parents (M2).
+func (m *Map) Chunks() int {
+	n := ChunksIn(m.Base.Count, m.Size)
+	for _, x := range m.Extensions {
+		n += ChunksIn(x.Fact.Manifest.Count, x.Fact.Size)
+	}
+	return n
+}
+
+// Seed is chunk i of them, counted from 0.
+func (m *Map) Seed(i int) (id string, s protocol.Seed) {
+	ext, first, items, size := 0, 1, m.Base.Count, m.Size
+	for _, x := range m.Extensions {
+		if i < ChunksIn(items, size) {
+			break
+		}
+		i -= ChunksIn(items, size)
+		ext, first, items, size = x.N, x.Fact.First, x.Fact.Manifest.Count, x.Fact.Size
+	}
+	from := first + i*size
+	return protocol.ChunkID(ext, i), protocol.Seed{Items: protocol.Spans{{from, min(from+size, first+items) - 1}}, Mark: ext}
+}
+
+// Index is which of them has an id, counted from 0; ok is false for none.
+func (m *Map) Index(id string) (i int, ok bool) {
+	ext, k := "0", id
+	if rest, added := strings.CutPrefix(id, "x"); added {
+		ext, k, _ = strings.Cut(rest, "-")
+	}
+	x, err := strconv.Atoi(ext)
+	i, err2 := strconv.Atoi(k)
+	if err != nil || err2 != nil || i < 0 {
+		return 0, false
+	}
+	if x > 0 {
+		i += ChunksIn(m.Base.Count, m.Size)
+		for _, had := range m.Extensions {
+			if had.N < x {
+				i += ChunksIn(had.Fact.Manifest.Count, had.Fact.Size)
+			}
+		}
+	}
+	if i >= m.Chunks() {
+		return 0, false
+	}
+	found, _ := m.Seed(i)
+	return i, found == id
+}
+
+// ChunksIn is how many chunks of a size items make.
+func ChunksIn(items, size int) int {
+	size = max(1, size) // of a record without chunks
+	return (items + size - 1) / size
+}
+
+// Fold takes the next entry of the job's log in (L3, E1, E4, T2).
+func (m *Map) Fold(e protocol.Entry) {
+	n := m.N
+	m.N++
+	if !m.applyEntry(n, e) {
+		m.Ignored = append(m.Ignored, n)
+	}
+}
+
+func (m *Map) applyEntry(n int, e protocol.Entry) bool {
+	ok := true
+	if e.Reopened != nil {
+		ok = m.applyReopened(n, *e.Reopened)
+	}
+	if e.Extended != nil {
+		ok = m.applyExtended(n, *e.Extended) && ok
+	}
+	live := m.Stop == nil && m.Settled == nil
+	switch {
+	case e.Placed != nil:
+		m.Placed = append(m.Placed, *e.Placed)
+		ok = m.Settled == nil
+	case e.Amended != nil && ok: // by itself, or what a round begins with
+		m.Amend(*e.Amended)
+	case e.Paused != nil:
+		if !m.Paused { // of two who pause it the first is told of
+			m.Pause = Pause{*e.Paused, e.At}
+		}
+		m.Paused = true
+	case e.Resumed != nil:
+		m.Paused = false
+	case e.Drained != nil:
+		m.Drained = protocol.WithDrained(m.Drained, *e.Drained)
+	case e.Told != nil:
+		for agent, taken := range e.Told {
+			m.Told[agent] = liveness.Dead
+			if taken {
+				m.Told[agent] = liveness.Taken
+			}
+		}
+	case e.Cancelled != nil && live:
+		m.Stop, m.StopAt = e.Cancelled, n
+	case e.Failing != nil && live:
+		m.Stop, m.StopAt, m.Failing = e.Failing, n, true
+	case e.Cancelled != nil && m.Settled == nil && m.Stop.IsHardenedBy(*e.Cancelled):
+		m.Stop = e.Cancelled // what chunks are ended by stays: the entry that stopped it
+	case e.Cancelled != nil || e.Failing != nil:
+		ok = false
+	case e.Settled != nil:
+		ok = m.applySettled(e)
+	}
+	return ok
+}
+
+// applyReopened begins a new round of a settled job, for a place of the task's log that
+// it has not settled for yet; in a live one it selects more items.
+func (m *Map) applyReopened(n int, r protocol.Reopened) bool {
+	switch {
+	case m.Settled != nil && r.Place <= m.Settled.Place, m.Settled == nil && m.Stop != nil:
+		return false
+	case m.Settled != nil:
+		m.Settled, m.Stop, m.StopAt, m.Failing, m.Place, m.Round, m.Paused = nil, nil, 0, false, r.Place, n, false
+	}
+	m.Reopened = append(m.Reopened, Numbered[protocol.Reopened]{n, r})
+	return true
+}
+
+func (m *Map) applyExtended(n int, x protocol.Extended) bool {
+	if m.Stop != nil || m.Settled != nil || x.First != m.Items()+1 || x.Size < 1 {
+		return false
+	}
+	m.Extensions = append(m.Extensions, Extension{n, x})
+	return true
+}
+
+// Amend takes in what binds from now on; fields left out stay.
+func (m *Map) Amend(a protocol.Amended) {
+	if a.Settings != nil {
+		m.Spec = m.Spec.With(*a.Settings)
+		m.Amended = protocol.Amended{Code: m.Amended.Code}
+	}
+	if a.Limits != nil {
+		m.Amended.Limits = a.Limits
+	}
+	if a.Timeout != nil {
+		m.Amended.Timeout = a.Timeout
+	}
+	if a.Retries != nil {
+		m.Amended.Retries = a.Retries
+	}
+	if a.RetryOn != nil {
+		m.Amended.RetryOn = a.RetryOn
+	}
+	if a.Code != nil {
+		m.Amended.Code = a.Code
+	}
+	if a.MemoryStep != nil {
+		m.Amended.MemoryStep = a.MemoryStep
+	}
+}
+
+// applySettled ends a round. Said again of an ended job, for a later place, it declines
+// that one: a `reopened` for it comes too late (T2).
+func (m *Map) applySettled(e protocol.Entry) bool {
+	s := *e.Settled
+	if m.Settled != nil {
+		if s.Place <= m.Settled.Place {
+			return false
+		}
+		again := *m.Settled
+		again.Place = s.Place
+		m.Settled = &again
+		return true
+	}
+	allowed := s.State == job.Succeeded || s.State == job.Failed
+	if m.Stop != nil {
+		allowed = s.State == job.Cancelled
+		if m.Failing {
+			allowed = s.State == job.Failed
+		}
+	}
+	if s.Place != m.Place || !allowed {
+		return false
+	}
+	m.Settled, m.Ended = &s, e.At
+	return true
+}
+
+// Retries is how often an item may fail and be tried again.
+func (m *Map) Retries() int {
+	if m.Amended.Retries != nil {
+		return *m.Amended.Retries
+	}
+	return m.Spec.Retries
+}
+
+// RetryOn are the failures after which an item is tried again.
+func (m *Map) RetryOn() job.RetryOn {
+	if m.Amended.RetryOn != nil {
+		return *m.Amended.RetryOn
+	}
+	return m.Spec.RetryOn
+}
+
+// Code is what items of j run with from now on.
+func (m *Map) Code(j job.Job) protocol.Code {
+	if m.Amended.Code != nil {
+		return *m.Amended.Code
+	}
+	return protocol.Code{Code: j.Code, Environment: j.Environment, Interpreter: j.Interpreter}
+}
+
+// MemoryStep is how many times the memory an item gets after it had too little.
+func (m *Map) MemoryStep() float64 {
+	if m.Amended.MemoryStep != nil {
+		return *m.Amended.MemoryStep
+	}
+	return m.Spec.MemoryStep
+}
+
+// IsFinal says whether a failure of an item, its nth, is its last (M13).
+func (m *Map) IsFinal(r protocol.Result, n int) bool {
+	return n > m.Retries() || !m.RetryOn().Matches(r.Code, r.Signal, r.Kind)
+}
+
+// Limits are those of an item that starts now.
+func (m *Map) Limits() job.Limits {
+	if m.Amended.Limits != nil {
+		return *m.Amended.Limits
+	}
+	return m.Spec.Limits
+}
+
+// ItemTimeout is the time limit of one try of an item; 0: none.
+func (m *Map) ItemTimeout() time.Duration {
+	if m.Amended.Timeout != nil {
+		return time.Duration(*m.Amended.Timeout)
+	}
+	return time.Duration(m.Spec.ItemTimeout)
+}
+
+// pendingItems are the items that reopens of the job select in a closed chunk, and the
+// newest of these (M4); none when nothing is selected.
+func (m *Map) pendingItems(c *Chunk) (items []int, by int) {
+	if !c.Closed {
+		return nil, 0
+	}
+	return m.selectedItems(c)
+}
+
+// selectedItems are the items of a chunk, closed or not, that reopens select as they stand.
+func (m *Map) selectedItems(c *Chunk) (items []int, by int) {
+	for _, r := range m.Reopened {
+		if r.N > c.Mark {
+			by = r.N
+		}
+	}
+	if by == 0 || c.Tally.Succeeded == c.Tally.Items || c.States == nil {
+		return nil, 0
+	}
+	// This is asked of every chunk again and again, and few of its items matter.
+	var chosen [len(itemStates)]bool
+	for s, state := range itemStates {
+		chosen[s] = slices.ContainsFunc(m.Reopened, func(r Numbered[protocol.Reopened]) bool { return r.Fact.TakesState(state) })
+	}
+	place := -1
+	for item := range c.Items.All {
+		if place++; !chosen[c.States[place]] {
+			continue
+		}
+		state := itemStates[c.States[place]]
+		for _, r := range m.Reopened {
+			if r.N > c.Mark && r.Fact.SelectsItem(item, state) {
+				items = append(items, item)
+				break
+			}
+		}
+	}
+	return items, by
+}
+
+// Done says that nothing more can come of a chunk in this round.
+func (m *Map) Done(c *Chunk) bool {
+	if !c.Closed {
+		return false
+	}
+	items, _ := m.pendingItems(c)
+	return len(items) == 0
+}
+
+// Owes is what anyone who sees a chunk so should append to its log: what the
+// job's log asks of it (E2, M4). ok is false while there is nothing, or while it is
+// its owner's to do: sinceStop is how long ago the observer first read the stop. What
+// runs may end after a drain, so a living owner is waited for then.
+func (m *Map) Owes(c *Chunk, death func(agent string) liveness.Death, stopAge time.Duration) (e protocol.Entry, ok bool) {
+	switch {
+	case m.Settled != nil || m.Done(c):
+		return e, false
+	case m.Stop != nil && c.Mark > m.StopAt:
+		return e, false
+	case m.Stop != nil:
+		_, free := c.Free(death)
+		e.Ended = &protocol.Ended{By: m.StopAt}
+		return e, c.Closed || free || !m.Stop.Drain && stopAge >= protocol.StopGrace
+	case c.Closed:
+		items, by := m.pendingItems(c)
+		e.Again = &protocol.Again{By: by, Items: protocol.SpansOf(items)}
+		return e, true
+	}
+	return e, false
+}
+
+// MapStep is what anyone who sees a map so should append to its log next.
+type MapStep struct {
+	Fail   *protocol.Stop
+	Settle *protocol.Settled
+}
+
+// Next decides what follows for the whole job. done says that every chunk was
+// read and is Done; t counts all items then. bad is how many are known to have
+// failed in this round. It is pure: two who call it with the same say the same.
+func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
+	if m.Settled != nil {
+		return MapStep{}
+	}
+	if done {
+		return MapStep{Settle: m.verdict(t)}
+	}
+	if limit, limited := m.Spec.FailLimit(m.Items()); limited && bad > limit && m.Stop == nil {
+		return MapStep{Fail: &protocol.Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%s items failed, at most %s may", job.Comma(bad), mostFails(m.Spec.MaxFails))}}
+	}
+	return MapStep{}
+}
+
+// mostFails is the limit in words: a number, or percent as they were typed.
+func mostFails(text string) string {
+	if n, err := strconv.Atoi(text); err == nil {
+		return job.Comma(n)
+	}
+	return text
+}
+
+// verdict settles a map whose chunks are all done.
+func (m *Map) verdict(t job.Tally) *protocol.Settled {
+	s := &protocol.Settled{State: job.Succeeded, Tally: &t, Place: m.Place}
+	bad := t.Failed + t.Quarantined
+	switch {
+	case m.Stop != nil && m.Failing:
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitDrover, m.Stop.Reason
+	case m.Stop != nil:
+		s.State, s.Code, s.Reason = job.Cancelled, fault.ExitInterrupted, "cancelled"
+		if m.Stop.Reason != "" {
+			s.Reason = m.Stop.Reason
+		}
+	case bad > 0:
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%s of %s items failed", job.Comma(bad), job.Comma(t.Items))
+	}
+	if m.Stop != nil && m.Stop.Code != 0 {
+		s.Code = m.Stop.Code
+	}
+	return s
+}
+
+// Bind is a job as it binds what begins now (J2): its spec, and its code.
+func (m *Map) Bind(j job.Job) job.Job {
+	j = m.Recoded(j)
+	j.Spec = m.Bound()
+	return j
+}
+
+// Recoded is a job with the newest code that it was given.
+func (m *Map) Recoded(j job.Job) job.Job {
+	c := m.Code(j)
+	j.Code, j.Environment, j.Interpreter = c.Code, c.Environment, c.Interpreter
+	return j
+}
+
+// Bound is the job's spec as it binds what begins now (J2).
+func (m *Map) Bound() job.Spec {
+	s := m.Spec
+	s.Limits, s.ItemTimeout, s.Retries, s.RetryOn, s.MemoryStep = m.Limits(), job.Duration(m.ItemTimeout()), m.Retries(), m.RetryOn(), m.MemoryStep()
+	return s
+}

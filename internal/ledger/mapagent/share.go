@@ -1,0 +1,92 @@
+package mapagent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger/protocol"
+)
+
+// chooseHandoff chooses what another is to do: what only waits for a back-off when we have
+// nothing else, or a share of what waits for a slot when agents are idle (M8).
+func (h *OwnedChunk) chooseHandoff(ctx context.Context, now time.Duration) (*protocol.Handed, error) {
+	if len(h.Queue) == 0 && len(h.flight) == 0 && len(h.later) > 0 {
+		wait := time.Duration(0)
+		for _, at := range h.later {
+			wait = max(wait, at-now)
+		}
+		return &protocol.Handed{Seed: h.handoffSeed(sortedItems(h.later), wait)}, nil
+	}
+	if len(h.Queue) == 0 || now-h.balanced < h.m.Pace.balance && !h.handsAllOver() {
+		return nil, nil
+	}
+	h.balanced = now
+	least := h.m.leastHandoff()
+	if !h.handsAllOver() && least > h.m.o.Slots && len(h.Queue) < 2*least {
+		return nil, nil // before another had begun with it, we are done
+	}
+	idle, err := h.m.IdleAgents(ctx)
+	if err == nil && h.handsAllOver() {
+		return h.handOverAll(idle), nil
+	}
+	if err != nil || len(idle) == 0 {
+		return nil, err
+	}
+	// An equal share, but no less than keeps another's slots busy.
+	share := max((len(h.Queue)+len(idle))/(len(idle)+1), min(len(h.Queue), least))
+	if len(idle) > 1 {
+		h.balanced = 0 // the next one at the next flush
+	}
+	part := slices.Clone(h.Queue[len(h.Queue)-share:])
+	slices.Sort(part)
+	return &protocol.Handed{Seed: h.handoffSeed(part, 0), To: idle[0]}, nil
+}
+
+// handsAllOver says that what waits here is for others, as our agent was drained. A careful
+// chunk goes over whole, when its one item has ended.
+func (h *OwnedChunk) handsAllOver() bool {
+	return h.m.isDrained() && len(h.Queue) > 0 && !h.Chunk.Careful()
+}
+
+// handOverAll hands over all that has not begun; to nobody, if nobody is idle.
+func (h *OwnedChunk) handOverAll(idle []string) *protocol.Handed {
+	e := &protocol.Handed{Seed: h.handoffSeed(slices.Sorted(slices.Values(h.Queue)), 0)}
+	if len(idle) > 0 {
+		e.To = idle[0]
+	}
+	return e
+}
+
+// handOverTo hands all that is open to another agent: nothing of it has begun here.
+func (h *OwnedChunk) handOverTo(ctx context.Context, to string) error {
+	for !h.Over {
+		e := protocol.Entry{Ended: &protocol.Ended{}}
+		if rest := slices.Concat(h.Queue, h.suspects); len(rest) > 0 {
+			slices.Sort(rest)
+			e.Handed = &protocol.Handed{Seed: h.handoffSeed(rest, 0), To: to}
+		}
+		if _, err := h.appendOwn(ctx, e); err != nil {
+			return err
+		}
+	}
+	h.leaveWhenOver(ctx)
+	return nil
+}
+
+// handoffSeed is childSeed with the failures that the next entry records (M3).
+func (h *OwnedChunk) handoffSeed(items []int, wait time.Duration) protocol.Seed {
+	s := h.Chunk.ChildSeed(items, wait)
+	for _, r := range h.results {
+		if r.Failed && !r.Final && s.Items.Has(r.Item) {
+			had := s.Carry[r.Item]
+			had.Failures = h.failuresOf(r.Item)
+			had.OOMs = h.Chunk.History[r.Item].OOMs + h.ooms[r.Item]
+			if s.Carry == nil {
+				s.Carry = map[int]protocol.Carry{}
+			}
+			s.Carry[r.Item] = had
+		}
+	}
+	return s
+}

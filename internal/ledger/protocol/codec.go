@@ -1,0 +1,88 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// Format is the newest entry and record format this code can read. A reader
+// that meets a newer one refuses rather than guess.
+const Format = 1
+
+// ErrUnreadable says that an object is there and was read, and that what it holds is
+// damaged, or of a newer drover. Another job's objects may be as good as ever.
+var ErrUnreadable = errors.New("it cannot be read")
+
+// unreadable is why, in its own words.
+type unreadable struct{ error }
+
+func (u unreadable) Is(target error) bool { return target == ErrUnreadable }
+
+func (u unreadable) Unwrap() error { return u.error }
+
+// MarkUnreadable makes err one that is ErrUnreadable.
+func MarkUnreadable(err error) error { return unreadable{err} }
+
+// Decode reads a record of this format, and holds it against its bounds: see check.go.
+func Decode(b []byte, into any, v *int, key string) error {
+	damaged := func(err error) error {
+		return fault.Wrap(unreadable{shortened{err}}, fault.Bug, "Keep the store as it is and report this.", "read %s", key)
+	}
+	if most := maxSize(into); len(b) > most {
+		return damaged(fmt.Errorf("it has %d bytes, at most %d", len(b), most))
+	}
+	if len(b) > fewBytes && Structs(b) > maxStructs {
+		return damaged(fmt.Errorf("it holds more than %d records", maxStructs))
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return damaged(err)
+	}
+	if *v > Format {
+		return fault.Wrap(unreadable{fmt.Errorf("format %d, this drover knows %d", *v, Format)}, fault.Invalid, "Use the newer drover that wrote it.", "read %s", key)
+	}
+	if r, ok := into.(checked); ok {
+		if err := r.Check(); err != nil {
+			return damaged(err)
+		}
+	}
+	return nil
+}
+
+func Encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", v, err)) // our own plain structs
+	}
+	return b
+}
+
+// ReadObject reads an object of the ledger's own, and fixed one that is never rewritten: see
+// store.Store. What is no object of drover's, or has more than most bytes, is ErrUnreadable;
+// many are read at once, so none comes into memory beyond its bound.
+func (w World) ReadObject(ctx context.Context, key string, most int) ([]byte, error) {
+	b, err := w.Store.GetAtMost(ctx, key, most)
+	return b, misread(err)
+}
+
+func (w World) ReadWriteOnce(ctx context.Context, key string, age time.Duration, most int) ([]byte, error) {
+	b, err := w.Store.Fixed(ctx, key, age, most)
+	return b, misread(err)
+}
+
+// ReadRecord reads and decodes a write-once record; ok is false when it is absent.
+func ReadRecord[T any](ctx context.Context, w World, key string, v func(*T) *int) (rec T, ok bool, err error) {
+	b, err := w.ReadWriteOnce(ctx, key, store.Forever, maxSize(&rec))
+	if errors.Is(err, store.ErrNotExist) {
+		return rec, false, nil
+	}
+	if err != nil {
+		return rec, false, fmt.Errorf("read %s: %w", key, err)
+	}
+	return rec, true, Decode(b, &rec, v(&rec), key)
+}

@@ -1,0 +1,196 @@
+// Package states is the log of a rank's state: the generations of checkpoints that attempts and
+// jobs begin with (rule R6), and the state that the ranks of a job share (R9).
+//
+// It refuses to know what files mean. Proved by the simulation of runs in package ledger.
+package states
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/job"
+)
+
+// ErrFenced says that a newer attempt has taken a rank's state over. Who gets
+// it stops writing for good; what he had is not lost, it is merely not the newest.
+var ErrFenced = errors.New("a newer attempt has taken over")
+
+// Generations is one writer's hold on the state of one rank of a task.
+type Generations struct {
+	Log *protocol.Log
+	me  protocol.Restored
+}
+
+// CurrentHolder is the writer whose `restored` stands: the greatest so far. Two agents
+// of one attempt and rank cannot be, a rank has one join.
+func CurrentHolder(entries []protocol.Entry) (protocol.Restored, bool) {
+	var h protocol.Restored
+	found := false
+	for _, e := range entries {
+		if e.Restored != nil && (!found || h.Before(*e.Restored)) {
+			h, found = *e.Restored, true
+		}
+	}
+	return h, found
+}
+
+// CountedGenerations lists, oldest first, the numbers of those `saved` entries that
+// were written by the holder of their time.
+func CountedGenerations(entries []protocol.Entry) []int {
+	var h protocol.Restored
+	found := false
+	var counted []int
+	for n, e := range entries {
+		switch {
+		case e.Restored != nil && (!found || h.Before(*e.Restored)):
+			h, found = *e.Restored, true
+		case e.Saved != nil && found && e.Saved.Place == h.Place && e.Saved.Attempt == h.Attempt && e.Saved.Agent == h.Agent:
+			counted = append(counted, n)
+		}
+	}
+	return counted
+}
+
+// RestoreState takes the state of a rank over for the attempt that me names, and
+// returns the newest generation that complete accepts, nil when there is none.
+// Checkpoints and files of jobs before place since are not offered; state always is.
+// It returns ErrFenced when a newer attempt already has it.
+func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored, since int, complete func(protocol.Saved) (bool, error)) (*Generations, *protocol.Saved, error) {
+	g := &Generations{Log: w.OpenLog(protocol.StateDir(p, rank), me.Agent), me: me}
+	// The first attempt of a task's first job finds nothing, or else its append does.
+	for read := me.Place > 0 || me.Attempt > 1; ; read = true {
+		if read {
+			if err := g.Log.Read(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+		if h, ok := CurrentHolder(g.Log.Entries); ok && !h.Before(g.me) {
+			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Place == me.Place {
+				return g, nil, nil // ours already: nothing has run in between
+			}
+			return nil, nil, ErrFenced
+		}
+		number, saved, err := NewestGeneration(g.Log.Entries, complete)
+		if err != nil {
+			return nil, nil, err
+		}
+		g.me.Generation = number
+		mine, err := g.Log.Append(ctx, protocol.Entry{Restored: &g.me})
+		if err != nil {
+			return nil, nil, err
+		}
+		if mine {
+			if saved != nil && saved.Place < since {
+				saved.Checkpoints, saved.Files = "", ""
+			}
+			return g, saved, nil
+		}
+	}
+}
+
+// ReopenState gives the hold on a rank's state back to the attempt that me names, for what
+// its agent had written and not saved when it died. newest is its newest generation,
+// or the one that it began with; nil: there is none. ErrFenced unless that attempt was
+// the last to take the state over.
+func ReopenState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored) (g *Generations, newest *protocol.Saved, err error) {
+	g = &Generations{Log: w.OpenLog(protocol.StateDir(p, rank), me.Agent), me: me}
+	if err := g.Log.Read(ctx); err != nil {
+		return nil, nil, err
+	}
+	if h, ok := CurrentHolder(g.Log.Entries); !ok || h.Place != me.Place || h.Attempt != me.Attempt || h.Agent != me.Agent {
+		return nil, nil, ErrFenced
+	}
+	if counted := CountedGenerations(g.Log.Entries); len(counted) > 0 {
+		newest = g.Log.Entries[counted[len(counted)-1]].Saved
+	}
+	return g, newest, nil
+}
+
+// NewestGeneration finds the newest complete generation. A torn one, or one that misses a
+// blob, is never offered: the one before it is.
+func NewestGeneration(entries []protocol.Entry, complete func(protocol.Saved) (bool, error)) (int, *protocol.Saved, error) {
+	counted := CountedGenerations(entries)
+	for i := len(counted) - 1; i >= 0; i-- {
+		s := *entries[counted[i]].Saved
+		ok, err := complete(s)
+		if err != nil {
+			return 0, nil, err
+		}
+		if ok {
+			return counted[i], &s, nil
+		}
+	}
+	return -1, nil, nil
+}
+
+// Save adds a generation, whose blobs are stored already. ErrFenced when a newer
+// attempt has taken over: the caller stops.
+func (g *Generations) Save(ctx context.Context, s protocol.Saved) error {
+	s.Job, s.Place, s.Attempt, s.Agent = g.me.Job, g.me.Place, g.me.Attempt, g.me.Agent
+	for {
+		if err := g.Log.Read(ctx); err != nil {
+			return err
+		}
+		if h, _ := CurrentHolder(g.Log.Entries); g.me.Before(h) {
+			return ErrFenced
+		}
+		mine, err := g.Log.Append(ctx, protocol.Entry{Saved: &s})
+		if err != nil || mine {
+			return err
+		}
+	}
+}
+
+// ReadState reads the newest generation of a rank's state without taking it over.
+func ReadState(ctx context.Context, w protocol.World, p job.Path, rank int, complete func(protocol.Saved) (bool, error)) (*protocol.Saved, error) {
+	l := w.OpenLog(protocol.StateDir(p, rank), "")
+	if err := l.Read(ctx); err != nil {
+		return nil, err
+	}
+	_, s, err := NewestGeneration(l.Entries, complete)
+	return s, err
+}
+
+// PutState adds a generation by hand, between two jobs: change gets what the
+// newest complete one names (its zero value when there is none) and says what is
+// to be there, whose blobs are stored already. The next job begins with it.
+// ErrFenced when one has begun meanwhile.
+func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by string, complete func(protocol.Saved) (bool, error), change func(*protocol.Saved)) error {
+	task, err := tasks.ReadTask(ctx, w, p)
+	if err != nil {
+		return err
+	}
+	place, _ := task.PlaceOf(task.Newest())
+	if len(task.Jobs) == 0 {
+		place = -1 // before the first
+	}
+	l := w.OpenLog(protocol.StateDir(p, rank), by)
+	if err := l.Read(ctx); err != nil {
+		return err
+	}
+	me := protocol.Restored{Job: task.Newest(), Place: place, Agent: by}
+	if h, ok := CurrentHolder(l.Entries); ok && !h.Before(me) {
+		if h.Place > place {
+			return ErrFenced
+		}
+		me.Attempt = h.Attempt + 1
+	}
+	number, saved, err := NewestGeneration(l.Entries, complete)
+	if err != nil {
+		return err
+	}
+	if me.Generation = number; saved == nil {
+		saved = &protocol.Saved{Place: place}
+	}
+	was := *saved
+	if change(saved); was.Place < place { // a younger place would offer those of a job that ended well
+		*saved = protocol.Saved{State: saved.State, Bytes: saved.Bytes}
+	}
+	if mine, err := l.Append(ctx, protocol.Entry{Restored: &me}); err != nil || !mine {
+		return errors.Join(err, ErrFenced)
+	}
+	g := &Generations{Log: l, me: me}
+	return g.Save(ctx, *saved)
+}
