@@ -12,8 +12,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// ConfirmRemoval asks before something is taken away for good. Who cannot be asked has to
-// say so beforehand.
+// ConfirmRemoval asks before something is taken away for good. A command without a
+// terminal needs --yes.
 func (a *App) ConfirmRemoval(yes bool, what string) error {
 	if yes {
 		return nil

@@ -32,8 +32,8 @@ type Host struct {
 	// OpenBucket opens what --store names, at --store-endpoint if that is not "";
 	// near is true for a folder here.
 	OpenBucket func(ctx context.Context, url, endpoint string) (b store.Bucket, near bool, err error)
-	// OpenPlace opens a bucket of anybody's, for whatever is kept in it, as OpenBucket
-	// does; say is told what a person should know, such as that it is asked unsigned.
+	// OpenPlace opens any bucket, whatever it holds, as OpenBucket does; say receives notes
+	// for the user, such as that requests are not signed.
 	OpenPlace func(ctx context.Context, url, endpoint string, say func(note string)) (store.Bucket, error)
 	// Rights say what agents open such a store with, and what to grant them; those
 	// of a folder are empty. Nil: there are only folders.
@@ -60,10 +60,10 @@ type Host struct {
 	Dirs         config.Dirs
 }
 
-// Agents are as whom agents open the store; the zero value is a narrow session of
-// whoever runs them.
+// Agents are the identity by which agents open the store; the zero value is a narrow
+// session of the user that starts them.
 type Agents struct {
-	Profile string // of ~/.aws, or an account of Google's; "machine": whoever their machine is
+	Profile string // of ~/.aws, or an account of Google's; "machine": the identity of their machine
 	Role    string // or service account, to be taken for some hours
 }
 
@@ -89,7 +89,7 @@ type App struct {
 	Settings  Settings
 	Conf      *config.Config
 	Joined    bool     // the job is another command's, which we only follow
-	Grammar   *Grammar // of another tool whose command line was typed; nil: drover's own
+	Grammar   *Grammar // of another tool, when its command line was typed; nil: drover's own
 	Away      *progress.Minding
 	stdin     *proc.Stdin  // what this command of a run has; nil: it is no such command
 	given     *os.File     // the same, where the program may have it
@@ -205,7 +205,7 @@ func (a *App) AddOverwriteFlag(f *pflag.FlagSet) {
 
 // Queues are the lines in which jobs wait for room on this machine.
 type Queues interface {
-	// Lines tells of every queue that is used, paused, or has somebody in it.
+	// Lines lists every queue that is used, is paused, or has claims.
 	Lines() ([]Line, error)
 	Pause(queue string) error
 	Resume(queue string) error
@@ -215,7 +215,7 @@ type Queues interface {
 type Line struct {
 	Queue  string  `json:"queue"`
 	Paused bool    `json:"paused,omitempty"`
-	Claims []Claim `json:"claims"` // who holds, then who waits, in their order
+	Claims []Claim `json:"claims"` // those that hold, then those that wait, in their order
 }
 
 // Claim is one job's nodes in a queue.
@@ -230,8 +230,8 @@ type Claim struct {
 	Why      string  `json:"why,omitempty"` // what it waits for
 }
 
-// HintInGrammar gives a hint to who typed ssm in words that ssm has: its own spelling of
-// a flag, or nothing where it has no such flag.
+// HintInGrammar returns a hint in the words of the tool that was typed: its own spelling
+// of a flag, or "" where the tool has no such flag.
 func (a *App) HintInGrammar(hint string) string {
 	if a.Grammar == nil {
 		return hint

@@ -24,7 +24,7 @@ func (a *App) ProjectName() (string, error) {
 	return name, err
 }
 
-// ProjectAndFolder is the project, and the folder whose name it has if nobody has named it.
+// ProjectAndFolder is the project, and the folder that named it, if neither a flag nor a setting did.
 func (a *App) ProjectAndFolder() (name, folder string, err error) {
 	if a.Settings.Project != "" {
 		return a.Settings.Project, "", job.ValidName("project", a.Settings.Project)
@@ -84,8 +84,8 @@ func (a *App) StoreRights(ctx context.Context, url, endpoint string) (Rights, er
 	return r, err
 }
 
-// agentIdentity are as whom agents are to open the store: the zero value with an error, where
-// that stands in a file that was not confirmed.
+// agentIdentity returns the identity by which agents open the store; the zero value with an
+// error where it stands in a file that was not confirmed.
 func (a *App) agentIdentity(c *config.Config) (who Agents, err error) {
 	who.Profile = a.Settings.AgentProfile
 	if err = c.Fill(&who.Profile, "agent_profile"); err == nil {
@@ -97,8 +97,8 @@ func (a *App) agentIdentity(c *config.Config) (who Agents, err error) {
 	return who, nil
 }
 
-// CheckMayStart refuses a command that starts agents which a setting that was not confirmed
-// would have act as somebody.
+// CheckMayStart refuses a command that starts agents under an identity
+// that only a setting which was not confirmed names.
 func (a *App) CheckMayStart() error {
 	c, err := a.ReadConfig()
 	if err != nil {

@@ -14,7 +14,7 @@ func (a *App) watchStore(ctx context.Context, c *drover.Client) {
 	if a.Away == nil || a.Away.Quit != nil {
 		return
 	}
-	ctx, a.Away.Quit = context.WithCancel(context.WithoutCancel(ctx)) // while who was told to stop waits, too
+	ctx, a.Away.Quit = context.WithCancel(context.WithoutCancel(ctx)) // also while a command that was told to stop waits
 	a.Away.Hands.Go(func() {
 		c.MindStore(ctx, progress.AwayLeast, func(length time.Duration, last error) {
 			a.NoteStoreAway(progress.AwayText(time.Now().Add(-length), last))

@@ -53,7 +53,7 @@ type Config struct {
 	User, ProjectKeys map[string]string
 	UserFile          string
 	project           *projectFile      // nil: there is none
-	Used              map[string]string // by key, the file whose value was acted on: see use
+	Used              map[string]string // by key, the file that gave the value that was used: see Use
 	Notes             []string          // what the user should know of files that were passed over
 }
 
@@ -70,7 +70,7 @@ func ReadConfig(dirs Dirs) (*Config, error) {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return c, nil // whoever needs the folder says so
+		return c, nil // a verb that needs the folder refuses
 	}
 	if c.project, c.Notes = findProjectFile(dir, dirs.Confirmations()); c.project != nil {
 		c.ProjectKeys, err = ParseProject(c.project.path, c.project.body)
@@ -87,8 +87,8 @@ func (c *Config) ProjectPath() string {
 }
 
 // readUserFile reads the user's own file, which may be a link. One that others may
-// write is refused: it decides what runs. So is that of another user whose HOME this
-// process has, as root's after sudo.
+// write is refused: it decides what runs. So is that of another user, when this
+// process has that user's HOME, as root's has after sudo.
 func readUserFile(file string) ([]byte, error) {
 	body, info, err := ReadSettingsFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func flatten(values map[string]string, prefix string, tree map[string]any) error
 				return err
 			}
 		case []any:
-			if strings.HasSuffix(prefix+key, ".args") { // KnownKey sees whose
+			if strings.HasSuffix(prefix+key, ".args") { // KnownKey checks the target
 				words := make([]string, len(v))
 				for i, word := range v {
 					words[i] = fmt.Sprint(word)

@@ -45,7 +45,7 @@ func (c *configLines) Save(file string, want map[string]string) error {
 		return fault.Wrap(err, fault.Denied, "", "write config")
 	}
 	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real // a link into somebody's dotfiles stays one
+		file = real // a link into a folder of dotfiles stays one
 	}
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
 		return fault.Wrap(err, fault.Denied, "", "write config")

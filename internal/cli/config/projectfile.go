@@ -17,18 +17,18 @@ import (
 // user typed. So two questions are asked of it that no other file is asked:
 //
 //   - Is it the user's own? It is read if it is a regular file of this user or of
-//     root, which nobody else may write, in a folder of this user or of root, which
-//     nobody else may write. A shared folder with a sticky bit is one that others may
+//     root that no other user may write, in a folder of this user or of root that
+//     no other user may write. A shared folder with a sticky bit is one that others may
 //     write. Any other file is passed over with a note, and the search goes on in the
 //     folders above, as if it were not there: a file that a stranger has planted
-//     neither decides anything nor stops anybody's work.
+//     neither decides anything nor stops a command.
 //   - Does the user know what it says? One's own file may be a stranger's text: that
 //     of a repository that was cloned. Keys that run a program, or that send
 //     credentials, code or results elsewhere (needsConfirmation), are not used until
 //     the user has confirmed the file, once for each content (confirmations).
 //
 // git (safe.directory) and direnv ask the same two questions. A confirmed file is
-// read whoever owns it: the confirmation names its content, so that an owner who
+// read, whatever its owner: the confirmation names its content, so that an owner who
 // changes the file only loses it.
 
 const ProjectFileName = "drover.yaml"

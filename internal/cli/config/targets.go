@@ -56,7 +56,7 @@ func (c *Config) Targets(built func(name string) bool) (map[string]job.Target, e
 	return all, nil
 }
 
-// MayTarget refuses a target whose options stand in a file that was not confirmed.
+// MayTarget refuses a target with options from a file that was not confirmed.
 func (c *Config) MayTarget(name string) error {
 	_, err := c.Use("targets." + name + ".args")
 	return err

@@ -65,7 +65,7 @@ func (a getVerb) Command() *cobra.Command {
 	return c
 }
 
-// absent refuses a folder that is there: nobody named it.
+// absent refuses a folder that exists, because no flag named it.
 func absent(folder, ref string) (string, error) {
 	if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
 		return "", fault.New(fault.Invalid, "Name a folder: drover get "+ref+" -o out.", "get outputs: %q exists already", folder)

@@ -16,12 +16,12 @@ import (
 )
 
 // Printer writes what programs print: stdout to stdout, stderr to stderr. One
-// node's comes byte for byte. Of several nodes it comes in whole lines that say
-// whose they are, "[1] epoch=3", so that two never share one.
+// node's comes byte for byte. Of several nodes it comes in whole lines that begin
+// with their node, "[1] epoch=3", so that two never share one.
 //
 // A file or pipe gets every byte. A terminal gets no byte of a program that acts on more
 // than the program's own lines: control sequences are shown escaped, but for colours. Of
-// a program that this command follows for the user who submitted it, those of progress
+// a program that this command follows for the user that submitted it, those of progress
 // bars work too, and all others are dropped (record.TerminalFilter).
 type Printer struct {
 	Out, Err io.Writer
@@ -156,7 +156,7 @@ func (p *Printer) Finish(which func(Source) bool) {
 			if p.Label == nil {
 				end = "" // it printed none
 			}
-			_, _ = fmt.Fprintf(p.to(s), "%s%s%s", p.head(s.node), p.folded(s, text), end) // who does not read on is found out by the next
+			_, _ = fmt.Fprintf(p.to(s), "%s%s%s", p.head(s.node), p.folded(s, text), end) // a reader that has left is noticed at the next write
 			delete(p.rest, s)
 		}
 	}

@@ -45,7 +45,7 @@ func (a follower) FollowJob(ctx context.Context, j *drover.Job, id string, outpu
 func (a follower) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// Before anything begins: who sees that the program runs may press Ctrl-C.
+	// Before anything begins: a user that sees the program run may press Ctrl-C.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -109,7 +109,7 @@ func (a follower) followRun(ctx context.Context, j *drover.Job, id, output strin
 	}
 }
 
-// leaveUnread is the end of a command whose output nobody reads any more, as of one before
+// leaveUnread is the end of a command with an output that is no longer read, as of one before
 // "| head". A program would die of that, so one that this command has started here is
 // stopped as by Ctrl-C; others, and those elsewhere, go on.
 func (a follower) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
@@ -225,8 +225,7 @@ func (a follower) idleReason(ctx context.Context, j *drover.Job) string {
 	return "the program is not running"
 }
 
-// reportInterrupted says how to go on with a job whose agents are gone, unless it had
-// just ended.
+// reportInterrupted says how to continue a job without agents, unless it had just ended.
 func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output string) error {
 	st, err := j.Status(ctx)
 	if err != nil {
@@ -246,7 +245,7 @@ func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output s
 
 // printOutput writes the program's output as it comes. What drover does before the
 // program starts, and a new attempt, are told beside it. unread is called, once, when
-// nobody reads what is printed any more.
+// the output is no longer read.
 func (a follower) printOutput(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
@@ -325,7 +324,7 @@ func (a follower) ReportEnd(ctx context.Context, j *drover.Job, st drover.Status
 		head += ": " + terminal.PlainText(st.Reason)
 	}
 	if st.Code != nil && *st.Code == fault.ExitDrover {
-		a.Quiet = false // nobody else has said a word: the program never ran
+		a.Quiet = false // the program never ran, so this is the only line
 	}
 	a.Note("%s", head)
 	code := 0

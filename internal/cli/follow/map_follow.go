@@ -40,7 +40,7 @@ func (a mapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT) // before any item begins, which somebody may see
+	signal.Notify(signals, syscall.SIGINT) // before the first item begins: a user may see that and press Ctrl-C
 	defer signal.Stop(signals)
 	ended := make(chan error, 1)
 	go func() {
@@ -105,7 +105,7 @@ func (a mapFollower) PrintItems(ctx context.Context, j *drover.Job, settled <-ch
 	go func() {
 		err := j.PrintInOrder(ctx, a.EscapedOutput(), drover.PrintOptions{Settled: settled, Note: func(text string) { a.Note("note: %s", text) }})
 		if terminal.Closed(err) || ctx.Err() != nil {
-			err = nil // nobody reads on; the job goes on, and so do we
+			err = nil // the output is no longer read; the job and this command go on
 		}
 		ended <- err
 	}()
@@ -138,7 +138,7 @@ type lookAt struct {
 	last string
 }
 
-// mapWatch looks at a map beside who waits for it.
+// mapWatch reads the state of a map while another goroutine waits for its end.
 type mapWatch struct {
 	looks chan lookAt
 	stop  context.CancelFunc

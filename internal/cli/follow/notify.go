@@ -23,11 +23,11 @@ type notifier struct{ *app.App }
 
 func NewNotifier(a *app.App) notifier { return notifier{a} }
 
-// notifyLimit is how long the command of --notify may take: it is to tell somebody,
-// and who typed the command that waits wants their prompt back.
+// notifyLimit is how long the command of --notify may take: it sends a message, and the
+// user waits for the prompt.
 const notifyLimit = time.Minute
 
-// CheckNotify refuses --notify where nobody will be there to run it.
+// CheckNotify refuses --notify with --detach: no command line is left to run it.
 func (a notifier) CheckNotify(detach bool) error {
 	if a.Notify == "" || !detach {
 		return nil

@@ -77,7 +77,7 @@ func (a logsVerb) Command() *cobra.Command {
 		case err != nil:
 			return fault.Wrap(err, fault.Invalid, "Quote special letters with \\, as in 'loss=0\\.1'.", "read --search %q", l.search)
 		case many:
-			// who looks through all of them wants to know whose a line is
+			// a search through all items says which item each line is of
 			l.prefix = l.prefix || l.search != "" && l.item == 0 && !cmd.Flags().Changed("prefix")
 			return a.printItemLogs(cmd.Context(), j, l, o, re)
 		case l.search != "":
@@ -138,8 +138,8 @@ func moment(typed string, now time.Time) (time.Time, error) {
 	return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.Local), err
 }
 
-// closedWhenIdle is closed when nobody works on the job any more: there is nothing to
-// wait for then until somebody goes on with it.
+// closedWhenIdle returns a channel that is closed when no agent works on the job any more:
+// nothing comes until a command continues it.
 func (a logsVerb) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	idle := make(chan struct{})
 	go func() { // ends with the command, or before
@@ -152,8 +152,8 @@ func (a logsVerb) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan stru
 	return idle
 }
 
-// printRawLogs prints bytes as they were; of progress bars, when nobody watches them
-// grow, the last state.
+// printRawLogs prints bytes as they were; of progress bars, when they are not
+// followed, the last state.
 func (a logsVerb) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
 	rec, err := j.Spec(cmd.Context())
 	if err != nil {
@@ -173,7 +173,7 @@ func (a logsVerb) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOp
 	return nil
 }
 
-// printLines prints lines that were looked for. Who finds none has exit status 1.
+// printLines prints lines that were looked for. When none is found, the exit status is 1.
 func (a logsVerb) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
@@ -253,8 +253,8 @@ func (a logsVerb) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, 
 	return nil
 }
 
-// printAllItemLines prints lines of items. Who looked for some and finds none has exit
-// status 1.
+// printAllItemLines prints lines of items. When a search finds none, the exit
+// status is 1.
 func (a logsVerb) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
 	out := echo.NewPage(a.Out)
 	found, err := a.printItemLines(out, l, lines)

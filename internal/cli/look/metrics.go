@@ -67,7 +67,7 @@ func (a metricsVerb) Command() *cobra.Command {
 			return fault.New(fault.Invalid, hint, "read --attempt: job %s has no attempt %d", s.ID, m.attempt)
 		}
 		m.names = args[min(len(args), 1):]
-		var o drover.MetricOptions // not the names: who mistypes one is told what there is
+		var o drover.MetricOptions // not the names: a mistyped one is answered with those there are
 		if m.node >= 0 {
 			o.Nodes = []int{m.node}
 		}
@@ -162,7 +162,7 @@ func (a metricsVerb) newPaper() plot.Paper {
 	return p
 }
 
-// headline says whose numbers these are, and how fresh.
+// headline names the job of these numbers, and how old they are.
 func headline(p plot.Paper, s drover.Status, all []plot.Series, now time.Time) string {
 	symbol := s.State.Symbol() + " "
 	if p.Ascii {

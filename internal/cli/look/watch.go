@@ -33,11 +33,11 @@ func NewWatcher(a *app.App) watcher { return watcher{a} }
 // watchFrame is one look of drover status --watch.
 type watchFrame struct {
 	text string // as drover status prints it, for a terminal
-	// facts are a line for each job, by its id; beside them how far it is, for who
-	// has no terminal and is told of that only now and then.
+	// facts are a line for each job, by its id; beside them how far it is, which
+	// an output that is no terminal shows only now and then.
 	facts []watchFact
 	Live  bool  // something may still happen
-	Idle  bool  // but nobody works on it
+	Idle  bool  // but no agent works on it
 	code  int   // of the one job that is watched, once it has ended
 	stuck error // what to say when it stays idle
 	bad   error // what to say at the end: jobs that cannot be read
@@ -165,8 +165,8 @@ func (s *watchScreen) show(f watchFrame) error {
 	return err
 }
 
-// tell prints a line for each job whose state has changed, or that got further, as
-// often as drover map does.
+// tell prints a line for each job that has changed its state or got further, as often as
+// drover map does.
 func (s *watchScreen) tell(f watchFrame) error {
 	now := s.now()
 	if len(f.facts) == 0 { // it says why

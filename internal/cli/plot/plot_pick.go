@@ -61,7 +61,7 @@ func MergeAttempts(all []Series) []Track {
 	return out
 }
 
-// moved are points whose steps are counted from another one on.
+// moved are points with their steps counted from another one on.
 func moved(points []Point, from int64) []Point {
 	points = slices.Clone(points)
 	for i := range points {
@@ -165,7 +165,7 @@ next:
 	return out
 }
 
-// fewPlots is what is shown when nobody said what: a screen, with its legends.
+// fewPlots is the number of plots when none are named: they fill a screen.
 const fewPlots = 2
 
 // Interesting are the plots to show when no metric was named, and the names of

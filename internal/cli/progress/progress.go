@@ -182,7 +182,7 @@ func (v ProgressView) clock(left time.Duration) string {
 	return at.Format("15:04")
 }
 
-// line is the same for who has no terminal.
+// line is the same for an output that is no terminal.
 func (v ProgressView) line() string {
 	words := append([]string{fmt.Sprintf("%s  %.1f%%  %s", v.S.ID, Percent(v.S.Items), strings.Join(Counts(v.S), ", "))}, v.Facts()...)
 	return strings.Join(words, "  ")
@@ -212,7 +212,7 @@ type Progress struct {
 	}
 }
 
-// A line for who has no terminal comes after TellEvery, or after so many percent,
+// An output that is no terminal gets a line after TellEvery, or after so many percent,
 // but never twice within tellLeast.
 const (
 	TellEvery   = 10 * time.Second

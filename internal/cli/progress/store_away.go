@@ -14,11 +14,11 @@ import (
 // that wait their turn are no news.
 const AwayLeast = 10 * time.Second
 
-// Minding says, beside all else, that the store is away, and that it is back: what
-// is typed waits for it, and whoever typed it would wonder.
+// Minding reports that the store does not answer, and that it answers again: the command
+// waits for it, and its user should know why.
 type Minding struct {
 	Hands sync.WaitGroup
-	Quit  context.CancelFunc // nil: nobody minds a store
+	Quit  context.CancelFunc // nil: no store is watched
 
 	Mu    sync.Mutex
 	Block bool   // a block that is rewritten says it

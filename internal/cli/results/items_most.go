@@ -69,8 +69,8 @@ func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b
 	return n, less, args, nil
 }
 
-// mostOfAll is how many items are held at most; who wants them all sorts
-// results --csv.
+// mostOfAll is how many items are held at most; for all of them results --csv can be
+// sorted.
 const mostOfAll = 10_000
 
 // printMostItems prints the n items of those chosen that less puts last.

@@ -122,7 +122,7 @@ func cutText(id string, r drover.ItemResult) string {
 	return fmt.Sprintf("%s\n[drover: %s bytes are left out here: drover logs %s --item %d]\n%s", r.Stdout, terminal.Comma(int(left)), id, r.Item, r.Tail)
 }
 
-// ended flushes what was printed; that nobody reads on is no error.
+// ended flushes what was printed; a closed pipe is no error.
 func ended(err error, out *bufio.Writer) error {
 	if e := out.Flush(); err == nil {
 		err = e

@@ -62,7 +62,7 @@ func (a doctorVerb) Command() *cobra.Command {
 	return c
 }
 
-// printPolicy prints what somebody must be granted on the store, for its owner.
+// printPolicy prints what a user or an agent must be granted on the store, for its owner.
 func (a doctorVerb) printPolicy(ctx context.Context, whose string) error {
 	project, err := a.ProjectName()
 	if err != nil {

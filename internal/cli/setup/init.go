@@ -48,7 +48,7 @@ func (a initVerb) writeProject(ctx context.Context) error {
 	}
 	there := fault.New(fault.Invalid, "Edit it; drover config shows its settings.", "write %s: it exists already", config.ProjectFileName)
 	if _, err := os.Lstat(config.ProjectFileName); err == nil {
-		return there // before anybody is asked anything
+		return there // before any question
 	}
 	p := newProject{Project: project, Store: a.Settings.Store, Endpoint: a.Settings.Endpoint}
 	if p.Store == "" {
@@ -95,8 +95,8 @@ func (a initVerb) writeProject(ctx context.Context) error {
 	return f.Close()
 }
 
-// AskForStore asks who sits at a terminal, where no setting names a store already;
-// "" is this machine's own folder.
+// AskForStore asks the user at a terminal for a store, where no setting names one; "" is
+// this machine's own folder.
 func (a initVerb) AskForStore() (string, error) {
 	c, err := a.ReadConfig()
 	if err != nil || c.Get("store").Value != "" {

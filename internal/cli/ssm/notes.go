@@ -36,8 +36,8 @@ func (c *Command) notes() error {
 	return nil
 }
 
-// noteName tells of a hyperparameter whose name is nearly that of a flag: its
-// beginning, which the tool took for the flag itself, or two letters away.
+// noteName warns of a hyperparameter with nearly the name of a flag: its beginning,
+// which the tool took for the flag itself, or two letters away.
 func (c *Command) noteName(h Hyperparameter) error {
 	name := "--" + strings.ReplaceAll(h.Name, "-", "_")
 	var begins, near string

@@ -1,5 +1,5 @@
-// Package ssm reads the command lines of simple-sagemaker, the tool whose program
-// is named ssm: its four verbs, its flags and what it does with all other words.
+// Package ssm reads the command lines of simple-sagemaker, which has a program named
+// ssm: its four verbs, its flags and what it does with all other words.
 //
 // The grammar is frozen: it is that of release 0.9.24, flags and hyperparameters
 // in any order, and no flag is ever added, for each would take a name away from
@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Release is the release of the tool whose grammar this is.
+// Release is the release of the tool that has this grammar.
 const Release = "0.9.24"
 
 // Verb is what is done.

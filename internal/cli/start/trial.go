@@ -31,7 +31,7 @@ func (a trial) runDrill(ctx context.Context, t trialFlags, p *drover.Plan) error
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		a.Note("\nStopping: the drill's job is cancelled; sent SIGTERM to the running items (Ctrl-C again does not wait for them)")
-		stop() // who is asked again is gone; the agents know what to do
+		stop() // a second Ctrl-C ends drover; the agents end by themselves
 	})()
 	a.Note("%s", seedLine(t.seed))
 	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrillEvent})
@@ -183,8 +183,8 @@ func (a trial) commandWithoutPilot(piped bool) string {
 	return terminal.Pasted(typed, piped)
 }
 
-// pilotLines are a pilot's figures and what follows from them; paid says that the store
-// is one whose owner pays for requests.
+// pilotLines are a pilot's figures and what follows from them; paid says that the
+// owner of the store pays for requests.
 func pilotLines(r drover.Pilot, paid bool) []string {
 	failed := "none failed"
 	if bad := r.Tally.Failed + r.Tally.Quarantined; bad > 0 {

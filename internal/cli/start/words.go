@@ -153,7 +153,7 @@ func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 }
 
 // CheckSettings refuses a job that would act on a setting that was not confirmed: its target's
-// options, the registry of its framework's image, as whom its agents act.
+// options, the registry of its framework's image, the identity of its agents.
 func (a specReader) CheckSettings(c *config.Config, spec job.Spec) error {
 	if err := c.MayTarget(spec.On); err != nil {
 		return err

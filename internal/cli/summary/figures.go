@@ -108,8 +108,8 @@ func GroupLine(g drover.Group) string {
 
 const (
 	WatchEvery = time.Second
-	// WatchIdle is how many looks in a row nobody may work before that is said: for a
-	// moment it is so between two attempts.
+	// WatchIdle is how many reads in a row may find no agent at work before that is
+	// reported: between two attempts none is for a moment.
 	WatchIdle = 10
 	// FiguresShare is how many times longer than reading what all items used we wait
 	// until it is read anew: of the chunks that are open that costs.

@@ -29,5 +29,5 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Closed says whether nobody reads on: drover run ... | head.
+// Closed reports whether the reader of a pipe has left: drover run ... | head.
 func Closed(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -83,7 +83,7 @@ func (a topVerb) printOnce(ctx context.Context, s topState, src topSource) error
 	for i, l := range text {
 		text[i] = strings.TrimRight(s.Cut(strings.Replace(l, "▸", " ", 1), s.Width), " ") // nothing can be selected
 	}
-	text = slices.DeleteFunc(text, func(l string) bool { return strings.HasPrefix(l, "── log") }) // nobody waits for one
+	text = slices.DeleteFunc(text, func(l string) bool { return strings.HasPrefix(l, "── log") }) // a log would take time to read
 	_, err := fmt.Fprintln(a.Out, strings.TrimRight(strings.Join(text, "\n"), "\n"))
 	if terminal.Closed(err) {
 		return nil
@@ -251,8 +251,8 @@ func (t *topStore) Log(ctx context.Context, id string, node int, line func(strin
 	return nil
 }
 
-// itemLog is what items print from about now on, or printed at the end: of a million items nobody waits
-// for the logs to be read to their end.
+// itemLog is what items print from about now on, or printed at the end: the logs of a
+// million items are not read to their end.
 func (t *topStore) itemLog(ctx context.Context, j *drover.Job, line func(string)) error {
 	s, err := j.Status(ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ func (l *topMapLook) see(ctx context.Context) (*topMap, error) {
 	return &topMap{s: s, rate: l.speed.Rate(), figures: l.figures}, nil
 }
 
-// mapView is the screen of a map: how far it is, who works on it and on what, how
+// mapView is the screen of a map: how far it is, its agents and their items, how
 // items fail, and what the newest print.
 func (s topState) mapView() []string {
 	m := s.job.many
@@ -112,7 +112,7 @@ func (s topState) some(lines []string, n int) []string {
 	return append(lines[:n-1:n-1], fmt.Sprintf("  and %s more", terminal.Comma(len(lines)-n+1)))
 }
 
-// agentLines are who works on a map, with their slots and the items that they hold.
+// agentLines are the agents of a map, with their slots and the items that they hold.
 func (s topState) agentLines() (lines []string) {
 	for _, w := range s.job.many.s.Agents {
 		text := "  " + s.Pad(terminal.PlainText(w.Host), 12) + " " + s.Pad(w.State, 9) + " "

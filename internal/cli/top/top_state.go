@@ -64,7 +64,7 @@ func topLine(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\t", "    "), "\n", " ")
 }
 
-// topMode says who gets the keys.
+// topMode says what the keys act on.
 type topMode int
 
 const (
@@ -214,7 +214,7 @@ func (s topState) typing(name, text string) topState {
 			return s
 		}
 		re, err := regexp.Compile("(?i)" + s.typed)
-		if err != nil { // half of an expression is a text that somebody looks for
+		if err != nil { // half of an expression is searched for as text
 			re = regexp.MustCompile("(?i)" + regexp.QuoteMeta(s.typed))
 		}
 		s.search = re
@@ -290,7 +290,7 @@ func (s topState) seeJob(id string, j topJob, err error) topState {
 	return s
 }
 
-// seeLog takes over the newest lines. Who has scrolled back stays where he is.
+// seeLog takes over the newest lines. A view that was scrolled back stays where it is.
 func (s topState) seeLog(log []string, added int) topState {
 	before := len(s.found())
 	s.log = log
@@ -316,7 +316,7 @@ func (s topState) cancelled(id string, stands bool, err error) topState {
 	return s
 }
 
-// live counts the jobs that somebody works on, or should.
+// live counts the jobs that agents work on, or should.
 func (s topState) live() (n int) {
 	for _, j := range s.jobs {
 		if !j.State.Settled() && j.State != job.Interrupted {

@@ -16,7 +16,7 @@ import (
 )
 
 // lines is the whole screen: at most height lines, none wider than width. Rows
-// go to what matters most first: who it is, the node that is looked at, its log.
+// go to what matters most first: the job's name, the selected node, its log.
 func (s topState) lines() []string {
 	var out []string
 	switch {
