@@ -82,10 +82,10 @@ func (a commandTree) newRoot() *cobra.Command {
 	root.SetVersionTemplate("")
 	root.SetHelpCommand(a.newHelpCommand())
 	for _, c := range []*cobra.Command{
-		start.NewRunVerb(a.App).Command(), start.NewShellVerb(a.App).Command(), start.NewProcessVerb(a.App).Command(), start.NewMapVerb(a.App).Command(), look.NewStatusVerb(a.App).Command(), top.NewTopVerb(a.App).Command(), look.NewLogsVerb(a.App).Command(), look.NewMetricsVerb(a.App).Command(), look.NewWhyVerb(a.App).Command(), look.NewEventsVerb(a.App).Command(),
-		results.NewItemsVerb(a.App).Command(), results.NewResultsVerb(a.App).Command(), results.NewVerifyVerb(a.App).Command(),
-		data.NewGetVerb(a.App).Command(), data.NewPutVerb(a.App).Command(), data.NewDataVerb(a.App).Command(), act.NewAttachVerb(a.App).Command(), places.NewTargetVerb(a.App).Command(), places.NewOffersVerb(a.App).Command(), places.NewWorkerVerb(a.App).Command(), places.NewQueueVerb(a.App).Command(), places.NewImageVerb(a.App).Command(), data.NewGcVerb(a.App).Command(), act.NewWaitVerb(a.App).Command(), act.NewRetryVerb(a.App).Command(), act.NewPauseVerb(a.App).Command(), act.NewResumeVerb(a.App).Command(), act.NewCancelVerb(a.App).Command(),
-		setup.NewInitVerb(a.App).Command(), setup.NewDoctorVerb(a.App).Command(), setup.NewConfigVerb(a.App).Command(), setup.NewVersionVerb(a.App).Command(), sagemaker.NewVerb(a.App).Command(),
+		start.NewRun(a.App).Command(), start.NewShell(a.App).Command(), start.NewProcess(a.App).Command(), start.NewMap(a.App).Command(), look.NewStatus(a.App).Command(), top.NewTop(a.App).Command(), look.NewLogs(a.App).Command(), look.NewMetrics(a.App).Command(), look.NewWhy(a.App).Command(), look.NewEvents(a.App).Command(),
+		results.NewItems(a.App).Command(), results.NewResults(a.App).Command(), results.NewVerify(a.App).Command(),
+		data.NewGet(a.App).Command(), data.NewPut(a.App).Command(), data.NewData(a.App).Command(), act.NewAttach(a.App).Command(), places.NewTarget(a.App).Command(), places.NewOffers(a.App).Command(), places.NewWorker(a.App).Command(), places.NewQueue(a.App).Command(), places.NewImage(a.App).Command(), data.NewGC(a.App).Command(), act.NewWait(a.App).Command(), act.NewRetry(a.App).Command(), act.NewPause(a.App).Command(), act.NewResume(a.App).Command(), act.NewCancel(a.App).Command(),
+		setup.NewInit(a.App).Command(), setup.NewDoctor(a.App).Command(), setup.NewConfig(a.App).Command(), setup.NewVersion(a.App).Command(), sagemaker.NewVerb(a.App).Command(),
 	} {
 		root.AddCommand(c)
 	}

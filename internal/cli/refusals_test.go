@@ -286,7 +286,7 @@ func TestAnythingButYesIsNotConfirmed(t *testing.T) {
 	}
 	a := d.atTerminal(hangUp)
 	a.Found = func() []string { return nil }
-	if _, err := setup.NewInitVerb(a).AskForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
+	if _, err := setup.NewInit(a).AskForStore(); fault.KindOf(err) != fault.Invalid || err.Error() != "choose store: no answer" || fault.Hint(err) != "Name one: drover init --store s3://bucket/prefix." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
 }

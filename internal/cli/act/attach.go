@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 )
 
-// attachVerb is drover attach.
-type attachVerb struct{ *app.App }
+// Attach is drover attach.
+type Attach struct{ *app.App }
 
-func NewAttachVerb(a *app.App) attachVerb { return attachVerb{a} }
+func NewAttach(a *app.App) Attach { return Attach{a} }
 
-func (a attachVerb) Command() *cobra.Command {
+func (a Attach) Command() *cobra.Command {
 	c := &cobra.Command{Use: "attach [JOB [AGENT|RANK]] [-- COMMAND...]", Short: "Open a shell beside a running program, on its machine",
 		ValidArgsFunction: a.CompleteJobs,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ func named(cmd *cobra.Command, args []string) int {
 	return len(args)
 }
 
-func (a attachVerb) attachToAgent(ctx context.Context, ref []string, who string, words []string) error {
+func (a Attach) attachToAgent(ctx context.Context, ref []string, who string, words []string) error {
 	j, err := a.FindJob(ctx, ref)
 	if err != nil {
 		return err

@@ -13,12 +13,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// cancelVerb is drover cancel.
-type cancelVerb struct{ *app.App }
+// Cancel is drover cancel.
+type Cancel struct{ *app.App }
 
-func NewCancelVerb(a *app.App) cancelVerb { return cancelVerb{a} }
+func NewCancel(a *app.App) Cancel { return Cancel{a} }
 
-func (a cancelVerb) Command() *cobra.Command {
+func (a Cancel) Command() *cobra.Command {
 	reason, drain := "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -43,7 +43,7 @@ func (a cancelVerb) Command() *cobra.Command {
 }
 
 // cancelJob is drover cancel of one job.
-func (a cancelVerb) cancelJob(ctx context.Context, ref, why string, drain bool) error {
+func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool) error {
 	j, err := a.FindJob(ctx, []string{ref})
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func drained(s drover.MapStatus) string {
 }
 
 // drainedTally is how a map stands that was drained: what it was waited for.
-func (a cancelVerb) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
+func (a Cancel) drainedTally(ctx context.Context, j *drover.Job, drain bool) string {
 	if !drain {
 		return ""
 	}

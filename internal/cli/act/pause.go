@@ -7,12 +7,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/summary"
 )
 
-// pauseVerb is drover pause.
-type pauseVerb struct{ *app.App }
+// Pause is drover pause.
+type Pause struct{ *app.App }
 
-func NewPauseVerb(a *app.App) pauseVerb { return pauseVerb{a} }
+func NewPause(a *app.App) Pause { return Pause{a} }
 
-func (a pauseVerb) Command() *cobra.Command {
+func (a Pause) Command() *cobra.Command {
 	reason := ""
 	c := &cobra.Command{Use: "pause [JOB]", Short: "Let a map begin no more items until drover resume", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)

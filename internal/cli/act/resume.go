@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// resumeVerb is drover resume.
-type resumeVerb struct{ *app.App }
+// Resume is drover resume.
+type Resume struct{ *app.App }
 
-func NewResumeVerb(a *app.App) resumeVerb { return resumeVerb{a} }
+func NewResume(a *app.App) Resume { return Resume{a} }
 
-func (a resumeVerb) Command() *cobra.Command {
+func (a Resume) Command() *cobra.Command {
 	output, detach := "", false
 	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -62,7 +62,7 @@ func (a resumeVerb) Command() *cobra.Command {
 }
 
 // resumePausedMap ends the pause of a map that drover resume goes on with.
-func (a resumeVerb) resumePausedMap(ctx context.Context, j *drover.Job, s drover.Status) error {
+func (a Resume) resumePausedMap(ctx context.Context, j *drover.Job, s drover.Status) error {
 	if many, err := summary.IsMap(ctx, j); err != nil || !many || s.State != job.Paused {
 		return err
 	}

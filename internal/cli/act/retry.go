@@ -18,10 +18,10 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// retryVerb is drover retry.
-type retryVerb struct{ *app.App }
+// Retry is drover retry.
+type Retry struct{ *app.App }
 
-func NewRetryVerb(a *app.App) retryVerb { return retryVerb{a} }
+func NewRetry(a *app.App) Retry { return Retry{a} }
 
 // retryFlags are what drover retry takes.
 type retryFlags struct {
@@ -35,7 +35,7 @@ type retryFlags struct {
 	detach, newCode bool
 }
 
-func (a retryVerb) Command() *cobra.Command {
+func (a Retry) Command() *cobra.Command {
 	var r retryFlags
 	c := &cobra.Command{Use: "retry [JOB]", Short: "Run a map's failed, cancelled or chosen items again", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)

@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// waitVerb is drover wait.
-type waitVerb struct{ *app.App }
+// Wait is drover wait.
+type Wait struct{ *app.App }
 
-func NewWaitVerb(a *app.App) waitVerb { return waitVerb{a} }
+func NewWait(a *app.App) Wait { return Wait{a} }
 
-func (a waitVerb) Command() *cobra.Command {
+func (a Wait) Command() *cobra.Command {
 	timeout := ""
 	c := &cobra.Command{Use: "wait [JOB]", Short: "Wait until a job has ended; the exit status is the job's", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -44,7 +44,7 @@ func (a waitVerb) Command() *cobra.Command {
 
 // waitForEnd only looks: unlike resume it asks for no agents. A job that is
 // interrupted would be waited for in vain, so it is said.
-func (a waitVerb) waitForEnd(cmd *cobra.Command, j *drover.Job, limit time.Duration) error {
+func (a Wait) waitForEnd(cmd *cobra.Command, j *drover.Job, limit time.Duration) error {
 	s, err := j.Until(cmd.Context(), limit)
 	if err != nil {
 		return err

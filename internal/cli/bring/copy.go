@@ -26,13 +26,13 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// bringer brings results and files here or to a bucket, shows how far a copy is, and reports what was copied.
-type bringer struct{ *app.App }
+// Bringer brings results and files here or to a bucket, shows how far a copy is, and reports what was copied.
+type Bringer struct{ *app.App }
 
-func NewBringer(a *app.App) bringer { return bringer{a} }
+func NewBringer(a *app.App) Bringer { return Bringer{a} }
 
 // UploadFolder is drover put SOURCE URL.
-func (a bringer) UploadFolder(ctx context.Context, source, url string, o drover.CopyOptions) error {
+func (a Bringer) UploadFolder(ctx context.Context, source, url string, o drover.CopyOptions) error {
 	b, key, err := a.OpenBucketOf(ctx, url)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (a bringer) UploadFolder(ctx context.Context, source, url string, o drover.
 }
 
 // DownloadURL is drover get URL [TARGET].
-func (a bringer) DownloadURL(ctx context.Context, url, target string, o drover.CopyOptions) error {
+func (a Bringer) DownloadURL(ctx context.Context, url, target string, o drover.CopyOptions) error {
 	b, key, err := a.OpenBucketOf(ctx, url)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (a bringer) DownloadURL(ctx context.Context, url, target string, o drover.C
 
 // BringInto has outputs brought into the folder that was typed; those for a place in a
 // bucket come into a folder of drover's own first, and are sent from there.
-func (a bringer) BringInto(ctx context.Context, output string, bring func(ctx context.Context, folder string) error) (err error) {
+func (a Bringer) BringInto(ctx context.Context, output string, bring func(ctx context.Context, folder string) error) (err error) {
 	if !drover.IsURL(output) {
 		return bring(ctx, output)
 	}
@@ -108,7 +108,7 @@ func folderKey(key string) string {
 }
 
 // reportCopied says in one line what was done, also before an error: what was copied stays.
-func (a bringer) reportCopied(d drover.Copied, err error, what string) error {
+func (a Bringer) reportCopied(d drover.Copied, err error, what string) error {
 	if err == nil || d.Files > 0 {
 		text := fmt.Sprintf("%s: %s, %s in %s", terminal.PlainText(what), terminal.Count(int(d.Files), "file"), terminal.Size(d.Bytes), terminal.Span(d.Took))
 		switch {
@@ -135,7 +135,7 @@ type copyShow struct {
 	last time.Time // when the line was written
 }
 
-func (a bringer) NewCopyLine() *copyShow {
+func (a Bringer) NewCopyLine() *copyShow {
 	f, ok := a.Err.(*os.File)
 	return &copyShow{a: a.App, on: ok && !a.Quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
 }
@@ -181,7 +181,7 @@ func (c *copyShow) End() {
 }
 
 // BringRunOutputs is bring for what a run has left, also when it has not settled.
-func (a bringer) BringRunOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a Bringer) BringRunOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	if output == "" {
 		switch st.State {
 		case job.Succeeded, job.Failed, job.Interrupted:
@@ -199,7 +199,7 @@ func (a bringer) BringRunOutputs(ctx context.Context, j *drover.Job, st drover.S
 }
 
 // noteRunOutputs says what there is to fetch, and how.
-func (a bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.Status) error {
+func (a Bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.Status) error {
 	if a.Quiet {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (a bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.St
 	return nil
 }
 
-func (a bringer) PrintGot(got drover.Got, typed string) {
+func (a Bringer) PrintGot(got drover.Got, typed string) {
 	for _, p := range got.Parts {
 		name := p.Name
 		if rel, err := filepath.Rel(got.Dir, p.Path); err == nil { // state, of ssm, has no path
@@ -254,7 +254,7 @@ func (a bringer) PrintGot(got drover.Got, typed string) {
 
 // BringItems downloads the outputs of items when a folder was named, and says
 // where they are.
-func (a bringer) BringItems(ctx context.Context, j *drover.Job, output string) error {
+func (a Bringer) BringItems(ctx context.Context, j *drover.Job, output string) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -280,7 +280,7 @@ func (a bringer) BringItems(ctx context.Context, j *drover.Job, output string) e
 	})
 }
 
-func (a bringer) printGotItems(got drover.GotItems, typed string) {
+func (a Bringer) printGotItems(got drover.GotItems, typed string) {
 	text := fmt.Sprintf("%s of %s, %s", terminal.Count(got.Files, "file"), terminal.Count(got.Items, "item"), terminal.Size(got.Bytes))
 	if got.There > 0 {
 		text += fmt.Sprintf("; %s there before", terminal.Comma(got.There))
@@ -293,7 +293,7 @@ func (a bringer) printGotItems(got drover.GotItems, typed string) {
 }
 
 // BringItemsOf is drover get of a map.
-func (a bringer) BringItemsOf(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
+func (a Bringer) BringItemsOf(ctx context.Context, j *drover.Job, s drover.Status, output string) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (a bringer) BringItemsOf(ctx context.Context, j *drover.Job, s drover.Statu
 }
 
 // PrintChanges says which files of the user's stay, and what was removed, a line each.
-func (a bringer) PrintChanges(c drover.Changes) {
+func (a Bringer) PrintChanges(c drover.Changes) {
 	if c.Kept > 0 {
 		names := make([]string, len(c.Beside))
 		for i, b := range c.Beside {

@@ -17,12 +17,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// dataVerb is drover data.
-type dataVerb struct{ *app.App }
+// Data is drover data.
+type Data struct{ *app.App }
 
-func NewDataVerb(a *app.App) dataVerb { return dataVerb{a} }
+func NewData(a *app.App) Data { return Data{a} }
 
-func (a dataVerb) Command() *cobra.Command {
+func (a Data) Command() *cobra.Command {
 	output, what, yes := "", "", false
 	c := &cobra.Command{Use: "data [TASK]", Short: "Show, download or clear what a task keeps", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -57,7 +57,7 @@ func (a dataVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a dataVerb) printData(d drover.Data) error {
+func (a Data) printData(d drover.Data) error {
 	last := "no job yet"
 	if d.Newest != "" {
 		last = "the newest is " + d.Newest
@@ -79,7 +79,7 @@ func (a dataVerb) printData(d drover.Data) error {
 	return t.Flush()
 }
 
-func (a dataVerb) downloadData(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
+func (a Data) downloadData(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
 	o := drover.GetOptions{Overwrite: a.Overwrite}
 	state, err := c.GetStateWith(ctx, d.Project, d.Task, dir+"/state", o)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a dataVerb) downloadData(ctx context.Context, c *drover.Client, d drover.D
 	return nil
 }
 
-func (a dataVerb) ClearData(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
+func (a Data) ClearData(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
 	switch what {
 	case "state":
 		if err := a.ConfirmRemoval(yes, fmt.Sprintf("The state of %s/%s is emptied.", project, task)); err != nil {
@@ -123,7 +123,7 @@ func (a dataVerb) ClearData(ctx context.Context, c *drover.Client, project, task
 		a.Note("the next job of %s/%s begins with an empty /state", project, task)
 		return nil
 	case "jobs":
-		return NewGcVerb(a.App).removeJobsOfTask(ctx, c, project, task, yes)
+		return NewGC(a.App).removeJobsOfTask(ctx, c, project, task, yes)
 	}
 	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is not something that a task keeps", what)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// gcVerb is drover gc.
-type gcVerb struct{ *app.App }
+// GC is drover gc.
+type GC struct{ *app.App }
 
-func NewGcVerb(a *app.App) gcVerb { return gcVerb{a} }
+func NewGC(a *app.App) GC { return GC{a} }
 
-func (a gcVerb) Command() *cobra.Command {
+func (a GC) Command() *cobra.Command {
 	dry, yes, keep, older := false, false, 0, ""
 	c := &cobra.Command{Use: "gc [JOB ...]", Short: "Find leftovers and remove them; and jobs that have ended, when asked", ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -61,7 +61,7 @@ func (a gcVerb) Command() *cobra.Command {
 }
 
 // removeLeftovers shows what may go, asks, and removes it.
-func (a gcVerb) removeLeftovers(ctx context.Context, c *drover.Client, o drover.GCOptions, dry, yes bool) error {
+func (a GC) removeLeftovers(ctx context.Context, c *drover.Client, o drover.GCOptions, dry, yes bool) error {
 	g, err := c.Leftovers(ctx, o)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (a gcVerb) removeLeftovers(ctx context.Context, c *drover.Client, o drover.
 	return nil
 }
 
-func (a gcVerb) printGarbage(g *drover.Garbage) error {
+func (a GC) printGarbage(g *drover.Garbage) error {
 	for _, n := range g.Notes {
 		a.Note("note: %s", terminal.PlainText(n))
 	}
@@ -117,7 +117,7 @@ func (a gcVerb) printGarbage(g *drover.Garbage) error {
 }
 
 // removeJobsOfTask removes the jobs of a task that have ended.
-func (a gcVerb) removeJobsOfTask(ctx context.Context, c *drover.Client, project, task string, yes bool) error {
+func (a GC) removeJobsOfTask(ctx context.Context, c *drover.Client, project, task string, yes bool) error {
 	all, err := c.Jobs(ctx, project)
 	if _, err = summary.Unreadable(err); err != nil {
 		return err

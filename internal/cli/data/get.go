@@ -17,12 +17,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// getVerb is drover get.
-type getVerb struct{ *app.App }
+// Get is drover get.
+type Get struct{ *app.App }
 
-func NewGetVerb(a *app.App) getVerb { return getVerb{a} }
+func NewGet(a *app.App) Get { return Get{a} }
 
-func (a getVerb) Command() *cobra.Command {
+func (a Get) Command() *cobra.Command {
 	output := ""
 	c := &cobra.Command{Use: "get [JOB] | get TASK state | get URL [TARGET]", Short: "Bring a job's outputs and logs; a task's state; or files from a bucket", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -73,7 +73,7 @@ func absent(folder, ref string) (string, error) {
 	return folder, nil
 }
 
-func (a getVerb) downloadState(ctx context.Context, args []string, output string) error {
+func (a Get) downloadState(ctx context.Context, args []string, output string) error {
 	if drover.IsURL(args[1]) {
 		return fault.New(fault.Invalid, "Write drover put "+args[0]+" "+args[1]+": put sends, get brings.", "get: %q is a target folder, and the source is missing", args[1])
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// putVerb is drover put.
-type putVerb struct{ *app.App }
+// Put is drover put.
+type Put struct{ *app.App }
 
-func NewPutVerb(a *app.App) putVerb { return putVerb{a} }
+func NewPut(a *app.App) Put { return Put{a} }
 
-func (a putVerb) Command() *cobra.Command {
+func (a Put) Command() *cobra.Command {
 	node := 0
 	c := &cobra.Command{Use: "put SOURCE URL | put TASK state FOLDER", Short: "Copy files to a bucket; or make a folder a task's next state", Args: app.Between(2, 3)}
 	a.AddStoreFlags(c)

@@ -16,7 +16,7 @@ const secondThought = 2 * time.Second
 // confirmDetach is Ctrl-C where agents live elsewhere: they go on without us, and so does
 // what they cost. A second one, soon, cancels the job. follow is the verb that shows
 // it again.
-func (a follower) confirmDetach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
+func (a Follower) confirmDetach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
 	a.Note("\nDetached: %s is still running, and its machines stay allocated (Ctrl-C again cancels it)", id)
 	a.Note("  follow: drover %s %s   stop: drover cancel %s", follow, id, id)
 	thought := time.NewTimer(secondThought)

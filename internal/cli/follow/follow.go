@@ -24,15 +24,15 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// follower follows a job until it has settled or the user leaves it, and reports how it ended.
-type follower struct{ *app.App }
+// Follower follows a job until it has settled or the user leaves it, and reports how it ended.
+type Follower struct{ *app.App }
 
-func NewFollower(a *app.App) follower { return follower{a} }
+func NewFollower(a *app.App) Follower { return Follower{a} }
 
 // FollowJob prints a live job's output until it has settled, then where things are.
 // attached says that its agents live beside us, so that Ctrl-C is for them.
 // What was printed before since (zero: from the beginning) is left out.
-func (a follower) FollowJob(ctx context.Context, j *drover.Job, id string, output string, attached bool, since time.Time) error {
+func (a Follower) FollowJob(ctx context.Context, j *drover.Job, id string, output string, attached bool, since time.Time) error {
 	switch many, err := summary.IsMap(ctx, j); {
 	case err != nil:
 		return err
@@ -42,7 +42,7 @@ func (a follower) FollowJob(ctx context.Context, j *drover.Job, id string, outpu
 	return a.followRun(ctx, j, id, output, attached, since)
 }
 
-func (a follower) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
+func (a Follower) followRun(ctx context.Context, j *drover.Job, id, output string, attached bool, since time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	// Before anything begins: a user that sees the program run may press Ctrl-C.
@@ -112,7 +112,7 @@ func (a follower) followRun(ctx context.Context, j *drover.Job, id, output strin
 // leaveUnread is the end of a command with an output that is no longer read, as of one before
 // "| head". A program would die of that, so one that this command has started here is
 // stopped as by Ctrl-C; others, and those elsewhere, go on.
-func (a follower) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
+func (a Follower) leaveUnread(ctx context.Context, j *drover.Job, id string, stops bool, signals <-chan os.Signal) error {
 	if !stops {
 		a.Note("stdout is closed: %s goes on", id)
 		a.Note("  follow: drover logs -f %s   stop: drover cancel %s", id, id)
@@ -137,7 +137,7 @@ func (a follower) leaveUnread(ctx context.Context, j *drover.Job, id string, sto
 // interruptJob is Ctrl-C where agents live beside us: the first gives the program its stop
 // signal, which is SIGINT as at a terminal, and leads to SIGTERM and SIGKILL in time; the
 // second sends SIGTERM, the third kills. It returns when the agents are gone.
-func (a follower) interruptJob(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
+func (a Follower) interruptJob(ctx context.Context, j *drover.Job, signals <-chan os.Signal) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func dropRepeats(signals <-chan os.Signal) {
 
 // noteStop says what a Ctrl-C does of which steps are left: three from the stop signal on, two
 // from SIGTERM on. idle is why there is no program that could be stopped; "" when there is.
-func (a follower) noteStop(spec job.Spec, steps int, idle string) {
+func (a Follower) noteStop(spec job.Spec, steps int, idle string) {
 	whom, it := "the program", "it"
 	if spec.Verb == job.Map {
 		whom, it = "the running items", "them"
@@ -205,7 +205,7 @@ func (a follower) noteStop(spec job.Spec, steps int, idle string) {
 
 // idleReason says why there is no program that could be stopped; "" when there is one, or
 // that is not known.
-func (a follower) idleReason(ctx context.Context, j *drover.Job) string {
+func (a Follower) idleReason(ctx context.Context, j *drover.Job) string {
 	if many, err := summary.IsMap(ctx, j); err != nil || many {
 		s, err := j.MapStatus(ctx)
 		running := slices.ContainsFunc(s.Agents, func(g drover.MapAgent) bool { return g.State == "running" })
@@ -226,7 +226,7 @@ func (a follower) idleReason(ctx context.Context, j *drover.Job) string {
 }
 
 // reportInterrupted says how to continue a job without agents, unless it had just ended.
-func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output string) error {
+func (a Follower) reportInterrupted(ctx context.Context, j *drover.Job, output string) error {
 	st, err := j.Status(ctx)
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (a follower) reportInterrupted(ctx context.Context, j *drover.Job, output s
 // printOutput writes the program's output as it comes. What drover does before the
 // program starts, and a new attempt, are told beside it. unread is called, once, when
 // the output is no longer read.
-func (a follower) printOutput(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
+func (a Follower) printOutput(ctx context.Context, j *drover.Job, o drover.LogOptions, unread func()) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ type telling struct {
 
 // noteAgentOutput shows what drover itself does where it takes time or changes what is
 // printed: building an environment, a new attempt, what it begins from.
-func (a follower) noteAgentOutput(o drover.Output, t *telling) {
+func (a Follower) noteAgentOutput(o drover.Output, t *telling) {
 	if o.Attempt > 1 && o.Attempt > t.attempt {
 		a.Note("‖ attempt %d began", o.Attempt)
 		t.said = map[string]bool{}
@@ -308,7 +308,7 @@ func (a follower) noteAgentOutput(o drover.Output, t *telling) {
 
 // ReportEnd says how a job has ended and where its things are, and gives the
 // program's own exit status.
-func (a follower) ReportEnd(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a Follower) ReportEnd(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	switch many, err := summary.IsMap(ctx, j); {
 	case err != nil:
 		return err
@@ -355,7 +355,7 @@ func (a follower) ReportEnd(ctx context.Context, j *drover.Job, st drover.Status
 }
 
 // BringOutputs downloads the outputs when a folder was named, and says where they are.
-func (a follower) BringOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
+func (a Follower) BringOutputs(ctx context.Context, j *drover.Job, st drover.Status, output string) error {
 	switch many, err := summary.IsMap(ctx, j); {
 	case err != nil:
 		return err

@@ -24,19 +24,19 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// mapFollower follows a map: a progress block, or its items' output, until it has settled.
-type mapFollower struct{ *app.App }
+// MapFollower follows a map: a progress block, or its items' output, until it has settled.
+type MapFollower struct{ *app.App }
 
-func NewMapFollower(a *app.App) mapFollower { return mapFollower{a} }
+func NewMapFollower(a *app.App) MapFollower { return MapFollower{a} }
 
 // followMap shows a live map's progress until it has settled, then what came of
 // it. attached says that its agents live beside us, so that Ctrl-C is for them.
-func (a mapFollower) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
+func (a MapFollower) followMap(ctx context.Context, j *drover.Job, id, output string, attached bool) error {
 	return a.FollowMapTo(ctx, j, id, attached, func(ctx context.Context) error { return a.reportMapEnd(ctx, j, output) })
 }
 
 // FollowMapTo is followMap with another end.
-func (a mapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
+func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, attached bool, finish func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	signals := make(chan os.Signal, 2)
@@ -93,7 +93,7 @@ func (a mapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 
 // PrintItems prints what items print to stdout, in the order of the items, where that was
 // asked for: --keep-order. printed gives how that ended; hush ends it.
-func (a mapFollower) PrintItems(ctx context.Context, j *drover.Job, settled <-chan struct{}) (printed <-chan error, hush context.CancelFunc) {
+func (a MapFollower) PrintItems(ctx context.Context, j *drover.Job, settled <-chan struct{}) (printed <-chan error, hush context.CancelFunc) {
 	ended := make(chan error, 1)
 	if !a.KeepOrder {
 		ended <- nil
@@ -113,7 +113,7 @@ func (a mapFollower) PrintItems(ctx context.Context, j *drover.Job, settled <-ch
 }
 
 // leaveMap is Ctrl-C: agents beside us are asked to go, others stay.
-func (a mapFollower) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
+func (a MapFollower) leaveMap(ctx context.Context, j *drover.Job, id string, attached bool, signals chan os.Signal, finish func(context.Context) error) error {
 	if !attached {
 		return NewFollower(a.App).confirmDetach(ctx, j, id, "wait", signals)
 	}
@@ -150,7 +150,7 @@ func (w *mapWatch) end() {
 	<-w.done
 }
 
-func (a mapFollower) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
+func (a MapFollower) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &mapWatch{looks: make(chan lookAt), stop: stop, done: make(chan struct{})}
 	go func() {
@@ -218,7 +218,7 @@ func FailedLine(r drover.ItemResult) string {
 
 // reportMapEnd says how a map has ended, which items failed and where the rest is,
 // and gives its exit status.
-func (a mapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output string) error {
+func (a MapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output string) error {
 	s, err := a.PrintMapEnd(ctx, j)
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (a mapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output str
 }
 
 // PrintMapEnd says how a map has ended, and which items failed.
-func (a mapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
+func (a MapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return s, err
@@ -261,7 +261,7 @@ func (a mapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.Map
 }
 
 // noteLostItems says which files items have left that are not kept, and what would keep them.
-func (a mapFollower) noteLostItems(ctx context.Context, j *drover.Job) error {
+func (a MapFollower) noteLostItems(ctx context.Context, j *drover.Job) error {
 	files, first, err := j.LostFiles(ctx)
 	if err != nil || files == 0 {
 		return err
@@ -315,7 +315,7 @@ func outForm(ctx context.Context, j *drover.Job, name string) (string, error) {
 }
 
 // noteFailedItems says in which ways items failed, and what to do about it.
-func (a mapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id string) error {
+func (a MapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id string) error {
 	groups, err := j.FailedGroups(ctx)
 	if err != nil || len(groups) == 0 {
 		return err
@@ -338,7 +338,7 @@ func (a mapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id stri
 	return nil
 }
 
-func (a mapFollower) newProgress() *progress.Progress {
+func (a MapFollower) newProgress() *progress.Progress {
 	return &progress.Progress{Out: a.Err, Quiet: a.Quiet, Paint: a.PaintState, Away: a.Away, Size: func() (int, bool) {
 		f, ok := a.Err.(*os.File)
 		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {

@@ -18,17 +18,17 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// notifier runs the command of --notify when the job has ended.
-type notifier struct{ *app.App }
+// Notifier runs the command of --notify when the job has ended.
+type Notifier struct{ *app.App }
 
-func NewNotifier(a *app.App) notifier { return notifier{a} }
+func NewNotifier(a *app.App) Notifier { return Notifier{a} }
 
 // notifyLimit is how long the command of --notify may take: it sends a message, and the
 // user waits for the prompt.
 const notifyLimit = time.Minute
 
 // CheckNotify refuses --notify with --detach: no command line is left to run it.
-func (a notifier) CheckNotify(detach bool) error {
+func (a Notifier) CheckNotify(detach bool) error {
 	if a.Notify == "" || !detach {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (a notifier) CheckNotify(detach bool) error {
 
 // NotifyEnd runs what --notify says once the job has ended, and gives back how the
 // command that waited for it has ended: nothing that goes wrong here changes that.
-func (a notifier) NotifyEnd(ctx context.Context, j *drover.Job, waited error) error {
+func (a Notifier) NotifyEnd(ctx context.Context, j *drover.Job, waited error) error {
 	if a.Notify == "" {
 		return waited
 	}
@@ -58,7 +58,7 @@ func (a notifier) NotifyEnd(ctx context.Context, j *drover.Job, waited error) er
 	return waited
 }
 
-func (a notifier) noticeEnviron(s drover.Status, tally string) []string {
+func (a Notifier) noticeEnviron(s drover.Status, tally string) []string {
 	code := 0
 	if s.Code != nil {
 		code = *s.Code
@@ -73,7 +73,7 @@ func (a notifier) noticeEnviron(s drover.Status, tally string) []string {
 
 // runNotice runs the command with all that it starts, no longer than limit. What it
 // prints goes to stderr: stdout is the program's alone.
-func (a notifier) runNotice(ctx context.Context, environ []string, limit time.Duration) error {
+func (a Notifier) runNotice(ctx context.Context, environ []string, limit time.Duration) error {
 	took := fmt.Errorf("it took longer than %s, and was ended", job.Duration(limit))
 	ctx, stop := context.WithTimeoutCause(ctx, limit, took)
 	defer stop()

@@ -10,12 +10,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// eventsVerb is drover events.
-type eventsVerb struct{ *app.App }
+// Events is drover events.
+type Events struct{ *app.App }
 
-func NewEventsVerb(a *app.App) eventsVerb { return eventsVerb{a} }
+func NewEvents(a *app.App) Events { return Events{a} }
 
-func (a eventsVerb) Command() *cobra.Command {
+func (a Events) Command() *cobra.Command {
 	follow := false
 	c := &cobra.Command{Use: "events [JOB]", Short: "What happened, in order", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)

@@ -19,10 +19,10 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// logsVerb is drover logs.
-type logsVerb struct{ *app.App }
+// Logs is drover logs.
+type Logs struct{ *app.App }
 
-func NewLogsVerb(a *app.App) logsVerb { return logsVerb{a} }
+func NewLogs(a *app.App) Logs { return Logs{a} }
 
 // logFlags are what drover logs takes.
 type logFlags struct {
@@ -34,7 +34,7 @@ type logFlags struct {
 	nodes                 []int
 }
 
-func (a logsVerb) Command() *cobra.Command {
+func (a Logs) Command() *cobra.Command {
 	var l logFlags
 	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -140,7 +140,7 @@ func moment(typed string, now time.Time) (time.Time, error) {
 
 // closedWhenIdle returns a channel that is closed when no agent works on the job any more:
 // nothing comes until a command continues it.
-func (a logsVerb) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
+func (a Logs) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan struct{} {
 	idle := make(chan struct{})
 	go func() { // ends with the command, or before
 		s, err := j.Until(ctx, 0)
@@ -154,7 +154,7 @@ func (a logsVerb) closedWhenIdle(ctx context.Context, j *drover.Job) <-chan stru
 
 // printRawLogs prints bytes as they were; of progress bars, when they are not
 // followed, the last state.
-func (a logsVerb) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
+func (a Logs) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOptions) error {
 	rec, err := j.Spec(cmd.Context())
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a logsVerb) printRawLogs(cmd *cobra.Command, j *drover.Job, o drover.LogOp
 }
 
 // printLines prints lines that were looked for. When none is found, the exit status is 1.
-func (a logsVerb) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
+func (a Logs) printLines(ctx context.Context, j *drover.Job, f logFlags, lines iter.Seq2[drover.Line, error]) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
 
 // printItemLogs is drover logs of a map: what one item printed, byte for byte, or the
 // lines of all, with prefix each after its item's number.
-func (a logsVerb) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
+func (a Logs) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
 	switch {
 	case l.search != "":
 		return a.printAllItemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
@@ -255,7 +255,7 @@ func (a logsVerb) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, 
 
 // printAllItemLines prints lines of items. When a search finds none, the exit
 // status is 1.
-func (a logsVerb) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
+func (a Logs) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
 	out := echo.NewPage(a.Out)
 	found, err := a.printItemLines(out, l, lines)
 	if e := out.Close(); err == nil && e != nil {
@@ -270,7 +270,7 @@ func (a logsVerb) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine,
 	return err
 }
 
-func (a logsVerb) printItemLines(out *echo.Page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
+func (a Logs) printItemLines(out *echo.Page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
 	enc := terminal.NewJSON(out)
 	printed := false
 	var text []byte

@@ -24,10 +24,10 @@ import (
 	"github.com/drover-run/drover/internal/record"
 )
 
-// metricsVerb is drover metrics.
-type metricsVerb struct{ *app.App }
+// Metrics is drover metrics.
+type Metrics struct{ *app.App }
 
-func NewMetricsVerb(a *app.App) metricsVerb { return metricsVerb{a} }
+func NewMetrics(a *app.App) Metrics { return Metrics{a} }
 
 // metricsFlags are what drover metrics was asked for.
 type metricsFlags struct {
@@ -36,7 +36,7 @@ type metricsFlags struct {
 	names         []string
 }
 
-func (a metricsVerb) Command() *cobra.Command {
+func (a Metrics) Command() *cobra.Command {
 	var m metricsFlags
 	c := &cobra.Command{Use: "metrics [JOB] [NAME ...]", Short: "Plot the numbers a job printed, and what it used", Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeMetrics}
 	a.AddStoreFlags(c)
@@ -84,7 +84,7 @@ func (a metricsVerb) Command() *cobra.Command {
 }
 
 // printMetrics shows what is left of a job's numbers after the flags.
-func (a metricsVerb) printMetrics(s drover.Status, m metricsFlags, all []plot.Series, used []plot.NodeUsage) error {
+func (a Metrics) printMetrics(s drover.Status, m metricsFlags, all []plot.Series, used []plot.NodeUsage) error {
 	wanted := func(node, attempt int) bool {
 		return (m.node < 0 || node == m.node) && (m.attempt < 0 || attempt == m.attempt)
 	}
@@ -149,7 +149,7 @@ func checkMetricNames(s drover.Status, m metricsFlags, all []plot.Series) error 
 }
 
 // newPaper is the terminal that stdout is, or 80 columns of ASCII.
-func (a metricsVerb) newPaper() plot.Paper {
+func (a Metrics) newPaper() plot.Paper {
 	p := plot.Paper{Width: 80, Height: 10, Ascii: true}
 	out, ok := a.Out.(*os.File)
 	if !ok || !term.IsTerminal(int(out.Fd())) {
@@ -303,7 +303,7 @@ func metricsCSV(out io.Writer, all []plot.Series) error {
 }
 
 // completeMetrics offers jobs, then the names of the job's metrics.
-func (a metricsVerb) completeMetrics(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (a Metrics) completeMetrics(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return a.CompleteJobs(cmd, args, typed)
 	}

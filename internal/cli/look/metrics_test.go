@@ -28,7 +28,7 @@ func asked(t *testing.T, json bool, m metricsFlags, all []plot.Series, used []pl
 	a := &app.App{Out: &o, Err: &e, Settings: app.Settings{JSON: json}}
 	s := drover.Status{ID: "7f3k2a", Job: "vision/resnet/7f3k2a", Project: "vision", Task: "resnet", State: job.Succeeded, Attempt: 2,
 		Started: clitest.Noon.Add(-time.Minute), Ended: clitest.Noon}
-	err = NewMetricsVerb(a).printMetrics(s, m, slices.Clone(all), slices.Clone(used))
+	err = NewMetrics(a).printMetrics(s, m, slices.Clone(all), slices.Clone(used))
 	return o.String(), e.String(), err
 }
 

@@ -21,12 +21,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// statusVerb is drover status: the list of jobs, or one in full.
-type statusVerb struct{ *app.App }
+// Status is drover status: the list of jobs, or one in full.
+type Status struct{ *app.App }
 
-func NewStatusVerb(a *app.App) statusVerb { return statusVerb{a} }
+func NewStatus(a *app.App) Status { return Status{a} }
 
-func (a statusVerb) Command() *cobra.Command {
+func (a Status) Command() *cobra.Command {
 	all, watch := false, false
 	var tags []string
 	c := &cobra.Command{Use: "status [JOB]", Aliases: []string{"ps", "ls"}, Short: "Jobs and their progress; one job in full with an id",
@@ -55,7 +55,7 @@ type listRow struct {
 }
 
 // printJobs prints the list, and says at last which jobs cannot be read.
-func (a statusVerb) printJobs(ctx context.Context, all bool, tags []string) error {
+func (a Status) printJobs(ctx context.Context, all bool, tags []string) error {
 	jobs, most, err := a.newOverview(ctx, all)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a statusVerb) printJobs(ctx context.Context, all bool, tags []string) erro
 }
 
 // newOverview looks at the jobs of the project, and says how many a list has; 0: all.
-func (a statusVerb) newOverview(ctx context.Context, all bool) (*drover.Overview, int, error) {
+func (a Status) newOverview(ctx context.Context, all bool) (*drover.Overview, int, error) {
 	c, err := a.OpenClient(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -86,7 +86,7 @@ func (a statusVerb) newOverview(ctx context.Context, all bool) (*drover.Overview
 }
 
 // printRows prints jobs as a table; left is how many older ones there are.
-func (a statusVerb) printRows(list []listRow, left int, tags []string) error {
+func (a Status) printRows(list []listRow, left int, tags []string) error {
 	if len(list) == 0 && len(tags) > 0 {
 		a.Note("no job with the tag %s", strings.Join(tags, " and "))
 		return nil
@@ -152,7 +152,7 @@ func tagged(s drover.Status, tags []string) bool {
 	return true
 }
 
-func (a statusVerb) printOneJob(ctx context.Context, args []string) error {
+func (a Status) printOneJob(ctx context.Context, args []string) error {
 	j, s, err := a.JobAndStatus(ctx, args)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (a statusVerb) printOneJob(ctx context.Context, args []string) error {
 	return nil
 }
 
-func (a statusVerb) printRunStatus(s drover.Status, spec job.Spec) {
+func (a Status) printRunStatus(s drover.Status, spec job.Spec) {
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.Out, "  %-10s %s\n", key, terminal.PlainText(fmt.Sprintf(format, args...)))
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func (a statusVerb) printMeasuredJSON(m summary.Measured) error {
+func (a Status) printMeasuredJSON(m summary.Measured) error {
 	return terminal.NewJSON(a.Out).Encode(m)
 }
 
 // printFigures are the lines of a map's status that sum its items up.
-func (a statusVerb) printFigures(f drover.Figures, advice *drover.Advice) {
+func (a Status) printFigures(f drover.Figures, advice *drover.Advice) {
 	p := func(key, text string) { fmt.Fprintf(a.Out, "  %-10s %s\n", key, terminal.PlainText(text)) }
 	for i, g := range f.Groups {
 		if i == 2*summary.FirstGroups {
@@ -41,7 +41,7 @@ func (a statusVerb) printFigures(f drover.Figures, advice *drover.Advice) {
 	}
 }
 
-func (a statusVerb) printOneMap(ctx context.Context, j *drover.Job) error {
+func (a Status) printOneMap(ctx context.Context, j *drover.Job) error {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (a statusVerb) printOneMap(ctx context.Context, j *drover.Job) error {
 	return nil
 }
 
-func (a statusVerb) printMapStatus(m summary.Measured, f drover.Figures, spec job.Spec) {
+func (a Status) printMapStatus(m summary.Measured, f drover.Figures, spec job.Spec) {
 	s := m.MapStatus
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.Out, "  %-10s %s\n", key, terminal.PlainText(fmt.Sprintf(format, args...)))

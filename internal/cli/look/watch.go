@@ -25,13 +25,13 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// watcher is drover status -w: what it prints is kept up to date.
-type watcher struct{ *app.App }
+// Watcher is drover status -w: what it prints is kept up to date.
+type Watcher struct{ *app.App }
 
-func NewWatcher(a *app.App) watcher { return watcher{a} }
+func NewWatcher(a *app.App) Watcher { return Watcher{a} }
 
-// watchFrame is one look of drover status --watch.
-type watchFrame struct {
+// WatchFrame is one look of drover status --watch.
+type WatchFrame struct {
 	text string // as drover status prints it, for a terminal
 	// facts are a line for each job, by its id; beside them how far it is, which
 	// an output that is no terminal shows only now and then.
@@ -49,7 +49,7 @@ type watchFact struct {
 }
 
 // watchStatus is drover status --watch: it looks until all that it shows has settled.
-func (a watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags []string) error {
+func (a Watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags []string) error {
 	if a.Settings.JSON {
 		return fault.New(fault.Invalid, "Use drover events -f --json, or drover status --json again and again.", "read command line: --watch does not go with --json")
 	}
@@ -69,7 +69,7 @@ func (a watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags [
 }
 
 // NewFrameReader gives the looks at one job, or at the list.
-func (a watcher) NewFrameReader(ctx context.Context, args []string, all bool, tags []string) (func(context.Context) (watchFrame, error), error) {
+func (a Watcher) NewFrameReader(ctx context.Context, args []string, all bool, tags []string) (func(context.Context) (WatchFrame, error), error) {
 	if len(args) == 1 {
 		j, err := a.FindJob(ctx, args)
 		if err != nil {
@@ -77,15 +77,15 @@ func (a watcher) NewFrameReader(ctx context.Context, args []string, all bool, ta
 		}
 		return a.newJobFrameReader(ctx, j)
 	}
-	jobs, most, err := NewStatusVerb(a.App).newOverview(ctx, all)
+	jobs, most, err := NewStatus(a.App).newOverview(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (watchFrame, error) { return a.readListFrame(ctx, jobs, most, tags) }, nil
+	return func(ctx context.Context) (WatchFrame, error) { return a.readListFrame(ctx, jobs, most, tags) }, nil
 }
 
 // ShowFrames shows what look sees, at each tick, until nothing can change any more.
-func (a watcher) ShowFrames(ctx context.Context, look func(context.Context) (watchFrame, error), ticks <-chan time.Time, screen *watchScreen) error {
+func (a Watcher) ShowFrames(ctx context.Context, look func(context.Context) (WatchFrame, error), ticks <-chan time.Time, screen *WatchScreen) error {
 	for idle := 0; ; {
 		f, err := look(ctx)
 		if err != nil {
@@ -115,9 +115,9 @@ func (a watcher) ShowFrames(ctx context.Context, look func(context.Context) (wat
 	}
 }
 
-// watchScreen shows frames: on a terminal each in the place of the one before, elsewhere
+// WatchScreen shows frames: on a terminal each in the place of the one before, elsewhere
 // a line for each job that has changed.
-type watchScreen struct {
+type WatchScreen struct {
 	out   io.Writer
 	size  func() (width, height int, terminal bool)
 	now   func() time.Time
@@ -130,8 +130,8 @@ type toldFact struct {
 	at time.Time
 }
 
-func NewWatchScreen(out io.Writer) *watchScreen {
-	return &watchScreen{out: out, now: time.Now, told: map[string]toldFact{}, size: func() (int, int, bool) {
+func NewWatchScreen(out io.Writer) *WatchScreen {
+	return &WatchScreen{out: out, now: time.Now, told: map[string]toldFact{}, size: func() (int, int, bool) {
 		f, ok := out.(*os.File)
 		if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 			return 0, 0, false
@@ -144,7 +144,7 @@ func NewWatchScreen(out io.Writer) *watchScreen {
 	}}
 }
 
-func (s *watchScreen) show(f watchFrame) error {
+func (s *WatchScreen) show(f WatchFrame) error {
 	width, height, onTerminal := s.size()
 	if !onTerminal {
 		return s.tell(f)
@@ -167,7 +167,7 @@ func (s *watchScreen) show(f watchFrame) error {
 
 // tell prints a line for each job that has changed its state or got further, as often as
 // drover map does.
-func (s *watchScreen) tell(f watchFrame) error {
+func (s *WatchScreen) tell(f WatchFrame) error {
 	now := s.now()
 	if len(f.facts) == 0 { // it says why
 		_, err := io.WriteString(s.out, f.text)
@@ -205,7 +205,7 @@ func factOf(s drover.Status, m *drover.MapStatus) watchFact {
 }
 
 // readListFrame is a look at the list of jobs.
-func (a watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f watchFrame, err error) {
+func (a Watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most int, tags []string) (f WatchFrame, err error) {
 	list, left, err := rows(ctx, jobs, most, tags)
 	if f.bad, err = summary.Unreadable(err); err != nil {
 		return f, err
@@ -214,7 +214,7 @@ func (a watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most 
 	b := *a.App
 	b.Out, b.Err = &text, &text
 	if len(list) > 0 || f.bad == nil {
-		if err := NewStatusVerb(&b).printRows(list, left, tags); err != nil {
+		if err := NewStatus(&b).printRows(list, left, tags); err != nil {
 			return f, err
 		}
 	}
@@ -230,17 +230,17 @@ func (a watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most 
 }
 
 // newJobFrameReader gives the looks at one job. A map is read on, not from its beginning.
-func (a watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(context.Context) (watchFrame, error), error) {
+func (a Watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(context.Context) (WatchFrame, error), error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return nil, err
 	}
-	show := func(s drover.Status, m *drover.MapStatus, print func(*app.App)) watchFrame {
+	show := func(s drover.Status, m *drover.MapStatus, print func(*app.App)) WatchFrame {
 		var text bytes.Buffer
 		b := *a.App
 		b.Out = &text
 		print(&b)
-		f := watchFrame{text: text.String(), facts: []watchFact{factOf(s, m)}, Live: !s.State.Settled(), Idle: s.State == job.Interrupted}
+		f := WatchFrame{text: text.String(), facts: []watchFact{factOf(s, m)}, Live: !s.State.Settled(), Idle: s.State == job.Interrupted}
 		f.stuck = fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "watch job %s: it is interrupted, and no agent works on it", s.ID)
 		if s.Code != nil {
 			f.code = *s.Code
@@ -248,9 +248,9 @@ func (a watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 		return f
 	}
 	if rec.Spec.Verb != job.Map {
-		return func(ctx context.Context) (watchFrame, error) {
+		return func(ctx context.Context) (WatchFrame, error) {
 			s, err := j.Status(ctx)
-			return show(s, nil, func(b *app.App) { NewStatusVerb(b).printRunStatus(s, rec.Spec) }), err
+			return show(s, nil, func(b *app.App) { NewStatus(b).printRunStatus(s, rec.Spec) }), err
 		}, nil
 	}
 	look, err := j.LookAtMap(ctx)
@@ -261,15 +261,15 @@ func (a watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 	var figures drover.Figures
 	var m summary.Measured
 	var again time.Time
-	return func(ctx context.Context) (watchFrame, error) {
+	return func(ctx context.Context) (WatchFrame, error) {
 		s, err := look.Status(ctx)
 		if err != nil {
-			return watchFrame{}, err
+			return WatchFrame{}, err
 		}
 		speed.Note(s.Time, s.Items.Items-s.Items.Open())
 		if begin := time.Now(); s.State.Settled() || begin.After(again) {
 			if figures, m, err = summary.Measure(ctx, j, s); err != nil {
-				return watchFrame{}, err
+				return WatchFrame{}, err
 			}
 			again = time.Now().Add(summary.FiguresShare * time.Since(begin))
 		}
@@ -279,7 +279,7 @@ func (a watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 				v := progress.ProgressView{S: s, Rate: speed.Rate(), Width: 80, Paint: func(_ job.State, text string) string { return text }}
 				fmt.Fprintln(b.Out, strings.Join(v.Block(), "\n")+"\n")
 			}
-			NewStatusVerb(b).printMapStatus(m, figures, rec.Spec)
+			NewStatus(b).printMapStatus(m, figures, rec.Spec)
 		}), nil
 	}, nil
 }

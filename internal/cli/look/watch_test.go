@@ -22,13 +22,13 @@ import (
 func TestWatchingWithoutATerminalSaysWhatChanges(t *testing.T) {
 	var out bytes.Buffer
 	now := clitest.At
-	s := &watchScreen{out: &out, told: map[string]toldFact{}, now: func() time.Time { return now }, size: func() (int, int, bool) { return 0, 0, false }}
-	frame := func(state job.State, done int) watchFrame {
+	s := &WatchScreen{out: &out, told: map[string]toldFact{}, now: func() time.Time { return now }, size: func() (int, int, bool) { return 0, 0, false }}
+	frame := func(state job.State, done int) WatchFrame {
 		m := clitest.Looked(state, job.Tally{Items: 1000, Succeeded: done}, nil)
 		run := drover.Status{ID: "9q1m", Project: "demo", Task: "train", State: state, Attempt: 1 + done/500}
-		return watchFrame{facts: []watchFact{factOf(m.Status, &m), factOf(run, nil)}, Live: !state.Settled(), Idle: state == job.Interrupted, stuck: errors.New("stuck")}
+		return WatchFrame{facts: []watchFact{factOf(m.Status, &m), factOf(run, nil)}, Live: !state.Settled(), Idle: state == job.Interrupted, stuck: errors.New("stuck")}
 	}
-	var frames []watchFrame
+	var frames []WatchFrame
 	var after []time.Duration
 	add := func(when time.Duration, state job.State, done int) {
 		frames, after = append(frames, frame(state, done)), append(after, when)
@@ -42,7 +42,7 @@ func TestWatchingWithoutATerminalSaysWhatChanges(t *testing.T) {
 	add(14*time.Second, job.Running, 600)
 	add(15*time.Second, job.Succeeded, 1000)
 	i, base := 0, now
-	look := func(context.Context) (watchFrame, error) {
+	look := func(context.Context) (WatchFrame, error) {
 		now = base.Add(after[i])
 		i++
 		return frames[i-1], nil
@@ -71,22 +71,22 @@ func TestWatchingWithoutATerminalSaysWhatChanges(t *testing.T) {
 }
 
 func TestWatchingEndsAsTheJobDoes(t *testing.T) {
-	s := &watchScreen{out: &bytes.Buffer{}, told: map[string]toldFact{}, now: time.Now, size: func() (int, int, bool) { return 0, 0, false }}
+	s := &WatchScreen{out: &bytes.Buffer{}, told: map[string]toldFact{}, now: time.Now, size: func() (int, int, bool) { return 0, 0, false }}
 	ticks := make(chan time.Time, 100)
 	for range 100 {
 		ticks <- time.Time{}
 	}
 	for name, row := range map[string]struct {
-		frames []watchFrame
+		frames []WatchFrame
 		want   string
 		looks  int
 	}{
-		"success":     {[]watchFrame{{Live: true}, {}}, "<nil>", 2},
-		"failure":     {[]watchFrame{{Live: true}, {code: 7}}, "exit status 7", 2},
-		"interrupted": {[]watchFrame{{Live: true, Idle: true, stuck: errors.New("nobody works on it")}}, "nobody works on it", summary.WatchIdle + 1},
+		"success":     {[]WatchFrame{{Live: true}, {}}, "<nil>", 2},
+		"failure":     {[]WatchFrame{{Live: true}, {code: 7}}, "exit status 7", 2},
+		"interrupted": {[]WatchFrame{{Live: true, Idle: true, stuck: errors.New("nobody works on it")}}, "nobody works on it", summary.WatchIdle + 1},
 	} {
 		n := 0
-		look := func(context.Context) (watchFrame, error) {
+		look := func(context.Context) (WatchFrame, error) {
 			n++
 			return row.frames[min(n, len(row.frames))-1], nil
 		}
@@ -98,22 +98,22 @@ func TestWatchingEndsAsTheJobDoes(t *testing.T) {
 
 func TestWatchingOnATerminalDrawsInPlace(t *testing.T) {
 	var out bytes.Buffer
-	s := &watchScreen{out: &out, size: func() (int, int, bool) { return 20, 5, true }}
+	s := &WatchScreen{out: &out, size: func() (int, int, bool) { return 20, 5, true }}
 	text := "1\n2\n" + strings.Repeat("wide ", 10) + "\n4\n5\n6\n"
-	show := func(f watchFrame) string {
+	show := func(f WatchFrame) string {
 		out.Reset()
 		if err := s.show(f); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
-	if got := show(watchFrame{text: text, Live: true}); got != "1\x1b[K\n2\x1b[K\nwide wide wide wid…\x1b[K\n... 3 lines more\x1b[K\n\x1b[J" {
+	if got := show(WatchFrame{text: text, Live: true}); got != "1\x1b[K\n2\x1b[K\nwide wide wide wid…\x1b[K\n... 3 lines more\x1b[K\n\x1b[J" {
 		t.Errorf("first %q", got)
 	}
-	if got := show(watchFrame{text: "1\n", Live: true}); got != "\x1b[4A\r1\x1b[K\n\x1b[J" {
+	if got := show(WatchFrame{text: "1\n", Live: true}); got != "\x1b[4A\r1\x1b[K\n\x1b[J" {
 		t.Errorf("second %q", got)
 	}
-	if got := show(watchFrame{text: text}); strings.Count(got, "\n") != 6 { // the last frame stays, whole
+	if got := show(WatchFrame{text: text}); strings.Count(got, "\n") != 6 { // the last frame stays, whole
 		t.Errorf("last %q", got)
 	}
 }
@@ -123,7 +123,7 @@ func TestManyWaysToFailAreCut(t *testing.T) {
 	for i := range 2*summary.FirstGroups + 2 {
 		f.Groups = append(f.Groups, drover.Group{Items: i + 1, First: i + 1, Pattern: fmt.Sprintf("failure %d", i)})
 	}
-	lines := apptest.OnScreen(func(a *app.App) { NewStatusVerb(a).printFigures(f, nil) })
+	lines := apptest.OnScreen(func(a *app.App) { NewStatus(a).printFigures(f, nil) })
 	if text := strings.Join(lines, "\n"); !strings.Contains(text, "and 2 more ways to fail\n") {
 		t.Errorf("it prints\n%s", text)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/drover-run/drover/internal/record"
 )
 
-// whyVerb is drover why.
-type whyVerb struct{ *app.App }
+// Why is drover why.
+type Why struct{ *app.App }
 
-func NewWhyVerb(a *app.App) whyVerb { return whyVerb{a} }
+func NewWhy(a *app.App) Why { return Why{a} }
 
-func (a whyVerb) Command() *cobra.Command {
+func (a Why) Command() *cobra.Command {
 	c := &cobra.Command{Use: "why [JOB]", Short: "Explain why a job failed, waits or stopped, and what would change it", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
 	a.AddJSONFlag(c)

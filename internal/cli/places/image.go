@@ -18,12 +18,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// imageVerb is drover image.
-type imageVerb struct{ *app.App }
+// Image is drover image.
+type Image struct{ *app.App }
 
-func NewImageVerb(a *app.App) imageVerb { return imageVerb{a} }
+func NewImage(a *app.App) Image { return Image{a} }
 
-func (a imageVerb) Command() *cobra.Command {
+func (a Image) Command() *cobra.Command {
 	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
 	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand())
@@ -38,7 +38,7 @@ type imageFlags struct {
 	append, docker, pull, force, plan bool
 }
 
-func (a imageVerb) buildCommand() *cobra.Command {
+func (a Image) buildCommand() *cobra.Command {
 	s := &imageFlags{}
 	c := &cobra.Command{Use: "build [DOCKERFILE]", Short: "Build an image from a folder, a Dockerfile or its text; again: nothing, while nothing changed", Args: app.Between(0, 1)}
 	a.AddJSONFlag(c)
@@ -68,7 +68,7 @@ func (a imageVerb) buildCommand() *cobra.Command {
 }
 
 // buildSite is where images are resolved for a project.
-func (a imageVerb) buildSite(s *imageFlags) (image.Site, error) {
+func (a Image) buildSite(s *imageFlags) (image.Site, error) {
 	project, err := a.ProjectName()
 	if err != nil {
 		return image.Site{}, err
@@ -95,7 +95,7 @@ func (a imageVerb) buildSite(s *imageFlags) (image.Site, error) {
 		Region: image.Region(os.Getenv, region), Mirror: mirror}, nil
 }
 
-func (a imageVerb) buildImage(ctx context.Context, s *imageFlags) error {
+func (a Image) buildImage(ctx context.Context, s *imageFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o := build.Order{Push: s.push, File: s.output, Force: s.force, Pull: s.pull}
@@ -138,7 +138,7 @@ func (a imageVerb) buildImage(ctx context.Context, s *imageFlags) error {
 	return a.printBuilt(built)
 }
 
-func (a imageVerb) printBuilt(b build.Built) error {
+func (a Image) printBuilt(b build.Built) error {
 	if a.Settings.JSON {
 		return terminal.NewJSON(a.Out).Encode(b)
 	}
@@ -146,7 +146,7 @@ func (a imageVerb) printBuilt(b build.Built) error {
 	return err
 }
 
-func (a imageVerb) listCommand() *cobra.Command {
+func (a Image) listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "ls", Short: "List the images drover built that Docker has", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
 	a.AddJSONFlag(c)
@@ -154,7 +154,7 @@ func (a imageVerb) listCommand() *cobra.Command {
 	return c
 }
 
-func (a imageVerb) printImages(ctx context.Context) error {
+func (a Image) printImages(ctx context.Context) error {
 	d, err := build.Connect(ctx)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (a imageVerb) printImages(ctx context.Context) error {
 	return t.Flush()
 }
 
-func (a imageVerb) pushCommand() *cobra.Command {
+func (a Image) pushCommand() *cobra.Command {
 	as := ""
 	c := &cobra.Command{Use: "push IMAGE [REGISTRY]", Short: "Push an image, or an archive of one, to a registry", Args: app.Between(1, 2)}
 	a.AddJSONFlag(c)

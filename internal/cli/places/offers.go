@@ -16,12 +16,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// offersVerb is drover offers.
-type offersVerb struct{ *app.App }
+// Offers is drover offers.
+type Offers struct{ *app.App }
 
-func NewOffersVerb(a *app.App) offersVerb { return offersVerb{a} }
+func NewOffers(a *app.App) Offers { return Offers{a} }
 
-func (a offersVerb) Command() *cobra.Command {
+func (a Offers) Command() *cobra.Command {
 	n := driver.Needs{Agents: 1, Place: driver.Place{Later: true}}
 	mem := ""
 	c := &cobra.Command{Use: "offers [TARGET]", Short: "What the targets have for what a job needs: kinds of machine, how many are free, price", Args: app.Between(0, 1)}
@@ -56,7 +56,7 @@ func (a offersVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a offersVerb) printOffers(ctx context.Context, target string, n driver.Needs) error {
+func (a Offers) printOffers(ctx context.Context, target string, n driver.Needs) error {
 	conf, err := a.ReadConfig()
 	if err == nil {
 		err = conf.MayTarget(target)

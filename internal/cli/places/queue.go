@@ -11,12 +11,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// queueVerb is drover queue.
-type queueVerb struct{ *app.App }
+// Queue is drover queue.
+type Queue struct{ *app.App }
 
-func NewQueueVerb(a *app.App) queueVerb { return queueVerb{a} }
+func NewQueue(a *app.App) Queue { return Queue{a} }
 
-func (a queueVerb) Command() *cobra.Command {
+func (a Queue) Command() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Who holds this machine and who waits; pause and resume queues", Args: app.Exactly(0),
 		RunE: func(*cobra.Command, []string) error { return a.printQueues() }}
 	a.AddJSONFlag(c)
@@ -33,7 +33,7 @@ func (a queueVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a queueVerb) changeQueue(queue string, change func(string) error, what string) error {
+func (a Queue) changeQueue(queue string, change func(string) error, what string) error {
 	if err := job.ValidName("queue", queue); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (a queueVerb) changeQueue(queue string, change func(string) error, what str
 	return nil
 }
 
-func (a queueVerb) printQueues() error {
+func (a Queue) printQueues() error {
 	lines, err := a.Queues.Lines()
 	if err != nil {
 		return err

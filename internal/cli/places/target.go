@@ -20,12 +20,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// targetVerb is drover target.
-type targetVerb struct{ *app.App }
+// Target is drover target.
+type Target struct{ *app.App }
 
-func NewTargetVerb(a *app.App) targetVerb { return targetVerb{a} }
+func NewTarget(a *app.App) Target { return Target{a} }
 
-func (a targetVerb) Command() *cobra.Command {
+func (a Target) Command() *cobra.Command {
 	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out and forget them", Args: app.Exactly(0)}
 	list := &cobra.Command{Use: "ls", Short: "Show the targets, and whether each can be used", Args: app.Exactly(0)}
 	for _, l := range []*cobra.Command{c, list} {
@@ -43,7 +43,7 @@ func (a targetVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a targetVerb) addCommand() *cobra.Command {
+func (a Target) addCommand() *cobra.Command {
 	var t job.Target
 	memory, timeout := "", ""
 	c := &cobra.Command{Use: "add NAME --on TARGET", Short: "Name a target in your config, with options and limits", Args: app.Exactly(1)}
@@ -75,7 +75,7 @@ func (a targetVerb) addCommand() *cobra.Command {
 	return c
 }
 
-func (a targetVerb) addTarget(name string, t job.Target) error {
+func (a Target) addTarget(name string, t job.Target) error {
 	drivers := a.Drivers()
 	switch {
 	case job.ValidName("target", name) != nil || job.Label(name) != name:
@@ -99,7 +99,7 @@ func (a targetVerb) addTarget(name string, t job.Target) error {
 
 // targetExists says whether a target is in the user's config already, just as t. A name
 // that means something else is refused: jobs are sent to what it means.
-func (a targetVerb) targetExists(name string, t job.Target) (there bool, err error) {
+func (a Target) targetExists(name string, t job.Target) (there bool, err error) {
 	c, err := a.ReadConfig()
 	if err != nil {
 		return false, err
@@ -130,7 +130,7 @@ func hasTarget(layer map[string]string, name string) bool {
 	return false
 }
 
-func (a targetVerb) removeTarget(name string) error {
+func (a Target) removeTarget(name string) error {
 	c, err := a.ReadConfig()
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (a targetVerb) removeTarget(name string) error {
 
 // changeTarget writes a target into the user's config, or takes it out. The limits of
 // its queues stay.
-func (a targetVerb) changeTarget(name string, t *job.Target) error {
+func (a Target) changeTarget(name string, t *job.Target) error {
 	c, err := a.ReadConfig()
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func limitWords(t job.Target) string {
 	return ""
 }
 
-func (a targetVerb) printTargets(ctx context.Context) error {
+func (a Target) printTargets(ctx context.Context) error {
 	c, err := a.OpenClient(ctx)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (a targetVerb) printTargets(ctx context.Context) error {
 	return t.Flush()
 }
 
-func (a targetVerb) testTarget(ctx context.Context, name string) error {
+func (a Target) testTarget(ctx context.Context, name string) error {
 	a.Settings.On = name // its own store
 	conf, err := a.ReadConfig()
 	if err == nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// workerVerb is drover worker.
-type workerVerb struct{ *app.App }
+// Worker is drover worker.
+type Worker struct{ *app.App }
 
-func NewWorkerVerb(a *app.App) workerVerb { return workerVerb{a} }
+func NewWorker(a *app.App) Worker { return Worker{a} }
 
-func (a workerVerb) Command() *cobra.Command {
+func (a Worker) Command() *cobra.Command {
 	c := &cobra.Command{Use: "worker [JOB]", Short: "Agents of live jobs: where they are, what they do; drain one", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	list := &cobra.Command{Use: "ls [JOB]", Short: "Show the agents of live jobs, or of one", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	all := false
@@ -41,7 +41,7 @@ func (a workerVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a workerVerb) printWorkers(ctx context.Context, args []string, all bool) error {
+func (a Worker) printWorkers(ctx context.Context, args []string, all bool) error {
 	workers, err := a.listWorkers(ctx, args, all)
 	bad, err := summary.Unreadable(err)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a workerVerb) printWorkers(ctx context.Context, args []string, all bool) e
 }
 
 // listWorkers are those of the job that was named, or of all that live.
-func (a workerVerb) listWorkers(ctx context.Context, args []string, all bool) ([]drover.Worker, error) {
+func (a Worker) listWorkers(ctx context.Context, args []string, all bool) ([]drover.Worker, error) {
 	if len(args) > 0 {
 		j, err := a.FindJob(ctx, args)
 		if err != nil {
@@ -110,7 +110,7 @@ func workOf(w drover.Worker) string {
 	return "-"
 }
 
-func (a workerVerb) drainWorker(ctx context.Context, agent, reason string) error {
+func (a Worker) drainWorker(ctx context.Context, agent, reason string) error {
 	c, err := a.OpenClient(ctx)
 	if err != nil {
 		return err

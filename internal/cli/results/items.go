@@ -21,12 +21,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// itemsVerb is drover items.
-type itemsVerb struct{ *app.App }
+// Items is drover items.
+type Items struct{ *app.App }
 
-func NewItemsVerb(a *app.App) itemsVerb { return itemsVerb{a} }
+func NewItems(a *app.App) Items { return Items{a} }
 
-func (a itemsVerb) Command() *cobra.Command {
+func (a Items) Command() *cobra.Command {
 	var states []string
 	failed := ""
 	var m mostFlags
@@ -75,7 +75,7 @@ func (a itemsVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a itemsVerb) printItemList(ctx context.Context, j *drover.Job, o drover.ResultOptions) error {
+func (a Items) printItemList(ctx context.Context, j *drover.Job, o drover.ResultOptions) error {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
 	items := j.Results(ctx, o)
 	if a.Settings.JSON {
@@ -85,7 +85,7 @@ func (a itemsVerb) printItemList(ctx context.Context, j *drover.Job, o drover.Re
 	if err != nil {
 		return err
 	}
-	t := NewResultsVerb(a.App).newItemTable(out, s.Items.Items)
+	t := NewResults(a.App).newItemTable(out, s.Items.Items)
 	shown := 0
 	for r, err := range items {
 		if err == nil && shown == 0 {
@@ -120,7 +120,7 @@ func joinStates(states []job.ItemState) string {
 // outputTail is how many lines of what an item printed are shown with it.
 const outputTail = 20
 
-func (a itemsVerb) printOneItem(ctx context.Context, j *drover.Job, n int) error {
+func (a Items) printOneItem(ctx context.Context, j *drover.Job, n int) error {
 	r, err := j.Item(ctx, n)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func tryLine(t drover.Try) string {
 }
 
 // printItemTail prints the end of what an item printed.
-func (a itemsVerb) printItemTail(ctx context.Context, j *drover.Job, short string, n int) error {
+func (a Items) printItemTail(ctx context.Context, j *drover.Job, short string, n int) error {
 	head := fmt.Sprintf("  printed    (all of it: drover logs %s --item %d)\n", short, n)
 	for l, err := range j.ItemLines(ctx, n, drover.LogOptions{Tail: outputTail}) {
 		if err != nil {

@@ -74,7 +74,7 @@ func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b
 const mostOfAll = 10_000
 
 // printMostItems prints the n items of those chosen that less puts last.
-func (a itemsVerb) printMostItems(ctx context.Context, j *drover.Job, o drover.ResultOptions, n int, less func(a, b drover.ItemResult) int) error {
+func (a Items) printMostItems(ctx context.Context, j *drover.Job, o drover.ResultOptions, n int, less func(a, b drover.ItemResult) int) error {
 	// Longest first; of alike the first in the map.
 	order := func(a, b drover.ItemResult) int { return cmp.Or(less(b, a), a.Item-b.Item) }
 	var best []drover.ItemResult
@@ -114,8 +114,8 @@ func (a itemsVerb) printMostItems(ctx context.Context, j *drover.Job, o drover.R
 	return ended(a.printMostTable(out, s.Items.Items, best), out)
 }
 
-func (a itemsVerb) printMostTable(out *bufio.Writer, items int, best []drover.ItemResult) error {
-	t := NewResultsVerb(a.App).newItemTable(out, items)
+func (a Items) printMostTable(out *bufio.Writer, items int, best []drover.ItemResult) error {
+	t := NewResults(a.App).newItemTable(out, items)
 	rest := func(processor, memory, why string) string { return fmt.Sprintf("%9s  %9s  %s", processor, memory, why) }
 	if err := t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", rest("PROCESSOR", "MEMORY", "WHY")); err != nil {
 		return err

@@ -24,12 +24,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// resultsVerb is drover results.
-type resultsVerb struct{ *app.App }
+// Results is drover results.
+type Results struct{ *app.App }
 
-func NewResultsVerb(a *app.App) resultsVerb { return resultsVerb{a} }
+func NewResults(a *app.App) Results { return Results{a} }
 
-func (a resultsVerb) Command() *cobra.Command {
+func (a Results) Command() *cobra.Command {
 	asCSV := false
 	var top topFlags
 	c := &cobra.Command{Use: "results [JOB]", Short: "What a map's items came to, in the order of the items", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
@@ -63,7 +63,7 @@ func (a resultsVerb) Command() *cobra.Command {
 
 // printAllResults prints all results with all that their items printed. Where that is not to
 // be had, or too long, a mark stands in its place.
-func (a resultsVerb) printAllResults(ctx context.Context, j *drover.Job, asCSV bool, out io.Writer) error {
+func (a Results) printAllResults(ctx context.Context, j *drover.Job, asCSV bool, out io.Writer) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
@@ -169,16 +169,16 @@ func outputNames(t drover.Try) (names []string) {
 	return names
 }
 
-// itemTable prints items for people, each as it comes: its columns are wide enough
+// ItemTable prints items for people, each as it comes: its columns are wide enough
 // for the last number, and the last column is cut where the terminal ends.
-type itemTable struct {
+type ItemTable struct {
 	out          io.Writer
 	number, cell int // widths
 	width        int // of the terminal; 0: there is none, nothing is cut
 }
 
-func (a resultsVerb) newItemTable(out io.Writer, items int) itemTable {
-	t := itemTable{out: out, number: max(4, len(strconv.Itoa(items))), cell: 40}
+func (a Results) newItemTable(out io.Writer, items int) ItemTable {
+	t := ItemTable{out: out, number: max(4, len(strconv.Itoa(items))), cell: 40}
 	if f, ok := a.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		t.width = 80
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
@@ -190,12 +190,12 @@ func (a resultsVerb) newItemTable(out io.Writer, items int) itemTable {
 }
 
 // row prints one; value is cut to its column.
-func (t itemTable) row(number, state, code, took, value, rest string) error {
+func (t ItemTable) row(number, state, code, took, value, rest string) error {
 	return t.line(fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took), value, rest)
 }
 
 // line prints a row behind its first columns.
-func (t itemTable) line(line, value, rest string) error {
+func (t ItemTable) line(line, value, rest string) error {
 	value = ansi.Truncate(terminal.PlainText(value), t.cell, "…")
 	if rest != "" {
 		value += strings.Repeat(" ", max(t.cell-ansi.StringWidth(value), 0)) + "  " + terminal.PlainText(rest)
@@ -208,7 +208,7 @@ func (t itemTable) line(line, value, rest string) error {
 	return err
 }
 
-func (a resultsVerb) printResultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
+func (a Results) printResultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
 	s, err := j.MapStatus(ctx)
 	if err != nil {
 		return err

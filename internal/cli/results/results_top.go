@@ -41,7 +41,7 @@ func (t *topFlags) check(f *pflag.FlagSet) error {
 }
 
 // printTopResults prints the first of an order, and says how many are not in it.
-func (a resultsVerb) printTopResults(ctx context.Context, j *drover.Job, o topFlags, asCSV bool, out io.Writer) error {
+func (a Results) printTopResults(ctx context.Context, j *drover.Job, o topFlags, asCSV bool, out io.Writer) error {
 	r, err := j.Top(ctx, drover.TopOptions{N: o.n, By: o.by, Ascending: o.ascending})
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (a resultsVerb) printTopResults(ctx context.Context, j *drover.Job, o topFl
 	return nil
 }
 
-func (a resultsVerb) printTopTable(out io.Writer, by string, r drover.Ranking) error {
+func (a Results) printTopTable(out io.Writer, by string, r drover.Ranking) error {
 	by = terminal.PlainText(strings.ToUpper(by))
 	last, width := 0, len(by)
 	for _, it := range r.Top {

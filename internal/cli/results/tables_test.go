@@ -15,7 +15,7 @@ import (
 
 func TestATableOfItemsIsCutToItsTerminal(t *testing.T) {
 	var out bytes.Buffer
-	table := itemTable{out: &out, number: 4, cell: 10, width: 60}
+	table := ItemTable{out: &out, number: 4, cell: 10, width: 60}
 	for range 2 {
 		if err := table.row("1", "✓ succeeded", "0", "1.5s", strings.Repeat("välue ", 9), strings.Repeat("result\x1b[2J ", 9)); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestWhatVerifyFoundIsInWords(t *testing.T) {
 			Ignored: []verify.Note{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
 		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []verify.Doubt{{Rule: verify.RuleHole, Note: verify.Note{Log: "job", Entry: 1, Why: "it is missing"}}}},
 	} {
-		lines = append(lines, apptest.OnScreen(func(a *app.App) { NewVerifyVerb(a).printVerified(r) })...)
+		lines = append(lines, apptest.OnScreen(func(a *app.App) { NewVerify(a).printVerified(r) })...)
 	}
 	clitest.CheckScreen(t, "verify", lines)
 }

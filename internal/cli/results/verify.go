@@ -14,12 +14,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// verifyVerb is drover verify.
-type verifyVerb struct{ *app.App }
+// Verify is drover verify.
+type Verify struct{ *app.App }
 
-func NewVerifyVerb(a *app.App) verifyVerb { return verifyVerb{a} }
+func NewVerify(a *app.App) Verify { return Verify{a} }
 
-func (a verifyVerb) Command() *cobra.Command {
+func (a Verify) Command() *cobra.Command {
 	o := drover.VerifyOptions{}
 	c := &cobra.Command{Use: "verify [JOB]", Short: "Recompute all of a job from its store, and say what disagrees", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
@@ -54,7 +54,7 @@ func (a verifyVerb) Command() *cobra.Command {
 // notesShown is how many entries that do not count are named.
 const notesShown = 5
 
-func (a verifyVerb) printVerified(r drover.Verified) {
+func (a Verify) printVerified(r drover.Verified) {
 	p := func(key, format string, args ...any) {
 		if !a.Quiet {
 			fmt.Fprintf(a.Out, "  %-9s %s\n", key, terminal.PlainText(fmt.Sprintf(format, args...)))
@@ -126,7 +126,7 @@ type verifyTeller struct {
 	on    bool
 }
 
-func (a verifyVerb) newVerifyLine() *verifyTeller {
+func (a Verify) newVerifyLine() *verifyTeller {
 	f, ok := a.Err.(*os.File)
 	return &verifyTeller{a: a.App, on: ok && !a.Quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
 }

@@ -119,7 +119,7 @@ func (a Verb) startJob(ctx context.Context, c ssm.Command) error {
 	start.NewPlanner(a.App).PrintPlan(p)
 	if p.Action == "skip" && c.CleanState {
 		// The tool clears before it looks whether there is anything to do.
-		if err := data.NewDataVerb(a.App).ClearData(ctx, cl, spec.Project, spec.Task, "state", true); err != nil {
+		if err := data.NewData(a.App).ClearData(ctx, cl, spec.Project, spec.Task, "state", true); err != nil {
 			return err
 		}
 	}

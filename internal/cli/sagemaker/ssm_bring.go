@@ -76,7 +76,7 @@ func (a Verb) runData(ctx context.Context, c ssm.Command) error {
 		return err
 	}
 	if c.CleanState {
-		if err := data.NewDataVerb(a.App).ClearData(ctx, cl, a.ssm.project, a.ssm.task, "state", true); err != nil {
+		if err := data.NewData(a.App).ClearData(ctx, cl, a.ssm.project, a.ssm.task, "state", true); err != nil {
 			return err
 		}
 	}

@@ -20,12 +20,12 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// configVerb is drover config.
-type configVerb struct{ *app.App }
+// Config is drover config.
+type Config struct{ *app.App }
 
-func NewConfigVerb(a *app.App) configVerb { return configVerb{a} }
+func NewConfig(a *app.App) Config { return Config{a} }
 
-func (a configVerb) Command() *cobra.Command {
+func (a Config) Command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
 		Args: app.Exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.printSettings() }}
 	a.AddJSONFlag(c)
@@ -51,7 +51,7 @@ func (a configVerb) Command() *cobra.Command {
 	return c
 }
 
-func (a configVerb) printSettings() error {
+func (a Config) printSettings() error {
 	c, err := a.ReadConfig()
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (a configVerb) printSettings() error {
 	return t.Flush()
 }
 
-func (a configVerb) printSetting(key string) error {
+func (a Config) printSetting(key string) error {
 	c, err := a.ReadConfig()
 	if err == nil {
 		err = config.KnownKey(key)
@@ -96,7 +96,7 @@ func (a configVerb) printSetting(key string) error {
 	return nil
 }
 
-func (a configVerb) explainSetting(key string) error {
+func (a Config) explainSetting(key string) error {
 	c, err := a.ReadConfig()
 	if err == nil {
 		err = config.KnownKey(key)
@@ -119,7 +119,7 @@ func (a configVerb) explainSetting(key string) error {
 	return nil
 }
 
-func (a configVerb) changeSetting(key, value string) error {
+func (a Config) changeSetting(key, value string) error {
 	c, err := a.ReadConfig()
 	if err == nil {
 		err = config.KnownKey(key)
@@ -158,7 +158,7 @@ func (a configVerb) changeSetting(key, value string) error {
 	return nil
 }
 
-func (a configVerb) trustCommand() *cobra.Command {
+func (a Config) trustCommand() *cobra.Command {
 	forget := false
 	c := &cobra.Command{Use: "trust [FILE]", Short: "Show what a drover.yaml sets, and confirm it: until it changes, all of it is used", Args: app.Between(0, 1)}
 	c.Flags().BoolVar(&forget, "forget", false, "take the confirmation back")
@@ -210,7 +210,7 @@ func trustedPath(args []string) (string, error) {
 
 // confirmFile shows what is confirmed and records it. What is shown is what was read, and
 // what is recorded is its digest: a file that changes meanwhile is not confirmed.
-func (a configVerb) confirmFile(path string) error {
+func (a Config) confirmFile(path string) error {
 	body, _, err := config.ReadSettingsFile(path)
 	if err != nil {
 		return fault.New(fault.Invalid, "Check the path.", "confirm %s: %s", path, config.PlainCause(err))

@@ -13,12 +13,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// doctorVerb is drover doctor.
-type doctorVerb struct{ *app.App }
+// Doctor is drover doctor.
+type Doctor struct{ *app.App }
 
-func NewDoctorVerb(a *app.App) doctorVerb { return doctorVerb{a} }
+func NewDoctor(a *app.App) Doctor { return Doctor{a} }
 
-func (a doctorVerb) Command() *cobra.Command {
+func (a Doctor) Command() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: app.Exactly(0)}
 	a.AddStoreFlags(c)
 	a.AddJSONFlag(c)
@@ -63,7 +63,7 @@ func (a doctorVerb) Command() *cobra.Command {
 }
 
 // printPolicy prints what a user or an agent must be granted on the store, for its owner.
-func (a doctorVerb) printPolicy(ctx context.Context, whose string) error {
+func (a Doctor) printPolicy(ctx context.Context, whose string) error {
 	project, err := a.ProjectName()
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a doctorVerb) printPolicy(ctx context.Context, whose string) error {
 	return err
 }
 
-func (a doctorVerb) printChecks(checks []drover.Check, bad int) {
+func (a Doctor) printChecks(checks []drover.Check, bad int) {
 	area := ""
 	for _, ch := range checks {
 		if ch.Area == area {

@@ -22,12 +22,12 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// initVerb is drover init.
-type initVerb struct{ *app.App }
+// Init is drover init.
+type Init struct{ *app.App }
 
-func NewInitVerb(a *app.App) initVerb { return initVerb{a} }
+func NewInit(a *app.App) Init { return Init{a} }
 
-func (a initVerb) Command() *cobra.Command {
+func (a Init) Command() *cobra.Command {
 	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project, with a store that was tried out", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.writeProject(cmd.Context()) }}
 	a.AddStoreFlags(c)
@@ -41,7 +41,7 @@ type newProject struct {
 	Endpoint string `yaml:"store_endpoint,omitempty"`
 }
 
-func (a initVerb) writeProject(ctx context.Context) error {
+func (a Init) writeProject(ctx context.Context) error {
 	project, err := a.ProjectName()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (a initVerb) writeProject(ctx context.Context) error {
 
 // AskForStore asks the user at a terminal for a store, where no setting names one; "" is
 // this machine's own folder.
-func (a initVerb) AskForStore() (string, error) {
+func (a Init) AskForStore() (string, error) {
 	c, err := a.ReadConfig()
 	if err != nil || c.Get("store").Value != "" {
 		return "", err
@@ -123,7 +123,7 @@ func (a initVerb) AskForStore() (string, error) {
 // projectWithOwner returns the store's URL with the account that its bucket belongs to, which
 // every request then names: a bucket that another account makes under the same name is
 // refused.
-func (a initVerb) projectWithOwner(ctx context.Context, p newProject) (string, error) {
+func (a Init) projectWithOwner(ctx context.Context, p newProject) (string, error) {
 	if a.Owner == nil {
 		return p.Store, nil
 	}
@@ -139,7 +139,7 @@ func (a initVerb) projectWithOwner(ctx context.Context, p newProject) (string, e
 }
 
 // probeStore refuses a store that does not keep its rule, before it is a setting.
-func (a initVerb) probeStore(ctx context.Context, p newProject) error {
+func (a Init) probeStore(ctx context.Context, p newProject) error {
 	a.Settings.Store, a.Settings.Endpoint = p.Store, p.Endpoint
 	url, endpoint, err := a.StoreURL()
 	if err != nil {

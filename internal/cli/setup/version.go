@@ -12,12 +12,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// versionVerb is drover version.
-type versionVerb struct{ *app.App }
+// Version is drover version.
+type Version struct{ *app.App }
 
-func NewVersionVerb(a *app.App) versionVerb { return versionVerb{a} }
+func NewVersion(a *app.App) Version { return Version{a} }
 
-func (a versionVerb) Command() *cobra.Command {
+func (a Version) Command() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: app.Exactly(0)}
 	a.AddJSONFlag(c)
 	var all bool
@@ -44,7 +44,7 @@ func (a versionVerb) Command() *cobra.Command {
 //go:embed licences.txt
 var licences string
 
-func (a versionVerb) printLicences() error {
+func (a Version) printLicences() error {
 	_, err := io.WriteString(a.Out, licences)
 	return err
 }

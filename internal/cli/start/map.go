@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// mapVerb is drover map.
-type mapVerb struct{ *app.App }
+// Map is drover map.
+type Map struct{ *app.App }
 
-func NewMapVerb(a *app.App) mapVerb { return mapVerb{a} }
+func NewMap(a *app.App) Map { return Map{a} }
 
-func (a mapVerb) Command() *cobra.Command {
+func (a Map) Command() *cobra.Command {
 	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}] [::: ITEMS ...]",
 		Short: "Run a program for each of many items; again: the failed and the new ones", Args: cobra.ArbitraryArgs}
 	s, m := NewSpecReader(a.App).MapFlags(c)
@@ -49,7 +49,7 @@ func (a mapVerb) Command() *cobra.Command {
 }
 
 // startMap is drover map, and drover run of a job file that says verb: map.
-func (a mapVerb) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
+func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
 	ctx := cmd.Context()
 	if err := m.trial.check(cmd, s); err != nil {
 		return err

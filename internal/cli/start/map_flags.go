@@ -36,7 +36,7 @@ const forceItems = "run all items again, in a new job; one that was interrupted 
 
 // MapFlags adds the flags of drover map: those of run that mean something for
 // items, and its own.
-func (a specReader) MapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
+func (a SpecReader) MapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	s, m := a.startFlags(c), &mapFlags{}
 	f := c.Flags()
 	o := optionFlags{f}
@@ -65,7 +65,7 @@ func (a specReader) MapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 }
 
 // ReadMapSpec makes the spec of what was typed.
-func (a specReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []string) (job.Spec, error) {
+func (a SpecReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, args []string) (job.Spec, error) {
 	for name, hint := range notOfMaps {
 		if cmd.Flags().Changed(name) {
 			return job.Spec{}, fault.New(fault.Invalid, hint, "read command line: drover map has no --%s", name)

@@ -18,13 +18,13 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// planner makes plans, and prints them.
-type planner struct{ *app.App }
+// Planner makes plans, and prints them.
+type Planner struct{ *app.App }
 
-func NewPlanner(a *app.App) planner { return planner{a} }
+func NewPlanner(a *app.App) Planner { return Planner{a} }
 
 // PrintPlan says in a few lines what is about to happen.
-func (a planner) PrintPlan(p *drover.Plan) {
+func (a Planner) PrintPlan(p *drover.Plan) {
 	if a.Quiet {
 		return
 	}
@@ -35,7 +35,7 @@ func (a planner) PrintPlan(p *drover.Plan) {
 	}
 }
 
-func (a planner) planLines(p *drover.Plan) []string {
+func (a Planner) planLines(p *drover.Plan) []string {
 	var lines []string
 	if a.Conf != nil {
 		if line := a.Conf.UsedLine(); line != "" {
@@ -145,7 +145,7 @@ func saidLines(s driver.Said) (lines []string) {
 }
 
 // showPlan is --plan: exit status 3 when there is nothing to do.
-func (a planner) showPlan(p *drover.Plan) error {
+func (a Planner) showPlan(p *drover.Plan) error {
 	action := map[string]string{"start": "starts a new job", "attach": "attaches to the live job", "resume": "resumes the interrupted job",
 		"replace": "cancels the interrupted job and starts a new one from its checkpoints", "skip": "does nothing",
 		"extend": "adds new items to the live job", "reopen": "reopens the job that has ended"}[string(p.Action)]
@@ -190,7 +190,7 @@ func (a planner) showPlan(p *drover.Plan) error {
 }
 
 // printPlanNote prints why the plan does what it does, and what else may be meant.
-func (a planner) printPlanNote(p *drover.Plan) {
+func (a Planner) printPlanNote(p *drover.Plan) {
 	note := a.HintInGrammar(p.Note)
 	if note == "" {
 		return
@@ -209,7 +209,7 @@ const longPlan = 3 * time.Second
 const planPatience = time.Second
 
 // MakePlan gives what plan makes, unless Ctrl-C comes first.
-func (a planner) MakePlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+func (a Planner) MakePlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	within, over := app.UntilTold(ctx, app.NothingStarted)
 	defer over()
 	p, err := a.awaitPlan(within, plan)
@@ -221,7 +221,7 @@ func (a planner) MakePlan(ctx context.Context, plan func(ctx context.Context) (*
 
 // awaitPlan waits for plan, and says what takes long. It does not wait for one that goes
 // on although ctx has ended.
-func (a planner) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
+func (a Planner) awaitPlan(ctx context.Context, plan func(ctx context.Context) (*drover.Plan, error)) (*drover.Plan, error) {
 	type result struct {
 		p   *drover.Plan
 		err error

@@ -7,12 +7,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// processVerb is drover process.
-type processVerb struct{ *app.App }
+// Process is drover process.
+type Process struct{ *app.App }
 
-func NewProcessVerb(a *app.App) processVerb { return processVerb{a} }
+func NewProcess(a *app.App) Process { return Process{a} }
 
-func (a processVerb) Command() *cobra.Command {
+func (a Process) Command() *cobra.Command {
 	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
 		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}
 	s := NewSpecReader(a.App).startFlags(c)

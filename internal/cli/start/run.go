@@ -11,17 +11,17 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// runVerb is drover run.
-type runVerb struct{ *app.App }
+// Run is drover run.
+type Run struct{ *app.App }
 
-func NewRunVerb(a *app.App) runVerb { return runVerb{a} }
+func NewRun(a *app.App) Run { return Run{a} }
 
 // programStarter is what the verbs run, process and shell share.
 type programStarter struct{ *app.App }
 
 func newProgramStarter(a *app.App) programStarter { return programStarter{a} }
 
-func (a runVerb) Command() *cobra.Command {
+func (a Run) Command() *cobra.Command {
 	c := &cobra.Command{Use: "run [flags] SCRIPT|PROGRAM|JOB.yaml [its arguments]",
 		Short: "Run a script or program and follow it; again: attach, resume or skip", Args: cobra.ArbitraryArgs}
 	s := NewSpecReader(a.App).startFlags(c)
@@ -41,7 +41,7 @@ func (a programStarter) startProgram(cmd *cobra.Command, s *startFlags, verb job
 		return err
 	}
 	if spec.Verb == job.Map {
-		return NewMapVerb(a.App).startMap(cmd, s, &mapFlags{}, spec)
+		return NewMap(a.App).startMap(cmd, s, &mapFlags{}, spec)
 	}
 	if err := a.CheckOutput(ctx, spec.Output); err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// shellVerb is drover shell.
-type shellVerb struct{ *app.App }
+// Shell is drover shell.
+type Shell struct{ *app.App }
 
-func NewShellVerb(a *app.App) shellVerb { return shellVerb{a} }
+func NewShell(a *app.App) Shell { return Shell{a} }
 
-func (a shellVerb) Command() *cobra.Command {
+func (a Shell) Command() *cobra.Command {
 	c := &cobra.Command{Use: "shell [flags] 'command line'", Short: "Run one shell command line", Args: cobra.ArbitraryArgs}
 	s := NewSpecReader(a.App).startFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -22,7 +22,7 @@ import (
 // succeed. The command line itself waits, also with --detach: until they have succeeded
 // nothing is planned or submitted, so what they leave can be an input, and the code is that
 // of the moment when it starts. With --plan nothing is waited for.
-func (a submitter) waitForJobs(ctx context.Context, s *startFlags) error {
+func (a Submitter) waitForJobs(ctx context.Context, s *startFlags) error {
 	within, over := app.UntilTold(ctx, app.NothingStarted)
 	defer over()
 	err := a.waitForEachJob(within, s)
@@ -32,7 +32,7 @@ func (a submitter) waitForJobs(ctx context.Context, s *startFlags) error {
 	return err
 }
 
-func (a submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
+func (a Submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
 	for _, ref := range s.after {
 		j, st, err := a.JobAndStatus(ctx, []string{ref})
 		if err != nil {
@@ -55,15 +55,15 @@ func (a submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
 	return nil
 }
 
-// submitter submits a plan, and follows the job or skips it.
-type submitter struct{ *app.App }
+// Submitter submits a plan, and follows the job or skips it.
+type Submitter struct{ *app.App }
 
-func NewSubmitter(a *app.App) submitter { return submitter{a} }
+func NewSubmitter(a *app.App) Submitter { return Submitter{a} }
 
 // SubmitPlan carries a plan out as far as a job, and shows how far the files of its items and
 // inputs are on their way, as of any copy. Ctrl-C before anything has started leaves no
 // job; a second one ends drover.
-func (a submitter) SubmitPlan(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
+func (a Submitter) SubmitPlan(ctx context.Context, p *drover.Plan) (*drover.Job, error) {
 	show := bring.NewBringer(a.App).NewCopyLine()
 	var sent drover.CopyProgress
 	var began, ended time.Time
@@ -89,7 +89,7 @@ func (a submitter) SubmitPlan(ctx context.Context, p *drover.Plan) (*drover.Job,
 
 // undoSubmit is a Ctrl-C while p was submitted, which gave j or an error. A job that this
 // command has made is cancelled; one that was there stays as it is.
-func (a submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, told error) error {
+func (a Submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job, err, told error) error {
 	if err != nil {
 		return told
 	}
@@ -107,7 +107,7 @@ func (a submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job
 }
 
 // FollowSubmitted follows a submitted job, or says where it is.
-func (a submitter) FollowSubmitted(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
+func (a Submitter) FollowSubmitted(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
 	if p.Action == "skip" {
 		st, err := j.Status(ctx)
 		if err != nil {
@@ -152,7 +152,7 @@ func (a submitter) FollowSubmitted(ctx context.Context, p *drover.Plan, j *drove
 }
 
 // NoteFlagsAfterScript says where a drover flag went that was typed after the script.
-func (a submitter) NoteFlagsAfterScript(cmd *cobra.Command, spec job.Spec) {
+func (a Submitter) NoteFlagsAfterScript(cmd *cobra.Command, spec job.Spec) {
 	var seen []string
 	for _, arg := range spec.Args {
 		name, _, _ := strings.Cut(arg, "=")

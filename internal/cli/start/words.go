@@ -20,12 +20,12 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// specReader makes the spec of a job from what was typed and what the config says.
-type specReader struct{ *app.App }
+// SpecReader makes the spec of a job from what was typed and what the config says.
+type SpecReader struct{ *app.App }
 
-func NewSpecReader(a *app.App) specReader { return specReader{a} }
+func NewSpecReader(a *app.App) SpecReader { return SpecReader{a} }
 
-func (a specReader) startFlags(c *cobra.Command) *startFlags {
+func (a SpecReader) startFlags(c *cobra.Command) *startFlags {
 	s := &startFlags{}
 	a.AddStoreFlags(c)
 	a.AddJSONFlag(c)
@@ -67,7 +67,7 @@ func (a specReader) startFlags(c *cobra.Command) *startFlags {
 }
 
 // readSpec makes the spec of what was typed.
-func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
+func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, args []string) (job.Spec, error) {
 	spec := job.Spec{Verb: verb}
 	err := follow.NewNotifier(a.App).CheckNotify(s.detach)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a specReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 
 // CheckSettings refuses a job that would act on a setting that was not confirmed: its target's
 // options, the registry of its framework's image, the identity of its agents.
-func (a specReader) CheckSettings(c *config.Config, spec job.Spec) error {
+func (a SpecReader) CheckSettings(c *config.Config, spec job.Spec) error {
 	if err := c.MayTarget(spec.On); err != nil {
 		return err
 	}

@@ -24,12 +24,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// topVerb is drover top.
-type topVerb struct{ *app.App }
+// Top is drover top.
+type Top struct{ *app.App }
 
-func NewTopVerb(a *app.App) topVerb { return topVerb{a} }
+func NewTop(a *app.App) Top { return Top{a} }
 
-func (a topVerb) Command() *cobra.Command {
+func (a Top) Command() *cobra.Command {
 	c := &cobra.Command{Use: "top [JOB]", Short: "Watch jobs, or one job, on the whole screen", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ func (a topVerb) Command() *cobra.Command {
 
 // printOnce prints what the screen would show, once and plainly, where there is none
 // to draw on.
-func (a topVerb) printOnce(ctx context.Context, s topState, src topSource) error {
+func (a Top) printOnce(ctx context.Context, s topState, src topSource) error {
 	s.Width, s.Height = topWide-1, 40
 	var text []string
 	var bad error

@@ -71,7 +71,7 @@ const (
 )
 
 // runScreen shows s until it is quit.
-func (a topVerb) runScreen(ctx context.Context, s topState, src topSource, in, out *os.File) error {
+func (a Top) runScreen(ctx context.Context, s topState, src topSource, in, out *os.File) error {
 	inside, leave := context.WithCancel(ctx)
 	defer leave()
 	var cancels sync.WaitGroup // one that was said yes to is carried out though the screen is left

@@ -90,7 +90,7 @@ func TestTopInAProcessOfItsOwn(*testing.T) {
 	}
 	report := os.NewFile(reportFile, "report")
 	gate := sync.OnceFunc(func() { _, _ = io.Copy(io.Discard, os.NewFile(gateFile, "gate")) })
-	err := NewTopVerb((&app.App{Err: report})).runScreen(context.Background(), topState{now: time.Now()}, scene(gate, report), os.Stdin, os.Stdout)
+	err := NewTop((&app.App{Err: report})).runScreen(context.Background(), topState{now: time.Now()}, scene(gate, report), os.Stdin, os.Stdout)
 	fmt.Fprintf(report, "ended: %v", err)
 	os.Exit(0)
 }
