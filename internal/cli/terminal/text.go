@@ -13,23 +13,23 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// table prints columns for people.
-type table struct{ w *tabwriter.Writer }
+// Table prints columns for people.
+type Table struct{ w *tabwriter.Writer }
 
-func NewTable(out io.Writer, head ...string) table {
-	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+func NewTable(out io.Writer, head ...string) Table {
+	t := Table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	t.Row(head...)
 	return t
 }
 
-func (t table) Row(cells ...string) {
+func (t Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = PlainText(c)
 	}
 	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
-func (t table) Flush() error { return t.w.Flush() }
+func (t Table) Flush() error { return t.w.Flush() }
 
 // PlainText makes text from a program or a person harmless in a terminal.
 func PlainText(s string) string {
