@@ -40,7 +40,7 @@ func newCommandTree(a *app.App) commandTree { return commandTree{a} }
 
 // Main runs one command line and returns its exit status.
 func Main(ctx context.Context, h Host, args []string) int {
-	a := &app.App{Host: h, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Colour: terminal.WantColour(os.Stderr), Typed: args, Away: &progress.Minding{}}
+	a := &app.App{Host: h, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Colour: terminal.WantColour(os.Stderr), Typed: args, Away: &progress.StoreWatch{}}
 	root := newCommandTree(a).newRoot()
 	root.SetArgs(args)
 	rememberOutputs(h.Dirs)

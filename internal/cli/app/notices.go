@@ -9,13 +9,12 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// watchStore begins; once for an invocation.
+// watchStore reports from now on when the store does not answer; once for an invocation.
 func (a *App) watchStore(ctx context.Context, c *drover.Client) {
-	if a.Away == nil || a.Away.Quit != nil {
+	if a.Away == nil {
 		return
 	}
-	ctx, a.Away.Quit = context.WithCancel(context.WithoutCancel(ctx)) // also while a command that was told to stop waits
-	a.Away.Hands.Go(func() {
+	a.Away.Start(ctx, func(ctx context.Context) {
 		c.MindStore(ctx, progress.AwayLeast, func(length time.Duration, last error) {
 			a.NoteStoreAway(progress.AwayText(time.Now().Add(-length), last))
 		}, func(length time.Duration) {
@@ -27,15 +26,11 @@ func (a *App) watchStore(ctx context.Context, c *drover.Client) {
 // NoteStoreAway notes how it stands, and prints that unless a block does; else is printed
 // in its place.
 func (a *App) NoteStoreAway(text string, instead ...string) {
-	m := a.Away
-	m.Mu.Lock()
-	m.Text = text
-	block := m.Block
-	m.Mu.Unlock()
+	shown := a.Away.SetText(text)
 	if len(instead) > 0 {
 		text = instead[0]
 	}
-	if !block {
+	if !shown {
 		a.Note("note: %s", text)
 	}
 }

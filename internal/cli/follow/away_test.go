@@ -36,7 +36,7 @@ func TestAStoreThatIsAwayIsSaidInAWord(t *testing.T) {
 // On a terminal a map's block says it, and no line of its own tears that apart.
 func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 	var screen bytes.Buffer
-	a := &app.App{Err: &screen, Away: &progress.Minding{}}
+	a := &app.App{Err: &screen, Away: &progress.StoreWatch{}}
 	p := NewMapFollower(a).newProgress()
 	p.Size = func() (int, bool) { return 80, true }
 	s := drover.MapStatus{Time: time.Now(), Items: job.Tally{Items: 10, Succeeded: 5}}

@@ -200,7 +200,7 @@ type Progress struct {
 	Quiet bool
 	Size  func() (width int, terminal bool)
 	Paint func(job.State, string) string
-	Away  *Minding
+	Away  *StoreWatch
 
 	pace  Pace
 	drawn int // lines of the block that are on the screen

@@ -14,37 +14,57 @@ import (
 // that wait their turn are no news.
 const AwayLeast = 10 * time.Second
 
-// Minding reports that the store does not answer, and that it answers again: the command
+// StoreWatch reports that the store does not answer, and that it answers again: the command
 // waits for it, and its user should know why.
-type Minding struct {
-	Hands sync.WaitGroup
-	Quit  context.CancelFunc // nil: no store is watched
+type StoreWatch struct {
+	watching sync.WaitGroup
+	quit     context.CancelFunc // nil: no store is watched
 
-	Mu    sync.Mutex
-	Block bool   // a block that is rewritten says it
-	Text  string // what there is to say; "": nothing
+	mu    sync.Mutex
+	block bool   // a block that is rewritten says it
+	text  string // what there is to say; "": nothing
+}
+
+// Start runs watch in the background, until End; once. It goes on while a command that was
+// told to stop waits for the store.
+func (m *StoreWatch) Start(ctx context.Context, watch func(ctx context.Context)) {
+	if m.quit != nil {
+		return
+	}
+	ctx, m.quit = context.WithCancel(context.WithoutCancel(ctx))
+	m.watching.Go(func() { watch(ctx) })
+}
+
+// SetText sets what there is to say of the store, "" for nothing, and reports whether a
+// block that is rewritten shows it.
+func (m *StoreWatch) SetText(text string) (shown bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.text = text
+	return m.block
 }
 
 // End waits until nothing is said any more.
-func (m *Minding) End() {
-	if m.Quit != nil {
-		m.Quit()
-		m.Hands.Wait()
+func (m *StoreWatch) End() {
+	if m.quit != nil {
+		m.quit()
+		m.watching.Wait()
 	}
 }
 
 // show is for a block that is rewritten: it says how it stands from now on, until
 // it is cleared.
-func (m *Minding) show(block bool) (text string) {
+func (m *StoreWatch) show(block bool) (text string) {
 	if m == nil {
 		return ""
 	}
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
-	m.Block = block
-	return m.Text
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.block = block
+	return m.text
 }
 
+// AwayText says since when the store has not answered, and why.
 func AwayText(since time.Time, last error) string {
 	text := "the store has not answered since " + since.Local().Format("15:04:05") + "; trying again"
 	if last == nil {

@@ -256,7 +256,7 @@ func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
 			}
 			d.gate.Close()
 			got := d.restored()
-			if !strings.HasPrefix(got, "ended: show jobs: panic: a ") || !strings.Contains(got, " that fails\n") || !strings.Contains(got, "top_screen_test.go:") {
+			if !strings.HasPrefix(got, "ended: show jobs: panic: a ") || !strings.Contains(got, " that fails\n") || !strings.Contains(got, "screen_test.go:") {
 				t.Errorf("it reports %q", got)
 			}
 		})
