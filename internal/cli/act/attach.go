@@ -18,8 +18,10 @@ import (
 // Attach is drover attach.
 type Attach struct{ *app.App }
 
+// NewAttach returns an Attach of an invocation.
 func NewAttach(a *app.App) Attach { return Attach{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Attach) Command() *cobra.Command {
 	c := &cobra.Command{Use: "attach [JOB [AGENT|RANK]] [-- COMMAND...]", Short: "Open a shell beside a running program, on its machine",
 		ValidArgsFunction: a.CompleteJobs,

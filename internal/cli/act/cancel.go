@@ -16,8 +16,10 @@ import (
 // Cancel is drover cancel.
 type Cancel struct{ *app.App }
 
+// NewCancel returns a Cancel of an invocation.
 func NewCancel(a *app.App) Cancel { return Cancel{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Cancel) Command() *cobra.Command {
 	reason, drain := "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.CompleteJobs}

@@ -10,8 +10,10 @@ import (
 // Pause is drover pause.
 type Pause struct{ *app.App }
 
+// NewPause returns a Pause of an invocation.
 func NewPause(a *app.App) Pause { return Pause{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Pause) Command() *cobra.Command {
 	reason := ""
 	c := &cobra.Command{Use: "pause [JOB]", Short: "Let a map begin no more items until drover resume", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

@@ -18,8 +18,10 @@ import (
 // Resume is drover resume.
 type Resume struct{ *app.App }
 
+// NewResume returns a Resume of an invocation.
 func NewResume(a *app.App) Resume { return Resume{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Resume) Command() *cobra.Command {
 	output, detach := "", false
 	c := &cobra.Command{Use: "resume [JOB]", Short: "Put agents back to work on an unfinished job", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

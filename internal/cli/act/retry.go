@@ -21,6 +21,7 @@ import (
 // Retry is drover retry.
 type Retry struct{ *app.App }
 
+// NewRetry returns a Retry of an invocation.
 func NewRetry(a *app.App) Retry { return Retry{a} }
 
 // retryFlags are what drover retry takes.
@@ -35,6 +36,7 @@ type retryFlags struct {
 	detach, newCode bool
 }
 
+// Command returns the verb's command, with its flags.
 func (a Retry) Command() *cobra.Command {
 	var r retryFlags
 	c := &cobra.Command{Use: "retry [JOB]", Short: "Run a map's failed, cancelled or chosen items again", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

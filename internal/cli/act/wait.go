@@ -18,8 +18,10 @@ import (
 // Wait is drover wait.
 type Wait struct{ *app.App }
 
+// NewWait returns a Wait of an invocation.
 func NewWait(a *app.App) Wait { return Wait{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Wait) Command() *cobra.Command {
 	timeout := ""
 	c := &cobra.Command{Use: "wait [JOB]", Short: "Wait until a job has ended; the exit status is the job's", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

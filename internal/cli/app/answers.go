@@ -50,6 +50,7 @@ func (a *App) AnswerStreams(piped bool) (from io.ReadCloser, to io.Writer, ok bo
 	return tty, said, err == nil
 }
 
+// Answer reads a line and reports whether it is a yes.
 func Answer(from io.Reader) bool {
 	line, _ := bufio.NewReader(from).ReadString('\n') // nothing is no
 	word := strings.ToLower(strings.TrimSpace(line))

@@ -158,6 +158,7 @@ func (a *App) AddStoreFlags(c *cobra.Command) {
 	_ = f.MarkHidden("project-name") // the seed's spelling
 }
 
+// AddJSONFlag adds --json.
 func (a *App) AddJSONFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&a.Settings.JSON, "json", false, "print JSON")
 }
@@ -185,6 +186,7 @@ func (a *App) ProgressOutput() io.Writer {
 	return a.Err
 }
 
+// AddNotifyFlag adds --notify.
 func (a *App) AddNotifyFlag(f *pflag.FlagSet) {
 	f.StringVar(&a.Notify, "notify", "", "command line for the shell, run here when the job has ended: it finds DROVER_JOB, DROVER_STATE ...")
 }

@@ -31,4 +31,5 @@ func UntilTold(ctx context.Context, why error) (_ context.Context, over func()) 
 	}
 }
 
+// NothingStarted is why a command ends at Ctrl-C before anything began.
 var NothingStarted = fault.New(fault.Interrupted, "", "interrupted: nothing has started")

@@ -29,6 +29,7 @@ import (
 // Bringer brings results and files here or to a bucket, shows how far a copy is, and reports what was copied.
 type Bringer struct{ *app.App }
 
+// NewBringer returns a Bringer of an invocation.
 func NewBringer(a *app.App) Bringer { return Bringer{a} }
 
 // UploadFolder is drover put SOURCE URL.
@@ -125,8 +126,8 @@ func (a Bringer) reportCopied(d drover.Copied, err error, what string) error {
 	return err
 }
 
-// copyShow is one line that says how far a copy is, on a terminal and nowhere else.
-type copyShow struct {
+// CopyLine is one line that says how far a copy is, on a terminal and nowhere else.
+type CopyLine struct {
 	a     *app.App
 	on    bool
 	begun time.Time
@@ -135,12 +136,14 @@ type copyShow struct {
 	last time.Time // when the line was written
 }
 
-func (a Bringer) NewCopyLine() *copyShow {
+// NewCopyLine begins to show a copy.
+func (a Bringer) NewCopyLine() *CopyLine {
 	f, ok := a.Err.(*os.File)
-	return &copyShow{a: a.App, on: ok && !a.Quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
+	return &CopyLine{a: a.App, on: ok && !a.Quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", begun: time.Now()}
 }
 
-func (c *copyShow) Tell(p drover.CopyProgress) {
+// Tell shows how far the copy is, a few times a second.
+func (c *CopyLine) Tell(p drover.CopyProgress) {
 	now := time.Now()
 	if !c.on || now.Sub(c.last) < 200*time.Millisecond || now.Sub(c.begun) < 500*time.Millisecond {
 		return
@@ -156,16 +159,16 @@ func (c *copyShow) Tell(p drover.CopyProgress) {
 		terminal.Size(p.Bytes+p.SameBytes), of, terminal.Size(p.FoundBytes), humanize.Bytes(uint64(float64(max(p.Bytes, 0))/now.Sub(c.begun).Seconds())))
 }
 
-func (c *copyShow) away(length time.Duration, last error) {
+func (c *CopyLine) away(length time.Duration, last error) {
 	c.note(progress.AwayText(time.Now().Add(-length), last))
 }
 
-func (c *copyShow) back(length time.Duration) {
+func (c *CopyLine) back(length time.Duration) {
 	c.note("the store answers again, after " + terminal.Span(length))
 }
 
 // note is a line of its own, in the place of the one that says how far it is.
-func (c *copyShow) note(text string) {
+func (c *CopyLine) note(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.last.IsZero() {
@@ -174,7 +177,8 @@ func (c *copyShow) note(text string) {
 	c.a.Note("note: %s", text)
 }
 
-func (c *copyShow) End() {
+// End clears the line.
+func (c *CopyLine) End() {
 	if !c.last.IsZero() {
 		fmt.Fprint(c.a.Err, "\r\x1b[K")
 	}
@@ -231,6 +235,7 @@ func (a Bringer) noteRunOutputs(ctx context.Context, j *drover.Job, st drover.St
 	return nil
 }
 
+// PrintGot says what was brought, and to where.
 func (a Bringer) PrintGot(got drover.Got, typed string) {
 	for _, p := range got.Parts {
 		name := p.Name

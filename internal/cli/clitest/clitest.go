@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
+// At is the moment of Looked.
 var At = time.Date(2026, 11, 21, 14, 34, 18, 0, time.Local)
 
 // Looked is a map at one moment.
@@ -28,6 +29,7 @@ func Looked(state job.State, t job.Tally, change func(*drover.MapStatus)) drover
 	return s
 }
 
+// Unpainted is text without colour.
 func Unpainted(_ job.State, text string) string { return text }
 
 // points are values, a second and a step apart from a step on.
@@ -38,6 +40,7 @@ func PointsFrom(step int64, values ...float64) (out []drover.Point) {
 	return out
 }
 
+// SeriesOf is a metric of a node and an attempt.
 func SeriesOf(name string, node, attempt int, points []drover.Point) drover.Series {
 	return drover.Series{Name: name, Node: node, Attempt: attempt, Points: points}
 }
@@ -101,6 +104,7 @@ func SomeUsage(node, n, gpus int) drover.NodeUsage {
 	return u
 }
 
+// Write writes a file, and makes its folder.
 func Write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

@@ -29,6 +29,7 @@ type Setting struct {
 	Text string // what it means, one line
 }
 
+// Known are the keys of settings, in the order in which drover config lists them.
 var Known = []Setting{
 	{"project", "DROVER_PROJECT", "project of jobs that name none"},
 	{"store", "DROVER_STORE", "where facts are kept: a folder, s3://bucket/prefix or gs://bucket/prefix"},
@@ -164,6 +165,7 @@ func flatten(values map[string]string, prefix string, tree map[string]any) error
 // shareKey is what a queue of a target may hold in all.
 var shareKey = regexp.MustCompile(`^targets\.[a-z0-9-]+\.queues\.[a-z0-9-]+\.(cpus|memory|gpus)$`)
 
+// KnownKey refuses a key that no setting has.
 func KnownKey(key string) error {
 	keys := []string{}
 	if shareKey.MatchString(key) || TargetKey.MatchString(key) {
@@ -204,6 +206,7 @@ func (c *Config) Get(key string) Found {
 	return Found{"", "default"}
 }
 
+// ShareText says what keys of queues mean.
 const ShareText = "what the jobs of this queue may hold together"
 
 // Shares are the keys that limit queues, in the order of their names.
@@ -227,6 +230,7 @@ type SettingJSON struct {
 	Unconfirmed bool   `json:"unconfirmed,omitempty"` // not used until drover config trust
 }
 
+// AsJSON is a setting as drover config --json prints it.
 func (c *Config) AsJSON(key string, f Found) SettingJSON {
 	return SettingJSON{ShownSetting(key, f.Value), f.From, c.Refuses(key, f)}
 }
@@ -257,13 +261,15 @@ type Dirs struct {
 	Config string
 }
 
-func (d Dirs) Confirmations() confirmations {
+// Confirmations are those that this user has given.
+func (d Dirs) Confirmations() Confirmations {
 	if d.State == "" {
 		return ""
 	}
-	return confirmations(filepath.Join(d.State, "confirmed"))
+	return Confirmations(filepath.Join(d.State, "confirmed"))
 }
 
+// ShareWords is what the jobs of a queue may hold together, in words.
 func ShareWords(s job.Share) string {
 	words := "(up to"
 	if s.CPUs > 0 {

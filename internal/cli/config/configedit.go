@@ -14,23 +14,24 @@ import (
 // A config file is the person's own: what is changed in it is some lines, and all
 // others, with their comments and their order, stay as they are.
 
-// configLines is a config file that is changed.
-type configLines struct{ lines []string }
+// File is a config file that is changed.
+type File struct{ lines []string }
 
-func OpenConfig(file string) (*configLines, error) {
+// OpenConfig reads the lines of a settings file; one that is not there has none.
+func OpenConfig(file string) (*File, error) {
 	b, err := os.ReadFile(file)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, fault.Wrap(err, fault.Denied, "", "read config")
 	}
 	text := strings.TrimRight(string(b), "\n")
 	if text == "" || strings.TrimSpace(text) == "{}" {
-		return &configLines{}, nil
+		return &File{}, nil
 	}
-	return &configLines{strings.Split(text, "\n")}, nil
+	return &File{strings.Split(text, "\n")}, nil
 }
 
 // Save writes it, whole or not at all, if it says the same as want.
-func (c *configLines) Save(file string, want map[string]string) error {
+func (c *File) Save(file string, want map[string]string) error {
 	text := strings.Join(c.lines, "\n") + "\n"
 	var tree map[string]any
 	got := map[string]string{}
@@ -70,7 +71,7 @@ func sameValues(a, b map[string]string) bool {
 
 // find finds the lines of a key in tables of tables: its own is the first, end is
 // after the last that belongs to it.
-func (c *configLines) find(path ...string) (at, end int, ok bool) {
+func (c *File) find(path ...string) (at, end int, ok bool) {
 	lo, hi := 0, len(c.lines)
 	for _, name := range path {
 		at, end, ok = c.child(lo, hi, name)
@@ -83,7 +84,7 @@ func (c *configLines) find(path ...string) (at, end int, ok bool) {
 }
 
 // child finds a key among the lines from lo to hi, at the depth of the first.
-func (c *configLines) child(lo, hi int, name string) (at, end int, ok bool) {
+func (c *File) child(lo, hi int, name string) (at, end int, ok bool) {
 	depth := -1
 	for i := lo; i < hi; i++ {
 		if depth < 0 && content(c.lines[i]) {
@@ -121,7 +122,7 @@ func isKey(line, name string) bool {
 
 // Set gives a key one value, where it stands or as a line of its own; "" removes it.
 // It says whether there was such a line.
-func (c *configLines) Set(key, value string) (found bool) {
+func (c *File) Set(key, value string) (found bool) {
 	at, end, ok := c.find(key)
 	last := key
 	if !ok {
@@ -164,7 +165,7 @@ func ByHand(file string) error {
 
 // SetTable puts the lines of a table below one of tables, in the place of what it has
 // of that name; nil removes it.
-func (c *configLines) SetTable(tables, name string, body []string) {
+func (c *File) SetTable(tables, name string, body []string) {
 	depth := 2
 	top, topEnd, there := c.find(tables)
 	if there && topEnd > top+1 {

@@ -15,18 +15,18 @@ import (
 func TestWhatIsNotChangedInAConfigStaysAsItIs(t *testing.T) {
 	const own = "# my own\nproject: vision   # eyes\n\n# places\ntargets:\n    local:\n        queues:\n            night:\n                cpus: 2 # few\n\n    # the big one\n    big:\n        on: slurm/gpu\n        args:\n        - --x\n        - --y\nstore: /data\n"
 	for name, c := range map[string]struct {
-		change func(*configLines)
+		change func(*File)
 		old    string
 		now    string
 	}{
-		"a value":           {func(c *configLines) { c.Set("project", "nose") }, "project: vision   # eyes\n", "project: nose   # eyes\n"},
-		"a value in depth":  {func(c *configLines) { c.Set("targets.local.queues.night.cpus", "3") }, "cpus: 2 # few", `cpus: "3" # few`},
-		"a new value":       {func(c *configLines) { c.Set("python", "python3.12") }, "store: /data\n", "store: /data\npython: python3.12\n"},
-		"a value that goes": {func(c *configLines) { c.Set("store", "") }, "store: /data\n", ""},
-		"another table": {func(c *configLines) { c.SetTable("targets", "small", TargetLines(job.Target{On: "local", Workers: 2})) },
+		"a value":           {func(c *File) { c.Set("project", "nose") }, "project: vision   # eyes\n", "project: nose   # eyes\n"},
+		"a value in depth":  {func(c *File) { c.Set("targets.local.queues.night.cpus", "3") }, "cpus: 2 # few", `cpus: "3" # few`},
+		"a new value":       {func(c *File) { c.Set("python", "python3.12") }, "store: /data\n", "store: /data\npython: python3.12\n"},
+		"a value that goes": {func(c *File) { c.Set("store", "") }, "store: /data\n", ""},
+		"another table": {func(c *File) { c.SetTable("targets", "small", TargetLines(job.Target{On: "local", Workers: 2})) },
 			"        - --y\n", "        - --y\n    small:\n        on: local\n        workers: 2\n"},
-		"a table anew":      {func(c *configLines) { c.SetTable("targets", "big", TargetLines(job.Target{On: "local"})) }, "        on: slurm/gpu\n        args:\n        - --x\n        - --y\n", "        on: local\n"},
-		"a table that goes": {func(c *configLines) { c.SetTable("targets", "big", nil) }, "    big:\n        on: slurm/gpu\n        args:\n        - --x\n        - --y\n", ""},
+		"a table anew":      {func(c *File) { c.SetTable("targets", "big", TargetLines(job.Target{On: "local"})) }, "        on: slurm/gpu\n        args:\n        - --x\n        - --y\n", "        on: local\n"},
+		"a table that goes": {func(c *File) { c.SetTable("targets", "big", nil) }, "    big:\n        on: slurm/gpu\n        args:\n        - --x\n        - --y\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.yaml")

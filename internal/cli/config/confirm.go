@@ -17,10 +17,10 @@ import (
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
-// confirmations is the folder of what the user has confirmed, in drover's own state: for
+// Confirmations is the folder of what the user has confirmed, in drover's own state: for
 // each project file one file of 0600, named by the project file's path, with the digest
 // of its content. "" is a machine without a place for that, where nothing is confirmed.
-type confirmations string
+type Confirmations string
 
 // confirmation is the content of such a file.
 type confirmation struct {
@@ -30,7 +30,7 @@ type confirmation struct {
 
 // recordOf is the record's file, and the project file's path without links in its
 // folders: the same file has the same record however one came there.
-func (c confirmations) recordOf(path string) (record, real string) {
+func (c Confirmations) recordOf(path string) (record, real string) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
@@ -44,7 +44,7 @@ func digestOf(b []byte) string {
 
 // digestOf returns the digest of the content that was confirmed for path; "" is none. A
 // record that others could have written counts for nothing.
-func (c confirmations) digestOf(path string) string {
+func (c Confirmations) digestOf(path string) string {
 	if c == "" {
 		return ""
 	}
@@ -69,7 +69,7 @@ func (c confirmations) digestOf(path string) string {
 }
 
 // Confirm records the content of a project file, in place of what was confirmed before.
-func (c confirmations) Confirm(path string, body []byte) error {
+func (c Confirmations) Confirm(path string, body []byte) error {
 	if c == "" {
 		return fault.New(fault.Invalid, "Set HOME.", "confirm %s: this user has no folder to record it in", path)
 	}
@@ -96,7 +96,7 @@ func (c confirmations) Confirm(path string, body []byte) error {
 }
 
 // Forget removes the record of a project file, if there is one.
-func (c confirmations) Forget(path string) error {
+func (c Confirmations) Forget(path string) error {
 	if c == "" {
 		return nil
 	}

@@ -31,6 +31,7 @@ import (
 // read, whatever its owner: the confirmation names its content, so that an owner who
 // changes the file only loses it.
 
+// ProjectFileName is the name of a project's settings.
 const ProjectFileName = "drover.yaml"
 
 // maxSettingsFile is a hundred times more than all keys need.
@@ -47,7 +48,7 @@ type projectFile struct {
 // findProjectFile looks in dir and the folders above it, as git looks for a
 // repository, and returns nil if there is none to read. A note tells of each file that
 // is passed over, and what to do about it.
-func findProjectFile(dir string, known confirmations) (found *projectFile, notes []string) {
+func findProjectFile(dir string, known Confirmations) (found *projectFile, notes []string) {
 	for {
 		path := filepath.Join(dir, ProjectFileName)
 		p, why, remedy := openProjectFile(path, known)
@@ -67,7 +68,7 @@ func findProjectFile(dir string, known confirmations) (found *projectFile, notes
 
 // openProjectFile reads path if it may be read; if not, why and remedy say so. All
 // are empty if there is no such file.
-func openProjectFile(path string, known confirmations) (p *projectFile, why, remedy string) {
+func openProjectFile(path string, known Confirmations) (p *projectFile, why, remedy string) {
 	info, err := os.Lstat(path)
 	if err != nil && errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return nil, "", ""

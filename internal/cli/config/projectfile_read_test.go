@@ -25,7 +25,7 @@ func TestAProjectFileThatCannotBeReadSaysWhatToDo(t *testing.T) {
 		if why == "not a directory" {
 			path = filepath.Dir(loop) + "/file/drover.yaml"
 		}
-		if p, got, remedy := openProjectFile(path, confirmations(t.TempDir())); p != nil || got != why || remedy != row.remedy {
+		if p, got, remedy := openProjectFile(path, Confirmations(t.TempDir())); p != nil || got != why || remedy != row.remedy {
 			t.Errorf("it is %v, %q, %q; want %q, %q", p, got, remedy, why, row.remedy)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // TargetKey is what the config says of a target that the person has named.
 var TargetKey = regexp.MustCompile(`^targets\.([a-z0-9-]+)\.(on|args|workers|cpus|memory|gpus|timeout|store)$`)
 
+// TargetText says what keys of targets mean.
 const TargetText = "of a named target"
 
 // TargetKeys are those there are, in the order of their names.

@@ -20,8 +20,10 @@ import (
 // Data is drover data.
 type Data struct{ *app.App }
 
+// NewData returns a Data of an invocation.
 func NewData(a *app.App) Data { return Data{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Data) Command() *cobra.Command {
 	output, what, yes := "", "", false
 	c := &cobra.Command{Use: "data [TASK]", Short: "Show, download or clear what a task keeps", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
@@ -102,6 +104,7 @@ func (a Data) downloadData(ctx context.Context, c *drover.Client, d drover.Data,
 	return nil
 }
 
+// ClearData removes what a task keeps: its state, or all of its ended jobs.
 func (a Data) ClearData(ctx context.Context, c *drover.Client, project, task, what string, yes bool) error {
 	switch what {
 	case "state":

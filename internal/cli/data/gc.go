@@ -18,8 +18,10 @@ import (
 // GC is drover gc.
 type GC struct{ *app.App }
 
+// NewGC returns a GC of an invocation.
 func NewGC(a *app.App) GC { return GC{a} }
 
+// Command returns the verb's command, with its flags.
 func (a GC) Command() *cobra.Command {
 	dry, yes, keep, older := false, false, 0, ""
 	c := &cobra.Command{Use: "gc [JOB ...]", Short: "Find leftovers and remove them; and jobs that have ended, when asked", ValidArgsFunction: a.CompleteJobs}

@@ -20,8 +20,10 @@ import (
 // Get is drover get.
 type Get struct{ *app.App }
 
+// NewGet returns a Get of an invocation.
 func NewGet(a *app.App) Get { return Get{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Get) Command() *cobra.Command {
 	output := ""
 	c := &cobra.Command{Use: "get [JOB] | get TASK state | get URL [TARGET]", Short: "Bring a job's outputs and logs; a task's state; or files from a bucket", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.CompleteJobs}

@@ -15,8 +15,10 @@ import (
 // Put is drover put.
 type Put struct{ *app.App }
 
+// NewPut returns a Put of an invocation.
 func NewPut(a *app.App) Put { return Put{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Put) Command() *cobra.Command {
 	node := 0
 	c := &cobra.Command{Use: "put SOURCE URL | put TASK state FOLDER", Short: "Copy files to a bucket; or make a folder a task's next state", Args: app.Between(2, 3)}

@@ -38,6 +38,7 @@ type Filter interface {
 	Next(dst, b []byte) []byte
 }
 
+// Source is a stream of a node in an attempt.
 type Source struct {
 	attempt, node int
 	stream        string
@@ -67,6 +68,7 @@ func (p *Printer) to(s Source) io.Writer {
 	return p.Out
 }
 
+// Print writes the next piece of output.
 func (p *Printer) Print(o drover.Output) error {
 	s := Source{o.Attempt, o.Node, o.Stream}
 	data := p.filtered(s, o.Data)

@@ -26,6 +26,7 @@ type Page struct {
 	err  error       // what printing came to; it is kept
 }
 
+// NewPage returns a page in front of an output.
 func NewPage(to io.Writer) *Page { return &Page{to: to} }
 
 func (p *Page) Write(b []byte) (int, error) {

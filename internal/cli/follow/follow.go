@@ -27,6 +27,7 @@ import (
 // Follower follows a job until it has settled or the user leaves it, and reports how it ended.
 type Follower struct{ *app.App }
 
+// NewFollower returns a Follower of an invocation.
 func NewFollower(a *app.App) Follower { return Follower{a} }
 
 // FollowJob prints a live job's output until it has settled, then where things are.

@@ -27,6 +27,7 @@ import (
 // MapFollower follows a map: a progress block, or its items' output, until it has settled.
 type MapFollower struct{ *app.App }
 
+// NewMapFollower returns a MapFollower of an invocation.
 func NewMapFollower(a *app.App) MapFollower { return MapFollower{a} }
 
 // followMap shows a live map's progress until it has settled, then what came of

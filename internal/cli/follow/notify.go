@@ -21,6 +21,7 @@ import (
 // Notifier runs the command of --notify when the job has ended.
 type Notifier struct{ *app.App }
 
+// NewNotifier returns a Notifier of an invocation.
 func NewNotifier(a *app.App) Notifier { return Notifier{a} }
 
 // notifyLimit is how long the command of --notify may take: it sends a message, and the

@@ -13,8 +13,10 @@ import (
 // Events is drover events.
 type Events struct{ *app.App }
 
+// NewEvents returns an Events of an invocation.
 func NewEvents(a *app.App) Events { return Events{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Events) Command() *cobra.Command {
 	follow := false
 	c := &cobra.Command{Use: "events [JOB]", Short: "What happened, in order", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

@@ -22,6 +22,7 @@ import (
 // Logs is drover logs.
 type Logs struct{ *app.App }
 
+// NewLogs returns a Logs of an invocation.
 func NewLogs(a *app.App) Logs { return Logs{a} }
 
 // logFlags are what drover logs takes.
@@ -34,6 +35,7 @@ type logFlags struct {
 	nodes                 []int
 }
 
+// Command returns the verb's command, with its flags.
 func (a Logs) Command() *cobra.Command {
 	var l logFlags
 	c := &cobra.Command{Use: "logs [JOB]", Short: "Print, follow or search what a job printed", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

@@ -27,6 +27,7 @@ import (
 // Metrics is drover metrics.
 type Metrics struct{ *app.App }
 
+// NewMetrics returns a Metrics of an invocation.
 func NewMetrics(a *app.App) Metrics { return Metrics{a} }
 
 // metricsFlags are what drover metrics was asked for.
@@ -36,6 +37,7 @@ type metricsFlags struct {
 	names         []string
 }
 
+// Command returns the verb's command, with its flags.
 func (a Metrics) Command() *cobra.Command {
 	var m metricsFlags
 	c := &cobra.Command{Use: "metrics [JOB] [NAME ...]", Short: "Plot the numbers a job printed, and what it used", Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeMetrics}

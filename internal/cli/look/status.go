@@ -24,8 +24,10 @@ import (
 // Status is drover status: the list of jobs, or one in full.
 type Status struct{ *app.App }
 
+// NewStatus returns a Status of an invocation.
 func NewStatus(a *app.App) Status { return Status{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Status) Command() *cobra.Command {
 	all, watch := false, false
 	var tags []string

@@ -28,6 +28,7 @@ import (
 // Watcher is drover status -w: what it prints is kept up to date.
 type Watcher struct{ *app.App }
 
+// NewWatcher returns a Watcher of an invocation.
 func NewWatcher(a *app.App) Watcher { return Watcher{a} }
 
 // WatchFrame is one look of drover status --watch.
@@ -130,6 +131,7 @@ type toldFact struct {
 	at time.Time
 }
 
+// NewWatchScreen draws in place on a terminal, and prints lines elsewhere.
 func NewWatchScreen(out io.Writer) *WatchScreen {
 	return &WatchScreen{out: out, now: time.Now, told: map[string]toldFact{}, size: func() (int, int, bool) {
 		f, ok := out.(*os.File)

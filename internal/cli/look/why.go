@@ -14,8 +14,10 @@ import (
 // Why is drover why.
 type Why struct{ *app.App }
 
+// NewWhy returns a Why of an invocation.
 func NewWhy(a *app.App) Why { return Why{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Why) Command() *cobra.Command {
 	c := &cobra.Command{Use: "why [JOB]", Short: "Explain why a job failed, waits or stopped, and what would change it", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)

@@ -21,8 +21,10 @@ import (
 // Image is drover image.
 type Image struct{ *app.App }
 
+// NewImage returns an Image of an invocation.
 func NewImage(a *app.App) Image { return Image{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Image) Command() *cobra.Command {
 	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}

@@ -19,8 +19,10 @@ import (
 // Offers is drover offers.
 type Offers struct{ *app.App }
 
+// NewOffers returns an Offers of an invocation.
 func NewOffers(a *app.App) Offers { return Offers{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Offers) Command() *cobra.Command {
 	n := driver.Needs{Agents: 1, Place: driver.Place{Later: true}}
 	mem := ""

@@ -14,8 +14,10 @@ import (
 // Queue is drover queue.
 type Queue struct{ *app.App }
 
+// NewQueue returns a Queue of an invocation.
 func NewQueue(a *app.App) Queue { return Queue{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Queue) Command() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Who holds this machine and who waits; pause and resume queues", Args: app.Exactly(0),
 		RunE: func(*cobra.Command, []string) error { return a.printQueues() }}

@@ -23,8 +23,10 @@ import (
 // Target is drover target.
 type Target struct{ *app.App }
 
+// NewTarget returns a Target of an invocation.
 func NewTarget(a *app.App) Target { return Target{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Target) Command() *cobra.Command {
 	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out and forget them", Args: app.Exactly(0)}
 	list := &cobra.Command{Use: "ls", Short: "Show the targets, and whether each can be used", Args: app.Exactly(0)}

@@ -18,8 +18,10 @@ import (
 // Worker is drover worker.
 type Worker struct{ *app.App }
 
+// NewWorker returns a Worker of an invocation.
 func NewWorker(a *app.App) Worker { return Worker{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Worker) Command() *cobra.Command {
 	c := &cobra.Command{Use: "worker [JOB]", Short: "Agents of live jobs: where they are, what they do; drain one", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	list := &cobra.Command{Use: "ls [JOB]", Short: "Show the agents of live jobs, or of one", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

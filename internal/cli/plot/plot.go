@@ -31,15 +31,16 @@ type curve struct {
 	x, y  []float64
 }
 
-// stroke is how one curve is drawn. No two look alike without their colours.
-type stroke struct {
+// Stroke is how one curve is drawn. No two look alike without their colours.
+type Stroke struct {
 	chars  asciigraph.CharSet
 	plain  string // on paper that has ASCII alone
 	colour asciigraph.AnsiColor
 	code   string // the same colour, for the legend
 }
 
-var Strokes = []stroke{
+// Strokes are what curves of one plot are drawn with, in their order.
+var Strokes = []Stroke{
 	{asciigraph.DefaultCharSet, "*", asciigraph.Teal, "36"},
 	{asciigraph.CharSet{Horizontal: "═", VerticalLine: "║", ArcDownRight: "╔", ArcDownLeft: "╗", ArcUpRight: "╚", ArcUpLeft: "╝", StartCap: "═", EndCap: "═"}, "+", asciigraph.Olive, "33"},
 	{asciigraph.CharSet{Horizontal: "┄", VerticalLine: "┆", ArcDownRight: "┌", ArcDownLeft: "┐", ArcUpRight: "└", ArcUpLeft: "┘", StartCap: "┄", EndCap: "┄"}, "o", asciigraph.Purple, "35"},
@@ -55,6 +56,7 @@ func (p Paper) mark(i int) string {
 	return p.Paint(s.code, s.chars.Horizontal)
 }
 
+// Paint colours text, where the paper has colour.
 func (p Paper) Paint(code, text string) string {
 	if !p.Colour || code == "" || text == "" {
 		return text

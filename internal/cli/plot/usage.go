@@ -149,6 +149,7 @@ func usageItems(p Paper, samples []Sample) (items []string) {
 	return items
 }
 
+// Cores is a number of cores in use.
 func Cores(n float64) string {
 	if !finite(n) {
 		return "cpu -"
@@ -156,6 +157,7 @@ func Cores(n float64) string {
 	return fmt.Sprintf("cpu %.1f", n)
 }
 
+// OfLimit is a number of bytes beside its limit.
 func OfLimit(n, limit int64) string {
 	if limit <= 0 {
 		return terminal.Size(n)

@@ -142,6 +142,7 @@ func (v ProgressView) Block() []string {
 	return lines
 }
 
+// Facts are the words below the bar: rate, time left, workers.
 func (v ProgressView) Facts() []string {
 	s := v.S
 	var facts []string

@@ -24,8 +24,10 @@ import (
 // Items is drover items.
 type Items struct{ *app.App }
 
+// NewItems returns an Items of an invocation.
 func NewItems(a *app.App) Items { return Items{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Items) Command() *cobra.Command {
 	var states []string
 	failed := ""

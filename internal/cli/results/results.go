@@ -27,8 +27,10 @@ import (
 // Results is drover results.
 type Results struct{ *app.App }
 
+// NewResults returns a Results of an invocation.
 func NewResults(a *app.App) Results { return Results{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Results) Command() *cobra.Command {
 	asCSV := false
 	var top topFlags

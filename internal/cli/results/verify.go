@@ -17,8 +17,10 @@ import (
 // Verify is drover verify.
 type Verify struct{ *app.App }
 
+// NewVerify returns a Verify of an invocation.
 func NewVerify(a *app.App) Verify { return Verify{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Verify) Command() *cobra.Command {
 	o := drover.VerifyOptions{}
 	c := &cobra.Command{Use: "verify [JOB]", Short: "Recompute all of a job from its store, and say what disagrees", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}

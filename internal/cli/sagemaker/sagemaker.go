@@ -29,6 +29,7 @@ type Verb struct {
 	ssm *commandLine
 }
 
+// NewVerb returns the verb for an invocation.
 func NewVerb(a *app.App) Verb { return Verb{a, &commandLine{}} }
 
 // commandLine is one command line of simple-sagemaker's, while it is carried out.
@@ -37,6 +38,7 @@ type commandLine struct {
 	project, task string // as names that drover takes
 }
 
+// Command returns the verb's command, with its flags.
 func (a Verb) Command() *cobra.Command {
 	c := &cobra.Command{Use: "ssm run|shell|process|data ...", Short: "simple-sagemaker's command lines, unchanged",
 		Args: cobra.ArbitraryArgs, DisableFlagParsing: true, ValidArgs: []string{"run", "shell", "process", "data"}}

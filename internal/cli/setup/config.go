@@ -23,8 +23,10 @@ import (
 // Config is drover config.
 type Config struct{ *app.App }
 
+// NewConfig returns a Config of an invocation.
 func NewConfig(a *app.App) Config { return Config{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Config) Command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Show, set and explain settings; print the job file's schema",
 		Args: app.Exactly(0), RunE: func(cmd *cobra.Command, _ []string) error { return a.printSettings() }}

@@ -16,8 +16,10 @@ import (
 // Doctor is drover doctor.
 type Doctor struct{ *app.App }
 
+// NewDoctor returns a Doctor of an invocation.
 func NewDoctor(a *app.App) Doctor { return Doctor{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Doctor) Command() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: app.Exactly(0)}
 	a.AddStoreFlags(c)

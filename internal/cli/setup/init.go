@@ -25,8 +25,10 @@ import (
 // Init is drover init.
 type Init struct{ *app.App }
 
+// NewInit returns an Init of an invocation.
 func NewInit(a *app.App) Init { return Init{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Init) Command() *cobra.Command {
 	c := &cobra.Command{Use: "init", Short: "Write drover.yaml for this project, with a store that was tried out", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.writeProject(cmd.Context()) }}

@@ -15,8 +15,10 @@ import (
 // Version is drover version.
 type Version struct{ *app.App }
 
+// NewVersion returns a Version of an invocation.
 func NewVersion(a *app.App) Version { return Version{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Version) Command() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print drover's version", Args: app.Exactly(0)}
 	a.AddJSONFlag(c)

@@ -18,8 +18,10 @@ import (
 // Map is drover map.
 type Map struct{ *app.App }
 
+// NewMap returns a Map of an invocation.
 func NewMap(a *app.App) Map { return Map{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Map) Command() *cobra.Command {
 	c := &cobra.Command{Use: "map [flags] [--] PROGRAM [arguments with {}] [::: ITEMS ...]",
 		Short: "Run a program for each of many items; again: the failed and the new ones", Args: cobra.ArbitraryArgs}

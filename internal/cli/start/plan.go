@@ -21,6 +21,7 @@ import (
 // Planner makes plans, and prints them.
 type Planner struct{ *app.App }
 
+// NewPlanner returns a Planner of an invocation.
 func NewPlanner(a *app.App) Planner { return Planner{a} }
 
 // PrintPlan says in a few lines what is about to happen.

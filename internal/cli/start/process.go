@@ -10,8 +10,10 @@ import (
 // Process is drover process.
 type Process struct{ *app.App }
 
+// NewProcess returns a Process of an invocation.
 func NewProcess(a *app.App) Process { return Process{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Process) Command() *cobra.Command {
 	c := &cobra.Command{Use: "process [flags] SCRIPT|PROGRAM [its arguments]",
 		Short: "Run a script as a SageMaker processing job: /opt/ml/processing", Args: cobra.ArbitraryArgs}

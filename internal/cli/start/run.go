@@ -14,6 +14,7 @@ import (
 // Run is drover run.
 type Run struct{ *app.App }
 
+// NewRun returns a Run of an invocation.
 func NewRun(a *app.App) Run { return Run{a} }
 
 // programStarter is what the verbs run, process and shell share.
@@ -21,6 +22,7 @@ type programStarter struct{ *app.App }
 
 func newProgramStarter(a *app.App) programStarter { return programStarter{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Run) Command() *cobra.Command {
 	c := &cobra.Command{Use: "run [flags] SCRIPT|PROGRAM|JOB.yaml [its arguments]",
 		Short: "Run a script or program and follow it; again: attach, resume or skip", Args: cobra.ArbitraryArgs}

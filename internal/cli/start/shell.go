@@ -10,8 +10,10 @@ import (
 // Shell is drover shell.
 type Shell struct{ *app.App }
 
+// NewShell returns a Shell of an invocation.
 func NewShell(a *app.App) Shell { return Shell{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Shell) Command() *cobra.Command {
 	c := &cobra.Command{Use: "shell [flags] 'command line'", Short: "Run one shell command line", Args: cobra.ArbitraryArgs}
 	s := NewSpecReader(a.App).startFlags(c)

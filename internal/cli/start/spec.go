@@ -23,6 +23,7 @@ import (
 // SpecReader makes the spec of a job from what was typed and what the config says.
 type SpecReader struct{ *app.App }
 
+// NewSpecReader returns a SpecReader of an invocation.
 func NewSpecReader(a *app.App) SpecReader { return SpecReader{a} }
 
 func (a SpecReader) startFlags(c *cobra.Command) *startFlags {

@@ -58,6 +58,7 @@ func (a Submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
 // Submitter submits a plan, and follows the job or skips it.
 type Submitter struct{ *app.App }
 
+// NewSubmitter returns a Submitter of an invocation.
 func NewSubmitter(a *app.App) Submitter { return Submitter{a} }
 
 // SubmitPlan carries a plan out as far as a job, and shows how far the files of its items and

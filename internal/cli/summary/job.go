@@ -29,6 +29,7 @@ func CheckNodes(ctx context.Context, j *drover.Job, nodes []int) error {
 	return nil
 }
 
+// Newest is how many jobs a list shows.
 const Newest = 20
 
 // Unreadable parts what is wrong with some jobs of a list, which are told of when the

@@ -30,6 +30,7 @@ func AttemptWords(st drover.Status) string {
 	return words + ")"
 }
 
+// RunTime is how long a job has run, "-" before its start.
 func RunTime(s drover.Status) string {
 	ran, ok := s.Ran(time.Now())
 	if !ok {
@@ -53,6 +54,7 @@ func CodeLine(s drover.Status) string {
 	return terminal.PlainText(line)
 }
 
+// From says where items come from.
 func From(typed string) string {
 	if typed == "-" {
 		return "standard input"

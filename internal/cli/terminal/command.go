@@ -2,6 +2,7 @@ package terminal
 
 import "strings"
 
+// LastElement returns what stands behind the last slash.
 func LastElement(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }

@@ -18,6 +18,7 @@ type JSONPrinter struct {
 	enc *json.Encoder
 }
 
+// NewJSON prints JSON to an output.
 func NewJSON(out io.Writer) *JSONPrinter {
 	p := &JSONPrinter{out: out}
 	p.enc = json.NewEncoder(&p.buf)

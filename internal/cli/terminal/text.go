@@ -16,12 +16,14 @@ import (
 // Table prints columns for people.
 type Table struct{ w *tabwriter.Writer }
 
+// NewTable begins a table with a line of headings.
 func NewTable(out io.Writer, head ...string) Table {
 	t := Table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	t.Row(head...)
 	return t
 }
 
+// Row adds a line of cells.
 func (t Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = PlainText(c)
@@ -29,6 +31,7 @@ func (t Table) Row(cells ...string) {
 	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
+// Flush prints the table.
 func (t Table) Flush() error { return t.w.Flush() }
 
 // PlainText makes text from a program or a person harmless in a terminal.
@@ -36,6 +39,7 @@ func PlainText(s string) string {
 	return strings.ReplaceAll(string(record.Escape([]byte(s), false)), "\n", " ")
 }
 
+// EscapedWriter escapes what could act on a terminal.
 type EscapedWriter struct {
 	To      io.Writer
 	Escaper record.Escaper
@@ -65,6 +69,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
+// Size is a number of bytes for people: "1.2 MB".
 func Size(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
 // Processes is "1 process", "12 processes".
@@ -75,6 +80,7 @@ func Processes(n int) string {
 	return Comma(n) + " processes"
 }
 
+// Count is a number with its noun: "1 file", "2 files".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -85,8 +91,10 @@ func Count(n int, noun string) string {
 // Comma is a whole number for people: 1,000,000.
 func Comma(n int) string { return humanize.Comma(int64(n)) }
 
+// Dash is a text, or "-" for none.
 func Dash(s string) string { return OrElse(s, "-") }
 
+// OrElse is a text, or another where it is empty.
 func OrElse(s, other string) string {
 	if s == "" {
 		return other
@@ -94,6 +102,7 @@ func OrElse(s, other string) string {
 	return s
 }
 
+// Digits reports whether a text is a number without sign or point.
 func Digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Short is a value on a line.
@@ -133,6 +142,7 @@ func Brief(seconds float64) string {
 	return Span(d)
 }
 
+// Number is a count of cores or GPUs as short as it can be, "-" for none.
 func Number(n float64) string {
 	if n == 0 {
 		return "-"
@@ -140,6 +150,7 @@ func Number(n float64) string {
 	return fmt.Sprintf("%g", n)
 }
 
+// Memory is a number of bytes in binary units, "-" for none.
 func Memory(n int64) string {
 	if n == 0 {
 		return "-"
@@ -147,6 +158,7 @@ func Memory(n int64) string {
 	return job.Bytes(n).Words()
 }
 
+// CoreWords is a number of cores with its noun.
 func CoreWords(n float64) string {
 	if n == 1 {
 		return "1 core"

@@ -27,8 +27,10 @@ import (
 // Top is drover top.
 type Top struct{ *app.App }
 
+// NewTop returns a Top of an invocation.
 func NewTop(a *app.App) Top { return Top{a} }
 
+// Command returns the verb's command, with its flags.
 func (a Top) Command() *cobra.Command {
 	c := &cobra.Command{Use: "top [JOB]", Short: "Watch jobs, or one job, on the whole screen", Args: app.AtMostOne, ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)

@@ -9,6 +9,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 )
 
+// ExitOf is the exit status of a command with this error.
 func ExitOf(err error) int {
 	if s, ok := err.(app.Status); ok {
 		return int(s)
