@@ -45,7 +45,7 @@ type Watch struct {
 }
 
 // Keeper is an attached engine's part in a run: it sees that enough agents are
-// there, opens attempts and settles as anyone may. It may die at any moment and
+// there, opens attempts and settles as any process may. It may die at any moment and
 // another may run beside it. Not for concurrent use.
 type Keeper struct {
 	w      protocol.World
@@ -58,7 +58,7 @@ type Keeper struct {
 	// Far says that a request costs something: what follows from an entry of our own
 	// is decided without reading on, and agents are looked for by their joins first.
 	Far bool
-	// Inherited are the variables that agents inherit from who keeps the job; nil: those
+	// Inherited are the variables that agents inherit from the command that keeps the job; nil: those
 	// that the job has.
 	Inherited *job.Inherited
 
@@ -157,7 +157,7 @@ func (k *Keeper) submittedJustNow() (bool, error) {
 }
 
 // wasInterrupted says whether a person has stopped the job since we began: another
-// keeper must not undo that (K1). To go on is for who is called afterwards.
+// keeper must not undo that (K1). To go on is for the next command.
 func (k *Keeper) wasInterrupted() bool {
 	by := 0
 	for _, e := range k.run.Exits {
@@ -172,7 +172,7 @@ func (k *Keeper) wasInterrupted() bool {
 }
 
 // nextEntry is the entry to append now, if any. The first attempt is the agents' to
-// open: an engine that opens it would have it wait for nobody.
+// open: an engine that opens it would have it wait for no agent.
 func (k *Keeper) nextEntry(machines []Machine) (protocol.Entry, bool) {
 	step := k.run.Next(runs.Evidence{Death: k.observer.DeathOf, StopAge: k.w.Clock().Boot() - k.stopAt})
 	switch {
@@ -224,7 +224,7 @@ func (k *placements) crashLoop(n int, machines []Machine) *protocol.Stop {
 	return &protocol.Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row failed: %s", MaxFailedPlacements, lastWords(machines))}
 }
 
-// countFailedPlacement counts a placement of ours that is wholly dead, if nobody joined from
+// countFailedPlacement counts a placement of ours that is wholly dead, if no agent joined from
 // it or drover itself has failed on it. A run's machines die one by one.
 func (k *placements) countFailedPlacement(n int, machines []Machine) {
 	if counted, ours := k.counted[n]; !ours || counted || alive(machines, n) {

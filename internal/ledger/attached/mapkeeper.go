@@ -15,7 +15,7 @@ import (
 
 // MapKeeper is an attached engine's part in a map: it sees that enough agents are
 // there while there is work for them, passes the engine's word on, and does what
-// anyone may when no agent is left to. It may die at any moment and another may run
+// any process may do when no agent is left to. It may die at any moment and another may run
 // beside it. Not for concurrent use.
 type MapKeeper struct {
 	placements
@@ -31,8 +31,8 @@ type MapKeeper struct {
 	began bool
 	old   map[string]bool // agents that were gone when we began
 	gone  [][2]int        // machines that were seen to be gone
-	// past is how many agents were drained before, for a keeper that found nobody at
-	// work: who resumes a job asks for all its workers again.
+	// past is how many agents were drained before, for a keeper that found no agent at
+	// work: a command that resumes a job asks for all its workers again.
 	past int
 }
 
@@ -135,7 +135,7 @@ func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 			k.old[id] = true
 		}
 	}
-	// Who asks first does not know yet what to ask the driver about.
+	// The first call does not know yet what to ask the driver about.
 	if began := k.began || len(machines) > 0 || len(k.Inventory.Map.Placed) == 0; began && !k.began {
 		k.began = true
 		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive }) {
@@ -270,7 +270,7 @@ func (k *MapKeeper) scanChunks(ctx context.Context, machines []Machine) (v surve
 			if _, _, err := k.Inventory.AppendToChunk(ctx, c, k.by, e); err != nil {
 				return err
 			}
-			if c.Owner != "" { // somebody wrote first: he lives
+			if c.Owner != "" { // another wrote first: the owner lives
 				k.observer.NoteEntry(c.Sign())
 			}
 		}
@@ -309,7 +309,7 @@ func (k *MapKeeper) checkOwner(ctx context.Context, c *chunks.Chunk, machines []
 	if i < 0 || machines[i].Alive || k.Inventory.Map.Told[c.Owner] != liveness.Alive {
 		return nil
 	}
-	// What anyone on this machine sees by himself needs no word.
+	// What each process on this machine sees needs no entry.
 	if machines[i].Taken || k.observer.DeathOf(c.Owner) == liveness.Alive {
 		if v.told == nil {
 			v.told = map[string]bool{}

@@ -17,7 +17,7 @@ import (
 )
 
 // Inventory is what one reader knows of a map: its log, and of its chunks those that
-// he has read or knows to be done by the name of a snapshot. What is known stays
+// were read or are known to be done by the name of a snapshot. What is known stays
 // true, so looking again costs only what is new. Not for concurrent use.
 type Inventory struct {
 	World  protocol.World
@@ -35,7 +35,7 @@ type Inventory struct {
 	ReadJustNow map[string]bool          // chunks that were read to their end just now
 	// OnEntry is told of each entry of a chunk's log that was folded.
 	OnEntry func(*Chunk, protocol.Entry)
-	// OnResults is told of the results in it that count, and whose they are.
+	// OnResults is told of the results in it that count, and of their writer.
 	OnResults func(results []protocol.Result, by string)
 }
 
@@ -164,7 +164,7 @@ func (t *Inventory) AppendToChunk(ctx context.Context, c *Chunk, by string, e pr
 	return t.SendEntry(ctx, c, body, &e)
 }
 
-// SealEntry makes e an entry of its own: nobody else's has these bytes.
+// SealEntry makes e an entry of its own: no other has these bytes.
 func (t *Inventory) SealEntry(by string, e *protocol.Entry) []byte {
 	e.V, e.By, e.Nonce, e.At = protocol.Format, by, t.World.NewNonce(), t.World.Clock().Now().UTC().Round(0)
 	return protocol.EncodeEntry(*e)
@@ -305,7 +305,7 @@ type Share struct {
 }
 
 // ScanChunks reads on in every chunk of its share that is not done by name, but of
-// those nobody seems to have touched at most probes. each gets all that were read,
+// those that no agent seems to have touched at most probes. each gets all that were read,
 // now or before, the done ones too. whole is true when all chunks of the job are done, and tally counts it then.
 func (t *Inventory) ScanChunks(ctx context.Context, mine Share, probes int, each func(*Chunk) error) (tally job.Tally, whole bool, err error) {
 	if !mine.Blind {
@@ -356,7 +356,7 @@ func (t *Inventory) ScanChunks(ctx context.Context, mine Share, probes int, each
 	return tally, whole, nil
 }
 
-// NameAgain names a chunk that is done again, when whoever closed it has not for a
+// NameAgain names a chunk that is done again, when the agent that closed it has not for a
 // while: others go by names.
 func (t *Inventory) NameAgain(ctx context.Context, c *Chunk) error {
 	if b, named := t.NamedChunks[c.ID]; named && b.N == c.N-1 || c.N == 0 {
@@ -446,7 +446,7 @@ func ParseSnapshotName(name string) (b snapshotName, ok bool) {
 const MaxSnapshot = 4 << 20
 
 // SnapshotWriter gives what writes down what a closed chunk came to, now or later; its results
-// are encoded. Failing to is nobody's loss.
+// are encoded. Nothing is lost when that fails.
 func (t *Inventory) SnapshotWriter(c *Chunk, results []byte, cut bool) func(context.Context) error {
 	n, id := c.N-1, c.ID
 	b := snapshotName{N: n, Mark: c.Mark, Children: len(c.Children), Tally: c.Tally}

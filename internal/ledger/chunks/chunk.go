@@ -19,14 +19,14 @@ const (
 	MaxItemInterruptions = 20
 )
 
-// Chunk is the fold of a chunk's log: a range of items, who owns it, and how each
+// Chunk is the fold of a chunk's log: a range of items, its owner, and how each
 // of its items stands.
 type Chunk struct {
 	ID string
 	protocol.Seed
 	N      int           // entries folded: the next one's number
 	Claim  int           // number of the last claim
-	Owner  string        // "": nobody's
+	Owner  string        // "": none
 	Host   protocol.Host // of the owner
 	Risk   int           // of the owner
 	Wrote  time.Time     // when the owner sealed its newest entry, by its own clock
@@ -70,7 +70,7 @@ const (
 var itemStates = [...]job.ItemState{StateHandedOn: "", itemOpen: job.ItemPending, StateSucceeded: job.ItemSucceeded, StateFailed: job.ItemFailed,
 	itemQuarantined: job.ItemQuarantined, itemCancelled: job.ItemCancelled}
 
-// NewChunk is a chunk that nobody has touched.
+// NewChunk is a chunk that no agent has touched.
 func NewChunk(id string, s protocol.Seed) *Chunk {
 	c := &Chunk{ID: id, Seed: s, History: map[int]protocol.Carry{}, Tally: job.Tally{Items: s.Items.Len()}}
 	for item, had := range s.Carry {

@@ -52,7 +52,7 @@ type Map struct {
 // Extension is an `extended` that counts, by number.
 type Extension = Numbered[protocol.Extended]
 
-// Pause is who asked that nothing new begins, and when by his clock.
+// Pause is the user that asked that nothing new begins, and when by the clock of the command.
 type Pause struct {
 	protocol.Paused
 	At time.Time
@@ -164,7 +164,7 @@ func (m *Map) applyEntry(n int, e protocol.Entry) bool {
 	case e.Amended != nil && ok: // by itself, or what a round begins with
 		m.Amend(*e.Amended)
 	case e.Paused != nil:
-		if !m.Paused { // of two who pause it the first is told of
+		if !m.Paused { // of two pauses the first is shown
 			m.Pause = Pause{*e.Paused, e.At}
 		}
 		m.Paused = true
@@ -369,7 +369,7 @@ func (m *Map) Done(c *Chunk) bool {
 	return len(items) == 0
 }
 
-// Owes is what anyone who sees a chunk so should append to its log: what the
+// Owes is what any process that sees a chunk so should append to its log: what the
 // job's log asks of it (E2, M4). ok is false while there is nothing, or while it is
 // its owner's to do: sinceStop is how long ago the observer first read the stop. What
 // runs may end after a drain, so a living owner is waited for then.
@@ -391,7 +391,7 @@ func (m *Map) Owes(c *Chunk, death func(agent string) liveness.Death, stopAge ti
 	return e, false
 }
 
-// MapStep is what anyone who sees a map so should append to its log next.
+// MapStep is what any process that sees a map so should append to its log next.
 type MapStep struct {
 	Fail   *protocol.Stop
 	Settle *protocol.Settled
@@ -399,7 +399,7 @@ type MapStep struct {
 
 // Next decides what follows for the whole job. done says that every chunk was
 // read and is Done; t counts all items then. bad is how many are known to have
-// failed in this round. It is pure: two who call it with the same say the same.
+// failed in this round. It is pure: two callers with the same evidence get the same.
 func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
 	if m.Settled != nil {
 		return MapStep{}

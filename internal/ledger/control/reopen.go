@@ -166,7 +166,7 @@ func appendToMap(ctx context.Context, w protocol.World, p job.Path, by string, s
 }
 
 // NameRound says what a round is going to name: new code, or new items with files.
-// Who gives a map such a round calls it when that is stored, then Sweeps.Assure, then
+// A command that gives a map such a round calls it when that is stored, then Sweeps.Assure, then
 // Reopen, which is a promise at once. What was named stays until the job goes,
 // whatever becomes of the round.
 func NameRound(ctx context.Context, w protocol.World, p job.Path, by string, r Round) error {

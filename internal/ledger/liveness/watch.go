@@ -112,7 +112,7 @@ func (o *Observer) ReadHeartbeats(ctx context.Context, agents []string) error {
 }
 
 // NoteReading says that we are reading. After a time in which we did not, all leases start
-// again (D2): whoever has slept knows of nobody's silence. Of an agent that was not
+// again (D2): an observer that slept knows of no agent's silence. Of an agent that was not
 // looked at for long while we read other things, the counter tells.
 func (o *Observer) NoteReading(now time.Duration) {
 	if o.read != 0 && now-o.read > protocol.ReadGap {
@@ -164,8 +164,8 @@ func (o *Observer) NoteHeartbeat(agent string, at time.Duration) {
 	s.moved = max(s.moved, at)
 }
 
-// MarkDead notes whose process on this machine is gone (D1a). It comes before exits
-// are read: who is gone by then has written his, or never will.
+// MarkDead notes the agents of which the process on this machine is gone (D1a). It comes before exits
+// are read: an agent that is gone by then has written its exit, or never will.
 func (o *Observer) MarkDead() {
 	for _, s := range o.Seen {
 		if s.known && !s.gone {
@@ -206,7 +206,7 @@ func Seat(agent string) (placement, index int, ok bool) {
 	return placement, index, whole && err == nil && err2 == nil
 }
 
-// ErrRemoved says that the job's job.json is gone: whoever works on it writes
+// ErrRemoved says that the job's job.json is gone: an agent that works on it writes
 // nothing any more and leaves with status 0 (E6).
 var ErrRemoved = errors.New("job was removed")
 

@@ -24,7 +24,7 @@ func (m *MapMember) holdsOver() bool {
 }
 
 // MaxPolite is how long a fast agent leaves the others' share of a small job to
-// them, who may still be preparing.
+// them, as they may still be preparing.
 const MaxPolite = 5 * time.Second
 
 // leavesShare says that a further chunk may be another agent's share.
@@ -35,7 +35,7 @@ func (m *MapMember) leavesShare() bool {
 	return m.claims >= share && m.claims < 8 && len(m.OwnedChunks) > 0 && m.Inventory.Now()-m.began < MaxPolite
 }
 
-// claimChunk takes a chunk that was read to its end, if nobody was quicker.
+// claimChunk takes a chunk that was read to its end, if no other was quicker.
 func (m *MapMember) claimChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChunk, error) {
 	for {
 		if h := m.adoptClaim(c); h != nil {
@@ -57,7 +57,7 @@ func (m *MapMember) claimChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChun
 			return nil, err
 		}
 		if !mine {
-			continue // somebody wrote first: decide again
+			continue // another wrote first: decide again
 		}
 		m.claims++
 		m.resting = 0
@@ -96,7 +96,7 @@ func (m *MapMember) AddUnsure(u UnsureClaim) {
 }
 
 // ResolveUnsure looks after the claims whose outcome stayed unknown, each until its number
-// holds an entry: if that is the claim, nobody else works on the chunk (L1). It returns
+// holds an entry: if that is the claim, no other agent works on the chunk (L1). It returns
 // the first chunk that is ours. A claim whose number is still free is sent again if the
 // chunk may be claimed now, and is left for later if not; others are not kept waiting.
 func (m *MapMember) ResolveUnsure(ctx context.Context) (*OwnedChunk, error) {

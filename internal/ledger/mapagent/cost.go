@@ -13,7 +13,7 @@ import (
 // listings say which are there, and agents come and go. In a
 // minute an agent writes its heartbeats and flushes what has ended of the chunks it
 // holds, looks at the job as often as it is alive, and at its chunks: are they still
-// its own, is anybody idle. TestScale holds it against whole jobs.
+// its own, is any agent idle. TestScale holds it against whole jobs.
 func Estimate(items, chunks, agents int) (whole, minute protocol.Requests) {
 	beats := int(time.Minute / protocol.HeartbeatEvery)
 	flushes := agents * int(time.Minute) / int(FarPace(agents).flush)
@@ -23,7 +23,7 @@ func Estimate(items, chunks, agents int) (whole, minute protocol.Requests) {
 		minute.Lists, minute.Reads = agents*beats, minute.Reads+agents*(agents-1)*beats
 		return whole, minute
 	}
-	// Of many, scouts and spares list who is there, a thousand in a request, and read
+	// Of many, scanners and standbys list the agents, a thousand in a request, and read
 	// on in all chunks.
 	spares := max(StandbysLeast, agents/standbysEach)
 	minute.Lists = int(time.Minute/ListMembersEvery) * 2 * spares * ((agents + 999) / 1000)

@@ -21,7 +21,7 @@ type handoffs struct {
 	IdleFlagSeen    bool           // an agent of the job has been idle, ever
 }
 
-// noteHandoff notes a chunk that we handed over: nobody else may know of it yet.
+// noteHandoff notes a chunk that we handed over: no other agent may know of it yet.
 func (m *handoffs) noteHandoff(c chunks.Child) {
 	m.Inventory.ChunkOf(c.ID, c.Seed)
 	m.handedOver = append(m.handedOver, c)
@@ -30,7 +30,7 @@ func (m *handoffs) noteHandoff(c chunks.Child) {
 	}
 }
 
-// claimOwnHandoff takes back what nobody has claimed, when our own is done.
+// claimOwnHandoff takes back what no agent has claimed, when our own is done.
 func (m *MapMember) claimOwnHandoff(ctx context.Context) (*OwnedChunk, error) {
 	for i := 0; i < len(m.handedOver); i++ {
 		c := m.Inventory.ChunkOf(m.handedOver[i].ID, m.handedOver[i].Seed)
@@ -49,7 +49,7 @@ func (m *MapMember) claimOwnHandoff(ctx context.Context) (*OwnedChunk, error) {
 	return nil, nil
 }
 
-// claimHandedTo claims what somebody handed over for us.
+// claimHandedTo claims what an owner handed over for us.
 func (m *MapMember) claimHandedTo(ctx context.Context) (*OwnedChunk, error) {
 	if !m.announced {
 		return nil, nil

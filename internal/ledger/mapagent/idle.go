@@ -10,8 +10,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Idle agents put their name below idle/; an owner who has items to give writes the
-// chunk's id there that he has handed over for them. All of it are hints. An agent
+// Idle agents put their name below idle/; an owner with items to give writes the
+// id of a chunk there that it has handed over for them. All of it are hints. An agent
 // that has found work overwrites its name, as it has no right to delete.
 func (m *handoffs) IdleKey(agent string) string {
 	return protocol.JobDir(m.Inventory.Path) + "/idle/" + agent
@@ -19,7 +19,7 @@ func (m *handoffs) IdleKey(agent string) string {
 
 // IdleFlagKey is an object that the first idle agent of a job makes. Until then each owner
 // asks for it, in vain, instead of a listing of idle/: far away that costs a tenth, and
-// for most of a job nobody is idle.
+// for most of a job no agent is idle.
 func (m *handoffs) IdleFlagKey() string { return protocol.JobDir(m.Inventory.Path) + "/bell" }
 
 func (m *handoffs) announceIdle(ctx context.Context) error {
@@ -38,7 +38,7 @@ func (m *handoffs) announceIdle(ctx context.Context) error {
 	return m.Inventory.World.Store.Put(ctx, m.IdleFlagKey(), []byte{})
 }
 
-// IdleFlagIsSet says whether anybody has been idle in this job.
+// IdleFlagIsSet says whether any agent has been idle in this job.
 func (m *handoffs) IdleFlagIsSet(ctx context.Context) (bool, error) {
 	if m.IdleFlagSeen || m.o.Near {
 		return true, nil
@@ -69,7 +69,7 @@ func (m *handoffs) IdleAgents(ctx context.Context) (agents []string, err error) 
 		placed += p.Agents
 	}
 	if placed == 1 {
-		return nil, nil // there is nobody else
+		return nil, nil // there is no other agent
 	}
 	if rung, err := m.IdleFlagIsSet(ctx); err != nil || !rung {
 		return nil, err

@@ -54,7 +54,7 @@ type MapOptions struct {
 	Risk int
 	// Near says that the store answers in microseconds: it is then asked more often.
 	Near bool
-	// Later stores what nobody waits for: indexes that anyone can make again, in the
+	// Later stores what nothing waits for: indexes that any process can make again, in the
 	// background and in any order. nil: at once.
 	Later func(store func(context.Context) error)
 }
@@ -150,7 +150,7 @@ func (m *MapMember) isDrained() bool {
 	return drained
 }
 
-// Poll reads the job's log, appends what anyone who sees it should append, and
+// Poll reads the job's log, appends what any process that sees it should append, and
 // says what the agent is to do. It is called every Poll near by and every HeartbeatEvery
 // far away (E5), or more often.
 func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
@@ -272,7 +272,7 @@ func (m *MapMember) Again() time.Duration {
 	return min(time.Second<<min(m.resting, 10), 15*time.Second)
 }
 
-// Seek looks for a chunk to work on, and does meanwhile what anyone should do who
+// Seek looks for a chunk to work on, and does meanwhile what any agent should do that
 // sees the job so: ends chunks after a stop, opens them again after a reopen,
 // settles. nil: there is none now. It is called when slots fall idle, and then
 // after Again.

@@ -38,22 +38,22 @@ type listedAgent struct {
 	at    time.Time
 }
 
-// The spares of M12: who stays although nothing is to be claimed.
+// The standbys of M12: they stay although nothing is to be claimed.
 const (
 	ListMembersEvery = 30 * time.Second
 	StandbysLeast    = 2
 	standbysEach     = 50 // one for so many agents: 2 %
 	// farBehind is how many more than the spares come before an agent that need not
-	// read who of them has left.
+	// read which of them have left.
 	farBehind = 16
 )
 
-// StandbyCount is how many stay. Who was a spare stays one while others leave.
+// StandbyCount is how many stay. A standby stays one while others leave.
 func (m *memberList) StandbyCount() int { return max(StandbysLeast, m.Members.most/standbysEach) }
 
 // enoughListed is how many agents must come before us in a listing, though some of them may
 // not have moved, for us to be none of the spares. The rest need not be listed: of ten
-// thousand who fall idle at once each asks for a page or two, and not for ten.
+// thousand that fall idle at once each asks for a page or two, and not for ten.
 func (m *memberList) enoughListed() int {
 	if m.ListAtLeast > 0 {
 		return m.ListAtLeast
@@ -61,7 +61,7 @@ func (m *memberList) enoughListed() int {
 	return 5 * (max(m.StandbyCount(), m.Inventory.Map.Spec.Workers/standbysEach) + farBehind) / 4
 }
 
-// OnePage is how many objects S3 and Google list in one answer: who stops before a
+// OnePage is how many objects S3 and Google list in one answer: a reader that stops before a
 // folder's end asks for no more at a time.
 const OnePage = 1000
 
@@ -78,7 +78,7 @@ func (p standbyOrder) before(o standbyOrder) bool {
 }
 
 // ListMembers finds out whether we are a spare: one of the first, by a hash of their
-// ids, among the agents whose heartbeats moved since the last roll.
+// ids, among the agents whose heartbeats moved since the last listing.
 func (m *memberList) ListMembers(ctx context.Context) error {
 	now := m.Inventory.Now()
 	if m.Members.seen != nil && now-m.Members.at < ListMembersEvery {
@@ -116,7 +116,7 @@ func (m *memberList) ListMembers(ctx context.Context) error {
 		most = m.Members.most
 	}
 	m.Members = membership{at: now, Asked: now, round: m.Inventory.Map.Round, seen: here, Standby: -1, most: max(most, len(moved))}
-	if !known { // or so long ago that who moved since may be gone (D2), as who left after a round
+	if !known { // or so long ago that an agent that moved since may be gone (D2), as one that left after a round
 		return nil
 	}
 	m.Members.Moved = moved
@@ -127,8 +127,8 @@ func (m *memberList) ListMembers(ctx context.Context) error {
 
 // findStandbyRank finds our place among the spares: how many of those that moved come
 // before us and have not left. Of a listing that ended early it counts too few, and we
-// stay rather than go. Who is among the first anyway, or far behind, need
-// not read who has left.
+// stay rather than go. An agent that is among the first anyway, or far behind, need
+// not read which have left.
 func (m *memberList) findStandbyRank(ctx context.Context) error {
 	spares, me := m.StandbyCount(), standbyOrderOf(m.ID)
 	var before []string
@@ -161,7 +161,7 @@ func (m *memberList) findStandbyRank(ctx context.Context) error {
 }
 
 // standbysAreThere says whether the spares that we leave the job to are still there: each may
-// have been told to go since the roll. Who finds one gone stays for the next roll.
+// have been told to go since the listing. An agent that finds one gone stays for the next listing.
 func (m *memberList) standbysAreThere(ctx context.Context) (bool, error) {
 	asked := m.Inventory.Now()
 	for _, id := range m.Members.StandbysAhead[:min(StandbysLeast, len(m.Members.StandbysAhead))] {
@@ -181,8 +181,8 @@ func (m *memberList) hasLeft(ctx context.Context, id string) (bool, error) {
 	return !ok || b.Phase == protocol.Left, err
 }
 
-// leaveAfter is how long an agent waits for what the dead have left: who stays has
-// seen by then who they are, and hands it over.
+// leaveAfter is how long an agent waits for what the dead have left: a standby has
+// seen by then which they are, and hands it over.
 const leaveAfter = protocol.Lease + 2*ListMembersEvery
 
 // MayLeave says that nothing is claimable, nor was for a while, and that others

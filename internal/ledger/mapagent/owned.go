@@ -33,7 +33,7 @@ type Try struct {
 }
 
 // OwnedChunk is a chunk that this agent owns: what it may start of it, and what it has
-// still to record. Its methods are called by whoever calls the MapMember's, one
+// still to record. Its methods are called by the caller of the MapMember's, one
 // at a time.
 type OwnedChunk struct {
 	m     *MapMember
@@ -65,7 +65,7 @@ type OwnedChunk struct {
 	cut     bool
 }
 
-// What a hold keeps to. Nobody may lose more than risk tries with an agent (M10),
+// What an owned chunk keeps to. An agent's death may cost no more than risk tries (M10),
 // so risk must be larger than the windows of its slots, and is a cap on them.
 const (
 	riskEach   = 16  // tries for each slot
@@ -118,7 +118,7 @@ func (h *OwnedChunk) Soon(n int) []int {
 // flush must come before, or a back-off end.
 func (h *OwnedChunk) Next() (t Try, ok bool) { return h.NextAt(h.m.Inventory.Now()) }
 
-// NextAt is Next at a boot time that was read a moment ago, for who starts thousands
+// NextAt is Next at a boot time that was read a moment ago, for a caller that starts thousands
 // and has the licence looked at once more when each begins.
 func (h *OwnedChunk) NextAt(now time.Duration) (t Try, ok bool) {
 	h.endBackOffs(now)
@@ -247,7 +247,7 @@ func (h *OwnedChunk) DueAt(now time.Duration) time.Duration {
 	}
 	due := h.lastRead + p.StartFor/2 // renew it while items wait
 	if len(h.Queue) == 0 {
-		due = h.lastRead + 10*p.StartFor // only to hear that somebody else has it
+		due = h.lastRead + 10*p.StartFor // only to learn that another has it
 	} else if !h.Chunk.Careful() { // of which nothing is handed over
 		due = min(due, h.balanced+p.balance)
 	}

@@ -20,7 +20,7 @@ var nearPace = pace{flush: 50 * time.Millisecond, StartFor: time.Second, balance
 // longer results wait, from 10 s for a few to 30 s for thousands. What is written is
 // most of what a store costs, and an agent that dies takes no more with it than its
 // risk. A few hand over whatever there is: it costs little, and their job ends sooner.
-// The licence stays below a Lease: who slept through one starts nothing.
+// The start deadline stays below a Lease: an agent that slept through one starts nothing.
 func FarPace(agents int) pace {
 	const least, most = 10 * time.Second, 30 * time.Second
 	flush := least

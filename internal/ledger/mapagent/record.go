@@ -45,7 +45,7 @@ func (h *OwnedChunk) Flush(ctx context.Context) (Fate, error) {
 	return h.fate, nil
 }
 
-// Record appends the results that there are, and nothing else: for who is about to
+// Record appends the results that there are, and nothing else: for a caller that is about to
 // Release the chunk, and has to wait for some of its items before.
 func (h *OwnedChunk) Record(ctx context.Context) error {
 	for !h.Over && len(h.results) > 0 {
@@ -98,8 +98,8 @@ func (h *OwnedChunk) renewDeadline(ctx context.Context, sent time.Duration) erro
 	return nil
 }
 
-// noteEntry takes in an entry that the chunk's log is found to hold, whoever read it and
-// what for. One of ours may be of a request that we had given up: it landed.
+// noteEntry takes in an entry that the chunk's log is found to hold, whatever it was read
+// for. One of ours may be of a request that we had given up: it landed.
 func (h *OwnedChunk) noteEntry(e protocol.Entry) {
 	if h.Over {
 		return
@@ -213,7 +213,7 @@ func (h *OwnedChunk) endsChunk(e protocol.Entry) bool {
 
 // Wind records what there is and ends the chunk, because the job was stopped: its
 // items have been ended. Results that came before count (E2). Of a job that has
-// settled it finds out that somebody else ended the chunk.
+// settled it finds out that another ended the chunk.
 func (h *OwnedChunk) Wind(ctx context.Context) error {
 	for !h.Over && h.m.Inventory.Map.Stop != nil {
 		e := protocol.Entry{Results: h.results, Ended: &protocol.Ended{By: h.m.Inventory.Map.StopAt}}

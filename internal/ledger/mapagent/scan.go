@@ -100,13 +100,13 @@ func (m *MapMember) ScanTurn() (mine chunks.Share, ok bool) {
 		return chunks.Share{At: index % f.Spec.Workers, Of: f.Spec.Workers, Blind: true}, true
 	case len(m.OwnedChunks) > 0 || !r.Known || r.Standby < 0:
 		return mine, false
-	case m.resting%16 == 15: // whoever was to look may have gone
+	case m.resting%16 == 15: // the standby that was to look may have gone
 		return mine, true
 	}
 	return chunks.Share{At: r.Standby, Of: r.standbys}, true
 }
 
-// Who surveys for nothing then rests so many times as long as that took: of a job of
+// After a scan that found nothing an agent rests so many times as long as that took: of a job of
 // thousands of chunks each survey near by is milliseconds of a core that others need.
 const (
 	restEach = 20
@@ -120,7 +120,7 @@ const passFor = 5 * time.Second
 // errEnough ends a survey.
 var errEnough = errors.New("there is enough work")
 
-// ScanAndTend surveys its share of the job: it claims what is free, does what anyone owes a
+// ScanAndTend surveys its share of the job: it claims what is free, does what any agent owes a
 // chunk, and settles when all are done.
 func (m *MapMember) ScanAndTend(ctx context.Context) (*OwnedChunk, error) {
 	began := m.Inventory.Now()
@@ -131,7 +131,7 @@ func (m *MapMember) ScanAndTend(ctx context.Context) (*OwnedChunk, error) {
 	defer func() { m.restUntil = m.Inventory.Now() + min(restEach*(m.Inventory.Now()-began), restMost) }()
 	m.observer.MarkDead()
 	var got *OwnedChunk
-	var others []string     // who wait for work
+	var others []string     // agents that wait for work
 	var since time.Duration // when we had got something
 	probes := 0
 	if m.searchIsOver() || m.Inventory.Map.Stop != nil || len(m.Inventory.Map.Reopened)+len(m.Inventory.Map.Extensions) > 0 {
@@ -147,7 +147,7 @@ func (m *MapMember) ScanAndTend(ctx context.Context) (*OwnedChunk, error) {
 		if got != nil && (len(others) == 0 || m.Inventory.Now()-since > passFor) {
 			return errEnough
 		}
-		// More than we need: the untouched may be on its way to somebody, and of what
+		// More than we need: the untouched may be on its way to another, and of what
 		// kills agents one is enough (M13).
 		if got != nil && (c.Claim == 0 || c.MayKill()) {
 			return m.checkOwner(ctx, c)
@@ -206,13 +206,13 @@ func (m *MapMember) tendChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChunk
 			break
 		}
 		mine, _, err := m.Inventory.AppendToChunk(ctx, c, m.ID, e)
-		if err == nil && mine && c.Closed && !m.o.Near { // who settles goes by names
+		if err == nil && mine && c.Closed && !m.o.Near { // the agent that settles goes by names
 			err = m.Inventory.SnapshotWriter(c, nil, c.Claim > 0)(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if c.Owner != "" { // somebody wrote first: he lives
+		if c.Owner != "" { // another wrote first: the owner lives
 			m.observer.NoteEntry(c.Sign())
 		}
 	}
@@ -236,7 +236,7 @@ func (m *MapMember) checkOwnerUnlessStopped(ctx context.Context, c *chunks.Chunk
 }
 
 // heartbeatMoved says that an agent's heartbeat moved by the last roll, which is one listing
-// for a thousand of them: then nobody need read it.
+// for a thousand of them: then none need read it.
 func (m *memberList) heartbeatMoved(agent string) bool {
 	if m.o.Near || !m.Members.Known || m.Inventory.Now()-m.Members.at >= ListMembersEvery {
 		return false

@@ -16,7 +16,7 @@ type chunkSearch struct {
 	Cursor Search
 }
 
-// Search goes through the manifest's chunks for one that nobody has touched (M11).
+// Search goes through the manifest's chunks for one that no agent has touched (M11).
 type Search struct {
 	Chunks   int          // that there were
 	own, end int          // what is left of the part that is ours to try first
@@ -27,7 +27,7 @@ type Search struct {
 }
 
 // What a search costs at most. Where thousands look for the last chunks, each has to
-// give up soon: who stays finds what is left.
+// give up soon: the standbys find what is left.
 const (
 	missesBefore = 2 // tries to claim that fail before a listing is asked
 	EmptyPages   = 3 // far away: listings without a free chunk before it gives up
@@ -42,7 +42,7 @@ func (m *chunkSearch) MayListMore() bool {
 }
 
 // DivideChunks gives us the part of n chunks that is ours to try first: by our seat, so that
-// thousands who come at once do not all want what others have. Of chunks that were
+// thousands that come at once do not all want what others have. Of chunks that were
 // added later it is a part of these.
 func (f *Search) DivideChunks(n, workers int, id string) {
 	if f.Chunks == n {
@@ -70,7 +70,7 @@ func (f *Search) NextChunk() (at int) {
 	return f.own - 1
 }
 
-// claimUntouched claims a chunk that nobody has touched: first of its own part, and beyond
+// claimUntouched claims a chunk that no agent has touched: first of its own part, and beyond
 // that, or after two misses, one that a page of a listing does not show; far away, one
 // page at a time.
 func (m *MapMember) claimUntouched(ctx context.Context) (*OwnedChunk, error) {

@@ -49,7 +49,7 @@ func (h *OwnedChunk) handsAllOver() bool {
 	return h.m.isDrained() && len(h.Queue) > 0 && !h.Chunk.Careful()
 }
 
-// handOverAll hands over all that has not begun; to nobody, if nobody is idle.
+// handOverAll hands over all that has not begun; to none, if none is idle.
 func (h *OwnedChunk) handOverAll(idle []string) *protocol.Handed {
 	e := &protocol.Handed{Seed: h.handoffSeed(slices.Sorted(slices.Values(h.Queue)), 0)}
 	if len(idle) > 0 {

@@ -16,7 +16,7 @@ type Named struct {
 type Sweep struct {
 	List string `json:"list"` // key of the digests
 	// For is how long: counted by gc from before this entry was sent, and by
-	// everyone else from when they first read it.
+	// each other process from when it first read it.
 	For  time.Duration `json:"for"`
 	Host Host          `json:"host"` // gc's process
 }

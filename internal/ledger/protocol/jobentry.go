@@ -8,7 +8,7 @@ import (
 
 // Drained asks one agent to leave while its job goes on (J4): its machine is wanted for
 // something else. It is an entry of the job's log, so that it reaches an agent that
-// nobody can reach, at its next look (R7, E5). The agent begins nothing new. In a map
+// cannot be reached otherwise, at its next read (R7, E5). The agent begins nothing new. In a map
 // it hands on what it has not begun, lets end what runs, and leaves; in a run it
 // saves and leaves as an interruption, and another takes its rank. For everybody
 // else it changes nothing: no fold, no budget and no decision but the keeper's, who
@@ -16,7 +16,7 @@ import (
 type Drained struct {
 	Agent  string `json:"agent"`
 	Reason string `json:"reason,omitempty"`
-	User   string `json:"user,omitempty"` // who asked, for people
+	User   string `json:"user,omitempty"` // the user that asked, for people
 }
 
 // WithDrained adds one. Folds are copied, so what another holds stays.
@@ -44,7 +44,7 @@ type Placed struct {
 type Cause string
 
 // The causes of R3, and the first attempt's. Only Failure spends a retry; Lost
-// and Notice count as interruptions; Asked (Ctrl-C, then resume) is nobody's fault.
+// and Notice count as interruptions; Asked (Ctrl-C, then resume) is no fault of the program.
 const (
 	First   Cause = "first"
 	Lost    Cause = "lost"
@@ -62,7 +62,7 @@ type Attempt struct {
 	Keep  map[int]string `json:"keep,omitempty"`  // rank -> agent id
 }
 
-// Stop ends a job early: somebody cancelled it, or a limit was reached (E1).
+// Stop ends a job early: a user cancelled it, or a limit was reached (E1).
 type Stop struct {
 	Reason string `json:"reason,omitempty"`
 	Code   int    `json:"code,omitempty"` // exit status to give, 0: by kind

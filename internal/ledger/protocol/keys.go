@@ -33,7 +33,7 @@ func ChildID(parent string, n int) string { return fmt.Sprintf("%s.%d", parent, 
 
 // ChunkDir is where a chunk's log lies below its job. The two hex digits spread
 // the logs over a bucket's partitions; of the manifest's own they are the low byte
-// of its number, so that a page of a listing says which of them nobody has touched.
+// of its number, so that a page of a listing says which of them no agent has touched.
 func ChunkDir(id string) string {
 	if k, err := strconv.Atoi(id); err == nil {
 		return fmt.Sprintf("chunks/%02x/%s", k&0xff, id)

@@ -13,7 +13,7 @@ import (
 // left out are nil. Once written it never changes.
 type Entry struct {
 	V     int       `json:"v"`
-	Nonce string    `json:"nonce"` // whose it is, after an unclear answer (L1)
+	Nonce string    `json:"nonce"` // its writer's mark, after an unclear answer (L1)
 	By    string    `json:"by"`    // agent id, or the id of a command line
 	At    time.Time `json:"at"`    // the writer's wall clock: for people only
 
@@ -104,7 +104,7 @@ func (l *Log) ReadUntil(ctx context.Context, enough func() bool) error {
 
 // RecallKnown takes in what this process knows of the log, without a request. It is true
 // and may be old: good for an Append, which finds out, and for what never becomes
-// untrue; whoever is told by it that something has not happened reads on.
+// untrue; a caller that learns from it that something has not happened reads on.
 func (l *Log) RecallKnown() error {
 	for {
 		key := l.EntryKey(len(l.Entries))
@@ -127,7 +127,7 @@ func (l *Log) applyEncoded(b []byte, key string) error {
 	return nil
 }
 
-// Append writes e as the next number, if nobody else has. Either way the entry
+// Append writes e as the next number, if no other writer has. Either way the entry
 // that holds the number has been read when it returns; when it is not mine the
 // caller folds and decides again. It blocks until that is settled (L1).
 func (l *Log) Append(ctx context.Context, e Entry) (mine bool, err error) {

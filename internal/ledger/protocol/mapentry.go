@@ -78,7 +78,7 @@ type Seed struct {
 	// Carry holds what items have behind them; those with nothing are left out.
 	Carry map[int]Carry `json:"carry,omitempty"`
 	Mark  int           `json:"mark,omitempty"` // number of the job's `reopened` or `extended` it stands at
-	// Wait is how long nobody claims it, counted from when he first saw it: a back-off.
+	// Wait is how long no agent claims it, counted from when it first saw it: a back-off.
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
@@ -149,7 +149,7 @@ type Extended struct {
 type (
 	Paused struct {
 		Reason string `json:"reason,omitempty"`
-		User   string `json:"user,omitempty"` // who asked, for people
+		User   string `json:"user,omitempty"` // the user that asked, for people
 	}
 	Resumed struct{}
 )

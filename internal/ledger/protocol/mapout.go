@@ -11,7 +11,7 @@ import (
 )
 
 // OutKey is where an output of a try lies (section 2): Result.Try and Output.Name
-// are what it is made of, and nobody reads a name back from it. A byte that no key
+// are what it is made of, and no name is read back from it. A byte that no key
 // can hold there is "_" and two hex digits, and so is a "_" that two of them follow.
 // An element that is too long then is "_h" and its SHA-256; of a whole name that
 // makes the key too long, that stands for all of it.

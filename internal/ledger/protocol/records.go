@@ -6,7 +6,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Snapshot is a closed chunk in one object: an index that anyone can make again
+// Snapshot is a closed chunk in one object: an index that any process can make again
 // from its log. It is written once the entry that closed the chunk is in the log.
 type Snapshot struct {
 	V       int      `json:"v"`
@@ -35,7 +35,7 @@ func Works(phase string) bool {
 }
 
 // Join says that an agent takes part in an attempt as a rank. Written once, by
-// create-if-absent: who writes it has the rank.
+// create-if-absent: the agent that writes it has the rank.
 type Join struct {
 	V       int       `json:"v"`
 	Nonce   string    `json:"nonce"`
@@ -45,7 +45,7 @@ type Join struct {
 	Name    string    `json:"name,omitempty"`    // host name, for people
 	Address string    `json:"address,omitempty"` // where peers reach it
 	Port    int       `json:"port,omitempty"`    // fresh for each attempt (R2)
-	// Stack names its network stack: who has the same one reaches it by loopback.
+	// Stack names its network stack: an agent with the same one reaches it by loopback.
 	Stack string `json:"stack,omitempty"`
 	Procs int    `json:"procs,omitempty"` // processes that this node will run
 	Token string `json:"token"`           // of this attempt and rank alone (R2)

@@ -4,7 +4,7 @@ import "github.com/drover-run/drover/store"
 
 // Begun says with what state all ranks of an attempt begin, where they share one (R9):
 // under the rules of ssm. It stands in the log of rank 0's state, and the first
-// for an attempt counts: who comes to the same attempt later begins with that, too.
+// for an attempt counts: a rank that comes to the same attempt later begins with that, too.
 // What its ranks save from then on are generations in their own logs as ever (R6);
 // docs/design/008 says how all of it becomes one folder.
 type Begun struct {
@@ -13,7 +13,7 @@ type Begun struct {
 	Attempt int    `json:"attempt"`
 	Agent   string `json:"agent"`
 	// Own are the folders in the state that belong to one rank each, by rank. None
-	// of a state that was stored with drover put: nobody writes it.
+	// of a state that was stored with drover put: no agent writes it.
 	Own []string `json:"own,omitempty"`
 	// State is the digest of a list of files; empty: an empty folder.
 	State store.Digest `json:"state,omitempty"`

@@ -23,7 +23,7 @@ type World struct {
 	// Gone tells whether the process of an agent on this very machine is gone
 	// (D1a); known is false for agents elsewhere.
 	Gone func(Host) (gone, known bool)
-	// Lanes is how many requests who only looks may have under way at once; 0: one. An
+	// Lanes is how many requests a reader may have under way at once; 0: one. An
 	// agent has one: what thousands of them ask for is to be spread over time.
 	Lanes int
 }

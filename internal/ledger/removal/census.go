@@ -29,7 +29,7 @@ import (
 // called again with others: the newest are meant.
 func NameOutputs(ctx context.Context, w protocol.World, p job.Path, attempt, rank int, agent string, outputs map[string]store.Digest) error {
 	l := w.OpenLog(protocol.NamedDir(p, attempt, rank), agent)
-	for { // nobody else writes it, as a rule: it is not read first
+	for { // no other writes it, as a rule: it is not read first
 		mine, err := l.Append(ctx, protocol.Entry{Named: &protocol.Named{Outputs: outputs}})
 		if err != nil || mine {
 			return err
@@ -37,7 +37,7 @@ func NameOutputs(ctx context.Context, w protocol.World, p job.Path, attempt, ran
 	}
 }
 
-// RememberTask makes a task known to gc before it has had a job: who puts state there by
+// RememberTask makes a task known to gc before it has had a job: a command that puts state there by
 // hand calls it first.
 func RememberTask(ctx context.Context, w protocol.World, p job.Path) error {
 	_, _, err := w.Store.CreateOnce(ctx, protocol.KnownDir+p.Project+"."+p.Task, protocol.Encode(job.Path{Project: p.Project, Task: p.Task}))
@@ -305,7 +305,7 @@ func (c *Census) readJobOf(ctx context.Context, j *Counted) (err error) {
 		return err
 	}
 	if _, again := tasks.LastPlace(task.log.Entries, j.Path.Job); again && r.Settled != nil && r.Settled.Place < j.Place {
-		r.Settled = nil // of an older round: somebody is about to reopen it (T2)
+		r.Settled = nil // of an older round: a command is about to reopen it (T2)
 	}
 	if j.Settled = r.Settled; j.Settled == nil {
 		return nil

@@ -16,9 +16,9 @@ import (
 
 // RemoveJob takes a job's objects away, for good. Its task's log says so first, and
 // keeps its place; its short id is kept too, so that neither is used again. Then
-// goes job.json, without which nobody works on it, and its own log last. It may be
-// called again, by anyone: a removal that was cut short is finished, and what
-// somebody slow wrote meanwhile is swept.
+// goes job.json, without which no agent works on it, and its own log last. It may be
+// called again, by any process: a removal that was cut short is finished, and what
+// a slow writer wrote meanwhile is swept.
 //
 // place is that of the job when it was chosen, and because another of its task that
 // lets it go, a newer success, if it names one. Refused as fault.Invalid are a job that
@@ -64,7 +64,7 @@ func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, bec
 }
 
 // RemoveUnfinished removes what a submit left that never finished, and sees to it that it
-// never will. short is the id to give back, "" when there is none: nobody was ever
+// never will. short is the id to give back, "" when there is none: no user was ever
 // told it. A job that was submitted after all is refused as fault.Invalid.
 func RemoveUnfinished(ctx context.Context, w protocol.World, p job.Path, short, by string) error {
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)

@@ -17,22 +17,22 @@ import (
 )
 
 // A blob is named by entries, and deleted when no entry names it. Between a gc
-// that looks and deletes, and a saver who finds a blob there and names it, stands
+// that looks and deletes, and a saver that finds a blob there and names it, stands
 // the sweeps' log, one for the whole store:
 //
 //	gc:    sweep, with a list of what is to go; look at all names; delete; swept
 //	saver: name (job.json, named outputs, saved); look for sweeps; only then promise (E7)
 //
-// A name that was written before gc looked keeps its blob. Who writes one later
-// finds the sweep, which was there before the look: he waits until it is over and
+// A name that was written before gc looked keeps its blob. A saver that writes one later
+// finds the sweep, which was there before the look: it waits until it is over and
 // stores again what it took. So no blob is missing that anything promised needs,
-// whoever dies, and at no moment. docs/design/004-gc.md has the reasons.
+// whichever process dies, and at no moment. docs/design/004-gc.md has the reasons.
 
 // SweepMargin is what a delete may take from when it is sent to when it has
 // happened. A sweep whose gc is silent is over that much after its time.
 const SweepMargin = 30 * time.Second
 
-// SweepPoll is how often a sweep that stands in somebody's way is looked at.
+// SweepPoll is how often a sweep that stands in the way is read.
 const SweepPoll = 250 * time.Millisecond
 
 // LastSweep finds the newest sweep; open is false when it was ended.
@@ -71,7 +71,7 @@ func readSweepLog(ctx context.Context, w protocol.World, by string) (*protocol.L
 	return l, l.Read(ctx)
 }
 
-// judge tells when the sweeps that somebody meets are over.
+// judge tells when the sweeps that a process meets are over.
 type judge struct {
 	w    protocol.World
 	met  int // the sweep that was met, and when
@@ -83,7 +83,7 @@ type judge struct {
 func (j *judge) sweepIsOver(log *protocol.Log, n int) bool {
 	last, s, open := LastSweep(log.Entries)
 	if last > n || !open {
-		return true // who began the next one has made sure of it
+		return true // the gc that began the next one has made sure of it
 	}
 	now := j.w.Clock().Boot()
 	if !j.any || j.met != n {
@@ -180,8 +180,8 @@ type Sweeps struct {
 	since int // the first entry that may have taken what was there
 }
 
-// ReadSweeps begins to watch gc. A saver does so before he first looks whether a blob is
-// there, and may go on with it for as long as he lives. Not for concurrent use.
+// ReadSweeps begins to watch gc. A saver does so before it first looks whether a blob is
+// there, and may go on with it for as long as it lives. Not for concurrent use.
 func ReadSweeps(ctx context.Context, w protocol.World) (*Sweeps, error) {
 	l, err := readSweepLog(ctx, w, "")
 	if err != nil {
@@ -236,7 +236,7 @@ func (s *Sweeps) Assure(ctx context.Context, need func() ([]store.Digest, error)
 	if err != nil {
 		return err
 	}
-	const tries = 3 // the second finds all there, unless somebody deletes by hand
+	const tries = 3 // the second finds all there, unless a user deletes by hand
 	for range tries {
 		gone, err := missingBlobs(ctx, s.w, digests)
 		if err != nil {

@@ -12,13 +12,13 @@ import (
 // Calls are command lines that one node of an attempt asks another's agent to
 // run inside its program's tree: how MPI starts its processes where there is no
 // sshd. They are a log for each called rank, below the attempt: a caller of an
-// older attempt writes where nobody reads any more (R2).
+// older attempt writes where no agent reads any more (R2).
 
 // Call is one command line for a rank's agent.
 type Call struct {
 	V     int       `json:"v"`
 	Nonce string    `json:"nonce"`
-	Agent string    `json:"agent"` // who asks
+	Agent string    `json:"agent"` // the agent that asks
 	At    time.Time `json:"at"`
 	Line  string    `json:"line"` // for sh -c
 }
@@ -26,7 +26,7 @@ type Call struct {
 // Answer says how a call ended.
 type Answer struct {
 	V      int       `json:"v"`
-	Agent  string    `json:"agent"` // who ran it
+	Agent  string    `json:"agent"` // the agent that ran it
 	At     time.Time `json:"at"`
 	Status int       `json:"status"` // as a shell would say it
 }

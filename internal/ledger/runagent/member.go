@@ -88,7 +88,7 @@ func NewMember(w protocol.World, j job.Job, id string, self protocol.Join) *Memb
 		run: runs.Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}}
 }
 
-// Poll reads what is new, appends what anyone who sees it should append, joins,
+// Poll reads what is new, appends what any process that sees it should append, joins,
 // and says what the agent is to do. It is called every Poll or more often, and
 // after every event; calling it again before the order was carried out gives
 // the order again.
@@ -250,7 +250,7 @@ func (m *Member) openRanks() []int {
 }
 
 // Ready tells the member that its agent has fetched and prepared everything: from
-// now on it joins. A rank is joined by nobody who could not start at once.
+// now on it joins. No agent joins a rank that could not start at once.
 func (m *Member) Ready() { m.ready = true }
 
 // Started tells the member that the program of the ordered attempt runs.
@@ -321,7 +321,7 @@ func (m *Member) readAll(ctx context.Context) error {
 	m.foldLog()
 	own := -1
 	if m.attempt == m.run.Attempt() {
-		own = m.rank // nobody else writes how we ended
+		own = m.rank // no other writes how we ended
 	}
 	if err := runs.ReadRecords(ctx, m.w, m.p, &m.run, own); err != nil {
 		return err

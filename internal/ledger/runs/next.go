@@ -19,7 +19,7 @@ type Evidence struct {
 	StopAge time.Duration
 }
 
-// Step is what anyone who sees a run in this state should append next. Nothing
+// Step is what any process that sees a run in this state should append next. Nothing
 // set means: nothing to do but wait.
 type Step struct {
 	Open   *protocol.Attempt
@@ -28,7 +28,7 @@ type Step struct {
 }
 
 // Next decides what follows from what is written. It is pure: engine and agent
-// both call it, and two who call it with the same evidence say the same.
+// both call it, and two callers with the same evidence get the same.
 func (r Run) Next(ev Evidence) Step {
 	switch {
 	case r.Settled != nil:

@@ -113,7 +113,7 @@ func TestWhatComesNext(t *testing.T) {
 
 		{"the lowest that failed is blamed", stood(3).joined(3).exited(protocol.Done, protocol.Broke, protocol.Broke), "", 0, blamed(1, protocol.Broke)},
 		{"the halted one is not blamed", stood(3).joined(3).exited(protocol.Halted, protocol.Halted, protocol.Broke), "", 0, blamed(2, protocol.Broke)},
-		{"a halted one is, if there is nobody else", stood(2).joined(2).exited(protocol.Done, protocol.Halted), "", 0, blamed(1, protocol.Halted)},
+		{"a halted one is, if there is no other agent", stood(2).joined(2).exited(protocol.Done, protocol.Halted), "", 0, blamed(1, protocol.Halted)},
 
 		{"the twentieth interruption", stood(1, repeat(protocol.Lost, protocol.MaxInterruptions-1)...).joined(1), "a0", 0, again(21, protocol.Lost, []int{0}, map[int]string{})},
 		{"one too many", stood(1, repeat(protocol.Lost, protocol.MaxInterruptions)...).joined(1), "a0", 0, tooOften},

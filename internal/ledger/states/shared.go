@@ -171,9 +171,9 @@ func stateAlone(complete func(protocol.Saved) (bool, error)) func(protocol.Saved
 }
 
 // BeginShared agrees with the other ranks of an attempt on the state that they all begin
-// with, and returns it. The first who comes makes it, of what there is from place
+// with, and returns it. The first rank that comes makes it, of what there is from place
 // since on: unite stores the list and gives its digest and bytes; it may be called
-// several times. b says who asks. ErrFenced when a later attempt has begun.
+// several times. b names the caller. ErrFenced when a later attempt has begun.
 //
 // Each rank has taken its own log over before (Restore), so nothing that an older
 // attempt still writes can be told from what was in time: it is not the newest.
@@ -196,7 +196,7 @@ func BeginShared(ctx context.Context, w protocol.World, p job.Path, b protocol.B
 			return b, err
 		}
 		if len(logs[0].Entries) > len(first.Entries) {
-			continue // somebody else was here
+			continue // another was here
 		}
 		logs[0] = first
 		s, err := foldShared(logs, stateAlone(complete))

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// ErrFenced says that a newer attempt has taken a rank's state over. Who gets
-// it stops writing for good; what he had is not lost, it is merely not the newest.
+// ErrFenced says that a newer attempt has taken a rank's state over. A saver that gets
+// it stops writing for good; what it had is not lost, it is merely not the newest.
 var ErrFenced = errors.New("a newer attempt has taken over")
 
 // Generations is one writer's hold on the state of one rank of a task.

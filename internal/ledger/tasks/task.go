@@ -87,7 +87,7 @@ func FoldTask(entries []protocol.Entry) Task {
 	return t
 }
 
-// ReadTask reads a task. A task nobody used has no jobs; that is not an error.
+// ReadTask reads a task. A task that was never used has no jobs; that is not an error.
 func ReadTask(ctx context.Context, w protocol.World, p job.Path) (Task, error) {
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", "")
 	if err := l.Read(ctx); err != nil {
@@ -127,7 +127,7 @@ func NameJob(ctx context.Context, w protocol.World, j *job.Job) error {
 }
 
 // ProposeJob writes job.json, the first half of Submit: from here on gc counts what
-// j names. Who submits calls it, then Sweeps.Assure, then Submit: nothing that a
+// j names. A submitter calls it, then Sweeps.Assure, then Submit: nothing that a
 // submitted job needs is then ever missing.
 func ProposeJob(ctx context.Context, w protocol.World, j job.Job) error {
 	if _, there := w.Store.Recall(protocol.JobKey(j.Path()), protocol.JobSeenFor); there {
@@ -150,7 +150,7 @@ func SubmitJob(ctx context.Context, w protocol.World, j job.Job, by string) (liv
 		return "", false, err
 	}
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
-	// The plan has just read it: who came between has the number, and is met there.
+	// The plan has just read it: a submitter that came between has the number, and is met there.
 	if err := l.RecallKnown(); err != nil {
 		return "", false, err
 	}
@@ -283,7 +283,7 @@ func LastPlace(entries []protocol.Entry, id string) (place int, again bool) {
 }
 
 // CloseJob writes into the task's log that the settled job p is no longer live.
-// It may be called by anyone, any number of times; a job that has not settled
+// It may be called by any process, any number of times; a job that has not settled
 // is left alone.
 func CloseJob(ctx context.Context, w protocol.World, p job.Path, by string) error {
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
@@ -301,8 +301,8 @@ func CloseJob(ctx context.Context, w protocol.World, p job.Path, by string) erro
 }
 
 // CloseRun is Close of a run, which is submitted once: its first closed is its last,
-// and nothing is read behind it. first says that nobody else is likely to have said
-// so: then it is written by what this process knows, and who lost reads on.
+// and nothing is read behind it. first says that no other is likely to have said
+// so: then it is written by what this process knows, and a writer that lost reads on.
 func CloseRun(ctx context.Context, w protocol.World, p job.Path, by string, first bool) error {
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
 	closed := func() bool {

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Report is a job as anyone can see it, from the store alone.
+// Report is a job as any reader sees it, from the store alone.
 type Report struct {
 	Job   job.Job
 	Path  job.Path
@@ -160,7 +160,7 @@ func (rep Report) deriveState() job.State {
 	case slices.ContainsFunc(rep.Living, func(b protocol.Heartbeat) bool { return b.Phase != protocol.Queued }):
 		return job.Starting
 	}
-	return job.Pending // nobody has come up, or all wait for room
+	return job.Pending // no agent has come up, or all wait for room
 }
 
 // Started is when the current attempt's program began, by the agent's clock;

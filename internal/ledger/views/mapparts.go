@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Part is a chunk of the manifest with all that was handed over from it, for who
+// Part is a chunk of the manifest with all that was handed over from it, for a reader that
 // sums a job up and does not want to read again what cannot have changed.
 type Part struct {
 	ID   string

@@ -27,7 +27,7 @@ type MapView struct {
 	newest []ItemReport
 }
 
-// MapReport is a map as anyone can see it.
+// MapReport is a map as any reader sees it.
 type MapReport struct {
 	Job   job.Job
 	Map   *chunks.Map
@@ -68,7 +68,7 @@ func (v *MapView) noteFailures(results []protocol.Result, by string) {
 	}
 }
 
-// viewProbes is how many chunks that nobody seemed to have touched a Refresh looks
+// viewProbes is how many chunks that no agent seemed to have touched a Refresh looks
 // at, beside those that heartbeats name.
 const viewProbes = 64
 
@@ -122,7 +122,7 @@ func (v *MapView) readHeartbeats(ctx context.Context, r *MapReport) error {
 	var held []*chunks.Chunk
 	for _, b := range r.Living {
 		r.Flight += b.Flight
-		for _, id := range b.Chunks { // read it, though nobody had touched it
+		for _, id := range b.Chunks { // read it, though no agent had touched it
 			if c := v.Inventory.ManifestChunk(id); c != nil && !v.Inventory.Map.Done(c) {
 				held = append(held, c)
 			}
@@ -201,7 +201,7 @@ func (r MapReport) deriveState() job.State {
 	return job.Pending
 }
 
-// ItemReport is one item as anyone can see it.
+// ItemReport is one item as any reader sees it.
 type ItemReport struct {
 	N     int
 	State job.ItemState
@@ -327,7 +327,7 @@ func (v *MapView) itemsOf(ctx context.Context, id string, s protocol.Seed, tries
 }
 
 // ReadSnapshot reads the snapshot of a chunk that closed, by the name that a
-// listing of the job's results/ gave; for who checks it against the log.
+// listing of the job's results/ gave; for a reader that checks it against the log.
 func ReadSnapshot(ctx context.Context, s *store.Store, key string) (snap protocol.Snapshot, err error) {
 	b, err := s.Get(ctx, key)
 	if err != nil {
