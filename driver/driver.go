@@ -2,8 +2,9 @@
 //
 // A place is asked for one thing only: start N agents with these resources, say
 // whether they live, stop them. A driver knows machines and images; it never
-// knows user code, items, results or retries. What a place cannot do is data in
-// Offer's answer, not an optional interface.
+// knows user code, items, results or retries. What a place is, whatever is needed, are its
+// Properties; what it cannot do for a job is data in Offer's answer. There are no optional
+// interfaces.
 //
 // One suite, drivertest, proves every driver; package mem is the reference.
 package driver
@@ -22,7 +23,8 @@ import (
 // goroutines and from several processes at once.
 type Driver interface {
 	// Offer says whether what is needed fits here, and at what price, without
-	// changing anything. What does not fit is an Offer with a reason, not an error.
+	// changing anything. Where no account or cluster is configured it says so within 50 ms
+	// and sends nothing, not even to ask for a name: a list of targets asks them all. What does not fit is an Offer with a reason, not an error.
 	Offer(ctx context.Context, n Needs) (Offer, error)
 
 	// Start starts r.Agents agents under the name (r.Job, r.Placement), making
@@ -122,24 +124,6 @@ type Offer struct {
 	// Cores and Memory (bytes) are what the place has in all; 0: not known.
 	Cores  int
 	Memory int64
-	// Attached is true when the agents live beside the command line: Ctrl-C
-	// stops them, and lost ones are replaced by the attached command line only.
-	Attached bool
-	// Apart is true when the agents do not see this machine's programs: its Python,
-	// its packages and PATH count for nothing there.
-	Apart bool
-	// Sees are folders of this machine: the agents see the files of the file systems
-	// that these lie in under their names, or are shown those that a Place says; "/"
-	// is all of them. Files on others that items name are stored for the agents.
-	Sees []string
-	// InPlace is true when all agents are on this machine and their programs find its
-	// folders under their own names, as the caller does: a program can then run where
-	// its code stands.
-	InPlace bool
-	// Stdin is true when the agents of this machine's Start inherit Boot.Stdin.
-	Stdin bool
-	// Containers is true when the target runs images, so that a Place counts.
-	Containers bool
 	// Choices are the kinds of machine that the target has, in its own order; none:
 	// there is only one.
 	Choices []Choice
@@ -186,7 +170,7 @@ type Boot struct {
 	// ones, such as uv. They find them on their PATH, last.
 	Tools []string
 	// Stdin is what a placement's agents have as their standard input, the open file
-	// itself, where the target's Offer says Stdin. It stays the caller's to close. Nil: it
+	// itself, where the target's Properties say Stdin. It stays the caller's to close. Nil: it
 	// is empty.
 	Stdin *os.File
 	// Pass makes what an agent opens the store with where its machine has nothing of

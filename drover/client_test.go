@@ -99,7 +99,7 @@ func TestABeginningThatSeveralJobsHaveIsRefused(t *testing.T) {
 
 func TestOpenNeedsAStoreAndTargets(t *testing.T) {
 	t.Parallel()
-	d := map[string]driver.Driver{"mem": mem.New(nil)}
+	d := map[string]driver.Opened{"mem": mem.Open(mem.New(nil))}
 	for name, o := range map[string]Options{"nothing": {}, "no store": {Drivers: d}, "no targets": {Bucket: storemem.New()}} {
 		if _, err := Open(t.Context(), o); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
@@ -119,7 +119,7 @@ func TestOpenTakesNoCacheThatIsAnotherUsers(t *testing.T) {
 	}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	o := Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{"mem": mem.New(nil)}}
+	o := Options{Bucket: storemem.New(), Drivers: map[string]driver.Opened{"mem": mem.Open(mem.New(nil))}}
 	base := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
 	c, err := Open(t.Context(), o)
 	if err != nil || filepath.Dir(c.engine.Caller.Cache) != base {

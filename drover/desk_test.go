@@ -33,7 +33,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, mem: mem.New(func(ctx context.Context, _ driver.Request, _ int) error { <-ctx.Done(); return context.Cause(ctx) })}
 	t.Cleanup(d.mem.Close)
-	c, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: d.mem},
+	c, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)},
 		Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
 	d.check(err)
 	d.Client = c

@@ -70,7 +70,7 @@ func TestDoctorSaysWhatACredentialMayNotDo(t *testing.T) {
 	} {
 		place := mem.New(func(context.Context, driver.Request, int) error { return nil })
 		defer place.Close()
-		c, err := Open(t.Context(), Options{Bucket: strict{storemem.New(), row.denies}, Drivers: map[string]driver.Driver{mem.Name: place}, Binary: "drover", Cache: t.TempDir()})
+		c, err := Open(t.Context(), Options{Bucket: strict{storemem.New(), row.denies}, Drivers: map[string]driver.Opened{mem.Name: mem.Open(place)}, Binary: "drover", Cache: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ type drill struct {
 
 // Drillable refuses a plan whose agents do not live on this machine.
 func (p *Plan) Drillable() error {
-	if p.Offer.Attached && !p.Offer.Apart {
+	if p.Properties.Attached && !p.Properties.Apart {
 		return nil
 	}
 	return fault.New(fault.Invalid, "Leave out --on: a drill runs its items on this machine, wherever all of them run.", "plan drill: agents are killed on this machine alone, not on %s", p.Spec.On)

@@ -139,7 +139,7 @@ func TestADrillIsDoneOnThisMachine(t *testing.T) {
 	if _, err := p.Drill(t.Context(), DrillOptions{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("agents that live elsewhere: %v", err)
 	}
-	p.Offer.Attached = true
+	p.Properties.Attached = true
 	if err := p.Drillable(); err != nil {
 		t.Error(err)
 	}

@@ -40,12 +40,9 @@ import (
 // Options say where facts are kept and where jobs run.
 type Options struct {
 	Bucket  store.Bucket             // needed
-	Drivers map[string]driver.Driver // needed: by the name in job.Spec.On
+	Drivers map[string]driver.Opened // needed: by the name in job.Spec.On
 	// Targets are names of the caller's own for places to run, with limits.
 	Targets map[string]job.Target
-	// Scripts read what a script's head says to a target's own scheduler, by the
-	// target's name.
-	Scripts map[string]driver.Script
 
 	Binary  string   // the drover program that targets start as agents; default: this program
 	Folder  string   // relative paths in specs begin here; default: the working folder
@@ -131,7 +128,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	w := protocol.World{Store: s, Rand: rand.Reader, Gone: Gone, Lanes: lanes}
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Scripts: o.Scripts, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,

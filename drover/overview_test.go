@@ -46,7 +46,7 @@ func (c *counted) since() string {
 
 func newCountedDesk(t *testing.T) (*desk, *counted) {
 	d, b := newDesk(t), &counted{Bucket: storemem.New()}
-	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Driver{mem.Name: d.mem}, Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
+	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)}, Folder: t.TempDir(), Cache: t.TempDir(), Near: true})
 	d.check(err)
 	d.Client = c
 	return d, b

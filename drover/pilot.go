@@ -79,7 +79,7 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 	}
 	r.measure(s, all)
 	cores := 0 // that all workers share
-	if p.Offer.Attached {
+	if p.Properties.Attached {
 		cores = p.Offer.Cores
 	}
 	r.Forecast = r.extrapolate(p.Items.Count, engine.Slots(&p.Plan)*max(1, p.Spec.Workers), cores)

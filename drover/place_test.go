@@ -61,7 +61,7 @@ func open(files map[string]string) (c *drover.Client, folder string, done func()
 		return err
 	})
 	c, err = drover.Open(context.Background(), drover.Options{Bucket: bucket, Near: true, Folder: folder,
-		Drivers: map[string]driver.Driver{mem.Name: place}, Cache: filepath.Join(base, "cache")})
+		Drivers: map[string]driver.Opened{mem.Name: mem.Open(place)}, Cache: filepath.Join(base, "cache")})
 	if err != nil {
 		panic(err)
 	}

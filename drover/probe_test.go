@@ -44,7 +44,7 @@ func (b *onTrial) opens(t *testing.T, cache string, near bool) *Client {
 	t.Helper()
 	d := drivermem.New(nil)
 	t.Cleanup(d.Close)
-	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Driver{"mem": d}, Binary: "drover", Cache: cache, Near: near})
+	c, err := Open(t.Context(), Options{Bucket: b, Drivers: map[string]driver.Opened{"mem": drivermem.Open(d)}, Binary: "drover", Cache: cache, Near: near})
 	if err != nil {
 		t.Fatal(err)
 	}

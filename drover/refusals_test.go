@@ -27,7 +27,7 @@ func refused(t *testing.T, err error, kind fault.Kind, text, hint string) {
 }
 
 func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
-	_, err := Open(t.Context(), Options{Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
+	_, err := Open(t.Context(), Options{Drivers: map[string]driver.Opened{mem.Name: mem.Open(&mem.Driver{})}})
 	refused(t, err, fault.Invalid, "open client: no store or no targets", "Give drover.Options a Bucket and Drivers.")
 	_, err = Open(t.Context(), Options{Bucket: storemem.New()})
 	refused(t, err, fault.Invalid, "open client: no store or no targets", "Give drover.Options a Bucket and Drivers.")
@@ -40,7 +40,7 @@ func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
+	_, err = Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Opened{mem.Name: mem.Open(&mem.Driver{})}})
 	if fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "find the working folder: ") || fault.Hint(err) != "Change to a folder that is there." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
@@ -153,8 +153,8 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 }
 
 func TestADrillIsOnThisMachineAlone(t *testing.T) {
-	for name, offer := range map[string]driver.Offer{"elsewhere": {}, "in containers": {Attached: true, Apart: true}} {
-		p := &Plan{Plan: engine.Plan{Spec: job.Spec{On: "slurm"}, Offer: offer}}
+	for name, properties := range map[string]driver.Properties{"elsewhere": {}, "in containers": {Attached: true, Apart: true}} {
+		p := &Plan{Plan: engine.Plan{Spec: job.Spec{On: "slurm"}, Properties: properties}}
 		if err := p.Drillable(); fault.KindOf(err) != fault.Invalid || err.Error() != "plan drill: agents are killed on this machine alone, not on slurm" ||
 			fault.Hint(err) != "Leave out --on: a drill runs its items on this machine, wherever all of them run." {
 			t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))
@@ -167,7 +167,7 @@ func TestACacheThatCannotBeMadeIsRefused(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "gone", "too"))
-	_, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Driver{mem.Name: &mem.Driver{}}})
+	_, err := Open(t.Context(), Options{Bucket: storemem.New(), Drivers: map[string]driver.Opened{mem.Name: mem.Open(&mem.Driver{})}})
 	if fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), "open client: find a cache: ") || fault.Hint(err) != "Set HOME, or give drover.Options a Cache." {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}

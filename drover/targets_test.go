@@ -23,7 +23,7 @@ func (several) Offer(context.Context, driver.Needs) (driver.Offer, error) {
 func TestATargetThatNamesAKindOffersThatOne(t *testing.T) {
 	d := drivermem.New(nil)
 	t.Cleanup(d.Close)
-	c, err := Open(t.Context(), Options{Bucket: mem.New(), Drivers: map[string]driver.Driver{"many": several{d}}, Binary: "drover",
+	c, err := Open(t.Context(), Options{Bucket: mem.New(), Drivers: map[string]driver.Opened{"many": {Driver: several{d}}}, Binary: "drover",
 		Targets: map[string]job.Target{"mine": {On: "many/big"}, "typo": {On: "many/bog"}}})
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func typed(args []string) []string {
 func (p *program) face() cli.Host {
 	work := workFolder(p.dirs)
 	return cli.Host{Version: p.version, Dirs: p.dirs, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
-		Drivers: p.drivers, Scripts: p.scripts(), Queues: queues{p.reservations}, Sockets: sockets(work),
+		Drivers: p.opened, Queues: queues{p.reservations}, Sockets: sockets(work),
 		Folders: func() []drover.WorkFolder { return leftFolders(work) }, RemoveFolder: agent.RemoveLeft}
 }
 
@@ -76,25 +76,6 @@ func (p *program) opened() map[string]driver.Opened {
 	all := map[string]driver.Opened{}
 	for _, t := range p.targets {
 		all[t.Name] = t.Open(driver.Folders{State: filepath.Join(p.dirs.State, t.Name), Reservations: reservationsFolder(p.dirs)})
-	}
-	return all
-}
-
-func (p *program) drivers() map[string]driver.Driver {
-	all := map[string]driver.Driver{}
-	for name, t := range p.opened() {
-		all[name] = t.Driver
-	}
-	return all
-}
-
-// scripts read what scripts say to the targets' own schedulers.
-func (p *program) scripts() map[string]driver.Script {
-	all := map[string]driver.Script{}
-	for _, t := range p.targets {
-		if t.Script != nil {
-			all[t.Name] = t.Script
-		}
 	}
 	return all
 }

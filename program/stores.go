@@ -150,6 +150,13 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 		}
 		return b.Policy(r), nil
 	}}
+	r.Passes.Machine = func() (string, error) {
+		b, err := own()
+		if err != nil {
+			return "", err
+		}
+		return b.As(""), nil
+	}
 	if who.Profile == "" {
 		r.Passes.Make = ofCaller(own, who.Role)
 		return r, nil
@@ -162,7 +169,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 		r.Passes.Store = b.As("")
 		return r, nil
 	}
-	r.Passes = drover.Passes{Store: b.As(who.Profile), Make: ofProfile(granter(ctx, b.As(who.Profile), ""), who)}
+	r.Passes = drover.Passes{Machine: r.Passes.Machine, Store: b.As(who.Profile), Make: ofProfile(granter(ctx, b.As(who.Profile), ""), who)}
 	return r, nil
 }
 

@@ -22,7 +22,7 @@ import (
 // nothing. It costs nothing. Without a docker that answers it is a fault.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	const doing = "ask docker"
-	o := driver.Offer{Attached: true, Apart: true, Containers: true, Sees: []string{"/"}}
+	o := driver.Offer{}
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}

@@ -15,7 +15,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	whole := folder.Measure()
-	o := driver.Offer{Machine: whole.String(), Cores: whole.Cores, Memory: whole.Memory, Attached: true, InPlace: true, Stdin: true, Sees: []string{"/"}}
+	o := driver.Offer{Machine: whole.String(), Cores: whole.Cores, Memory: whole.Memory}
 	gpus := 0
 	if n.GPUs > 0 {
 		gpus = folder.GPUs(ctx)

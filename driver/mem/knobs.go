@@ -63,13 +63,6 @@ func (d *Driver) LoseAnswer() {
 	d.silent = true
 }
 
-// Contain makes this a place with containers, whose agents do not see the machine.
-func (d *Driver) Contain() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.contains = true
-}
-
 // Spoil makes the agents of the next placement never come up, for this reason.
 func (d *Driver) Spoil(reason string) {
 	d.mu.Lock()

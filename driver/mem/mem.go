@@ -49,6 +49,23 @@ var (
 // counts for nothing.
 type Run = func(ctx context.Context, r driver.Request, index int) error
 
+// Properties are those of this machine's memory: its agents are functions beside the caller.
+func Properties() driver.Properties {
+	return driver.Properties{Attached: true, Stdin: true, Shown: []string{"/"}}
+}
+
+// Open makes of d, or of what wraps one, a target with Properties.
+func Open(d driver.Driver) driver.Opened {
+	return driver.Opened{Driver: d, Properties: Properties()}
+}
+
+// Contained makes of it a target with containers, whose agents do not see the machine.
+func Contained(d driver.Driver) driver.Opened {
+	o := Open(d)
+	o.Apart, o.Containers = true, true
+	return o
+}
+
 // Driver is a place. All its methods may be called from many goroutines; one
 // that several "processes" share is the same value.
 type Driver struct {
@@ -59,7 +76,6 @@ type Driver struct {
 	placements map[driver.Handle]*placement
 	refusal    error  // the next Start's
 	silent     bool   // the next Start happens, its answer is lost
-	contains   bool   // containers
 	spoilt     string // why the next Start's agents never come up
 }
 
@@ -104,10 +120,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
-	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Attached: true, Stdin: true, Sees: []string{"/"}}
-	d.mu.Lock()
-	o.Apart, o.Containers = d.contains, d.contains
-	d.mu.Unlock()
+	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory}
 	all := float64(max(n.Agents, 1))
 	switch {
 	case n.CPUs*all > Cores:

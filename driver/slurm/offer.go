@@ -17,7 +17,7 @@ import (
 // nodes are, not by what a person may use: that is found out at Start.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	const doing = "ask Slurm"
-	o := driver.Offer{Machine: "slurm", Sees: append(shared(), d.dir)}
+	o := driver.Offer{Machine: "slurm"}
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}

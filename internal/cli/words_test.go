@@ -47,7 +47,7 @@ func newDesk(t *testing.T) *desk {
 			d.opened = strings.TrimSpace(url + " " + endpoint)
 			return d.bucket, true, nil
 		},
-		Drivers: func() map[string]driver.Driver { return map[string]driver.Driver{mem.Name: place} }}}
+		Drivers: func() map[string]driver.Opened { return map[string]driver.Opened{mem.Name: mem.Open(place)} }}}
 	return d
 }
 

@@ -49,7 +49,7 @@ func newDesk(t *testing.T) *desk {
 	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 	w := protocol.World{Store: store.New(storemem.New(), store.Options{}), Rand: rand.Reader,
 		Gone: func(h protocol.Host) (bool, bool) { return true, h == ghost }}
-	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Driver{mem.Name: d.mem}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
+	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
 		Caller: Caller{User: "ann", Host: "desk", Folder: d.dir, Environ: os.Environ(), Cache: t.TempDir(), Version: "test", By: "cli-1"}})
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho hello\n"})
 	return d

@@ -28,7 +28,7 @@ func (e *Engine) directed(s job.Spec) (job.Spec, driver.Said, error) {
 		on = t.On
 	}
 	target, _, _ := strings.Cut(on, "/")
-	read := e.Scripts[target]
+	read := e.Drivers[target].Script
 	if read == nil {
 		return s, said, nil
 	}

@@ -32,15 +32,21 @@ func spoken(head []byte, n driver.Needs) (driver.Said, error) {
 	return said, nil
 }
 
+// spokenTo is a target that reads scripts.
+func spokenTo(t driver.Opened, read driver.Script) driver.Opened {
+	t.Script = read
+	return t
+}
+
 // What a script says to its target is in the job, before what was typed, and the
 // script is not asked again.
 func TestAScriptSaysWhatItNeeds(t *testing.T) {
 	d := newDesk(t)
-	d.Scripts = map[string]driver.Script{mem.Name: spoken}
+	d.Drivers[mem.Name] = spokenTo(d.Drivers[mem.Name], spoken)
 	d.Targets = map[string]job.Target{"mine": {On: mem.Name + "/big", Args: []string{"set"}}}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\n#X a three\n"})
 	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Name] = listening{d.mem, heard}
+	d.Drivers[mem.Name] = spokenTo(mem.Open(listening{d.mem, heard}), spoken)
 	typed := map[string][]string{mem.Name: {"typed"}}
 	p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: "mine", TargetArgs: typed}, false)
 	d.check(err)
@@ -63,7 +69,7 @@ func TestAScriptSaysWhatItNeeds(t *testing.T) {
 
 func TestWhatWasTypedStandsAgainstAScript(t *testing.T) {
 	d := newDesk(t)
-	d.Scripts = map[string]driver.Script{mem.Name: spoken}
+	d.Drivers[mem.Name] = spokenTo(d.Drivers[mem.Name], spoken)
 	d.write(map[string]string{"train.sh": "#!/bin/sh\n#X three\n", "many.sh": "#!/bin/sh\n#X many\n", "plain.sh": "#!/bin/sh\ntrue\n"})
 	plan := func(s job.Spec) (Plan, error) {
 		s.Project = "demo"
@@ -91,7 +97,7 @@ func TestWhatWasTypedStandsAgainstAScript(t *testing.T) {
 	if diff := cmp.Diff(driver.Said{}, p.Said); diff != "" {
 		t.Error(diff)
 	}
-	d.Scripts = nil
+	d.Drivers[mem.Name] = spokenTo(d.Drivers[mem.Name], nil)
 	p, err = plan(job.Spec{Program: "train.sh", On: mem.Name})
 	d.check(err)
 	if p.Spec.Nodes != 1 {

@@ -36,9 +36,8 @@ import (
 // Config is what an engine is given.
 type Config struct {
 	World   protocol.World
-	Drivers map[string]driver.Driver // by target, as in --on
+	Drivers map[string]driver.Opened // by target, as in --on
 	Targets map[string]job.Target    // places that the person has named, by their names
-	Scripts map[string]driver.Script // what reads a script's head for a target, where there is something to read
 	Boot    driver.Boot              // Binary and Store; Job is filled in
 	Caller  Caller
 	Images  Images
@@ -106,7 +105,7 @@ func New(c Config) *Engine {
 }
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
-func (e *Engine) Driver(target string) (driver.Driver, error) {
+func (e *Engine) Driver(target string) (driver.Opened, error) {
 	name, _, _ := strings.Cut(target, "/")
 	if d, ok := e.Drivers[name]; ok {
 		return d, nil
@@ -119,7 +118,7 @@ func (e *Engine) Driver(target string) (driver.Driver, error) {
 		known = append(known, n)
 	}
 	slices.Sort(known)
-	return nil, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
+	return driver.Opened{}, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
 }
 
 // named puts what a person's own name for a target means in its place. From then on
@@ -227,13 +226,11 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 
 // keeperOf is our part in a job, and how long it may go without a look at the store
 // while no machine goes.
-func (e *Engine) keeperOf(ctx context.Context, d driver.Driver, j job.Job) (keeper, time.Duration) {
+func (e *Engine) keeperOf(ctx context.Context, d driver.Opened, j job.Job) (keeper, time.Duration) {
 	look := time.Duration(0)
-	var inherited *job.Inherited
-	if o, err := d.Offer(ctx, needsOf(j)); err == nil {
-		if inherited = e.placedWith(o, j); !e.Near && o.Attached {
-			look = besidePace
-		}
+	inherited := e.placedWith(d.Properties, j)
+	if !e.Near && d.Attached {
+		look = besidePace
 	}
 	if !e.Near && look == 0 {
 		look = farPace
@@ -263,17 +260,15 @@ func fewer(before, now []attached.Machine) bool {
 
 // start asks a driver for a placement's agents. A place that is full or gone is
 // said, and the job stays as it is.
-func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed protocol.Placed) error {
-	each := needsOf(j)
-	o, err := d.Offer(ctx, each)
-	if err == nil && o.Attached {
+func (e *Engine) start(ctx context.Context, d driver.Opened, j job.Job, placed protocol.Placed) error {
+	if d.Attached {
 		// Its agents inherit what this command has: without a secret the job would
 		// fail for good, and here somebody can still be asked.
 		if _, err := job.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return err
 		}
 	}
-	in, err := e.stdinFor(o, j)
+	in, err := e.stdinFor(d.Properties, j)
 	if err != nil {
 		return err
 	}
@@ -284,7 +279,7 @@ func (e *Engine) start(ctx context.Context, d driver.Driver, j job.Job, placed p
 }
 
 // request is the Start of a placement, the first or another.
-func (e *Engine) request(ctx context.Context, d driver.Driver, j job.Job, placement, agents int, in *os.File) error {
+func (e *Engine) request(ctx context.Context, d driver.Opened, j job.Job, placement, agents int, in *os.File) error {
 	each := needsOf(j)
 	if s := j.Spec; s.Verb == job.Map && s.Slots == 0 && s.GPUs == 0 && (s.CPUs > 0 || s.Memory > 0) {
 		if o, err := d.Offer(ctx, each); err == nil { // a container takes as many items as its machine has room for
@@ -308,7 +303,7 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 }
 
 // machines asks a driver about every placement of a job.
-func (e *Engine) machines(ctx context.Context, d driver.Driver, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
+func (e *Engine) machines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
 	var rows []attached.Machine
 	for _, pl := range placed {
 		members, err := d.Status(ctx, e.handle(j.Path(), j.Spec.On, pl.Placement))
@@ -358,12 +353,12 @@ func (e *Engine) Hasten(ctx context.Context, p job.Path, grace time.Duration) er
 }
 
 // stopAgents asks the agents of all placements of a job to go.
-func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration) (rep views.Report, d driver.Driver, err error) {
+func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration) (rep views.Report, d driver.Opened, err error) {
 	if rep, err = views.ReadReport(ctx, e.World, p); err != nil {
-		return rep, nil, err
+		return rep, d, err
 	}
 	if d, err = e.Driver(rep.Job.Spec.On); err != nil {
-		return rep, nil, err
+		return rep, d, err
 	}
 	for _, pl := range rep.Run.Placed {
 		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), grace, false); err != nil {
@@ -473,6 +468,5 @@ func (e *Engine) Attached(ctx context.Context, p job.Path) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	o, err := d.Offer(ctx, needsOf(j))
-	return o.Attached, err
+	return d.Attached, nil
 }

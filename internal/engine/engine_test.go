@@ -142,7 +142,7 @@ func TestAgentsThatNeverComeUpFailTheJob(t *testing.T) {
 	d.mem.Close()
 	d.mem = mem.New(func(context.Context, driver.Request, int) error { return errors.New("begun\nno room on /var") })
 	t.Cleanup(d.mem.Close)
-	d.Drivers[mem.Name] = d.mem
+	d.Drivers[mem.Name] = mem.Open(d.mem)
 	p := d.submit(spec())
 	s, err := d.Attend(t.Context(), p)
 	d.check(err)
@@ -321,7 +321,7 @@ func TestTargetsAreFoundByTheirFirstWord(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, on := range []string{"mem", "mem/fast"} {
-		if got, err := d.Driver(on); err != nil || got != driver.Driver(d.mem) {
+		if got, err := d.Driver(on); err != nil || got.Driver != driver.Driver(d.mem) {
 			t.Errorf("%s: %v", on, err)
 		}
 	}

@@ -170,8 +170,8 @@ func otherVariables(mine *job.Inherited, s job.Spec, theirs *job.Inherited, o jo
 
 // placedWith are the variables to write down with agents that this command asks for; nil:
 // they are the job's.
-func (e *Engine) placedWith(o driver.Offer, j job.Job) *job.Inherited {
-	if !inherits(o) {
+func (e *Engine) placedWith(o driver.Properties, j job.Job) *job.Inherited {
+	if !o.Inherits() {
 		return nil
 	}
 	mine := e.inherited(j.Spec, true)

@@ -232,7 +232,7 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 
 // others says whether a job runs where other programs are than here: those of the
 // image that was named. What the target chooses has nothing that anybody means.
-func others(o driver.Offer, s job.Spec) bool {
+func others(o driver.Properties, s job.Spec) bool {
 	return o.Apart && (!o.Containers || s.Image != "" || s.Dockerfile != "" || s.Framework != "")
 }
 

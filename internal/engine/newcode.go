@@ -46,10 +46,11 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	if err != nil {
 		return c, err
 	}
+	c.plan.Properties = d.Properties
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = e.locate(ctx, j.Spec, files, others(c.plan.Offer, j.Spec)); err != nil {
+	if c.plan.ship, err = e.locate(ctx, j.Spec, files, others(c.plan.Properties, j.Spec)); err != nil {
 		if kind := fault.KindOf(err); (kind == fault.Invalid || kind == fault.Missing) && j.Folder != e.Caller.Folder {
 			err = fault.Wrap(err, kind, startedIn(j), "find code of job %s in %s", j.Short, e.Caller.Folder)
 		}
@@ -77,7 +78,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 		e.compareCode(ctx, p, was)
 	}
 	c.Same = p.sameCode(was)
-	if !p.Offer.Attached || p.Offer.Apart {
+	if !p.Properties.Attached || p.Properties.Apart {
 		return c, nil
 	}
 	p.Environment, err = e.environment(ctx, *p)

@@ -73,7 +73,7 @@ func newShelf(t *testing.T, files, size int) *shelf {
 	t.Helper()
 	s := &shelf{desk: newDesk(t), till: &till{Bucket: storemem.New()}, in: t.TempDir()}
 	s.World.Store = store.New(s.till, store.Options{})
-	s.Drivers[mem.Name] = away{s.mem, nil}
+	s.Drivers[mem.Name] = away(s.mem, nil)
 	for i := range files {
 		s.put(fmt.Sprintf("%05d.bin", i), size)
 	}

@@ -17,6 +17,9 @@ import (
 type Passes struct {
 	// Store is how agents name the store, where it is not as this process does.
 	Store string
+	// Machine is how agents name the store whose machines have credentials of their own;
+	// nil: as Store says.
+	Machine func() (string, error)
 	// Make gives what agents with these rights open it with where they inherit
 	// nothing of this process. images says that they see an image, and so none of
 	// their machine's profiles. Nil: nothing is needed.
@@ -51,9 +54,6 @@ type madePass struct {
 	half time.Time // from here on another one is made; zero: never
 }
 
-// inherits says whether agents of a target have the environment of who starts them.
-func inherits(o driver.Offer) bool { return o.Attached && !o.Apart }
-
 // pass gives one for a task, which may have been made before.
 func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error) {
 	e.passes.mu.Lock()
@@ -77,10 +77,14 @@ func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error
 
 // noteOfPass finds out for a plan what its agents would open the store with.
 func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
-	if e.Passes.Make == nil || inherits(p.Offer) {
+	if id := p.Properties.Identity; id != "" {
+		p.Pass = "agents open it as " + id
 		return nil
 	}
-	made, err := e.pass(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Offer.Containers)
+	if e.Passes.Make == nil || p.Properties.Inherits() {
+		return nil
+	}
+	made, err := e.pass(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Properties.Containers)
 	p.Pass = made.Note
 	return err
 }
@@ -88,7 +92,7 @@ func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
 // renewal has the passes of a job's agents renewed while somebody is attached.
 type renewal struct {
 	e    *Engine
-	d    driver.Driver
+	d    driver.Opened
 	j    job.Job
 	next time.Time // zero: at once, as nobody knows how old theirs are
 	off  bool
@@ -100,9 +104,7 @@ func (r *renewal) begun(ctx context.Context) {
 	if r.e.Passes.Make == nil || r.off {
 		return
 	}
-	if o, err := r.d.Offer(ctx, needsOf(r.j)); err == nil {
-		r.handed(o.Containers)
-	}
+	r.handed(r.d.Containers)
 }
 
 // handed says that a pass was just handed over.
@@ -121,9 +123,8 @@ func (r *renewal) look(ctx context.Context, rows []attached.Machine) {
 	if r.e.Passes.Make == nil || r.off || now.Before(r.next) {
 		return
 	}
-	o, err := r.d.Offer(ctx, needsOf(r.j))
-	if err != nil || inherits(o) {
-		r.off = err == nil
+	if r.d.Inherits() || r.d.Identity != "" {
+		r.off = true
 		return
 	}
 	agents := map[int]int{}
@@ -140,6 +141,6 @@ func (r *renewal) look(ctx context.Context, rows []attached.Machine) {
 			r.next = now.Add(retryPass)
 			return
 		}
-		r.handed(o.Containers)
+		r.handed(r.d.Containers)
 	}
 }

@@ -20,12 +20,9 @@ import (
 // counter is a target that keeps the passes it was handed.
 type counter struct {
 	driver.Driver
-	offer   driver.Offer
 	started []int // placements
 	passes  []string
 }
-
-func (c *counter) Offer(context.Context, driver.Needs) (driver.Offer, error) { return c.offer, nil }
 
 func (c *counter) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	pass, err := r.Run.Pass(ctx)
@@ -82,7 +79,7 @@ func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 	e, clock, _ := passing(time.Hour)
 	d := &counter{}
 	j := job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}
-	r := renewal{e: e, d: d, j: j}
+	r := renewal{e: e, d: driver.Opened{Driver: d}, j: j}
 	rows := []attached.Machine{{Placement: 1}, {Placement: 2, Alive: true}, {Placement: 2, Index: 1}}
 	for range 7 { // every ten minutes, from the moment somebody attaches
 		r.look(t.Context(), rows)
@@ -93,8 +90,8 @@ func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 	if want := []string{"a", "b", "c"}; !slices.Equal(d.passes, want) || !slices.Equal(d.started, []int{2, 2, 2}) {
 		t.Errorf("placements %v were handed %v, want %v", d.started, d.passes, want)
 	}
-	beside := &counter{offer: driver.Offer{Attached: true}}
-	r = renewal{e: e, d: beside, j: j}
+	beside := &counter{}
+	r = renewal{e: e, d: driver.Opened{Driver: beside, Properties: driver.Properties{Attached: true}}, j: j}
 	r.look(t.Context(), rows)
 	if len(beside.started) > 0 {
 		t.Errorf("agents that inherit ours were handed %v", beside.passes)
@@ -104,7 +101,7 @@ func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 func TestAPassWithoutAnEndIsNotRenewed(t *testing.T) {
 	e, clock, asked := passing(0)
 	d := &counter{}
-	r := renewal{e: e, d: d, j: job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}}
+	r := renewal{e: e, d: driver.Opened{Driver: d}, j: job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}}
 	for range 3 {
 		r.look(t.Context(), []attached.Machine{{Placement: 1, Alive: true}})
 		if err := clock.Sleep(t.Context(), 100*time.Hour); err != nil {

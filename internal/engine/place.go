@@ -84,15 +84,16 @@ func hasVariable(environ []string, name string) bool {
 }
 
 // boot is what agents of a job begin with.
-func (e *Engine) boot(ctx context.Context, d driver.Driver, j job.Job) driver.Boot {
+func (e *Engine) boot(ctx context.Context, d driver.Opened, j job.Job) driver.Boot {
 	b := e.Boot
-	if e.Passes.Make != nil {
-		o, unknown := d.Offer(ctx, needsOf(j))
+	if d.Identity != "" && e.Passes.Machine != nil {
+		if name, err := e.Passes.Machine(); err == nil { // else as this process names it, and the agent says what is wrong
+			b.Store = name
+		}
+	}
+	if e.Passes.Make != nil && d.Identity == "" {
 		b.Pass = func(ctx context.Context) ([]byte, error) {
-			if unknown != nil { // whom it would be for
-				return nil, unknown
-			}
-			p, err := e.pass(ctx, j.Path(), o.Containers)
+			p, err := e.pass(ctx, j.Path(), d.Containers)
 			return p.File, err
 		}
 	}
@@ -216,7 +217,7 @@ func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
 // unseen refuses new items that lie where a job's agents do not look.
 func (e *Engine) unseen(ctx context.Context, p *Plan) error {
 	old := p.before.Job.Seen
-	if !p.Offer.Containers || p.Items.fresh == nil {
+	if !p.Properties.Containers || len(p.Properties.Shown) == 0 || p.Items.fresh == nil {
 		return nil
 	}
 	dirs, err := e.seen(ctx, p.Items.fresh)
@@ -233,9 +234,9 @@ func (e *Engine) unseen(ctx context.Context, p *Plan) error {
 
 // offer finds out what the job would run in on a target whose kind p.Offer says,
 // and asks whether it fits.
-func (e *Engine) offer(ctx context.Context, d driver.Driver, p *Plan) (err error) {
+func (e *Engine) offer(ctx context.Context, d driver.Opened, p *Plan) (err error) {
 	n := needs(p.Spec)
-	if !p.Offer.Containers {
+	if !p.Properties.Containers {
 		if err := e.noContainers(p); err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func (e *Engine) noContainers(p *Plan) error {
 	}
 	var able []string
 	for name, d := range e.Drivers {
-		if o, err := d.Offer(context.Background(), driver.Needs{Place: driver.Place{Later: true}}); err == nil && o.Containers {
+		if d.Containers {
 			able = append(able, "--on "+name)
 		}
 	}
@@ -280,7 +281,7 @@ func (e *Engine) noContainers(p *Plan) error {
 
 // container finds out what the agents run in.
 func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error {
-	if p.Spec.Verb == job.Map {
+	if p.Spec.Verb == job.Map && len(p.Properties.Shown) > 0 { // else what items name is stored
 		dirs, err := e.seen(ctx, p.Items.list)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ import (
 // What a container was asked for reaches the place, at Start as in the plan.
 func TestAPlaceHearsOfTheContainer(t *testing.T) {
 	d := newDesk(t)
-	d.mem.Contain()
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Nodes: 2,
 		Container: job.Container{Image: "debian:12", Shm: 1 << 30, Mounts: []string{"data:/data:ro"}}}
 	want := driver.Place{Image: "debian:12", Nodes: 2, Shm: 1 << 30, Mounts: []job.Mount{{Source: filepath.Join(d.dir, "data"), Target: "/data", ReadOnly: true}}}
@@ -35,7 +35,9 @@ func TestAPlaceHearsOfTheContainer(t *testing.T) {
 // askedOf is what a place is asked for when a job is put there.
 func (d *desk) askedOf(place driver.Driver, s job.Spec) driver.Needs {
 	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Name] = listening{place, heard}
+	o := d.Drivers[mem.Name]
+	o.Driver = listening{place, heard}
+	d.Drivers[mem.Name] = o
 	p, err := d.Plan(d.t.Context(), s, false)
 	d.check(err)
 	path, err := d.Submit(d.t.Context(), &p)
@@ -103,7 +105,7 @@ func TestAProgramOfTheImageIsNotLookedForHere(t *testing.T) {
 		{"./app-of-the-image", "debian:12", true, false},
 	} {
 		if c.contain {
-			d.mem.Contain()
+			d.Drivers[mem.Name] = mem.Contained(d.mem)
 		}
 		_, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: c.program, On: mem.Name, Container: job.Container{Image: c.image}}, false)
 		if (err == nil) != c.ok {
@@ -116,7 +118,7 @@ func TestAProgramOfTheImageIsNotLookedForHere(t *testing.T) {
 // make another job.
 func TestAPlaceApartSeesTheItems(t *testing.T) {
 	d := newDesk(t)
-	d.mem.Contain()
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	elsewhere := t.TempDir()
 	if err := os.WriteFile(filepath.Join(elsewhere, "c.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestAPlaceApartSeesTheItems(t *testing.T) {
 // A file:// address is percent-encoded, and names the folder that it decodes to.
 func TestAPlaceApartSeesWhatAddressesName(t *testing.T) {
 	d := newDesk(t)
-	d.mem.Contain()
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	d.write(map[string]string{"a b/x.txt": "a", "50%/y.txt": "b", "gr\u00fcn/z.txt": "c", "d%20/v.txt": "d", "e%20f/w.txt": "e",
 		"items.txt": strings.Join([]string{"file://DIR/a%20b/x.txt", "file://localhostDIR/50%25/y.txt", "file://DIR/gr%C3%BCn/z.txt", "d%20/v.txt", "file://DIR/e%20f/w.txt"}, "\n") + "\n"})
 	text, err := os.ReadFile(filepath.Join(d.dir, "items.txt"))
@@ -179,7 +181,7 @@ func TestSeenFoldersAreFew(t *testing.T) {
 // from is compared by the next command.
 func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	d := newDesk(t)
-	d.mem.Contain()
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Program: "train.sh", On: mem.Name, Container: job.Container{Dockerfile: "Dockerfile"}}
 	if _, err := d.Plan(t.Context(), spec, false); err == nil || !strings.Contains(err.Error(), "nothing that can build one") {
@@ -218,7 +220,7 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 func TestAnInterruptedBuildLeavesNoJob(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		d := newDesk(t)
-		d.mem.Contain()
+		d.Drivers[mem.Name] = mem.Contained(d.mem)
 		d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN true\n"})
 		told := errors.New("Ctrl-C")
 		ctx, end := context.WithCancelCause(t.Context())
@@ -257,7 +259,7 @@ func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
 // not make another job, another archive does.
 func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
 	d := newDesk(t)
-	d.mem.Contain()
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	digest := "sha256:1"
 	d.Images.Build = func(_ context.Context, p *image.Plan) (string, error) { return p.Reference, nil }
 	d.Images.Pin = func(_ context.Context, p *image.Plan) error {

@@ -53,6 +53,7 @@ type Plan struct {
 	Seen         bundle.Seen // what lies in the code's folder and is not shipped
 	InPlace      bool        // as job.Code has it
 	Environment  env.Plan
+	Properties   driver.Properties // of the target
 	Offer        driver.Offer
 	Image        Image             // where the target has containers
 	Contents     map[string]string // digests of what the inputs hold, by name
@@ -112,13 +113,14 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		}
 	}
 	p.Cost = e.cost(spec, p.Items.Count, p.Items.Chunks)
-	if p.Offer, err = d.Offer(ctx, driver.Needs{Agents: 1, Place: driver.Place{Later: true}}); err != nil {
+	p.Properties = d.Properties
+	if err = e.refuseStore(d, spec.On); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
 	if err = e.readStdin(&p); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
-	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Offer, spec)); err != nil {
+	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Properties, spec)); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
 	notePasswords(&p.ship.files)
@@ -133,7 +135,7 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 		}
 	}
 	if !p.ship.nothing && p.Code.How != bundle.Alone {
-		p.Seen, p.InPlace = p.Code.Unshipped(p.ship.judge.leavesUnshipped), p.Offer.InPlace && spec.Rules != job.SSM && spec.Verb != job.Process
+		p.Seen, p.InPlace = p.Code.Unshipped(p.ship.judge.leavesUnshipped), p.Properties.InPlace && spec.Rules != job.SSM && spec.Verb != job.Process
 	}
 	if p.feeds, err = e.feeds(ctx, spec); err != nil {
 		return p, err
@@ -150,12 +152,12 @@ func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, err
 	if err = e.noteOfPass(ctx, &p); err != nil {
 		return p, errors.Join(err, p.Close())
 	}
-	if p.Offer.Attached {
+	if p.Properties.Attached {
 		if _, err = job.Resolve(spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return p, err
 		}
 	}
-	if p.Offer.Attached && !p.Offer.Apart {
+	if p.Properties.Attached && !p.Properties.Apart {
 		if err = e.packages(ctx, p); err != nil {
 			return p, err
 		}
@@ -216,7 +218,7 @@ func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
 	p.placeOf(&j)
-	if p.inherited == nil && inherits(p.Offer) { // the first command of this user on this machine
+	if p.inherited == nil && p.Properties.Inherits() { // the first command of this user on this machine
 		p.inherited = e.inherited(p.Spec, true)
 	}
 	j.Inherited, j.SettingsKey = p.inherited, settingsKey(p.Spec, p.inherited)

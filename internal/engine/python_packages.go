@@ -29,7 +29,7 @@ func (e *Engine) addPackages(ctx context.Context, p *Plan) error {
 		return context.Cause(ctx)
 	}
 	// What is wrong with the environment is said later, where one is needed here.
-	if err == nil && (found.Source == env.SourceActive || p.Offer.Apart || !p.Offer.Attached) {
+	if err == nil && (found.Source == env.SourceActive || p.Properties.Apart || !p.Properties.Attached) {
 		names = found.Editable()
 	}
 	paths := srcFolders(p.Code, p.Script+p.Python)

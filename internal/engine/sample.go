@@ -23,7 +23,7 @@ import (
 // p stays as it is.
 func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int) (Plan, error) {
 	s := Plan{Spec: p.Spec, Action: Start, Code: p.Code, Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, InPlace: p.InPlace, Seen: p.Seen, CodeNote: p.CodeNote, Digest: p.Digest,
-		Environment: p.Environment, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
+		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
 	if err := e.choose(ctx, p, &s, numbers); err != nil {

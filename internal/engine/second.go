@@ -42,7 +42,7 @@ type beside struct {
 func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
 	if p.undecided == nil {
 		p.force, p.inherited = force, nil
-		if inherits(p.Offer) && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
+		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
 			p.inherited = e.inherited(p.Spec, false)
 		}
 		blank := *p
@@ -411,7 +411,7 @@ func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 
 // decideAgain decides by what has come since the plan was made.
 func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
-	if inherits(p.Offer) && p.Spec.Rules != job.SSM {
+	if p.Properties.Inherits() && p.Spec.Rules != job.SSM {
 		p.undecided.inherited = e.inherited(p.undecided.Spec, true)
 	}
 	p.reset(p.undecided.Spec.Task, nil)

@@ -146,8 +146,8 @@ func (d withGPUs) Offer(ctx context.Context, n driver.Needs) (driver.Offer, erro
 
 func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, state func(*desk, job.Path), change func(*job.Spec)) {
 	d := newDesk(t)
-	d.mem.Contain()
-	d.Drivers = map[string]driver.Driver{"mem": withGPUs{d.mem}, "else": withGPUs{d.mem}}
+	d.Drivers[mem.Name] = mem.Contained(d.mem)
+	d.Drivers = map[string]driver.Opened{"mem": mem.Contained(withGPUs{d.mem}), "else": mem.Contained(withGPUs{d.mem})}
 	d.Images.Build = func(_ context.Context, p *image.Plan) (string, error) { return p.Reference, nil }
 	s := begun(verb)
 	if byName {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
@@ -48,17 +48,10 @@ func TestAnImageOnATargetWithoutContainersSaysWhere(t *testing.T) {
 	if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != "Leave out the options for an image." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
-	d.Engine.Drivers["boxes"] = boxes{d.mem}
+	d.Engine.Drivers["boxes"] = mem.Contained(d.mem)
 	if err := d.noContainers(p); fault.Hint(err) != "Add --on boxes, or leave out the options for an image." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
-}
-
-// boxes is a target with containers.
-type boxes struct{ driver.Driver }
-
-func (boxes) Offer(context.Context, driver.Needs) (driver.Offer, error) {
-	return driver.Offer{Containers: true}, nil
 }
 
 func TestACommandThatWasNotTypedIsTheSame(t *testing.T) {

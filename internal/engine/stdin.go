@@ -23,7 +23,7 @@ func (e *Engine) readStdin(p *Plan) error {
 	case p.Spec.Nodes > 1:
 		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
 			"give %s to the program: it runs on %d nodes, and one standard input cannot be read by several", in.Words(), p.Spec.Nodes)
-	case !p.Offer.Stdin:
+	case !p.Properties.Stdin:
 		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
 			"give %s to the program: with --on %s it does not run beside this command line", in.Words(), p.Spec.On)
 	}
@@ -49,7 +49,7 @@ type given struct {
 }
 
 // stdinFor returns the standard input for a placement of a job; nil is none.
-func (e *Engine) stdinFor(o driver.Offer, j job.Job) (*os.File, error) {
+func (e *Engine) stdinFor(o driver.Properties, j job.Job) (*os.File, error) {
 	in := e.Caller.Input
 	if j.Spec.StdinOf != "" {
 		if in == nil || !in.Held() {

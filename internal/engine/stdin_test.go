@@ -1,23 +1,21 @@
 package engine
 
 import (
-	"context"
 	"os"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
 // distant is a place whose agents do not live beside the command line.
-type distant struct{ driver.Driver }
-
-func (d distant) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
-	o, err := d.Driver.Offer(ctx, n)
+func distant(d driver.Driver) driver.Opened {
+	o := mem.Open(d)
 	o.Stdin = false
-	return o, err
+	return o
 }
 
 func piped(t *testing.T, text string) *proc.Stdin {
@@ -36,7 +34,7 @@ func piped(t *testing.T, text string) *proc.Stdin {
 
 func TestStandardInputIsRefusedWhereItWouldBeDropped(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers["far"] = distant{d.mem}
+	d.Drivers["far"] = distant(d.mem)
 	for _, c := range []struct {
 		on, held string
 		nodes    int
@@ -91,13 +89,13 @@ func TestAJobGoesOnWithItsStandardInputAlone(t *testing.T) {
 		t.Errorf("without any it would %s: %v", p.Action, err)
 	}
 	j := d.load(first)
-	if _, err := third.stdinFor(p.Offer, j); fault.KindOf(err) != fault.Invalid ||
+	if _, err := third.stdinFor(p.Properties, j); fault.KindOf(err) != fault.Invalid ||
 		err.Error() != "go on with job "+j.Short+": its program reads a pipe on standard input, and this command has none" ||
 		fault.Hint(err) != "Give it again: ... | drover resume "+j.Short+"; or end the job with drover cancel "+j.Short+"." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 	for _, e := range []*Engine{d.Engine, second} {
-		if f, err := e.stdinFor(p.Offer, j); err != nil || f != e.Caller.Input.File {
+		if f, err := e.stdinFor(p.Properties, j); err != nil || f != e.Caller.Input.File {
 			t.Errorf("an agent is given %v: %v", f, err)
 		}
 	}

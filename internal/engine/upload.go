@@ -40,11 +40,11 @@ type sight struct {
 	devices map[uint64]bool
 }
 
-// sightOf asks for the file systems of the folders that an offer names. A folder that
+// sightOf asks for the file systems of the folders that a target shows. A folder that
 // is still to be made is where the one above it is.
-func sightOf(o driver.Offer) (s sight) {
+func sightOf(o driver.Properties) (s sight) {
 	s.devices = map[uint64]bool{}
-	for _, folder := range o.Sees {
+	for _, folder := range o.Shown {
 		for at := folder; ; at = filepath.Dir(at) {
 			info, err := os.Stat(at)
 			if err == nil {
@@ -77,7 +77,7 @@ type uploader struct {
 }
 
 func (e *Engine) newUploader(p *Plan) (*uploader, error) {
-	u := &uploader{store: e.World.Store, sight: sightOf(p.Offer), fetch: p.Spec.Fetch, known: map[string]items.File{}, had: map[store.Digest]items.File{}}
+	u := &uploader{store: e.World.Store, sight: sightOf(p.Properties), fetch: p.Spec.Fetch, known: map[string]items.File{}, had: map[store.Digest]items.File{}}
 	names := p.Items.list.Fields()
 	t, err := items.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), items.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
 	if err != nil {
@@ -138,7 +138,7 @@ type wanted struct {
 // lookAtFiles finds out how much there is to be stored, for the plan.
 func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 	l := p.Items.list
-	if p.Spec.Verb != job.Map || l.Reader().Manifest().Step != 0 || slices.Contains(p.Offer.Sees, "/") {
+	if p.Spec.Verb != job.Map || l.Reader().Manifest().Step != 0 || p.Properties.ShowsAll() {
 		return nil
 	}
 	u, err := e.newUploader(p)

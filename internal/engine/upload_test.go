@@ -26,15 +26,10 @@ import (
 )
 
 // away is a place whose agents see the files of some folders' file systems alone.
-type away struct {
-	driver.Driver
-	sees []string
-}
-
-func (a away) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
-	o, err := a.Driver.Offer(ctx, n)
-	o.Sees = a.sees
-	return o, err
+func away(d driver.Driver, shown []string) driver.Opened {
+	o := mem.Open(d)
+	o.Shown = shown
+	return o
 }
 
 // mapping is a map over items.txt on such a place.
@@ -80,7 +75,7 @@ func (d *desk) blobs() (n int) {
 
 func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	in := t.TempDir()
 	name := func(base string) string { return filepath.Join(in, base) }
 	for base, text := range map[string]string{"a b.txt": "one", "c.txt": "one", "d.txt": "two"} {
@@ -125,7 +120,7 @@ func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 // With --fetch an item may be a file:// address, which is percent-encoded.
 func TestFilesThatAddressesNameAreStored(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	in := t.TempDir()
 	for base, text := range map[string]string{"a b.txt": "one", "50%.txt": "two", "gr\u00fcn.txt": "three", "d%20.txt": "four"} {
 		d.check(os.WriteFile(filepath.Join(in, base), []byte(text), 0o644))
@@ -185,7 +180,7 @@ func TestFilesThatAPlaceSeesAreNotStored(t *testing.T) {
 	d.check(os.WriteFile(file, []byte("one"), 0o644))
 	d.write(map[string]string{"items.txt": file + "\n"})
 	for _, sees := range [][]string{{"/"}, {filepath.Join(filepath.Dir(file), "not", "made")}} {
-		d.Drivers[mem.Name] = away{d.mem, sees}
+		d.Drivers[mem.Name] = away(d.mem, sees)
 		p, err := d.Plan(t.Context(), mapping(), false)
 		d.check(err)
 		if p.Items.Uploads != 0 || len(p.Items.Notes) != 0 {
@@ -197,7 +192,7 @@ func TestFilesThatAPlaceSeesAreNotStored(t *testing.T) {
 
 func TestOfRowsTheFilesOfFieldsAreStoredThatTheCommandUses(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	in := t.TempDir()
 	for _, base := range []string{"a", "b", "c"} {
 		d.check(os.WriteFile(filepath.Join(in, base), []byte(base), 0o644))
@@ -221,7 +216,7 @@ func TestOfRowsTheFilesOfFieldsAreStoredThatTheCommandUses(t *testing.T) {
 // What items name stays while their job does, also what was added later.
 func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	in := t.TempDir()
 	var files []string
 	for _, base := range []string{"a", "b"} {
@@ -255,7 +250,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 // A job whose agents bring no files gets no items that need them.
 func TestItemsWithFilesAreNotAddedToAJobWithout(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	file := filepath.Join(t.TempDir(), "a")
 	d.check(os.WriteFile(file, nil, 0o644))
 	d.write(map[string]string{"items.txt": "word\n"})
@@ -296,7 +291,7 @@ func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 	}}, store.Options{Clock: w.clock})
 	place := mem.New(func(context.Context, driver.Request, int) error { return nil })
 	t.Cleanup(place.Close)
-	cli := New(Config{World: world, Drivers: map[string]driver.Driver{mem.Name: away{place, nil}},
+	cli := New(Config{World: world, Drivers: map[string]driver.Opened{mem.Name: away(place, nil)},
 		Caller: Caller{User: "ann", Host: "desk", Folder: dir, Environ: os.Environ(), Cache: t.TempDir(), By: "cli"}})
 	w.check(os.WriteFile(filepath.Join(dir, "train.sh"), []byte("#!/bin/sh\n"), 0o755))
 	for n, file := range files {
@@ -325,7 +320,7 @@ func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 // What changed between two goes at storing it is not what the job names.
 func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
 	d := newDesk(t)
-	d.Drivers[mem.Name] = away{d.mem, nil}
+	d.Drivers[mem.Name] = away(d.mem, nil)
 	file := filepath.Join(t.TempDir(), "a")
 	d.check(os.WriteFile(file, []byte("one"), 0o644))
 	d.write(map[string]string{"items.txt": file + "\n"})

@@ -203,7 +203,7 @@ func nobodyAsksForATargetByName(h *house) (found []string) {
 				used[key] = true
 				return
 			}
-			found = append(found, fmt.Sprintf("%s: asks whether something is %q: only driver/, host/ and cmd/ know targets by name; ask the driver's Offer", f.at(e), word))
+			found = append(found, fmt.Sprintf("%s: asks whether something is %q: only driver/, host/ and cmd/ know targets by name; ask the target's Properties", f.at(e), word))
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			switch n := n.(type) {

@@ -46,9 +46,7 @@ type Host struct {
 	// Found says in a line each what else this machine could keep a store in.
 	Found func() []string
 	// Drivers makes the targets' drivers.
-	Drivers func() map[string]driver.Driver
-	// Scripts read scripts' heads, for the targets with something to read there.
-	Scripts map[string]driver.Script
+	Drivers func() map[string]driver.Opened
 	// Sockets finds where agents of a job on this machine serve their output.
 	Sockets func(id string) []string
 	// Folders are the work folders of agents that died on this machine, and RemoveFolder

@@ -151,7 +151,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 	if c.Refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.Value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Scripts: a.Scripts, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
@@ -166,7 +166,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 // NamedTargets are the config's named ones.
 func (a *App) NamedTargets(c *config.Config) (map[string]job.Target, error) {
 	drivers := a.Drivers()
-	return c.Targets(func(name string) bool { return drivers[name] != nil })
+	return c.Targets(func(name string) bool { return drivers[name].Driver != nil })
 }
 
 // configuredStoreURL is what was typed or is in the environment, else what the target that is

@@ -82,11 +82,11 @@ func (a Target) addTarget(name string, t job.Target) error {
 	switch {
 	case job.ValidName("target", name) != nil || job.Label(name) != name:
 		return fault.New(fault.Invalid, "Use lower-case letters, digits and -: drover target add gpu-big --on slurm/gpu.", "add target: %q is not a valid name", name)
-	case drivers[name] != nil:
+	case drivers[name].Driver != nil:
 		return fault.New(fault.Invalid, "Choose another name.", "add target %s: a target of that name is built in", name)
 	case t.On == "":
 		return fault.New(fault.Invalid, "Say what it means: drover target add "+name+" --on slurm/gpu.", "add target %s: --on is missing", name)
-	case drivers[t.Base()] == nil:
+	case drivers[t.Base()].Driver == nil:
 		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: unknown target %q", name, t.Base())
 	}
 	there, err := a.targetExists(name, t)
@@ -142,7 +142,7 @@ func (a Target) removeTarget(name string) error {
 	}
 	if !hasTarget(c.User, name) {
 		hint := "drover target ls shows those there are."
-		if a.Drivers()[name] != nil {
+		if a.Drivers()[name].Driver != nil {
 			hint = "It is built in, and stays."
 		}
 		return fault.New(fault.Missing, hint, "remove target: the config has no target %q", name)

@@ -138,7 +138,7 @@ func (a Verb) noteWithoutEffect(c ssm.Command, p *drover.Plan) {
 	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Currency == "" {
 		a.Note("note: these have an effect only on AWS: %s", strings.Join(aws, ", "))
 	}
-	if box := p.Spec.Container; box.Set() && !p.Offer.Containers {
+	if box := p.Spec.Container; box.Set() && !p.Properties.Containers {
 		var of []string
 		if box.Framework != "" {
 			of = append(of, "-f "+c.Framework+" (the framework of the environment is used)")

@@ -35,7 +35,7 @@ func mapLines(p *drover.Plan) []string {
 	if line := changeLine(p); line != "" {
 		lines = append(lines, "         "+line)
 	}
-	lines = append(append(lines, "runs     "+summary.SlotsLine(s)), summary.CrowdLine(p.Offer, s.Workers, "workers")...)
+	lines = append(append(lines, "runs     "+summary.SlotsLine(s)), summary.CrowdLine(p.Properties, p.Offer, s.Workers, "workers")...)
 	switch {
 	case s.Stream:
 		lines = append(lines, "         each asks for items over $DROVER_SOCK: for item in drover.items()")

@@ -78,19 +78,19 @@ func (a Planner) planLines(p *drover.Plan) []string {
 // useLines say what the job uses, beside its code and its items.
 func useLines(p *drover.Plan) (lines []string) {
 	if line := summary.NodesLine(p.Spec); line != "" {
-		lines = append(append(lines, "nodes    "+line), summary.CrowdLine(p.Offer, p.Spec.Nodes, "nodes")...)
+		lines = append(append(lines, "nodes    "+line), summary.CrowdLine(p.Properties, p.Offer, p.Spec.Nodes, "nodes")...)
 	}
 	if line := summary.LimitsLine(p.Spec); line != "" {
 		lines = append(lines, "limits   "+line)
 	}
 	lines = append(lines, saidLines(p.Said)...)
-	if p.Spec.Machine != "" && p.Offer.Attached {
+	if p.Spec.Machine != "" && p.Properties.Attached {
 		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
 	}
 	for _, in := range p.Spec.Inputs {
 		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
 	}
-	if p.Offer.Containers {
+	if p.Properties.Containers {
 		lines = append(lines, "image    "+terminal.OrElse(p.Image.Why, "the target's own, with Python "+terminal.OrElse(p.Image.Python, "3")))
 	}
 	if p.Pass != "" {

@@ -132,7 +132,7 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 	show(func(p *drover.Plan) {
 		p.Spec.Nodes, p.Spec.Procs, p.Spec.Launcher, p.Spec.GPUs, p.Spec.Machine = 2, 4, job.MPI, 1, "ml.p3.2xlarge"
 		p.Spec.Processes = 1
-		p.Offer = driver.Offer{Machine: "this machine", Attached: true, Containers: true, Cores: 1}
+		p.Properties, p.Offer = driver.Properties{Attached: true, Containers: true}, driver.Offer{Machine: "this machine", Cores: 1}
 	})
 	for _, stream := range []bool{true, false} {
 		show(func(p *drover.Plan) {

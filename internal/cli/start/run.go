@@ -75,6 +75,6 @@ func (a programStarter) startProgram(cmd *cobra.Command, s *startFlags, verb job
 		return err
 	}
 	err = NewSubmitter(a.App).FollowSubmitted(ctx, p, j, spec.Output, s.detach)
-	a.NoteUnread(!s.detach && p.Offer.Stdin && p.Spec.Nodes == 1)
+	a.NoteUnread(!s.detach && p.Properties.Stdin && p.Spec.Nodes == 1)
 	return follow.NewNotifier(a.App).NotifyEnd(ctx, j, err)
 }

@@ -139,7 +139,7 @@ func (a Submitter) FollowSubmitted(ctx context.Context, p *drover.Plan, j *drove
 		return err
 	}
 	if a.Joined = p.Action == "attach"; !detach {
-		return follow.NewFollower(a.App).FollowJob(ctx, j, rec.Short, output, p.Offer.Attached, since)
+		return follow.NewFollower(a.App).FollowJob(ctx, j, rec.Short, output, p.Properties.Attached, since)
 	}
 	if err := j.Start(ctx); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (a trial) runTrial(ctx context.Context, s *startFlags, t trialFlags, p *dro
 		return true, err
 	}
 	a.Note("pilot    %s of %s, as task %s", terminal.Count(len(numbers), "item"), terminal.Comma(p.Items.Count), sample.Spec.Task)
-	err = follow.NewMapFollower(a.App).FollowMapTo(ctx, j, j.Path().Job, p.Offer.Attached, func(ctx context.Context) error {
+	err = follow.NewMapFollower(a.App).FollowMapTo(ctx, j, j.Path().Job, p.Properties.Attached, func(ctx context.Context) error {
 		done, err = a.reportPilot(ctx, s, p, j)
 		return err
 	})

@@ -197,8 +197,8 @@ func NodesLine(s job.Spec) string {
 }
 
 // CrowdLine says that more agents are to be on one machine than it has cores.
-func CrowdLine(o driver.Offer, agents int, what string) []string {
-	if !o.Attached || o.Cores == 0 || agents <= o.Cores {
+func CrowdLine(p driver.Properties, o driver.Offer, agents int, what string) []string {
+	if !p.Attached || o.Cores == 0 || agents <= o.Cores {
 		return nil
 	}
 	return []string{fmt.Sprintf("         all %s %s are on this one machine, and share its %s", terminal.Comma(agents), what, terminal.Count(o.Cores, "core"))}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// far is a target whose agents see nothing of this machine and have an identity of their own.
+func far(d driver.Driver) driver.Opened {
+	return driver.Opened{Driver: d, Properties: driver.Properties{Apart: true, Containers: true, Stores: []string{"s3", "gs"}, Identity: "the role drover-agents"}}
+}
+
+func TestAStoreThatAgentsCannotOpenIsRefusedInThePlan(t *testing.T) {
+	d := newDesk(t)
+	d.Drivers[mem.Name] = far(d.mem)
+	for url, want := range map[string]string{
+		"/home/ann/store": "place job on mem: its agents cannot open the store /home/ann/store", "file:///home/ann/store": "place job on mem: its agents cannot open the store file:///home/ann/store",
+		"s3://bucket/x": "", "gs://bucket": "",
+	} {
+		d.Boot.Store = url
+		_, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name}, false)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			continue
+		}
+		if fault.KindOf(err) != fault.Invalid || err.Error() != want || fault.Hint(err) != "Name one that they can: --store s3://bucket/prefix, or --store gs://bucket/prefix." {
+			t.Errorf("%s: %v\n  %s", url, err, fault.Hint(err))
+		}
+	}
+}
+
+// Agents with an identity of their own are handed no credential, and the store has no
+// profile of the caller's for them.
+func TestNoCredentialIsMadeForAgentsWithTheirOwn(t *testing.T) {
+	d := newDesk(t)
+	made := 0
+	d.Passes = Passes{Store: "s3://bucket?profile=ann", Machine: func() (string, error) { return "s3://bucket", nil },
+		Make: func(context.Context, store.Rights, bool) (Pass, error) {
+			made++
+			return Pass{File: []byte("key"), Note: "agents are given a session"}, nil
+		}}
+	d.Boot.Store = "s3://bucket?profile=ann"
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name}
+	heard := make(chan driver.Request, 1)
+	d.Drivers[mem.Name] = far(listening{d.mem, heard})
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	if p.Pass != "agents open it as the role drover-agents" {
+		t.Errorf("the plan says %q", p.Pass)
+	}
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	_, err = d.Attend(t.Context(), path)
+	d.check(err)
+	if r := <-heard; r.Run.Pass != nil || r.Run.Store != "s3://bucket" || made != 0 {
+		t.Errorf("agents begin with the store %s, and %d credentials were made", r.Run.Store, made)
+	}
+}
