@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo train whole check toolchain fmt vet policy cross lean generated shell test test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -126,11 +126,23 @@ shell:
 # every failure again at the end, whole, where it is looked for
 RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
-test: ## every test under the race detector; needs python3 and no network
+# Whose tests run one process at a time, or none: the race detector has nothing to find
+# there, and would make the simulations sixteen times as long.
+ALONE := ./internal/ledger ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
+# Each commit plays worlds that no other has played.
+FRESH := $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
+
+test: ## every test; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
-	$(RUNNER) --format pkgname -- -race -timeout 25m ./...
-	$(RUNNER) --format pkgname -- -timeout 15m -run '^TestSimulation$$' ./internal/ledger -seeds 50000
-	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestMapSimulation$$' ./internal/ledger -mapseeds 80000
+	@mkdir -p bin
+	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -timeout 25m $(ALONE)
+	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
+	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))")
+
+test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
+	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000
+	$(RUNNER) --format pkgname -- -timeout 60m -run '^TestMapSimulation$$' ./internal/ledger -mapfrom $(FRESH) -mapseeds 200000
+	$(RUNNER) --format pkgname -- -timeout 120m -run 'Mutants$$' ./internal/ledger -rare
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
 # A skip is a failure here: it would be a real part that is missing.
