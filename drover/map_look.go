@@ -77,17 +77,19 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 	}
 }
 
-// LostFiles counts files that a map's items left in their working folder, in the round that
-// ran last, as far as its agents have told: they are not kept. first is one of them. Where
-// there are very many agents it is not asked.
-func (j *Job) LostFiles(ctx context.Context) (files int, first string, err error) {
+// Leftovers are what a map's items did to files that are not brought home.
+type Leftovers = views.Leftovers
+
+// Leftovers are those of the round that ran last, as far as its agents have told. Where
+// there are very many agents they are not asked.
+func (j *Job) Leftovers(ctx context.Context) (Leftovers, error) {
 	v, rec, err := j.view(ctx)
 	if err != nil || !mapagent.Few(rec.Spec.Workers) {
-		return 0, "", err
+		return Leftovers{}, err
 	}
 	r, err := v.Refresh(ctx)
 	if err != nil {
-		return 0, "", err
+		return Leftovers{}, err
 	}
 	since := rec.At
 	for _, e := range r.Log {
@@ -95,5 +97,5 @@ func (j *Job) LostFiles(ctx context.Context) (files int, first string, err error
 			since = e.At
 		}
 	}
-	return views.CountLostFiles(ctx, j.c.world, j.path, since)
+	return views.ReadLeftovers(ctx, j.c.world, j.path, since)
 }

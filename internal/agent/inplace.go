@@ -3,12 +3,14 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
@@ -18,8 +20,9 @@ import (
 // A program may run where its code stands (job.Code.InPlace). It then finds three layers
 // at the folder that was shipped: the machine's own, over it what was shipped, and over
 // that what it writes itself, which is the agent's. Where that is not possible it runs
-// in the folder that the code was laid out in, with links to what was not shipped. Items
-// of a map always do: they have no view of the machine.
+// in the folder that the code was laid out in, with copies of small files that were not
+// shipped, and links to the others. Items of a map always do: they have no view of the
+// machine.
 
 // stands says whether this machine has the place where the code stands.
 func (w *workspace) stands() bool {
@@ -78,7 +81,7 @@ func (w *workspace) ownFolders() (dirs []string) {
 
 // noteLinks tells why the program runs in a copy.
 func (w *workspace) noteLinks(why string) {
-	w.note("the program runs in a copy of %s (%s), with links to what was not shipped: to write to such a file changes your own", w.job.Code.Root, why)
+	w.note("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.job.Code.Root, why, mostCopied>>20)
 }
 
 // upper and work are the folders of the program's own layer.
@@ -201,26 +204,59 @@ func (w *workspace) withoutLayers(why string) error {
 	})
 }
 
-// mostLinked bounds the links of a copy. A folder with more is one link, as is one of
-// packages.
-const mostLinked = 10_000
+const (
+	// mostLinked bounds the links and copies. A folder with more is one link, as is one
+	// of packages.
+	mostLinked = 10_000
+	// A file of up to mostCopied bytes is copied, until the copies of an agent come to
+	// allCopied: then a program that writes to it does not change the user's own. The
+	// copies of all take half a second.
+	mostCopied = 16 << 20
+	allCopied  = 128 << 20
+)
 
-// linkUnshipped links, in the folder that the code was laid out in, to all that was not
-// shipped, and remembers what the folder looks like then. Folders are made, and files
-// linked: so what the program makes in a folder is its own.
+// linkUnshipped puts all that was not shipped into the folder that the code was laid out
+// in, as copies or links, and remembers what the folder looks like then. Folders are
+// made: so what the program makes in a folder is its own.
 func (w *workspace) linkUnshipped() (err error) {
-	l := linker{from: w.job.Code.Root, to: w.paths().Code, left: mostLinked, skip: w.ownFolders()}
+	l := linker{from: w.job.Code.Root, to: w.paths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
 	if err := l.link("."); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "link what was not shipped")
 	}
+	w.linked = l.linked
 	w.pristine, err = takeSnapshot(l.to)
 	return err
 }
 
+// changedThroughLinks counts the user's own files that have changed since they were
+// linked; first is one of them. The program has changed them, or the user.
+func (w *workspace) changedThroughLinks() (n int, first string) {
+	for name, was := range w.linked {
+		is, err := os.Stat(name)
+		if err == nil && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime()) {
+			continue
+		}
+		if n++; n == 1 || name < first {
+			first = name
+		}
+	}
+	return n, first
+}
+
+// changedNote says which of the user's own files a program has changed; "" when none.
+func changedNote(n int, first string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("files of yours changed: %d %s that the program had as links, such as %s", n, plural(n, "file"), first)
+}
+
 type linker struct {
 	from, to string
-	left     int
+	left     int      // links and copies
+	bytes    int64    // of copies
 	skip     []string // folders
+	linked   snapshot // the files that are links, by their paths
 }
 
 // link links to what a folder has and the copy has not.
@@ -247,13 +283,55 @@ func (l *linker) link(dir string) error {
 			}
 		default:
 			l.left--
-			err = os.Symlink(from, to)
+			err = l.place(from, to)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// place copies a small file, and links to anything else.
+func (l *linker) place(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil || !info.Mode().IsRegular() {
+		return os.Symlink(from, to)
+	}
+	if n := info.Size(); n <= mostCopied && n <= l.bytes && copyWhole(from, to, info) == nil {
+		l.bytes -= n
+		return nil
+	}
+	// It is large, or the program cannot read it, or the disk is full.
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.linked[from] = info
+	return os.Symlink(from, to)
+}
+
+// copyWhole copies a file, with its rights and its time.
+func copyWhole(from, to string, info fs.FileInfo) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Chmod(to, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.Chtimes(to, time.Time{}, info.ModTime())
+	}
+	return err
 }
 
 // isOne says of a folder that it becomes one link.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -170,7 +171,7 @@ echo made >made.txt; trap 'exit 5' TERM; echo >$GATE0; while :; do sleep 1000 & 
 	if diff := cmp.Diff(map[string]string{"made.txt": "made\n", "cache/new": "new\n"}, p.output(rep.Run.Exits[0], "files")); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	want := "the program runs in a copy of " + c.root + " (no such device), with links to what was not shipped: to write to such a file changes your own"
+	want := "the program runs in a copy of " + c.root + " (no such device), with links to files that were not shipped and are above 16 MB: to write to such a file changes your own"
 	if notes := p.said(j, record.Agent); !strings.Contains(notes, want) {
 		t.Errorf("%q is not in\n%s", want, notes)
 	}
@@ -207,6 +208,63 @@ func TestOnAnotherMachineAProgramRunsInACopy(t *testing.T) {
 	}
 	if notes := p.said(j, record.Agent); !strings.Contains(notes, c.root+" is not on this machine: the program runs in a copy of what was shipped") {
 		t.Errorf("notes:\n%s", notes)
+	}
+}
+
+// A program that runs in the copy and writes to a file that was not shipped does not
+// change the user's own, up to 16 MB. Above that it does, and the exit says so.
+func TestWithoutLayersSmallFilesAreCopiesAndAChangeOfOthersIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	c := p.checkout()
+	large := filepath.Join(c.root, "large.pt")
+	write(t, c.root, map[string]string{"large.pt": ""})
+	p.check(os.Truncate(large, mostCopied+1))
+	j := p.submitIn(c, shell("echo job >ignored.bin; echo job >>large.pt"), "")
+	w := p.start(j, refusing)
+	w.leave(0)
+	rep := p.look(j)
+	if info, err := os.Stat(large); err != nil || info.Size() != mostCopied+5 {
+		t.Errorf("%v: %d bytes", err, info.Size())
+	}
+	p.check(os.Remove(large))
+	p.unchanged(c)
+	if diff := cmp.Diff(map[string]string{"ignored.bin": "job\n"}, p.output(rep.Run.Exits[0], "files")); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	want := "files of yours changed: 1 file that the program had as links, such as " + large
+	if notes := rep.Run.Exits[0].Notes; len(notes) != 1 || notes[0] != want {
+		t.Errorf("notes %q, want %q", notes, want)
+	}
+	p.nothingLeft()
+}
+
+// Copies end where their bytes are used up; what cannot be read is a link.
+func TestCopiesAreBounded(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), t.TempDir()
+	write(t, from, map[string]string{"a": "1234", "b": "1234", "c": "1"})
+	l := linker{from: from, to: to, left: 9, bytes: 5, linked: snapshot{}}
+	p := os.Chtimes(filepath.Join(from, "a"), time.Time{}, time.Unix(1000, 0))
+	if err := errors.Join(p, os.Chmod(filepath.Join(from, "a"), 0o754), l.link(".")); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{} // by name: it is a link
+	for _, name := range []string{"a", "b", "c"} {
+		info, err := os.Lstat(filepath.Join(to, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[name] = info.Mode()&os.ModeSymlink != 0
+		if name == "a" && (info.Mode().Perm() != 0o754 || !info.ModTime().Equal(time.Unix(1000, 0))) {
+			t.Errorf("a is %s of %s", info.Mode(), info.ModTime())
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"a": false, "b": true, "c": false}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	if _, ok := l.linked[filepath.Join(from, "b")]; !ok || len(l.linked) != 1 {
+		t.Errorf("linked: %v", l.linked)
 	}
 }
 

@@ -206,10 +206,14 @@ func (w *workspace) leftovers() {
 		}
 		return nil
 	})
+	const most = 200 // bytes of a name in a heartbeat
 	if n > 0 {
-		const most = 200 // bytes of a name in a heartbeat
 		w.beat.change(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
 		w.note("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
+	}
+	if n, first := w.changedThroughLinks(); n > 0 {
+		w.beat.change(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
+		w.note("%s", changedNote(n, first))
 	}
 }
 

@@ -35,6 +35,7 @@ type workspace struct {
 	view     bool     // the program has a view of its own
 	layered  bool     // the program runs where its code stands, with a layer of its own
 	pristine snapshot // the code's folder before the program ran
+	linked   snapshot // the user's own files that the code folder has as links
 }
 
 // rankState is the state of this node's rank: the generations that it restores from

@@ -277,6 +277,10 @@ func (r *exits) exitOf(p *program) protocol.Exit {
 	if x.Left > 0 {
 		exit.Notes = append(exit.Notes, leftNote(x.Left))
 	}
+	if note := changedNote(r.space.changedThroughLinks()); note != "" {
+		exit.Notes = append(exit.Notes, note)
+		r.note("%s", note)
+	}
 	switch {
 	case p.late.Load():
 		exit.Verdict, exit.Code = protocol.TimedOut, fault.ExitTimeLimit

@@ -300,7 +300,7 @@ func (a Follower) noteAgentOutput(o drover.Output, t *telling) {
 	for line := range strings.Lines(string(o.Data)) {
 		line = terminal.PlainText(strings.TrimSuffix(line, "\n"))
 		plain := has(line, "prepared in", "environment: ", "leaving: ")
-		if !t.said[line] && (o.Attempt == 0 && !plain || has(line, "restored ", "waiting for room: ", "no private ", "interrupted: ")) {
+		if !t.said[line] && (o.Attempt == 0 && !plain || has(line, "restored ", "waiting for room: ", "no private ", "interrupted: ", "files of yours changed: ")) {
 			t.said[line] = true
 			a.Note("  %s", line)
 		}

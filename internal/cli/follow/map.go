@@ -261,11 +261,19 @@ func (a MapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.Map
 	return s, err
 }
 
-// noteLostItems says which files items have left that are not kept, and what would keep them.
+// noteLostItems says which files of the user's own have changed below items, which they have
+// left that are not kept, and what would keep them.
 func (a MapFollower) noteLostItems(ctx context.Context, j *drover.Job) error {
-	files, first, err := j.LostFiles(ctx)
-	if err != nil || files == 0 {
+	made, err := j.Leftovers(ctx)
+	if err != nil {
 		return err
+	}
+	if made.Changed > 0 {
+		a.Note("  files of yours changed: %s that the items had as links, such as %s", terminal.Count(made.Changed, "file"), terminal.PlainText(made.ChangedFirst))
+	}
+	files, first := made.Lost, made.LostFirst
+	if files == 0 {
+		return nil
 	}
 	rec, err := j.Spec(ctx)
 	if err != nil {

@@ -123,4 +123,8 @@ type Heartbeat struct {
 	// LostFirst is one of them.
 	Lost      int    `json:"lost,omitempty"`
 	LostFirst string `json:"lost_first,omitempty"`
+	// Changed counts files of the user's own that changed while items had them as links;
+	// ChangedFirst is one of them.
+	Changed      int    `json:"changed,omitempty"`
+	ChangedFirst string `json:"changed_first,omitempty"`
 }

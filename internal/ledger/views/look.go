@@ -5,6 +5,7 @@
 package views
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -355,20 +356,29 @@ func ListJobs(ctx context.Context, w protocol.World, project string) ([]job.Path
 	return tasks.NewCatalog(w, project).Jobs(ctx)
 }
 
-// CountLostFiles counts files that items of the job left in their working folders, by the heartbeats
-// of agents from a time on; first is one of them.
-func CountLostFiles(ctx context.Context, w protocol.World, p job.Path, since time.Time) (files int, first string, err error) {
+// Leftovers are what items of a map did to files that are not brought home, as far as the
+// heartbeats of its agents tell.
+type Leftovers struct {
+	Lost      int    // files that items left in their working folders
+	LostFirst string // one of them
+	Changed   int    // files of the user's own that changed while items had them as links
+	// ChangedFirst is one of them.
+	ChangedFirst string
+}
+
+// ReadLeftovers reads those of a job's agents from a time on.
+func ReadLeftovers(ctx context.Context, w protocol.World, p job.Path, since time.Time) (all Leftovers, err error) {
 	rep := Report{Path: p}
 	if err := readHeartbeats(ctx, w, &rep); err != nil {
-		return 0, "", err
+		return all, err
 	}
 	for _, b := range rep.Beats {
-		if b.Lost <= 0 || b.At.Before(since) {
+		if b.At.Before(since) {
 			continue
 		}
-		if files += b.Lost; first == "" {
-			first = b.LostFirst
-		}
+		all.Lost, all.LostFirst = all.Lost+b.Lost, cmp.Or(all.LostFirst, b.LostFirst)
+		// All agents of a machine have the same links.
+		all.Changed, all.ChangedFirst = max(all.Changed, b.Changed), cmp.Or(all.ChangedFirst, b.ChangedFirst)
 	}
-	return files, first, nil
+	return all, nil
 }
