@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -149,7 +149,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 			if one.digest == "" || one.name == "state" && shared.Begun != nil {
 				continue
 			}
-			t, err := bundle.LoadTree(ctx, c.world.Store, one.digest)
+			t, err := tree.LoadTree(ctx, c.world.Store, one.digest)
 			if errors.Is(err, store.ErrNotExist) {
 				continue
 			}

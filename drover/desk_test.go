@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -85,12 +86,12 @@ func (d *desk) members(j *Job) []*runagent.Member {
 	return agents
 }
 
-// tree is one output of a rank: texts by name. A name with a slash at its end is
+// fileTree is one output of a rank: texts by name. A name with a slash at its end is
 // an empty folder.
-type tree map[string]string
+type fileTree map[string]string
 
 // outputs are what one rank has stored, by name.
-type outputs map[string]tree
+type outputs map[string]fileTree
 
 // end lets every rank end with an exit, and gives it outputs.
 func (d *desk) end(j *Job, exit protocol.Exit, ranks ...outputs) {
@@ -108,9 +109,9 @@ func (d *desk) end(j *Job, exit protocol.Exit, ranks ...outputs) {
 	d.check(err)
 }
 
-func (d *desk) put(files tree) store.Digest {
+func (d *desk) put(files fileTree) store.Digest {
 	d.t.Helper()
-	var list bundle.Tree
+	var list tree.Tree
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if dir, ok := cutSlash(name); ok {
 			list.Dirs = append(list.Dirs, dir)
@@ -118,9 +119,9 @@ func (d *desk) put(files tree) store.Digest {
 		}
 		sum, size, err := d.world.Store.PutBlob(d.t.Context(), bytes.NewReader([]byte(files[name])))
 		d.check(err)
-		list.Files = append(list.Files, bundle.File{Path: name, Size: size, Mode: 0o644, SHA256: sum})
+		list.Files = append(list.Files, tree.File{Path: name, Size: size, Mode: 0o644, SHA256: sum})
 	}
-	// as another writer of the store could: bundle.PutTree refuses hostile names
+	// as another writer of the store could: tree.PutTree refuses hostile names
 	body, err := json.Marshal(list)
 	d.check(err)
 	sum, _, err := d.world.Store.PutBlob(d.t.Context(), bytes.NewReader(body))
@@ -132,7 +133,7 @@ func cutSlash(name string) (string, bool) {
 	return name[:len(name)-1], name[len(name)-1] == '/'
 }
 
-func write(t *testing.T, dir string, files tree) {
+func write(t *testing.T, dir string, files fileTree) {
 	t.Helper()
 	for name, text := range files {
 		full := filepath.Join(dir, name)
@@ -146,9 +147,9 @@ func write(t *testing.T, dir string, files tree) {
 }
 
 // read is a folder as texts by name, without our receipt.
-func read(t *testing.T, dir string) tree {
+func read(t *testing.T, dir string) fileTree {
 	t.Helper()
-	found := tree{}
+	found := fileTree{}
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || path == dir || e.Name() == bundle.Receipt {
 			return err

@@ -221,7 +221,7 @@ func TestOldSummariesAreForgotten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i := range rememberedMost + 7 {
-		write(t, dir, tree{fmt.Sprintf("%03d.json", i): ""})
+		write(t, dir, fileTree{fmt.Sprintf("%03d.json", i): ""})
 		when := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -i)
 		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("%03d.json", i)), when, when); err != nil {
 			t.Fatal(err)

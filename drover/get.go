@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -104,7 +105,7 @@ func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Got{}, err
 	}
-	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]bundle.Tree{}}
+	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
 	g.sub, g.inPlace = j.placeOf(rep.Job, dir)
 	if err := g.lists(ctx); err != nil {
 		return Got{}, err
@@ -129,7 +130,7 @@ type getter struct {
 
 	inPlace bool   // the folder is where the program ran
 	sub     string // the folder, in the code
-	trees   map[string]bundle.Tree
+	trees   map[string]tree.Tree
 }
 
 func (g *getter) wanted(part string) bool {
@@ -241,7 +242,7 @@ func (g *getter) tree(ctx context.Context, part string) error {
 		return g.removeOld(ctx, part)
 	}
 	staged := path.Join(bundle.Workshop, part)
-	if err := bundle.RestoreWith(ctx, g.j.c.world.Store, t, g.d.workshop(part), bundle.RestoreOptions{Umask: true}); err != nil {
+	if err := tree.RestoreWith(ctx, g.j.c.world.Store, t, g.d.workshop(part), tree.RestoreOptions{Umask: true}); err != nil {
 		return err
 	}
 	// First of all, or a file of an earlier job could stand where a folder is to be.
@@ -262,7 +263,7 @@ func (g *getter) tree(ctx context.Context, part string) error {
 }
 
 // putInPlace moves what the program wrote beside itself from the workshop to its places.
-func (g *getter) putInPlace(ctx context.Context, staged string, t bundle.Tree, named func(string) bool) error {
+func (g *getter) putInPlace(ctx context.Context, staged string, t tree.Tree, named func(string) bool) error {
 	for _, b := range filesOf(t, ".") {
 		from := path.Join(staged, b.Path)
 		b.Path = g.nameOf("files", b.Path)
@@ -348,7 +349,7 @@ func (g *getter) end(ctx context.Context) (err error) {
 }
 
 // filesOf are the files and links of a tree, as they are brought below part.
-func filesOf(t bundle.Tree, part string) (files []bundle.Brought) {
+func filesOf(t tree.Tree, part string) (files []bundle.Brought) {
 	for _, f := range t.Files {
 		files = append(files, bundle.Brought{Path: path.Join(part, f.Path), Size: f.Size, SHA256: f.SHA256})
 	}

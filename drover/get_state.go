@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/job"
 )
 
@@ -57,7 +58,7 @@ func (c *Client) getState(ctx context.Context, project, task, dir string, o GetO
 	}
 	defer d.close()
 	got.Kept = Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}
-	if err := bundle.RestoreWith(ctx, c.world.Store, t, d.workshop("state"), bundle.RestoreOptions{Umask: true}); err != nil {
+	if err := tree.RestoreWith(ctx, c.world.Store, t, d.workshop("state"), tree.RestoreOptions{Umask: true}); err != nil {
 		return got, err
 	}
 	err = d.replaceState(ctx, t)
@@ -67,7 +68,7 @@ func (c *Client) getState(ctx context.Context, project, task, dir string, o GetO
 
 // replaceState gives the files of a state, which are complete in the workshop, their
 // places, and removes those of an earlier one that it does not have any more.
-func (d *destination) replaceState(ctx context.Context, t bundle.Tree) (err error) {
+func (d *destination) replaceState(ctx context.Context, t tree.Tree) (err error) {
 	files, names := filesOf(t, "."), map[string]bool{}
 	for i := range files {
 		files[i].State = true

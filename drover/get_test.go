@@ -36,7 +36,7 @@ func TestGetMergesWhatTheNodesMade(t *testing.T) {
 		outputs{"model": {"w": "1", "same": "=", "x/y": "below a file", "only1": "1", "empty/in": "!"}, "files": {"note": "n"}})
 	dir := filepath.Join(t.TempDir(), "a", "out")
 	got := d.get(j, dir)
-	want := tree{"model/w": "0", "model/same": "=", "model/x": "a file", "model/only0": "0", "model/only1": "1", "model/empty/in": "!",
+	want := fileTree{"model/w": "0", "model/same": "=", "model/x": "a file", "model/only0": "0", "model/only1": "1", "model/empty/in": "!",
 		"output/a/b": "1", "files/note": "n", "logs/logs0": "", "logs/logs1": ""}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("the folder (-want +got):\n%s", diff)
@@ -57,12 +57,12 @@ func TestGetTakesAwayWhatAnEarlierOneBroughtAndNothingElse(t *testing.T) {
 	first := d.submit("demo", "digits", 2)
 	d.end(first, done, outputs{"model": {"old": "1", "deep/er/old": "1", "kept": "1", "to-folder": "1", "to-file/x": "1", "mine-too/old": "1"}, "files": {"gone": "1"}}, outputs{})
 	d.get(first, dir)
-	write(t, dir, tree{"mine": "m", "model/mine": "m", "model/mine-too/mine": "m", "files/mine": "m", "logs/logs7": "m"})
+	write(t, dir, fileTree{"mine": "m", "model/mine": "m", "model/mine-too/mine": "m", "files/mine": "m", "logs/logs7": "m"})
 
 	second := d.submit("demo", "digits", 1)
 	d.end(second, done, outputs{"model": {"kept": "2", "to-folder/x": "2", "to-file": "2", "new": "2"}})
 	d.get(second, dir)
-	want := tree{"mine": "m", "model/mine": "m", "model/mine-too/mine": "m", "files/mine": "m", "logs/logs7": "m",
+	want := fileTree{"mine": "m", "model/mine": "m", "model/mine-too/mine": "m", "files/mine": "m", "logs/logs7": "m",
 		"model/kept": "2", "model/to-folder/x": "2", "model/to-file": "2", "model/new": "2", "output/": "", "logs/logs0": ""}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("the folder (-want +got):\n%s", diff)
@@ -96,7 +96,7 @@ func TestAReceiptCannotNameWhatIsNotOurs(t *testing.T) {
 	} {
 		root := t.TempDir()
 		dir := filepath.Join(root, "out")
-		write(t, root, tree{"outside": "stays", "out/mine": "stays", "out/model/mine": "stays", "out/" + bundle.Receipt: strings.ReplaceAll(receipt, "ROOT", root)})
+		write(t, root, fileTree{"outside": "stays", "out/mine": "stays", "out/model/mine": "stays", "out/" + bundle.Receipt: strings.ReplaceAll(receipt, "ROOT", root)})
 		d.check(os.Symlink(root, filepath.Join(dir, "link")))
 		d.check(os.Symlink(root, filepath.Join(dir, "model", "link")))
 		d.get(j, dir)
@@ -116,12 +116,12 @@ func digestOf(text string) store.Digest {
 func TestHostileNamesStayInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	strange := tree{"-rf": "1", "a b\n$(c)": "2", "ä/\xff": "3", "...": "4", "*": "5", `c:\x`: "6"}
+	strange := fileTree{"-rf": "1", "a b\n$(c)": "2", "ä/\xff": "3", "...": "4", "*": "5", `c:\x`: "6"}
 	j := d.submit("demo", "strange", 1)
 	d.end(j, done, outputs{"model": strange})
 	dir := t.TempDir()
 	d.get(j, dir)
-	want := tree{"output/": "", "logs/logs0": ""}
+	want := fileTree{"output/": "", "logs/logs0": ""}
 	for name, text := range strange {
 		want["model/"+name] = text
 	}
@@ -135,7 +135,7 @@ func TestHostileNamesStayInTheFolder(t *testing.T) {
 		if _, err := j.Get(t.Context(), filepath.Join(root, "out")); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q: %v", name, err)
 		}
-		if diff := cmp.Diff(tree{}, read(t, root)); diff != "" {
+		if diff := cmp.Diff(fileTree{}, read(t, root)); diff != "" {
 			t.Errorf("%q left (-want +got):\n%s", name, diff)
 		}
 	}
@@ -146,17 +146,17 @@ func TestGetOfAJobThatRunsBringsWhatThereIs(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit("demo", "digits", 2)
 	dir := t.TempDir()
-	empty := tree{"model/": "", "output/": "", "logs/logs0": "", "logs/logs1": ""}
+	empty := fileTree{"model/": "", "output/": "", "logs/logs0": "", "logs/logs1": ""}
 	d.get(j, dir)
 	if diff := cmp.Diff(empty, read(t, dir)); diff != "" {
 		t.Errorf("before it began (-want +got):\n%s", diff)
 	}
 	agents := d.members(j)
 	e := done
-	e.Outputs = map[string]store.Digest{"model": d.put(tree{"w": "1"})}
+	e.Outputs = map[string]store.Digest{"model": d.put(fileTree{"w": "1"})}
 	d.check(agents[1].Ended(t.Context(), e))
 	d.get(j, dir)
-	if diff := cmp.Diff(tree{"model/w": "1", "output/": "", "logs/logs0": "", "logs/logs1": ""}, read(t, dir)); diff != "" {
+	if diff := cmp.Diff(fileTree{"model/w": "1", "output/": "", "logs/logs0": "", "logs/logs1": ""}, read(t, dir)); diff != "" {
 		t.Errorf("when one of two had ended (-want +got):\n%s", diff)
 	}
 }
@@ -167,7 +167,7 @@ func TestGetSaysWhatIsWrong(t *testing.T) {
 	j := d.submit("demo", "digits", 1)
 	d.end(j, done, outputs{})
 	root := t.TempDir()
-	write(t, root, tree{"file": ""})
+	write(t, root, fileTree{"file": ""})
 	if _, err := j.Get(t.Context(), filepath.Join(root, "file")); fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
 		t.Errorf("into a file: %v", err)
 	}
@@ -190,7 +190,7 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	d.end(first, done, outputs{"model": {"old": "1", "kept": "1"}, "output": {"o": "1"}, "files": {"f": "1"}})
 	got, err := first.Get(t.Context(), dir, "logs", "model")
 	d.check(err)
-	want := tree{"model/old": "1", "model/kept": "1", "logs/logs0": ""}
+	want := fileTree{"model/old": "1", "model/kept": "1", "logs/logs0": ""}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" || len(got.Parts) != 2 {
 		t.Errorf("%d parts, the folder (-want +got):\n%s", len(got.Parts), diff)
 	}
@@ -218,15 +218,15 @@ func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	dir := t.TempDir()
-	write(t, dir, tree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m"})
+	write(t, dir, fileTree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m"})
 	d.check(os.Symlink("a", filepath.Join(dir, "model", "link")))
 	first := d.submit("demo", "digits", 1)
 	d.end(first, done, outputs{"model": {"m.bin": "1", ".rc": "1", "dir/f": "1", "a": "mine", "link": "1", "tofile": "1", "new": "1"}, "output": {"o": "1"}})
 	id := d.short(first)
 	got := d.get(first, dir)
-	mine := tree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m", "model/link": "mine"}
+	mine := fileTree{"model/m.bin": "mine", "model/.rc": "mine", "model/dir": "mine", "model/a": "mine", "output": "mine", "logs/logs0": "mine", "model/tofile/mine": "m", "model/link": "mine"}
 	want := maps.Clone(mine)
-	maps.Copy(want, tree{"model/m." + id + ".bin": "1", "model/.rc." + id: "1", "model/dir." + id + "/f": "1", "model/link." + id: "1", "model/tofile." + id: "1",
+	maps.Copy(want, fileTree{"model/m." + id + ".bin": "1", "model/.rc." + id: "1", "model/dir." + id + "/f": "1", "model/link." + id: "1", "model/tofile." + id: "1",
 		"model/new": "1", "output." + id + "/o": "1", "logs/logs0." + id: ""})
 	check := func(what string) {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 	check("the same again")
 
 	// The copy beside it is edited too: that is the user's now.
-	write(t, dir, tree{"model/m." + id + ".bin": "edited", "model/new": "2"})
+	write(t, dir, fileTree{"model/m." + id + ".bin": "edited", "model/new": "2"})
 	want["model/m."+id+".bin"], want["model/m."+id+"-2.bin"] = "edited", "1"
 	want["model/new"], want["model/new."+id] = "2", "1"
 	d.get(first, dir)
@@ -256,7 +256,7 @@ func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 	got = d.get(second, dir)
 	other := d.short(second)
 	want = maps.Clone(mine)
-	maps.Copy(want, tree{"model/m." + id + ".bin": "edited", "model/new": "2", "model/m." + other + ".bin": "2", "output." + other + "/": "", "logs/logs0." + other: ""})
+	maps.Copy(want, fileTree{"model/m." + id + ".bin": "edited", "model/new": "2", "model/m." + other + ".bin": "2", "output." + other + "/": "", "logs/logs0." + other: ""})
 	delete(want, "output."+other+"/") // what an earlier one left of it is no folder of ours to remove
 	found := read(t, dir)
 	for name := range found {
@@ -278,7 +278,7 @@ func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 		t.Errorf("when the name is free: %v", found)
 	}
 	// Overwrite replaces files, and no folder that holds any.
-	write(t, dir, tree{"model/m.bin": "mine again"})
+	write(t, dir, fileTree{"model/m.bin": "mine again"})
 	_, err := first.GetWith(t.Context(), dir, GetOptions{Overwrite: true})
 	d.check(err)
 	found = read(t, dir)
@@ -294,12 +294,12 @@ func TestGetClearsAwayWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	dir := t.TempDir()
-	write(t, dir, tree{bundle.Workshop + "/model/half": "x", bundle.Receipt: string(bundle.ReceiptHead("a/b/c")) +
+	write(t, dir, fileTree{bundle.Workshop + "/model/half": "x", bundle.Receipt: string(bundle.ReceiptHead("a/b/c")) +
 		string(bundle.Brought{Path: "model/old", Size: 1, SHA256: digestOf("1")}.Line()) + `{"path":"model/w","si`, "model/old": "1", "model/w": "mine"})
 	j := d.submit("demo", "digits", 1)
 	d.end(j, done, outputs{"model": {"w": "1"}})
 	d.get(j, dir)
-	want := tree{"model/w": "mine", "model/w." + d.short(j): "1", "output/": "", "logs/logs0": ""}
+	want := fileTree{"model/w": "mine", "model/w." + d.short(j): "1", "output/": "", "logs/logs0": ""}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("the folder (-want +got):\n%s", diff)
 	}
@@ -310,7 +310,7 @@ func TestGetFollowsNoLinkInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	root := t.TempDir()
-	write(t, root, tree{"other/o": "mine", "other/sub/x": "mine", "out/output/x": "mine"})
+	write(t, root, fileTree{"other/o": "mine", "other/sub/x": "mine", "out/output/x": "mine"})
 	for _, link := range []string{"model", "output/sub"} {
 		d.check(os.Symlink(filepath.Join(root, "other"), filepath.Join(root, "out", link)))
 	}
@@ -319,7 +319,7 @@ func TestGetFollowsNoLinkInTheFolder(t *testing.T) {
 	for _, o := range []GetOptions{{}, {}, {Overwrite: true}} {
 		_, err := j.GetWith(t.Context(), filepath.Join(root, "out"), o)
 		d.check(err)
-		if diff := cmp.Diff(tree{"o": "mine", "sub/x": "mine"}, read(t, filepath.Join(root, "other"))); diff != "" {
+		if diff := cmp.Diff(fileTree{"o": "mine", "sub/x": "mine"}, read(t, filepath.Join(root, "other"))); diff != "" {
 			t.Fatalf("outside (-want +got):\n%s", diff)
 		}
 		model, output := "model."+d.short(j), "output/sub."+d.short(j)

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -257,7 +258,7 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 		return nil, err
 	}
 	f := record.Filter{Streams: record.Agent}
-	for line, err := range record.Lines(j.frames(ctx, rep, f, LogOptions{})) {
+	for line, err := range line.Lines(j.frames(ctx, rep, f, LogOptions{})) {
 		if err != nil {
 			return nil, err
 		}

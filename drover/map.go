@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/job"
 )
 
@@ -270,16 +271,16 @@ func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Re
 	}
 }
 
-func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[record.Line, error] {
-	return func(yield func(record.Line, error) bool) {
+func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line.Line, error] {
+	return func(yield func(line.Line, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {
-			yield(record.Line{}, err)
+			yield(line.Line{}, err)
 			return
 		}
 		f, err := itemFilter(rep, n, o)
 		if err != nil {
-			yield(record.Line{}, err)
+			yield(line.Line{}, err)
 			return
 		}
 		j.lines(ctx, rep, f, o)(yield)

@@ -267,11 +267,11 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || told != 4 {
 		t.Errorf("told %d times, got (-want +got):\n%s", told, diff)
 	}
-	content := tree{"a.txt": "a.txt of 1", "deep/er/a.bin": "deep/er/a.bin of 1", "c.txt": "c.txt of 3"}
+	content := fileTree{"a.txt": "a.txt of 1", "deep/er/a.bin": "deep/er/a.bin of 1", "c.txt": "c.txt of 3"}
 	if diff := cmp.Diff(content, read(t, dir)); diff != "" {
 		t.Errorf("folder (-want +got):\n%s", diff)
 	}
-	write(t, dir, tree{"c.txt": "C.txt of 3", "mine": "stays"}) // as long as it was
+	write(t, dir, fileTree{"c.txt": "C.txt of 3", "mine": "stays"}) // as long as it was
 	id := d.short(j)
 	content["mine"], content["c.txt"], content["c."+id+".txt"] = "stays", "C.txt of 3", "c.txt of 3"
 	before, err := os.Stat(filepath.Join(dir, "a.txt"))
@@ -301,7 +301,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	for _, what := range []string{"at first", "again"} {
 		got, err := next.GetItems(t.Context(), dir, nil)
 		d.check(err)
-		want := tree{"a.txt": "new", "b.txt": "new", "c.txt": "C.txt of 3", "c." + d.short(next) + ".txt": "new", "d.txt": "new", "deep/er/a.bin": "deep/er/a.bin of 1", "mine": "stays"}
+		want := fileTree{"a.txt": "new", "b.txt": "new", "c.txt": "C.txt of 3", "c." + d.short(next) + ".txt": "new", "d.txt": "new", "deep/er/a.bin": "deep/er/a.bin of 1", "mine": "stays"}
 		if diff := cmp.Diff(want, read(t, dir)); diff != "" || got.Kept != 1 {
 			t.Errorf("another job's, %s (-want +got):\n%s\n%+v", what, diff, got)
 		}
@@ -310,7 +310,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{}); err != nil || read(t, dir)["c.txt"] != "new" || len(read(t, dir)) != 7 {
 		t.Errorf("when the name is free: %v, %v", err, read(t, dir))
 	}
-	write(t, dir, tree{"a.txt": "mine"})
+	write(t, dir, fileTree{"a.txt": "mine"})
 	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{Overwrite: true}); err != nil || read(t, dir)["a.txt"] != "new" {
 		t.Errorf("overwritten: %v, %v", err, read(t, dir))
 	}

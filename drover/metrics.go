@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 )
 
 // MetricOptions choose metrics and samples. The zero value is all.
@@ -41,7 +42,7 @@ type Point struct {
 // far as they are stored: of a live job what is some seconds old.
 func (j *Job) Metrics(ctx context.Context, o MetricOptions) ([]Series, error) {
 	w := j.c.world
-	all, err := record.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.filter()))
+	all, err := metric.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.filter()))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ type GPUSample struct {
 func (j *Job) Usage(ctx context.Context, o MetricOptions) ([]NodeUsage, error) {
 	var all []NodeUsage
 	w := j.c.world
-	for s, err := range record.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.filter())) {
+	for s, err := range metric.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.filter())) {
 		if err != nil {
 			return all, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/job"
 )
 
@@ -124,10 +125,10 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 
 // found looks through what is stored, and then, of a job that goes on, through what its
 // agents have; if only the last lines are wanted, through those.
-func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[record.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
-	var all iter.Seq2[record.Found, error]
+func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+	var all iter.Seq2[line.Found, error]
 	if o.Tail > 0 {
-		all = record.Search(last, re, before, after)
+		all = line.Search(last, re, before, after)
 	} else {
 		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
 		if !j.still(rep, o.Follow) {
@@ -135,7 +136,7 @@ func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f recor
 				return j.following(ctx, f, known, nil, o)
 			}
 		}
-		all = record.Sift(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, then, re, before, after)
+		all = line.Sift(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, then, re, before, after)
 	}
 	return func(yield func(ItemLine, error) bool) {
 		for m, err := range all {
@@ -150,14 +151,14 @@ func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f recor
 
 // lines are those that o chooses. Of a job that goes on, the last lines are counted
 // when it is asked; what comes then follows.
-func (j *Job) lines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+func (j *Job) lines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
 	if o.Tail > 0 {
 		return j.lastLines(ctx, rep, f, o)
 	}
-	return record.Lines(j.frames(ctx, rep, f, o))
+	return line.Lines(j.frames(ctx, rep, f, o))
 }
 
-func plain(l record.Line) Line {
+func plain(l line.Line) Line {
 	return Line{V: 1, Time: l.Time, Attempt: l.Attempt, Node: l.Rank, Stream: l.Stream.String(), Text: string(l.Text)}
 }
 

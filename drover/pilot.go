@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -17,7 +17,7 @@ import (
 // sample they are 1 to n. It is always a new job. p is as it was, and may be
 // submitted later.
 func (p *Plan) Sample(ctx context.Context, what string, n int) (*Plan, []int, error) {
-	numbers := items.Spread(p.Items.Count, n)
+	numbers := manifest.Spread(p.Items.Count, n)
 	s, err := p.c.engine.Sample(ctx, &p.Plan, what, numbers)
 	if err != nil {
 		return nil, nil, err

@@ -128,10 +128,10 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 		return r
 	})
 	run := d.submit("demo", "train", 1)
-	d.end(run, protocol.Exit{Verdict: protocol.Done}, outputs{"model": tree{"m": "1"}})
+	d.end(run, protocol.Exit{Verdict: protocol.Done}, outputs{"model": fileTree{"m": "1"}})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	write(t, dir, tree{"file": "", "items/a.txt/in-the-way": "", "marked/.drover.json/in-the-way": ""})
+	write(t, dir, fileTree{"file": "", "items/a.txt/in-the-way": "", "marked/.drover.json/in-the-way": ""})
 	get := map[string]func(dir string) error{
 		"items": func(dir string) error { _, err := j.GetItems(t.Context(), dir, nil); return err },
 		"run":   func(dir string) error { _, err := run.Get(t.Context(), dir); return err },

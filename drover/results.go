@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/fields"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -152,11 +153,11 @@ func mapOf(ctx context.Context, v *views.MapView) (*chunks.Map, error) {
 }
 
 // values reads the items of the manifest, then those that were added, in order.
-func (j *Job) values(ctx context.Context, m *chunks.Map) iter.Seq2[items.Item, error] {
-	return func(yield func(items.Item, error) bool) {
+func (j *Job) values(ctx context.Context, m *chunks.Map) iter.Seq2[manifest.Item, error] {
+	return func(yield func(manifest.Item, error) bool) {
 		readers, err := j.c.engine.Readers(ctx, m)
 		if err != nil {
-			yield(items.Item{}, err)
+			yield(manifest.Item{}, err)
 			return
 		}
 		for _, r := range readers {
@@ -235,11 +236,11 @@ func (j *Job) Fields(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func result(it items.Item, r views.ItemReport, m *chunks.Map) ItemResult {
+func result(it manifest.Item, r views.ItemReport, m *chunks.Map) ItemResult {
 	out := ItemResult{V: 1, Item: r.N, Value: it.Text, State: r.State, Failures: r.Failures, Interruptions: r.Interruptions, Blames: r.Blames}
 	names := fieldsOf(m, r.N)
 	for i, value := range it.Fields {
-		if i < len(names) && value != items.Absent {
+		if i < len(names) && value != fields.Absent {
 			if out.Fields == nil {
 				out.Fields = map[string]string{}
 			}

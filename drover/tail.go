@@ -7,6 +7,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/line"
 )
 
 // openLines is how many lines are read more where those that have not ended are left for
@@ -15,7 +16,7 @@ const openLines = 64
 
 // lastLines are the last lines that there are, and with Follow what comes then. Of what
 // is stored only the end is read.
-func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Line, error] {
+func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
 	after, objects := map[string]uint64{}, map[string]int{}
 	most := o.Tail
 	if o.Follow {
@@ -23,26 +24,26 @@ func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, 
 	}
 	stored := record.ReadTailTo(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, most, after, objects)
 	if j.still(rep, o.Follow) {
-		return record.Tail(record.Lines(stored), o.Tail)
+		return line.Tail(line.Lines(stored), o.Tail)
 	}
-	return func(yield func(record.Line, error) bool) {
+	return func(yield func(line.Line, error) bool) {
 		there := frames{}
 		for fr, err := range stored {
 			there = append(there, frame{fr, err})
 		}
-		now := record.Lines(there.then(j.following(ctx, f, after, objects, LogOptions{})))
+		now := line.Lines(there.then(j.following(ctx, f, after, objects, LogOptions{})))
 		if !o.Follow {
-			record.Tail(now, o.Tail)(yield)
+			line.Tail(now, o.Tail)(yield)
 			return
 		}
 		seen := passed{}
-		for l, err := range record.Tail(seen.whole(now), o.Tail) {
+		for l, err := range line.Tail(seen.whole(now), o.Tail) {
 			if !yield(l, err) {
 				return
 			}
 		}
 		there.sound()
-		for l, err := range record.Lines(there.then(j.following(ctx, f, after, objects, o))) {
+		for l, err := range line.Lines(there.then(j.following(ctx, f, after, objects, o))) {
 			if err == nil && seen.again(l) {
 				continue
 			}
@@ -96,14 +97,14 @@ type origin struct {
 	stream        record.Stream
 }
 
-func originOf(l record.Line) origin {
+func originOf(l line.Line) origin {
 	return origin{l.Attempt, l.Rank, l.Writer, l.Item, l.Stream}
 }
 
 // whole passes on lines that have ended, and remembers them: one that goes on is
 // for who reads on.
-func (p passed) whole(lines iter.Seq2[record.Line, error]) iter.Seq2[record.Line, error] {
-	return func(yield func(record.Line, error) bool) {
+func (p passed) whole(lines iter.Seq2[line.Line, error]) iter.Seq2[line.Line, error] {
+	return func(yield func(line.Line, error) bool) {
 		for l, err := range lines {
 			if err == nil && !l.Whole {
 				continue
@@ -119,7 +120,7 @@ func (p passed) whole(lines iter.Seq2[record.Line, error]) iter.Seq2[record.Line
 }
 
 // again says of a line that it was passed on before.
-func (p passed) again(l record.Line) bool {
+func (p passed) again(l line.Line) bool {
 	from := originOf(l)
 	if p[from] == 0 {
 		return false

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 )
 
@@ -144,11 +144,11 @@ func (n *numbers) of(t Try) (float64, bool) {
 
 // printed finds it as a metric is found.
 func (n *numbers) printed(text string) (v float64, ok bool) {
-	e, err := record.NewExtractor(nil)
+	e, err := metric.NewExtractor(nil)
 	if err != nil {
 		return 0, false
 	}
-	look := func(points []record.Point) {
+	look := func(points []metric.Point) {
 		for _, p := range points {
 			switch {
 			case p.Name == n.by && !p.Gap():

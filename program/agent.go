@@ -23,7 +23,7 @@ import (
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -128,10 +128,10 @@ func (p *program) machine(given *driver.Allocation, terms <-chan os.Signal, at r
 		}
 		return all, err
 	}
-	m.GPUUse = func(ctx context.Context, pinned string) (all []record.GPUSample, err error) {
+	m.GPUUse = func(ctx context.Context, pinned string) (all []metric.GPUSample, err error) {
 		use, err := host.GPUUse(ctx, m.Environ, pinned)
 		for _, u := range use {
-			all = append(all, record.GPUSample(u))
+			all = append(all, metric.GPUSample(u))
 		}
 		return all, err
 	}

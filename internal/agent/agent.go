@@ -32,6 +32,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -66,7 +67,7 @@ type Machine struct {
 	// Traffic counts the bytes that this machine's network has carried. Nil: not known.
 	Traffic func() (in, out int64, err error)
 	// GPUUse says what GPUs are doing; pinned is a Room's. Nil: not known.
-	GPUUse  func(ctx context.Context, pinned string) ([]record.GPUSample, error)
+	GPUUse  func(ctx context.Context, pinned string) ([]metric.GPUSample, error)
 	Drover  string // this program's file, for what is to run inside a program's tree
 	Region  string
 	CPUs    int

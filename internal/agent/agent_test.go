@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runs"
@@ -196,9 +197,9 @@ func TestInputsAreWhereTheProgramLooks(t *testing.T) {
 	p := newPlace(t)
 	data := t.TempDir()
 	write(t, data, map[string]string{"a/b.csv": "1,2\n"})
-	tree, err := bundle.Save(t.Context(), p.Store, data, bundle.SaveOptions{})
+	listing, err := tree.Save(t.Context(), p.Store, data, tree.SaveOptions{})
 	p.check(err)
-	d, err := bundle.PutTree(t.Context(), p.Store, tree)
+	d, err := tree.PutTree(t.Context(), p.Store, listing)
 	p.check(err)
 	for name, digest := range map[string]store.Digest{"there": d, "gone": store.Digest(strings.Repeat("0", 64))} {
 		spec, err := job.Spec{Project: "demo", Task: name, Verb: job.Shell, Program: `cat "$SM_CHANNEL_DATA/a/b.csv"`,

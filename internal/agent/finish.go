@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/runs"
@@ -44,7 +44,7 @@ func (a *agent) archive(ctx context.Context, attempt int, name, file string) err
 	}
 	defer os.Remove(tmp.Name())
 	defer tmp.Close()
-	collisions, err := bundle.TarGz(ctx, a.World.Store, trees, tmp)
+	collisions, err := tree.TarGz(ctx, a.World.Store, trees, tmp)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", file, err)
 	}
@@ -55,22 +55,22 @@ func (a *agent) archive(ctx context.Context, attempt int, name, file string) err
 }
 
 // outputs are the lists of one output, by rank.
-func (a *agent) outputs(ctx context.Context, attempt int, name string) ([]bundle.Named, error) {
+func (a *agent) outputs(ctx context.Context, attempt int, name string) ([]tree.Named, error) {
 	exits, err := runs.ReadExits(ctx, a.World, a.Path, a.job.Spec.Nodes, attempt)
 	if err != nil {
 		return nil, err
 	}
-	var trees []bundle.Named
+	var trees []tree.Named
 	for rank := range a.job.Spec.Nodes {
 		d, ok := exits[rank].Outputs[name]
 		if !ok {
 			continue
 		}
-		t, err := bundle.LoadTree(ctx, a.World.Store, d)
+		t, err := tree.LoadTree(ctx, a.World.Store, d)
 		if err != nil {
 			return nil, err
 		}
-		trees = append(trees, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+		trees = append(trees, tree.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
 	}
 	return trees, nil
 }

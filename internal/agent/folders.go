@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 // What a program leaves of its folders may be anything: it can remove one, or put
@@ -95,7 +95,7 @@ func (w *workspace) clear(dir string) error {
 		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.root, top)
 	}
 	if !shown {
-		return bundle.RemoveAll(dir)
+		return tree.RemoveAll(dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -106,7 +106,7 @@ func (w *workspace) clear(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := bundle.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := tree.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}

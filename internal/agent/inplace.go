@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/proc"
 )
 
@@ -107,7 +107,7 @@ func (w *workspace) makeLayer() error {
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "Put the folder back, or run it from another one.", "look at code folder")
 	}
-	if err := bundle.RemoveAll(filepath.Dir(w.upper())); err != nil {
+	if err := tree.RemoveAll(filepath.Dir(w.upper())); err != nil {
 		return fault.Wrap(err, fault.Full, hint, "clear layer")
 	}
 	for _, dir := range []string{w.upper(), w.work()} {

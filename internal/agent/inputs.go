@@ -9,7 +9,8 @@ import (
 	"slices"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/bucket"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -32,7 +33,7 @@ func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 			dir = filepath.Join(p.root, in.To)
 		}
 		if held, ok := p.ready.shares[in.Name]; ok && held != rank {
-			if err := bundle.RemoveAll(dir); err != nil {
+			if err := tree.RemoveAll(dir); err != nil {
 				return fmt.Errorf("clear input %s: %w", in.Name, err)
 			}
 		}
@@ -51,36 +52,36 @@ func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 func (p *preparation) spread(in job.Input) bool { return in.Sharded && p.job.Spec.Nodes > 1 }
 
 func (p *preparation) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
-	tree, err := bundle.LoadTree(ctx, p.World.Store, store.Digest(p.job.Inputs[in.Name]))
+	listing, err := tree.LoadTree(ctx, p.World.Store, store.Digest(p.job.Inputs[in.Name]))
 	if err != nil {
 		return err
 	}
 	if rank != wholeInput {
-		all := len(tree.Files)
-		tree = share(tree, rank, p.job.Spec.Nodes)
-		p.note("input %s: this node gets %d of %d files", in.Name, len(tree.Files), all)
+		all := len(listing.Files)
+		listing = share(listing, rank, p.job.Spec.Nodes)
+		p.note("input %s: this node gets %d of %d files", in.Name, len(listing.Files), all)
 	}
-	if tree.Away == nil {
-		return bundle.Restore(ctx, p.World.Store, tree, dir)
+	if listing.Away == nil {
+		return tree.Restore(ctx, p.World.Store, listing, dir)
 	}
 	if p.Machine.OpenPlace == nil {
-		return fault.New(fault.Bug, "", "open %s: this agent opens no buckets", tree.Away.Bucket)
+		return fault.New(fault.Bug, "", "open %s: this agent opens no buckets", listing.Away.Bucket)
 	}
-	b, err := p.Machine.OpenPlace(ctx, tree.Away.Bucket)
+	b, err := p.Machine.OpenPlace(ctx, listing.Away.Bucket)
 	if err != nil {
 		return err
 	}
-	return bundle.RestoreAway(ctx, store.New(b, store.Options{}), tree, dir)
+	return bucket.RestoreAway(ctx, store.New(b, store.Options{}), listing, dir)
 }
 
 // share is what one node gets of a tree: the files that are its own by SageMaker's
 // rule, the links to these and to their folders, and all empty folders.
-func share(t bundle.Tree, rank, nodes int) bundle.Tree {
+func share(t tree.Tree, rank, nodes int) tree.Tree {
 	keys := make([]string, len(t.Files))
 	for i, f := range t.Files {
 		keys[i] = f.Path
 	}
-	mine := bundle.Tree{Dirs: t.Dirs, Away: t.Away}
+	mine := tree.Tree{Dirs: t.Dirs, Away: t.Away}
 	there := map[string]bool{}
 	for _, i := range input.Shard(keys, rank, nodes) {
 		mine.Files = append(mine.Files, t.Files[i])
@@ -88,7 +89,7 @@ func share(t bundle.Tree, rank, nodes int) bundle.Tree {
 			there[p] = true
 		}
 	}
-	slices.SortFunc(mine.Files, func(a, b bundle.File) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(mine.Files, func(a, b tree.File) int { return cmp.Compare(a.Path, b.Path) })
 	for _, l := range t.Links {
 		if there[path.Join(path.Dir(l.Path), l.Target)] {
 			mine.Links = append(mine.Links, l)

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 )
 
 // program is the user's running program and the goroutines around it.
@@ -318,7 +319,7 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 	p.meter = a.startMeter(ctx, p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
 		defer r.Close()
-		if _, err := out.Copy(s, 0, &record.Unmarked{In: p.meter.look(in)}); err != nil {
+		if _, err := out.Copy(s, 0, &metric.Unmarked{In: p.meter.look(in)}); err != nil {
 			a.Log.Warn("output lost", "stream", s, "err", err)
 			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
 		}

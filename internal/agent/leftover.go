@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/drover-run/drover/internal/agent/crew/stream"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -158,7 +158,7 @@ func removeFolder(dir string) error {
 	if err := os.Remove(filepath.Join(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := bundle.RemoveAll(dir); err != nil {
+	if err := tree.RemoveAll(dir); err != nil {
 		return err
 	}
 	_ = os.Remove(filepath.Dir(dir)) // fails while another agent is in it
@@ -255,7 +255,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 		if err != nil {
 			return err
 		}
-		defer bundle.RemoveAll(shipped)
+		defer tree.RemoveAll(shipped)
 		if err := r.space.unpackCode(ctx, u.Code, shipped); err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (s *rankState) recall(ctx context.Context, newest *protocol.Saved) error {
 		if d == "" {
 			continue
 		}
-		t, err := bundle.LoadTree(ctx, s.World.Store, d)
+		t, err := tree.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -28,9 +29,9 @@ func (a *agent) limits() proc.Limits {
 // meter finds the metrics in what a program prints and samples what it uses, and
 // records both. Nothing that goes wrong here is the program's matter.
 type meter struct {
-	metrics *record.MetricWriter // nil: none are looked for
+	metrics *metric.MetricWriter // nil: none are looked for
 	usage   *record.Writer       // nil: it could not be opened
-	finder  *record.Extractor    // of stdout; that of stderr is another of it
+	finder  *metric.Extractor    // of stdout; that of stderr is another of it
 	first   sync.Once
 	quit    context.CancelFunc
 	gone    chan struct{}
@@ -50,10 +51,10 @@ const (
 func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	m := &meter{gone: make(chan struct{})}
 	var err error
-	if m.finder, err = record.NewExtractor(a.job.Spec.Metrics); err != nil {
+	if m.finder, err = metric.NewExtractor(a.job.Spec.Metrics); err != nil {
 		a.note("metrics: %v", err) // an older drover knew an expression that this one does not
 	} else if w, err := a.newWriter(ctx, protocol.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
-		m.metrics = record.NewMetricWriter(w)
+		m.metrics = metric.NewMetricWriter(w)
 		m.finder.Redact(a.redact)
 	} else {
 		a.Log.Warn("metrics are not recorded", "err", err)
@@ -94,7 +95,7 @@ func (m *meter) look(in io.Reader) io.Reader {
 type searched struct {
 	in     io.Reader
 	m      *meter
-	finder *record.Extractor
+	finder *metric.Extractor
 }
 
 func (s *searched) Read(b []byte) (int, error) {
@@ -170,7 +171,7 @@ func (s *sampler) sample(ctx context.Context) {
 		return
 	}
 	rate := func(is, was int64) int64 { return int64(float64(max(is-was, 0)) / span) }
-	one := record.Sample{Time: now.UTC(), CPU: max((u.CPU-s.was.CPU).Seconds(), 0) / span, Memory: u.Memory, MemoryLimit: int64(s.a.job.Spec.Memory),
+	one := metric.Sample{Time: now.UTC(), CPU: max((u.CPU-s.was.CPU).Seconds(), 0) / span, Memory: u.Memory, MemoryLimit: int64(s.a.job.Spec.Memory),
 		DiskRead: rate(u.Read, s.was.Read), DiskWritten: rate(u.Written, s.was.Written)}
 	if s.a.Machine.Traffic != nil {
 		if in, out, err := s.a.Machine.Traffic(); err == nil {
@@ -189,7 +190,7 @@ func (s *sampler) sample(ctx context.Context) {
 	one.Disk = s.disk
 	s.m.most.Store(max(s.m.most.Load(), u.Memory, u.Peak))
 	if s.m.usage != nil {
-		s.m.usage.Sample(one)
+		metric.RecordSample(s.m.usage, one)
 	}
 	s.at, s.was = now, u
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
 )
 
@@ -23,7 +24,7 @@ type node struct {
 	out   *record.Writer
 
 	secrets map[string]string // values, by the name of their variable
-	redact  *record.Redactor  // takes them out of all that is recorded
+	redact  *redact.Redactor  // takes them out of all that is recorded
 
 	vanish context.CancelCauseFunc // ends all that waits for the store; with errRemoved
 }

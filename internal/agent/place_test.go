@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -34,9 +35,9 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
-// bucket is a store in memory that tells of each write, and in whose way a test
+// memBucket is a store in memory that tells of each write, and in whose way a test
 // can stand.
-type bucket struct {
+type memBucket struct {
 	*mem.Bucket
 	wrote chan struct{} // has room for one
 
@@ -47,7 +48,7 @@ type bucket struct {
 	create func(ctx context.Context, key string, body io.ReadSeeker) error
 }
 
-func (b *bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+func (b *memBucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	b.mu.Lock()
 	create := b.create
 	b.mu.Unlock()
@@ -57,11 +58,11 @@ func (b *bucket) Create(ctx context.Context, key string, body io.ReadSeeker) err
 	return b.write(key, func() error { return create(ctx, key, body) })
 }
 
-func (b *bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
+func (b *memBucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
 	return b.write(key, func() error { return b.Bucket.Put(ctx, key, body) })
 }
 
-func (b *bucket) write(key string, do func() error) error {
+func (b *memBucket) write(key string, do func() error) error {
 	b.mu.Lock()
 	refuse := b.refuse
 	b.mu.Unlock()
@@ -79,7 +80,7 @@ func (b *bucket) write(key string, do func() error) error {
 	return err
 }
 
-func (b *bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+func (b *memBucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	b.mu.Lock()
 	before := b.before
 	b.mu.Unlock()
@@ -91,7 +92,7 @@ func (b *bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	return b.Bucket.Get(ctx, key, off, n)
 }
 
-func (b *bucket) set(change func()) {
+func (b *memBucket) set(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
@@ -101,7 +102,7 @@ func (b *bucket) set(change func()) {
 type place struct {
 	protocol.World
 	t       *testing.T
-	bucket  *bucket
+	bucket  *memBucket
 	work    string
 	environ []string
 	index   int
@@ -109,7 +110,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	b := &bucket{Bucket: mem.New(), wrote: make(chan struct{}, 1)}
+	b := &memBucket{Bucket: mem.New(), wrote: make(chan struct{}, 1)}
 	p := &place{t: t, bucket: b, work: t.TempDir(), environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PWD=/elsewhere"}}
 	p.World = protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
 		Gone: func(h protocol.Host) (bool, bool) { return proc.Identity(h).Gone() }}
@@ -286,10 +287,10 @@ func (p *place) output(e protocol.Exit, name string) map[string]string {
 	if !ok {
 		return nil
 	}
-	tree, err := bundle.LoadTree(p.t.Context(), p.Store, d)
+	listing, err := tree.LoadTree(p.t.Context(), p.Store, d)
 	p.check(err)
 	dir := p.t.TempDir()
-	p.check(bundle.Restore(p.t.Context(), p.Store, tree, dir))
+	p.check(tree.Restore(p.t.Context(), p.Store, listing, dir))
 	return texts(p.t, dir)
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -282,25 +282,25 @@ func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir s
 	if d == "" {
 		return nil
 	}
-	tree, err := bundle.LoadTree(ctx, s.World.Store, d)
+	listing, err := tree.LoadTree(ctx, s.World.Store, d)
 	if err == nil {
-		err = bundle.Restore(ctx, s.World.Store, tree, dir)
+		err = tree.Restore(ctx, s.World.Store, listing, dir)
 	}
-	if before := s.space.paths().Before; err == nil && which == restoredState && before != "" && len(tree.Files) > 0 {
-		err = bundle.Restore(ctx, s.World.Store, tree, before)
+	if before := s.space.paths().Before; err == nil && which == restoredState && before != "" && len(listing.Files) > 0 {
+		err = tree.Restore(ctx, s.World.Store, listing, before)
 	}
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", filepath.Base(dir), err)
 	}
-	s.restored[which] = kept{digest: tree.Digest(), blob: d, tree: tree}
-	s.noteRestored(filepath.Base(dir), tree, from)
+	s.restored[which] = kept{digest: listing.Digest(), blob: d, tree: listing}
+	s.noteRestored(filepath.Base(dir), listing, from)
 	return nil
 }
 
 // noteRestored tells of a folder that was restored.
-func (s *rankState) noteRestored(what string, tree bundle.Tree, from protocol.Saved) {
-	if n := len(tree.Files); n > 0 {
-		s.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), tree.Bytes(), whose(from))
+func (s *rankState) noteRestored(what string, listing tree.Tree, from protocol.Saved) {
+	if n := len(listing.Files); n > 0 {
+		s.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
 	}
 }
 
@@ -325,14 +325,14 @@ func plural(n int, noun string) string {
 // complete says whether every blob of a generation is there.
 func (s *rankState) complete(ctx context.Context, saved protocol.Saved) (bool, error) {
 	for _, d := range saved.Lists() {
-		tree, err := bundle.LoadTree(ctx, s.World.Store, d)
+		listing, err := tree.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if gone, err := bundle.Missing(ctx, s.World.Store, tree); err != nil || len(gone) > 0 {
+		if gone, err := tree.Missing(ctx, s.World.Store, listing); err != nil || len(gone) > 0 {
 			return false, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -108,7 +108,7 @@ func (a *agent) record(ctx context.Context, exit protocol.Exit) error {
 			return nil // the member's next Poll says so
 		case errors.Is(err, errGivenUp):
 			exit = a.givenUp(exit, err)
-		case errors.Is(err, bundle.ErrLimit):
+		case errors.Is(err, tree.ErrLimit):
 			exit = a.refused(exit, err)
 		case fault.KindOf(err) == fault.Full:
 			exit, saved = a.unstored(exit, err), false
@@ -139,7 +139,7 @@ func exitText(e protocol.Exit) string {
 
 // promiseOutputs stores what the program made and names it, so that no gc takes any
 // of it before the exit does (docs/design/004-gc.md). What is beyond a limit is
-// bundle.ErrLimit, and all else is stored and named.
+// tree.ErrLimit, and all else is stored and named.
 func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *protocol.Exit) error {
 	in := &watched{Store: o.World.Store, w: o.World}
 	notes := exit.Notes
@@ -172,41 +172,41 @@ func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *protocol.
 	p := o.space.paths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
-		name string
-		tree func() (bundle.Tree, error)
+		name    string
+		listing func() (tree.Tree, error)
 	}{
-		{"model", func() (bundle.Tree, error) {
-			return o.saveFolder(ctx, in, p.Model, bundle.SaveOptions{As: o.space.inView(p.Model)})
+		{"model", func() (tree.Tree, error) {
+			return o.saveFolder(ctx, in, p.Model, tree.SaveOptions{As: o.space.inView(p.Model)})
 		}},
-		{"output", func() (bundle.Tree, error) { return o.saveResults(ctx, in) }},
-		{"files", func() (bundle.Tree, error) {
+		{"output", func() (tree.Tree, error) { return o.saveResults(ctx, in) }},
+		{"files", func() (tree.Tree, error) {
 			w := o.space.workFiles()
-			tree, err := o.saveFolder(ctx, in, w.dir, bundle.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
-			tree.Dirs = nil // the script's own folders, with nothing new in them
-			return tree, err
+			listing, err := o.saveFolder(ctx, in, w.dir, tree.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
+			listing.Dirs = nil // the script's own folders, with nothing new in them
+			return listing, err
 		}},
 	}
 	for _, kind := range kinds {
-		tree, err := kind.tree()
-		if err == nil && len(tree.Files)+len(tree.Links)+len(tree.Dirs) > 0 {
-			if exit.Outputs[kind.name], err = bundle.PutTree(ctx, in, tree); err != nil {
+		listing, err := kind.listing()
+		if err == nil && len(listing.Files)+len(listing.Links)+len(listing.Dirs) > 0 {
+			if exit.Outputs[kind.name], err = tree.PutTree(ctx, in, listing); err != nil {
 				delete(exit.Outputs, kind.name)
 			}
 		}
-		if errors.Is(err, bundle.ErrLimit) {
+		if errors.Is(err, tree.ErrLimit) {
 			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", kind.name, err))
 			continue
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("store %s: %w", kind.name, err)
 		}
-		for _, note := range tree.Notes {
+		for _, note := range listing.Notes {
 			exit.Notes = append(exit.Notes, kind.name+": "+note)
 		}
 		if d, ok := exit.Outputs[kind.name]; ok {
 			need = append(need, d)
 		}
-		for _, f := range tree.Files {
+		for _, f := range listing.Files {
 			need = append(need, f.SHA256)
 		}
 	}
@@ -215,48 +215,48 @@ func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *protocol.
 
 // saveFolder stores the files of a folder, all of it unless opt says what not; the
 // program may have removed it.
-func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt bundle.SaveOptions) (bundle.Tree, error) {
+func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt tree.SaveOptions) (tree.Tree, error) {
 	if dir == "" {
-		return bundle.Tree{}, nil
+		return tree.Tree{}, nil
 	}
 	folder, why := o.space.left(dir)
 	if folder == "" {
 		if why != "" {
 			why = opt.As + ": " + why
-			return bundle.Tree{Notes: []string{why}}, nil
+			return tree.Tree{Notes: []string{why}}, nil
 		}
-		return bundle.Tree{}, nil
+		return tree.Tree{}, nil
 	}
 	opt.Settled, opt.MaxBytes = true, o.maxSaved()
-	tree, err := bundle.Save(ctx, in, folder, opt)
+	listing, err := tree.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(ctx, folder)
-		tree, err = bundle.Save(ctx, in, folder, opt)
+		listing, err = tree.Save(ctx, in, folder, opt)
 	}
 	if errors.Is(err, fs.ErrPermission) { // the program's own doing, or its user's: its exit is not lost for that
-		return bundle.Tree{Notes: []string{err.Error()}}, nil
+		return tree.Tree{Notes: []string{err.Error()}}, nil
 	}
-	return tree, err
+	return listing, err
 }
 
 // saveResults stores output/data, or the results of a processing job: below
 // their names, unless there is but the one that nobody named.
-func (o *outputs) saveResults(ctx context.Context, in *watched) (bundle.Tree, error) {
+func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, error) {
 	results := o.job.Spec.Results
 	if len(results) == 0 {
-		return o.saveFolder(ctx, in, o.space.paths().OutputData, bundle.SaveOptions{As: o.space.seen().OutputData})
+		return o.saveFolder(ctx, in, o.space.paths().OutputData, tree.SaveOptions{As: o.space.seen().OutputData})
 	}
-	var all bundle.Tree
+	var all tree.Tree
 	for _, r := range results {
 		from := filepath.Join(o.root, r.From)
-		tree, err := o.saveFolder(ctx, in, from, bundle.SaveOptions{As: o.space.inView(from)})
+		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.inView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}
 		if len(results) == 1 && r.Name == "output" {
-			return tree, nil
+			return listing, nil
 		}
-		all.Add(r.Name, tree)
+		all.Add(r.Name, listing)
 	}
 	return all, nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 )
@@ -103,15 +103,15 @@ func (a *agent) storeTimer(began time.Time) <-chan time.Time {
 }
 
 // storeLeft stores the state and the outputs of a program that has ended. What is
-// beyond a limit is bundle.ErrLimit, once all else is stored.
+// beyond a limit is tree.ErrLimit, once all else is stored.
 func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) error {
 	over := exit.Verdict == protocol.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
 	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx, over) })
-	if refused != nil && !errors.Is(refused, bundle.ErrLimit) {
+	if refused != nil && !errors.Is(refused, tree.ErrLimit) {
 		return refused
 	}
 	err := a.patiently(ctx, func() error { return a.outs.promiseOutputs(ctx, p.attempt, p.rank, exit) })
-	if err == nil || errors.Is(err, bundle.ErrLimit) {
+	if err == nil || errors.Is(err, tree.ErrLimit) {
 		err = cmp.Or(refused, err)
 	}
 	return err

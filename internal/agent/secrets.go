@@ -8,7 +8,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
 )
 
@@ -31,7 +31,7 @@ func (a *agent) openSecrets() {
 		a.ready.failed = err
 		return
 	}
-	a.secrets, a.redact = values, record.NewRedactor(values)
+	a.secrets, a.redact = values, redact.NewRedactor(values)
 }
 
 // secretValues are what the target has brought, else what is here.

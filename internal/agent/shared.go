@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/bundle/union"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -25,13 +26,13 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 	if err != nil {
 		return protocol.Saved{}, err
 	}
-	var tree bundle.Tree
+	var listing tree.Tree
 	unite := func(all states.Shared) (d store.Digest, bytes int64, err error) {
-		if tree, err = s.united(ctx, all); err != nil || len(tree.Files)+len(tree.Links) == 0 {
+		if listing, err = s.united(ctx, all); err != nil || len(listing.Files)+len(listing.Links) == 0 {
 			return "", 0, err
 		}
-		d, err = bundle.PutTree(ctx, s.World.Store, tree)
-		return d, tree.Bytes(), err
+		d, err = tree.PutTree(ctx, s.World.Store, listing)
+		return d, listing.Bytes(), err
 	}
 	me := protocol.Begun{Job: s.job.ID, Place: s.place, Attempt: o.Attempt, Agent: s.id, Own: contract.Own(s.job.Spec.Nodes)}
 	complete := func(saved protocol.Saved) (bool, error) { return s.complete(ctx, saved) }
@@ -44,24 +45,24 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 	}
 	need := func() ([]store.Digest, error) {
 		all := []store.Digest{b.State}
-		for _, f := range tree.Files {
+		for _, f := range listing.Files {
 			all = append(all, f.SHA256)
 		}
 		return all, nil
 	}
 	return protocol.Saved{State: b.State}, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-		_, err := bundle.PutTree(ctx, s.World.Store, tree) // its files are named by the generations it was made of
+		_, err := tree.PutTree(ctx, s.World.Store, listing) // its files are named by the generations it was made of
 		return err
 	})
 }
 
 // united is a state as one folder.
-func (s *rankState) united(ctx context.Context, all states.Shared) (bundle.Tree, error) {
-	var copies []bundle.Copy
+func (s *rankState) united(ctx context.Context, all states.Shared) (tree.Tree, error) {
+	var copies []union.Copy
 	base := all.Copies(func(rank int, own string, list store.Digest) {
-		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
+		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})
 	})
-	return bundle.Unite(ctx, s.World.Store, base, copies, contract.IsHost)
+	return union.Unite(ctx, s.World.Store, base, copies, contract.IsHost)
 }
 
 // awaitList waits for a list of files that another node has named: if gc has taken it
@@ -70,7 +71,7 @@ func (s *rankState) awaitList(ctx context.Context, d store.Digest) error {
 	const most = 2 * time.Minute // gc's own time for one sweep is shorter
 	clock := s.World.Store.Clock()
 	for begin := clock.Boot(); ; {
-		_, err := bundle.LoadTree(ctx, s.World.Store, d)
+		_, err := tree.LoadTree(ctx, s.World.Store, d)
 		if !errors.Is(err, store.ErrNotExist) {
 			return err
 		}

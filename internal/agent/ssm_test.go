@@ -9,7 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/bundle/union"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -45,14 +46,14 @@ func (p *place) state(j job.Job) map[string]string {
 	p.t.Helper()
 	s, err := states.ReadShared(p.t.Context(), p.World, j.Path(), func(protocol.Saved) (bool, error) { return true, nil })
 	p.check(err)
-	var copies []bundle.Copy
+	var copies []union.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
-		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
+		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})
 	})
-	t, err := bundle.Unite(p.t.Context(), p.Store, base, copies, contract.IsHost)
+	t, err := union.Unite(p.t.Context(), p.Store, base, copies, contract.IsHost)
 	p.check(err)
 	dir := p.t.TempDir()
-	p.check(bundle.Restore(p.t.Context(), p.Store, t, dir))
+	p.check(tree.Restore(p.t.Context(), p.Store, t, dir))
 	return texts(p.t, dir)
 }
 
@@ -178,9 +179,9 @@ open(os.environ["SSM_OUTPUT"] + "/o", "w").write("out")
 		p.check(err)
 		data := t.TempDir()
 		write(t, data, map[string]string{"d.csv": "1\n"})
-		tree, err := bundle.Save(t.Context(), p.Store, data, bundle.SaveOptions{})
+		listing, err := tree.Save(t.Context(), p.Store, data, tree.SaveOptions{})
 		p.check(err)
-		d, err := bundle.PutTree(t.Context(), p.Store, tree)
+		d, err := tree.PutTree(t.Context(), p.Store, listing)
 		p.check(err)
 		j := job.Job{V: 1, Spec: spec, Code: p.code("clean.py", map[string]string{"clean.py": script}),
 			Inputs: map[string]string{"data": string(d), "table_1": string(d)}}

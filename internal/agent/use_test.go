@@ -8,21 +8,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 )
 
 func TestANodeGetsItsShareAndWhatLeadsThere(t *testing.T) {
 	t.Parallel()
-	var all bundle.Tree
+	var all tree.Tree
 	for _, name := range []string{"a", "b", "sub/c", "sub/d", "Z"} {
-		all.Files = append(all.Files, bundle.File{Path: name})
+		all.Files = append(all.Files, tree.File{Path: name})
 	}
 	all.Dirs = []string{"empty"}
-	all.Links = []bundle.Link{{Path: "to-a", Target: "a"}, {Path: "to-sub", Target: "sub"}, {Path: "sub/up", Target: "../b"}}
+	all.Links = []tree.Link{{Path: "to-a", Target: "a"}, {Path: "to-sub", Target: "sub"}, {Path: "sub/up", Target: "../b"}}
 	for node, want := range [][]string{{"Z", "b", "sub/d"}, {"a", "sub/c"}} {
 		got := share(all, node, 2)
 		var names, links []string
@@ -152,7 +153,7 @@ func TestMetricsAndSecretsOfAProgram(t *testing.T) {
 	if s := rep.Run.Settled; s.Code != 3 || strings.Contains(s.Reason, "hush") || s.Reason == "" {
 		t.Errorf("it settled as %+v", s)
 	}
-	series, err := record.ReadSeries(record.Read(t.Context(), p.Store, protocol.MetricsPrefix(j.Path()), record.Filter{}))
+	series, err := metric.ReadSeries(record.Read(t.Context(), p.Store, protocol.MetricsPrefix(j.Path()), record.Filter{}))
 	if err != nil || len(series) != 2 || series[0].Name != "acc" && series[1].Name != "acc" {
 		t.Errorf("metrics: %+v, %v", series, err)
 	}

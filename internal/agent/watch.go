@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -53,17 +53,17 @@ type folder struct {
 	path string
 	as   string // as the program sees it
 	bare bool   // empty folders do not count
-	// skip and skipFile are as in bundle.SaveOptions.
+	// skip and skipFile are as in tree.SaveOptions.
 	skip     func(name string) bool
 	skipFile func(name string, info fs.FileInfo) bool
 	// last are the versions of files that were stored last: of one that is being
 	// written that version stands, and the others are stored all the same. Nil: nothing
 	// is stored as long as one is being written.
-	last map[string]bundle.File
+	last map[string]tree.File
 	left func(dir string) (folder, why string)
 	// maxBytes is the most that it may hold to be stored; 0 is no limit.
 	maxBytes int64
-	cache    bundle.Cache
+	cache    tree.Cache
 	digest   string       // of the tree that was stored last
 	blob     store.Digest // of its list
 	said     string       // the digest that the newest generation names
@@ -74,7 +74,7 @@ type folder struct {
 type kept struct {
 	digest string
 	blob   store.Digest
-	tree   bundle.Tree
+	tree   tree.Tree
 }
 
 // stands notes what the newest generation says of the folder.
@@ -114,7 +114,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, states.ErrFenced):
 				return // the member's next Poll says why
-			case errors.Is(err, bundle.ErrLimit):
+			case errors.Is(err, tree.ErrLimit):
 				s.noteRefused(err)
 			default:
 				a.Log.Warn("checkpoint not saved", "err", err)
@@ -148,7 +148,7 @@ func (s *saver) finish(ctx context.Context, over bool) error {
 }
 
 // save adds a generation if anything has changed since the last one. settled
-// says that the program has ended. A folder beyond a limit is bundle.ErrLimit once
+// says that the program has ended. A folder beyond a limit is tree.ErrLimit once
 // the others are saved; what was stored of it last stands.
 func (s *saver) save(ctx context.Context, settled bool) error {
 	began := time.Now()
@@ -160,10 +160,10 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 		}
 		one, err := f.save(ctx, s.in, settled)
 		switch {
-		case errors.Is(err, bundle.ErrLimit):
+		case errors.Is(err, tree.ErrLimit):
 			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", filepath.Base(f.path), err))
 			continue
-		case errors.Is(err, bundle.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+		case errors.Is(err, tree.ErrChanging) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
 			continue // what was stored of it last stands; the other folders may be quiet
 		case err != nil:
 			return err
@@ -255,7 +255,7 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 func (f *folder) forget(gone []store.Digest) {
 	f.cache.Forget(gone...)
 	f.digest, f.said, f.need = "gone", "", nil
-	maps.DeleteFunc(f.last, func(_ string, file bundle.File) bool { return slices.Contains(gone, file.SHA256) })
+	maps.DeleteFunc(f.last, func(_ string, file tree.File) bool { return slices.Contains(gone, file.SHA256) })
 }
 
 // save stores the folder's files, then its list. Nothing has changed when it holds
@@ -268,31 +268,31 @@ func (f *folder) save(ctx context.Context, s *watched, settled bool) (stored, er
 	if settled {
 		unlock(ctx, path)
 	}
-	tree, err := bundle.Save(ctx, s, path, bundle.SaveOptions{Settled: settled, As: f.as, Skip: f.skip, SkipFile: f.skipFile, Cache: &f.cache, MaxBytes: f.maxBytes, Last: f.last})
+	listing, err := tree.Save(ctx, s, path, tree.SaveOptions{Settled: settled, As: f.as, Skip: f.skip, SkipFile: f.skipFile, Cache: &f.cache, MaxBytes: f.maxBytes, Last: f.last})
 	if err != nil {
 		return stored{}, err
 	}
 	if f.bare {
-		tree.Dirs = nil
+		listing.Dirs = nil
 	}
-	digest := tree.Digest()
-	if f.digest == "" && len(tree.Files)+len(tree.Links) == 0 {
+	digest := listing.Digest()
+	if f.digest == "" && len(listing.Files)+len(listing.Links) == 0 {
 		return stored{}, nil
 	}
 	if digest == f.digest { // stored before; not said, if the log refused the entry
-		return stored{changed: digest != f.said, bytes: tree.Bytes()}, nil
+		return stored{changed: digest != f.said, bytes: listing.Bytes()}, nil
 	}
-	blob, err := bundle.PutTree(ctx, s, tree)
+	blob, err := tree.PutTree(ctx, s, listing)
 	if err != nil {
 		return stored{}, err
 	}
 	f.digest, f.blob = digest, blob
-	return stored{changed: true, bytes: tree.Bytes(), sent: f.names(tree)}, nil
+	return stored{changed: true, bytes: listing.Bytes(), sent: f.names(listing)}, nil
 }
 
 // names notes what a tree that was stored consists of, and returns the bytes of the
 // files that the one before did not have.
-func (f *folder) names(tree bundle.Tree) (fresh int64) {
+func (f *folder) names(listing tree.Tree) (fresh int64) {
 	before := make(map[store.Digest]bool, len(f.need))
 	for _, d := range f.need {
 		before[d] = true
@@ -301,7 +301,7 @@ func (f *folder) names(tree bundle.Tree) (fresh int64) {
 	if f.last != nil {
 		clear(f.last)
 	}
-	for _, file := range tree.Files {
+	for _, file := range listing.Files {
 		f.need = append(f.need, file.SHA256)
 		if !before[file.SHA256] {
 			fresh += file.Size

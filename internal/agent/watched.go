@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/store"
@@ -22,7 +22,7 @@ type watched struct {
 	sweeps *removal.Sweeps
 }
 
-var _ bundle.Blobs = (*watched)(nil)
+var _ tree.Blobs = (*watched)(nil)
 
 // begin watches gc, if that was not so before.
 func (b *watched) begin(ctx context.Context) (_ *removal.Sweeps, err error) {
@@ -34,7 +34,7 @@ func (b *watched) begin(ctx context.Context) (_ *removal.Sweeps, err error) {
 	return b.sweeps, err
 }
 
-// PutBlob implements bundle.Blobs.
+// PutBlob implements tree.Blobs.
 func (b *watched) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
 	if _, err := b.begin(ctx); err != nil {
 		return "", 0, err
@@ -42,7 +42,7 @@ func (b *watched) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest
 	return b.Store.PutBlob(ctx, body)
 }
 
-// HasBlob implements bundle.Blobs.
+// HasBlob implements tree.Blobs.
 func (b *watched) HasBlob(ctx context.Context, d store.Digest) (bool, error) {
 	if _, err := b.begin(ctx); err != nil {
 		return false, err

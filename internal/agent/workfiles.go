@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
 )
@@ -44,23 +45,23 @@ func (w *workspace) workFiles() workFiles {
 // folder is what the saver saves of them. Folders in which nothing is new are those
 // of the code.
 func (w workFiles) folder() folder {
-	return folder{path: w.dir, as: w.as, bare: true, skip: neverSaved, skipFile: w.shipped, last: map[string]bundle.File{}}
+	return folder{path: w.dir, as: w.as, bare: true, skip: neverSaved, skipFile: w.shipped, last: map[string]tree.File{}}
 }
 
 // restore puts files back over the code. Where the program had made a file of a
 // folder, or a folder of a file or link, the code's gives way.
-func (w workFiles) restore(ctx context.Context, b bundle.Blobs, t bundle.Tree) error {
+func (w workFiles) restore(ctx context.Context, b tree.Blobs, t tree.Tree) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
 	if err := w.makeWay(t); err != nil {
 		return err
 	}
-	return bundle.Restore(ctx, b, t, w.dir)
+	return tree.Restore(ctx, b, t, w.dir)
 }
 
 // makeWay removes what stands where the tree has something else.
-func (w workFiles) makeWay(t bundle.Tree) error {
+func (w workFiles) makeWay(t tree.Tree) error {
 	root, err := os.OpenRoot(w.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -79,7 +80,7 @@ func (w workFiles) makeWay(t bundle.Tree) error {
 }
 
 // eachName calls do with each file and link of a tree.
-func eachName(t bundle.Tree, do func(name string) error) error {
+func eachName(t tree.Tree, do func(name string) error) error {
 	for _, f := range t.Files {
 		if err := do(f.Path); err != nil {
 			return err
@@ -133,21 +134,21 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 	if from.Files == "" {
 		return nil
 	}
-	tree, err := bundle.LoadTree(ctx, s.World.Store, from.Files)
+	listing, err := tree.LoadTree(ctx, s.World.Store, from.Files)
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
-	w, digest := s.space.workFiles(), tree.Digest()
-	stay, err := s.newInCode(ctx, w, tree, from)
+	w, digest := s.space.workFiles(), listing.Digest()
+	stay, err := s.newInCode(ctx, w, listing, from)
 	if err == nil {
-		tree = treeWithout(tree, stay)
-		err = w.restore(ctx, s.World.Store, tree)
+		listing = treeWithout(listing, stay)
+		err = w.restore(ctx, s.World.Store, listing)
 	}
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
-	s.restored[restoredFiles] = kept{digest: digest, blob: from.Files, tree: tree}
-	s.noteRestored("files of the working folder", tree, from)
+	s.restored[restoredFiles] = kept{digest: digest, blob: from.Files, tree: listing}
+	s.noteRestored("files of the working folder", listing, from)
 	if n := len(stay); n > 0 {
 		names := slices.Sorted(maps.Keys(stay))
 		s.note("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
@@ -179,18 +180,18 @@ func someOf(names []string) string {
 }
 
 // treeWithout is a tree less some of its names.
-func treeWithout(t bundle.Tree, names map[string]bool) bundle.Tree {
+func treeWithout(t tree.Tree, names map[string]bool) tree.Tree {
 	if len(names) == 0 {
 		return t
 	}
-	t.Files = slices.DeleteFunc(slices.Clone(t.Files), func(f bundle.File) bool { return names[f.Path] })
-	t.Links = slices.DeleteFunc(slices.Clone(t.Links), func(l bundle.Link) bool { return names[l.Path] })
+	t.Files = slices.DeleteFunc(slices.Clone(t.Files), func(f tree.File) bool { return names[f.Path] })
+	t.Links = slices.DeleteFunc(slices.Clone(t.Links), func(l tree.Link) bool { return names[l.Path] })
 	return t
 }
 
 // newInCode are the names of a tree that the code has now and had not, or otherwise,
 // when the tree was saved: the user has changed them since.
-func (s *rankState) newInCode(ctx context.Context, w workFiles, t bundle.Tree, from protocol.Saved) (map[string]bool, error) {
+func (s *rankState) newInCode(ctx context.Context, w workFiles, t tree.Tree, from protocol.Saved) (map[string]bool, error) {
 	now := store.Digest(s.job.Code.Blob)
 	if now == from.Code || now == "" {
 		return nil, nil
@@ -215,7 +216,7 @@ func (s *rankState) newInCode(ctx context.Context, w workFiles, t bundle.Tree, f
 	if err != nil {
 		return nil, err
 	}
-	defer bundle.RemoveAll(dir)
+	defer tree.RemoveAll(dir)
 	if err := s.space.unpackCode(ctx, from.Code, dir); err != nil && !errors.Is(err, store.ErrNotExist) { // gone: all are new
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 // listed is a file, or a link, that find has listed.
@@ -22,18 +24,18 @@ type listed struct {
 // lister lists what is below a folder, but for folders. What drover leaves out by itself
 // counts neither for the folder at, relative to root, nor for those around it: the user
 // stands there.
-type lister func(ctx context.Context, root, at string, notes notes) (names []listed, how string, err error)
+type lister func(ctx context.Context, root, at string, notes tree.Notes) (names []listed, how string, err error)
 
 // findNamed lists all that is below a folder that a person has named, whatever git
 // ignores; only what drover leaves out by itself and .droverignore counts.
-func findNamed(ctx context.Context, root, at string, notes notes) ([]listed, string, error) {
+func findNamed(ctx context.Context, root, at string, notes tree.Notes) ([]listed, string, error) {
 	names, err := walkBy(ctx, root, at, newIgnorer(root, nil), ".", notes)
 	return names, "walk", err
 }
 
 // find lists what is below root and not ignored: everything but folders. how is
 // "git" or "walk".
-func find(ctx context.Context, root, at string, notes notes) (names []listed, how string, err error) {
+func find(ctx context.Context, root, at string, notes tree.Notes) (names []listed, how string, err error) {
 	top := ""
 	if repository(root) != "" {
 		names, err = gitFiles(ctx, root, "", at)
@@ -47,7 +49,7 @@ func find(ctx context.Context, root, at string, notes notes) (names []listed, ho
 			// wanted, and the rules of the folders above do not count.
 			top = root
 		case !errors.Is(err, exec.ErrNotFound):
-			notes.say("git refuses this repository, so .gitignore files alone decide what is shipped ("+err.Error()+")"+mayBeOwned(err), root)
+			notes.AddNote("git refuses this repository, so .gitignore files alone decide what is shipped ("+err.Error()+")"+mayBeOwned(err), root)
 		}
 	}
 	if top == "" {
@@ -137,7 +139,7 @@ func gitFiles(ctx context.Context, dir, prefix, at string) ([]listed, error) {
 // not look in there; files may lie there all the same.
 func nested(ctx context.Context, dir, prefix string) ([]listed, error) {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
-		return walk(ctx, dir, ".", dir, notes{})
+		return walk(ctx, dir, ".", dir, tree.Notes{})
 	}
 	names, err := gitFiles(ctx, dir, prefix, ".")
 	if err != nil {
@@ -162,7 +164,7 @@ func gitEnv(env []string) []string {
 
 // walk lists the files below root by the rules of the .gitignore files from
 // top, the repository's folder, downwards ("" or root: from root), and our own.
-func walk(ctx context.Context, root, at, top string, notes notes) ([]listed, error) {
+func walk(ctx context.Context, root, at, top string, notes tree.Notes) ([]listed, error) {
 	if top == "" {
 		top = root
 	}
@@ -181,7 +183,7 @@ func walk(ctx context.Context, root, at, top string, notes notes) ([]listed, err
 
 // walkBy lists the files below root that neither gits nor our own rules leave out. above
 // is where root lies below the folder of gits.
-func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, notes notes) ([]listed, error) {
+func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, notes tree.Notes) ([]listed, error) {
 	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
 	ours.keep(at)
@@ -197,7 +199,7 @@ func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, n
 			if dir == "." {
 				return err
 			}
-			notes.add("unreadable", dir)
+			notes.Add("unreadable", dir)
 		}
 		for _, e := range entries {
 			name := path.Join(dir, e.Name())

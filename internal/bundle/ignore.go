@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-run/drover/internal/bundle/pattern"
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 // builtin is what nobody means to ship. A line in .droverignore can bring any
 // of it back ("!node_modules"), and a file that git tracks stays anyway:
 // somebody chose it.
-const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n" + workshop + "/\n"
+const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n" + tree.Workshop + "/\n"
 
 // marks tell of folders that are no code: a virtual environment, and what drover
 // itself brought home (the receipt that Get leaves). Without the second, -o beside
@@ -25,18 +28,18 @@ var marks = []string{"pyvenv.cfg", Receipt}
 type ignorer struct {
 	root  string   // the folder that paths are relative to
 	names []string // ignore files looked for in each folder; a later one wins
-	base  []pattern
-	marks []string // leave out folders that hold one of these files
-	code  string   // the code's folder: in those above it, another user's ignore file holds no rules; "" for root
-	notes notes    // gets those files, where code is below root
+	base  []rule
+	marks []string   // leave out folders that hold one of these files
+	code  string     // the code's folder: in those above it, another user's ignore file holds no rules; "" for root
+	notes tree.Notes // gets those files, where code is below root
 
-	rules map[string][]pattern // by folder, "." is the root
-	out   map[string]bool      // verdicts on folders
+	rules map[string][]rule // by folder, "." is the root
+	out   map[string]bool   // verdicts on folders
 }
 
-func newIgnorer(root string, base []pattern, names ...string) *ignorer {
+func newIgnorer(root string, base []rule, names ...string) *ignorer {
 	return &ignorer{root: root, names: names, base: base,
-		rules: map[string][]pattern{}, out: map[string]bool{".": false}}
+		rules: map[string][]rule{}, out: map[string]bool{".": false}}
 }
 
 // keep has neither dir nor a folder around it left out.
@@ -106,7 +109,7 @@ func (g *ignorer) bringsBack(name string) bool {
 	return false
 }
 
-func (g *ignorer) in(dir string) []pattern {
+func (g *ignorer) in(dir string) []rule {
 	rules, known := g.rules[dir]
 	if known {
 		return rules
@@ -119,7 +122,7 @@ func (g *ignorer) in(dir string) []pattern {
 }
 
 // last is the last pattern that matches, or nil.
-func last(rules []pattern, rel string, folder bool) *pattern {
+func last(rules []rule, rel string, folder bool) *rule {
 	for i := len(rules) - 1; i >= 0; i-- {
 		if rules[i].match(rel, folder) {
 			return &rules[i]
@@ -129,19 +132,19 @@ func last(rules []pattern, rel string, folder bool) *pattern {
 }
 
 // pattern is one line of an ignore file.
-type pattern struct {
+type rule struct {
 	not      bool // "!": brings back
 	folder   bool // "x/": folders only
 	anchored bool // matches the whole path, not its last element
 	plain    string
-	tokens   []token // empty when plain is used
+	tokens   []pattern.Token // empty when plain is used
 }
 
 // parseIgnore reads an ignore file in gitignore(5)'s syntax. Lines that can
 // match nothing are dropped.
-func parseIgnore(text []byte) []pattern {
+func parseIgnore(text []byte) []rule {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	var rules []pattern
+	var rules []rule
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		if len(line) == 0 || line[0] == '#' {
@@ -170,8 +173,8 @@ func trimSpaces(s string) string {
 	return s[:end]
 }
 
-func parsePattern(s string) (pattern, bool) {
-	var p pattern
+func parsePattern(s string) (rule, bool) {
+	var p rule
 	s, p.not = strings.CutPrefix(s, "!")
 	s, p.folder = strings.CutSuffix(s, "/")
 	p.anchored = strings.Contains(s, "/")
@@ -183,12 +186,12 @@ func parsePattern(s string) (pattern, bool) {
 		p.plain = s
 		return p, true
 	}
-	tokens, ok := compile(s)
+	tokens, ok := pattern.Compile(s)
 	p.tokens = tokens
 	return p, ok
 }
 
-func (p *pattern) match(rel string, folder bool) bool {
+func (p *rule) match(rel string, folder bool) bool {
 	if p.folder && !folder {
 		return false
 	}
@@ -198,5 +201,5 @@ func (p *pattern) match(rel string, folder bool) bool {
 	if p.tokens == nil {
 		return rel == p.plain
 	}
-	return run(p.tokens, rel)
+	return pattern.Match(p.tokens, rel)
 }

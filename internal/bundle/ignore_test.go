@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/internal/bundle/bundletest"
 )
 
 func TestPatternsMatchAsInGitsManual(t *testing.T) {
@@ -111,7 +113,7 @@ func TestIgnoreFilesMeanWhatTheyMeanToGit(t *testing.T) {
 			for range rnd.IntN(4) {
 				lines = append(lines, line())
 			}
-			put(t, dir, map[string]string{filepath.Join(at, ".gitignore"): strings.Join(lines, "\n")})
+			bundletest.WriteFiles(t, dir, map[string]string{filepath.Join(at, ".gitignore"): strings.Join(lines, "\n")})
 		}
 		said := checkIgnore(t, dir, names)
 		g := newIgnorer(dir, nil, ".gitignore")

@@ -9,13 +9,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/bundle/bundletest"
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 func TestAJudgeIsToldWhatGitTracksAndWhatWasBroughtBack(t *testing.T) {
 	t.Parallel()
 	for _, git := range []bool{false, true} {
 		dir := t.TempDir()
-		put(t, dir, map[string]string{"run.sh": "x", "tracked": "x", "other": "x", "d/back": "x", "b/back": "x", ".droverignore": "!d/\n!/b/back\n"})
+		bundletest.WriteFiles(t, dir, map[string]string{"run.sh": "x", "tracked": "x", "other": "x", "d/back": "x", "b/back": "x", ".droverignore": "!d/\n!/b/back\n"})
 		if err := os.Symlink("other", filepath.Join(dir, "link")); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +72,7 @@ func TestAJudgeIsToldWhatGitTracksAndWhatWasBroughtBack(t *testing.T) {
 func TestContentsAreWhatWasPacked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a": "x", "d/b": "y", "d/e/c": ""})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": "x", "d/b": "y", "d/e/c": ""})
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +86,9 @@ func TestContentsAreWhatWasPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := bytes.NewReader(archive.Bytes())
-	tree, err := Contents(t.Context(), whole, Caps{})
-	if err != nil || tree.Digest() != digest || len(tree.Files) != 3 {
-		t.Errorf("%+v: %v", tree, err)
+	listing, err := Contents(t.Context(), whole, Caps{})
+	if err != nil || listing.Digest() != digest || len(listing.Files) != 3 {
+		t.Errorf("%+v: %v", listing, err)
 	}
 	if _, err := Contents(t.Context(), bytes.NewReader(archive.Bytes()), Caps{Files: 2}); err == nil {
 		t.Error("an archive above the caps was read")
@@ -94,7 +97,7 @@ func TestContentsAreWhatWasPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file *WrittenError
-	if _, err := l.Tree(t.Context()); !errors.As(err, &file) || file.Name != "a" || !errors.Is(err, ErrChanging) {
+	if _, err := l.Tree(t.Context()); !errors.As(err, &file) || file.Name != "a" || !errors.Is(err, tree.ErrChanging) {
 		t.Errorf("%v", err)
 	}
 }

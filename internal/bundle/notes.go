@@ -8,34 +8,8 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
-
-// notes gathers what was left out, by reason.
-type notes map[string][]string
-
-// add says that name was not shipped, because it is reason ("a link to nothing").
-func (n notes) add(reason, name string) { n.say("not shipped, because it is "+reason, name) }
-
-func (n notes) say(what, name string) { n[what] = append(n[what], name) }
-
-// lines is one line a reason, with the first few names.
-func (n notes) lines() []string {
-	var lines []string
-	for _, reason := range slices.Sorted(maps.Keys(n)) {
-		names := slices.Compact(slices.Sorted(slices.Values(n[reason])))
-		const shown = 5
-		var quoted []string
-		for _, name := range names[:min(shown, len(names))] {
-			quoted = append(quoted, fmt.Sprintf("%q", name))
-		}
-		line := reason + ": " + strings.Join(quoted, ", ")
-		if more := len(names) - shown; more > 0 {
-			line += fmt.Sprintf(" and %d more", more)
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
 
 // fits checks the caps; its fault names the three largest culprits.
 func (l List) fits() error {
@@ -44,7 +18,7 @@ func (l List) fits() error {
 			return fault.Wrap(ErrTooBig, fault.Invalid, "Choose another folder with `-s DIR`, or leave it out with a line in .droverignore.",
 				"scan code: %s: %q is %d folders deep, above %d", l.Dir, e.Name, depth, l.caps.Depth)
 		}
-		if err := checkName(e.Name); err != nil {
+		if err := tree.CheckName(e.Name); err != nil {
 			return fault.New(fault.Invalid, "Leave it out with a line in .droverignore.", "scan code: %s: %q: %v", l.Dir, e.Name, err)
 		}
 	}
@@ -55,7 +29,7 @@ func (l List) fits() error {
 	if !heavy && !many {
 		return nil
 	}
-	limit := sizeText(l.caps.Bytes)
+	limit := tree.SizeText(l.caps.Bytes)
 	if !heavy {
 		limit = fmt.Sprintf("%d files", l.caps.Files)
 	}
@@ -66,7 +40,7 @@ func (l List) fits() error {
 	}
 	hint := fmt.Sprintf("Choose another folder with `-s DIR`, make it an input with `-i %s`, or leave it out with a line in .droverignore.", shellWord(top[0].name))
 	return fault.Wrap(ErrTooBig, fault.Invalid, hint, "scan code: %s: %s in %d files is above %s; the largest are %s",
-		l.Dir, sizeText(l.Bytes), len(l.Entries), limit, strings.Join(names, ", "))
+		l.Dir, tree.SizeText(l.Bytes), len(l.Entries), limit, strings.Join(names, ", "))
 }
 
 // clash finds a file that is to stand where a folder does: two things put
@@ -96,9 +70,9 @@ type culprit struct {
 
 func (c *culprit) String() string {
 	if c.folder == nil {
-		return fmt.Sprintf("%q (%s)", c.name, sizeText(c.bytes))
+		return fmt.Sprintf("%q (%s)", c.name, tree.SizeText(c.bytes))
 	}
-	return fmt.Sprintf("%q (%s in %d files)", c.name+"/", sizeText(c.bytes), c.files)
+	return fmt.Sprintf("%q (%s in %d files)", c.name+"/", tree.SizeText(c.bytes), c.files)
 }
 
 func (c *culprit) weight(heavy bool) int64 {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 // Where git does not answer, because it is not installed or refuses a repository as
@@ -28,7 +30,7 @@ func owned(info fs.FileInfo) bool {
 
 // ownRepository is the folder at or above dir that holds .git, or "". A .git above dir
 // that belongs to another user is passed over, with a note.
-func ownRepository(dir string, notes notes) string {
+func ownRepository(dir string, notes tree.Notes) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		path := filepath.Join(at, ".git")
 		info, err := os.Lstat(path)
@@ -36,7 +38,7 @@ func ownRepository(dir string, notes notes) string {
 		case err == nil && (at == dir || owned(info)):
 			return at
 		case err == nil:
-			notes.say(errAnothers.Error(), path)
+			notes.AddNote(errAnothers.Error(), path)
 		}
 		if at == filepath.Dir(at) {
 			return ""
@@ -51,7 +53,7 @@ func (g *ignorer) read(dir, name string) []byte {
 	above := g.code != "" && g.code != "." && (dir == "." || strings.HasPrefix(g.code, dir+"/"))
 	text, err := readRegular(path, above)
 	if errors.Is(err, errAnothers) {
-		g.notes.say(err.Error(), path)
+		g.notes.AddNote(err.Error(), path)
 	}
 	return text
 }

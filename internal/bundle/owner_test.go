@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/bundle/bundletest"
 )
 
 // giveAway makes files another user's.
@@ -39,7 +41,7 @@ func TestAnothersIgnoreFilesAboveTheCodeLeaveNothingOut(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			shared := t.TempDir()
 			git(t, shared, "init", "-q")
-			put(t, shared, map[string]string{
+			bundletest.WriteFiles(t, shared, map[string]string{
 				".gitignore": "weights.bin\n", ".git/info/exclude": "*.py\n",
 				"mine/.gitignore": "*.log\n", "mine/a.log": "x", "mine/a.py": "x", "mine/weights.bin": "x",
 			})
@@ -65,7 +67,7 @@ func TestAnothersFileInOnesOwnRepositoryHoldsNoRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			top := t.TempDir()
-			put(t, top, map[string]string{".git/info/exclude": "*.tmp\n", ".gitignore": "*.log\n", "rules": "a.py\n",
+			bundletest.WriteFiles(t, top, map[string]string{".git/info/exclude": "*.tmp\n", ".gitignore": "*.log\n", "rules": "a.py\n",
 				"shared/mine/a.py": "x", "shared/mine/a.log": "x", "shared/mine/a.tmp": "x"})
 			planted := filepath.Join(top, "shared", ".gitignore")
 			if err := plant(planted); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/store"
 )
 
@@ -31,7 +32,7 @@ type Bundle struct {
 // Put packs l, by way of an unlinked temporary file, and sends it. A file that
 // changes while it is read makes the whole be read again; ErrChanging, as
 // fault.Invalid, when that has not helped.
-func Put(ctx context.Context, b Blobs, l List) (Bundle, error) {
+func Put(ctx context.Context, b tree.Blobs, l List) (Bundle, error) {
 	tmp, err := os.CreateTemp("", "drover-bundle-*")
 	if err != nil {
 		return Bundle{}, fmt.Errorf("pack code: %w", err)
@@ -44,7 +45,7 @@ func Put(ctx context.Context, b Blobs, l List) (Bundle, error) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, ErrChanging) || try == tries {
+		if !errors.Is(err, tree.ErrChanging) || try == tree.Attempts {
 			return Bundle{}, err
 		}
 		if err := tmp.Truncate(0); err != nil {
@@ -104,7 +105,7 @@ func readFault(e Entry, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrChanging) || errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, tree.ErrChanging) || errors.Is(err, fs.ErrNotExist):
 		return fault.Wrap(&WrittenError{e.Name}, fault.Invalid, "Wait until nothing writes it, or leave it out with a line in .droverignore.", "pack code: %q", e.Name)
 	case errors.Is(err, fs.ErrPermission):
 		return fault.Wrap(err, fault.Denied, "Make it readable, or leave it out with a line in .droverignore.", "pack code: %q", e.Name)
@@ -161,13 +162,13 @@ func inOrder(ctx context.Context, entries []Entry, f func(Entry, content, error)
 
 // load reads a small file whole, as often as it takes to see it stand still.
 func load(e Entry) (content, error) {
-	for range tries {
+	for range tree.Attempts {
 		c, err := loadOnce(e)
-		if !errors.Is(err, ErrChanging) {
+		if !errors.Is(err, tree.ErrChanging) {
 			return c, err
 		}
 	}
-	return content{}, ErrChanging
+	return content{}, tree.ErrChanging
 }
 
 func loadOnce(e Entry) (content, error) {
@@ -198,27 +199,18 @@ func stood(f *os.File, before os.FileInfo, n int64) error {
 	if err != nil {
 		return err
 	}
-	if n != before.Size() || !stampOf(before).sameContent(stampOf(after)) {
-		return ErrChanging
+	if n != before.Size() || !tree.StampOf(before).SameContent(tree.StampOf(after)) {
+		return tree.ErrChanging
 	}
 	return nil
 }
 
-func mode(fi os.FileInfo) uint32 { return shipMode(uint32(fi.Mode().Perm())) }
-
-// shipMode is all that an archive says of a mode: the owner's x bit, which no
-// umask takes away.
-func shipMode(perm uint32) uint32 {
-	if perm&0o100 != 0 {
-		return 0o755
-	}
-	return 0o644
-}
+func mode(fi os.FileInfo) uint32 { return tree.ShipMode(uint32(fi.Mode().Perm())) }
 
 // packer writes the archive and keeps what its digest needs.
 type packer struct {
 	tar  *tar.Writer
-	tree Tree
+	tree tree.Tree
 	left int64 // bytes until Caps.Bytes: a file may have grown since the scan
 }
 
@@ -232,7 +224,7 @@ func (p *packer) write(ctx context.Context, e Entry, c content) error {
 	if _, err := p.tar.Write(c.data); err != nil {
 		return err
 	}
-	p.tree.Files = append(p.tree.Files, File{Path: e.Name, Size: int64(len(c.data)), Mode: c.mode, SHA256: c.sha})
+	p.tree.Files = append(p.tree.Files, tree.File{Path: e.Name, Size: int64(len(c.data)), Mode: c.mode, SHA256: c.sha})
 	return nil
 }
 
@@ -254,13 +246,13 @@ func (p *packer) stream(ctx context.Context, e Entry) error {
 	if err := stood(f, fi, n); err != nil {
 		return err
 	}
-	p.tree.Files = append(p.tree.Files, File{Path: e.Name, Size: n, Mode: mode(fi), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))})
+	p.tree.Files = append(p.tree.Files, tree.File{Path: e.Name, Size: n, Mode: mode(fi), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))})
 	return nil
 }
 
 func (p *packer) begin(e Entry, size int64, mode uint32) error {
 	if p.left -= size; p.left < 0 {
-		return fault.Wrap(ErrTooBig, fault.Invalid, "Leave it out with a line in .droverignore.", "read %s, grown since it was scanned", sizeText(size))
+		return fault.Wrap(ErrTooBig, fault.Invalid, "Leave it out with a line in .droverignore.", "read %s, grown since it was scanned", tree.SizeText(size))
 	}
 	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Size: size, Mode: int64(mode), ModTime: time.Unix(0, 0)})
 }
@@ -268,10 +260,10 @@ func (p *packer) begin(e Entry, size int64, mode uint32) error {
 // WrittenError is an ErrChanging that names the file, as in the bundle.
 type WrittenError struct{ Name string }
 
-func (e *WrittenError) Error() string { return ErrChanging.Error() }
+func (e *WrittenError) Error() string { return tree.ErrChanging.Error() }
 
 // Unwrap is ErrChanging.
-func (e *WrittenError) Unwrap() error { return ErrChanging }
+func (e *WrittenError) Unwrap() error { return tree.ErrChanging }
 
 // LeaveOut takes a file out of the list, and says so in Left, if Source.Judge was
 // uncertain that it is code.
@@ -302,39 +294,39 @@ func (l List) Digest(ctx context.Context) (string, error) {
 }
 
 // Tree is what the archive of the list is going to hold.
-func (l List) Tree(ctx context.Context) (Tree, error) {
-	files := make([]File, len(l.Entries))
-	err := each(ctx, len(files), func(ctx context.Context, i int) error {
+func (l List) Tree(ctx context.Context) (tree.Tree, error) {
+	files := make([]tree.File, len(l.Entries))
+	err := tree.ForEach(ctx, len(files), func(ctx context.Context, i int) error {
 		f, err := hash(ctx, l.Entries[i])
 		files[i] = f
 		return readFault(l.Entries[i], err)
 	})
-	return Tree{Files: files}, err
+	return tree.Tree{Files: files}, err
 }
 
-func hash(ctx context.Context, e Entry) (File, error) {
+func hash(ctx context.Context, e Entry) (tree.File, error) {
 	var err error
-	for range tries {
-		var file File
-		if file, err = hashOnce(ctx, e); !errors.Is(err, ErrChanging) {
+	for range tree.Attempts {
+		var file tree.File
+		if file, err = hashOnce(ctx, e); !errors.Is(err, tree.ErrChanging) {
 			return file, err
 		}
 	}
-	return File{}, err
+	return tree.File{}, err
 }
 
-func hashOnce(ctx context.Context, e Entry) (File, error) {
+func hashOnce(ctx context.Context, e Entry) (tree.File, error) {
 	f, fi, err := openPlain(e.path)
 	if err != nil {
-		return File{}, err
+		return tree.File{}, err
 	}
 	defer f.Close()
 	sum := sha256.New()
 	n, err := io.Copy(sum, &ctxReader{ctx, f})
 	if err != nil {
-		return File{}, err
+		return tree.File{}, err
 	}
-	return File{Path: e.Name, Size: n, Mode: mode(fi), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))}, stood(f, fi, n)
+	return tree.File{Path: e.Name, Size: n, Mode: mode(fi), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))}, stood(f, fi, n)
 }
 
 // ctxReader stops a long copy when ctx is done.

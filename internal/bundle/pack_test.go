@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/bundletest"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
 )
 
 func pack(t testing.TB, l List) ([]byte, string) {
@@ -31,18 +34,11 @@ func pack(t testing.TB, l List) ([]byte, string) {
 	return b.Bytes(), digest
 }
 
-func noise(n int) string {
-	b := make([]byte, n)
-	var seed [32]byte
-	rand.NewChaCha8(seed).Read(b)
-	return string(b)
-}
-
 func TestWhatIsPackedIsUnpackedByteForByte(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "new", "out")
-	put(t, dir, hostile)
-	put(t, dir, map[string]string{"large.bin": noise(3<<20 + 5), "run.sh": "#!/bin/sh", "empty": "", "exact": noise(small)})
+	bundletest.WriteFiles(t, dir, bundletest.HostileNames)
+	bundletest.WriteFiles(t, dir, map[string]string{"large.bin": bundletest.Noise(3<<20 + 5), "run.sh": "#!/bin/sh", "empty": "", "exact": bundletest.Noise(small)})
 	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o4777); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +47,7 @@ func TestWhatIsPackedIsUnpackedByteForByte(t *testing.T) {
 	if err := Unpack(t.Context(), bytes.NewReader(archive), out, Caps{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(contents(t, dir), contents(t, out)); diff != "" {
+	if diff := cmp.Diff(bundletest.ReadFiles(t, dir), bundletest.ReadFiles(t, out)); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]os.FileMode{"run.sh": 0o755, "empty": 0o644} {
@@ -70,11 +66,11 @@ func TestWhatIsPackedIsUnpackedByteForByte(t *testing.T) {
 
 func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
-	names := keys(hostile)
+	names := bundletest.SortedKeys(bundletest.HostileNames)
 	for i := range names {
-		put(t, one, map[string]string{names[i]: "text of " + names[i]})
+		bundletest.WriteFiles(t, one, map[string]string{names[i]: "text of " + names[i]})
 		back := names[len(names)-1-i]
-		put(t, two, map[string]string{back: "text of " + back})
+		bundletest.WriteFiles(t, two, map[string]string{back: "text of " + back})
 		if err := os.Chmod(filepath.Join(two, back), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +78,8 @@ func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, one, map[string]string{"large": noise(5 << 20)})
-	put(t, two, map[string]string{"large": noise(5 << 20)})
+	bundletest.WriteFiles(t, one, map[string]string{"large": bundletest.Noise(5 << 20)})
+	bundletest.WriteFiles(t, two, map[string]string{"large": bundletest.Noise(5 << 20)})
 	want, digest := pack(t, scan(t, Source{Dir: one}))
 	for range 3 {
 		got, d := pack(t, scan(t, Source{Dir: two}))
@@ -102,7 +98,7 @@ func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 		"mode":     func(name string) error { return os.Chmod(name, 0o755) },
 	} {
 		dir := t.TempDir()
-		put(t, dir, map[string]string{"a": "x", "b": "x"})
+		bundletest.WriteFiles(t, dir, map[string]string{"a": "x", "b": "x"})
 		_, before := pack(t, scan(t, Source{Dir: dir}))
 		if err := change(filepath.Join(dir, "b")); err != nil {
 			t.Fatal(err)
@@ -115,8 +111,8 @@ func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 
 func TestPutSendsWhatUnpackReads(t *testing.T) {
 	t.Parallel()
-	dir, out, blobs := t.TempDir(), t.TempDir(), memory()
-	put(t, dir, hostile)
+	dir, out, blobs := t.TempDir(), t.TempDir(), store.New(mem.New(), store.Options{})
+	bundletest.WriteFiles(t, dir, bundletest.HostileNames)
 	l := scan(t, Source{Dir: dir})
 	b, err := Put(t.Context(), blobs, l)
 	if err != nil {
@@ -133,7 +129,7 @@ func TestPutSendsWhatUnpackReads(t *testing.T) {
 	if err := Unpack(t.Context(), r, out, Caps{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(hostile, contents(t, out)); diff != "" {
+	if diff := cmp.Diff(bundletest.HostileNames, bundletest.ReadFiles(t, out)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -153,10 +149,10 @@ func (w *onWrite) Write(p []byte) (int, error) {
 func TestALargeFileThatChangesWhilePackedIsNotShipped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a.bin": noise(8 << 20)})
+	bundletest.WriteFiles(t, dir, map[string]string{"a.bin": bundletest.Noise(8 << 20)})
 	name := filepath.Join(dir, "a.bin")
 	for what, change := range map[string]func() error{
-		"grows":   func() error { return appendTo(name, "more") },
+		"grows":   func() error { return bundletest.AppendTo(name, "more") },
 		"shrinks": func() error { return os.Truncate(name, 3<<20) },
 	} {
 		_, err := Pack(t.Context(), scan(t, Source{Dir: dir}), &onWrite{Writer: io.Discard, do: func() {
@@ -164,27 +160,18 @@ func TestALargeFileThatChangesWhilePackedIsNotShipped(t *testing.T) {
 				t.Error(err)
 			}
 		}})
-		if !errors.Is(err, ErrChanging) || fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), ".droverignore") {
+		if !errors.Is(err, tree.ErrChanging) || fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), ".droverignore") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-}
-
-func appendTo(name, text string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
 }
 
 // A log that grows all the time is shipped as it was at some moment, or not at
 // all, but never mixed. Each line names the one before, so a mixture shows.
 func TestAFileThatGrowsIsShippedAsItWasOnce(t *testing.T) {
 	t.Parallel()
-	dir, blobs := t.TempDir(), memory()
-	put(t, dir, map[string]string{"run.log": "", "a.py": "x"})
+	dir, blobs := t.TempDir(), store.New(mem.New(), store.Options{})
+	bundletest.WriteFiles(t, dir, map[string]string{"run.log": "", "a.py": "x"})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -194,7 +181,7 @@ func TestAFileThatGrowsIsShippedAsItWasOnce(t *testing.T) {
 				return
 			default:
 			}
-			if err := appendTo(filepath.Join(dir, "run.log"), fmt.Sprintln(i)); err != nil {
+			if err := bundletest.AppendTo(filepath.Join(dir, "run.log"), fmt.Sprintln(i)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -206,7 +193,7 @@ func TestAFileThatGrowsIsShippedAsItWasOnce(t *testing.T) {
 	defer func() { close(stop); <-stopped }()
 	for range 20 {
 		b, err := Put(t.Context(), blobs, scan(t, Source{Dir: dir}))
-		if errors.Is(err, ErrChanging) {
+		if errors.Is(err, tree.ErrChanging) {
 			continue
 		}
 		if err != nil {
@@ -220,7 +207,7 @@ func TestAFileThatGrowsIsShippedAsItWasOnce(t *testing.T) {
 		if err := errors.Join(Unpack(t.Context(), r, out, Caps{}), r.Close()); err != nil {
 			t.Fatal(err)
 		}
-		for i, line := range strings.Split(strings.TrimSuffix(contents(t, out)["run.log"], "\n"), "\n") {
+		for i, line := range strings.Split(strings.TrimSuffix(bundletest.ReadFiles(t, out)["run.log"], "\n"), "\n") {
 			if line != fmt.Sprint(i) && line != "" {
 				t.Fatalf("line %d is %q", i, line)
 			}
@@ -231,12 +218,12 @@ func TestAFileThatGrowsIsShippedAsItWasOnce(t *testing.T) {
 func TestPackSaysWhyAFileCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a": "x", "b": "x", "c": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": "x", "b": "x", "c": "x"})
 	l := scan(t, Source{Dir: dir})
 	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Pack(t.Context(), l, io.Discard); !errors.Is(err, ErrChanging) || !strings.Contains(err.Error(), `"b"`) {
+	if _, err := Pack(t.Context(), l, io.Discard); !errors.Is(err, tree.ErrChanging) || !strings.Contains(err.Error(), `"b"`) {
 		t.Error("removed:", err)
 	}
 	// A link put there after the scan is not followed.
@@ -260,9 +247,9 @@ func TestPackSaysWhyAFileCannotBeRead(t *testing.T) {
 func TestAFileThatGrewOverTheCapIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": "x"})
 	l := scan(t, Source{Dir: dir, Caps: Caps{Bytes: 10}})
-	put(t, dir, map[string]string{"a": "much more than was there"})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": "much more than was there"})
 	if _, err := Pack(t.Context(), l, io.Discard); !errors.Is(err, ErrTooBig) || fault.KindOf(err) != fault.Invalid {
 		t.Error(err)
 	}
@@ -271,7 +258,7 @@ func TestAFileThatGrewOverTheCapIsRefused(t *testing.T) {
 func TestPackStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a": noise(9 << 20), "b": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": bundletest.Noise(9 << 20), "b": "x"})
 	l := scan(t, Source{Dir: dir})
 	boom := errors.New("boom")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -288,15 +275,15 @@ func TestPutLeavesNothingBehind(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"a": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"a": "x"})
 	l := scan(t, Source{Dir: dir})
-	if _, err := Put(t.Context(), memory(), l); err != nil {
+	if _, err := Put(t.Context(), store.New(mem.New(), store.Options{}), l); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Put(t.Context(), memory(), l); err == nil {
+	if _, err := Put(t.Context(), store.New(mem.New(), store.Options{}), l); err == nil {
 		t.Fatal("a file that is gone was packed")
 	}
 	if got, err := os.ReadDir(tmp); err != nil || len(got) > 0 {
@@ -312,7 +299,7 @@ func BenchmarkPack5000(b *testing.B) {
 	for i := range 5000 {
 		size := 2000 + i*2400/1000%12000
 		doc, _ := json.Marshal(map[string]int{"n": i})
-		put(b, dir, map[string]string{fmt.Sprintf("d%02d/f%04d.py", i%100, i): string(doc) + strings.Repeat(text, 8)[:size]})
+		bundletest.WriteFiles(b, dir, map[string]string{fmt.Sprintf("d%02d/f%04d.py", i%100, i): string(doc) + strings.Repeat(text, 8)[:size]})
 	}
 	l := scan(b, Source{Dir: dir})
 	b.Run("scan", func(b *testing.B) {

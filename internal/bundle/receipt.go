@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/store"
 )
 
@@ -27,7 +28,7 @@ const Receipt = ".drover.json"
 // Workshop is the folder, inside the one that is filled, where files are completed; it
 // must be on the same file system. Save never looks into it, it is no code, and one left
 // by a command that died is cleared away by the next.
-const Workshop = workshop
+const Workshop = tree.Workshop
 
 // Brought is a file, or a link, that was brought into a folder, as it was then.
 type Brought struct {

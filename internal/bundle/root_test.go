@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/bundle/bundletest"
 )
 
 func TestWhatIsNotShippedIsSeen(t *testing.T) {
@@ -106,5 +108,5 @@ func TestARepositoryOfAnotherUserDoesNotDecide(t *testing.T) {
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	put(t, dir, map[string]string{name: text})
+	bundletest.WriteFiles(t, dir, map[string]string{name: text})
 }

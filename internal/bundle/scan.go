@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
 // Source says what code to ship.
@@ -92,7 +93,7 @@ func Scan(ctx context.Context, s Source) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
-	c := &collector{files: map[string]Entry{}, notes: notes{}}
+	c := &collector{files: map[string]Entry{}, notes: tree.Notes{}}
 	l := List{Dir: root, How: Alone, caps: s.Caps.filled(), at: s.At}
 	if !s.Alone {
 		if isHome(root) {
@@ -132,7 +133,7 @@ func Scan(ctx context.Context, s Source) (List, error) {
 	}
 	slices.SortFunc(l.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(l.Left, func(a, b Left) int { return strings.Compare(a.Name, b.Name) })
-	l.Notes = c.notes.lines()
+	l.Notes = c.notes.Lines()
 	return l, l.fits()
 }
 
@@ -174,7 +175,7 @@ func isHome(dir string) bool {
 // collector gathers files from the folder and from what is put beside it.
 type collector struct {
 	files map[string]Entry
-	notes notes
+	notes tree.Notes
 }
 
 // folder adds the files below root, as list has them, under prefix ("" or "name/").
@@ -192,13 +193,13 @@ func (c *collector) folder(ctx context.Context, root, at, prefix string, list li
 		case errors.Is(err, fs.ErrNotExist):
 			continue // tracked by git and deleted, or gone since
 		case err != nil:
-			c.notes.add("unreadable", name)
+			c.notes.Add("unreadable", name)
 		case fi.Mode().IsRegular():
 			f.files[name] = Entry{Name: name, Size: fi.Size(), path: full, info: fi, tracked: one.tracked, chosen: one.chosen}
 		case fi.Mode()&fs.ModeSymlink != 0:
 			f.links = append(f.links, one)
 		default:
-			c.notes.add("a socket, fifo or device", name)
+			c.notes.Add("a socket, fifo or device", name)
 		}
 	}
 	f.follow()
@@ -313,7 +314,7 @@ type links struct {
 	root  string
 	files map[string]Entry // grows by what the links show
 	links []listed
-	notes notes
+	notes tree.Notes
 }
 
 func (f *links) follow() {
@@ -338,7 +339,7 @@ func (f *links) follow() {
 			f.files[name] = e
 			plain = append(plain, name)
 		default:
-			f.notes.add("a socket, fifo or device", name)
+			f.notes.Add("a socket, fifo or device", name)
 		}
 	}
 	slices.Sort(plain)
@@ -354,22 +355,22 @@ func (f *links) follow() {
 func (f *links) target(name string) (string, os.FileInfo) {
 	real, err := filepath.EvalSymlinks(filepath.Join(f.root, name))
 	if err != nil {
-		f.notes.add("a link to nothing", name)
+		f.notes.Add("a link to nothing", name)
 		return "", nil
 	}
 	rel, err := filepath.Rel(f.root, real)
 	if err != nil || !filepath.IsLocal(rel) {
-		f.notes.add("a link out of this folder (-d NAME ships what it points to)", name)
+		f.notes.Add("a link out of this folder (-d NAME ships what it points to)", name)
 		return "", nil
 	}
 	rel = filepath.ToSlash(rel)
 	if slices.Contains(strings.Split(rel, "/"), ".git") {
-		f.notes.add("a link into .git", name)
+		f.notes.Add("a link into .git", name)
 		return "", nil
 	}
 	fi, err := os.Stat(real)
 	if err != nil {
-		f.notes.add("a link to nothing", name)
+		f.notes.Add("a link to nothing", name)
 		return "", nil
 	}
 	return rel, fi
@@ -389,12 +390,12 @@ const mostShown = 1 << 12
 
 func (w *walker) show(name, target string, above []string) {
 	if w.shown++; w.shown > mostShown {
-		w.notes.add("too many links to folders", name)
+		w.notes.Add("too many links to folders", name)
 		return
 	}
 	inside := target == "." || strings.HasPrefix(name, target+"/")
 	if inside || slices.Contains(above, target) {
-		w.notes.add("a link to a folder around it", name)
+		w.notes.Add("a link to a folder around it", name)
 		return
 	}
 	above = append(above, target)
@@ -425,7 +426,7 @@ func openPlain(name string) (*os.File, os.FileInfo, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%q: no longer a file: %w", name, ErrChanging)
+		err = fmt.Errorf("%q: no longer a file: %w", name, tree.ErrChanging)
 	}
 	if err != nil {
 		f.Close()

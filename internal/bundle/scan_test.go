@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/bundletest"
 )
 
 func scan(t testing.TB, s Source) List {
@@ -56,7 +57,7 @@ var shipped = []string{".droverignore", ".gitignore", "lib/.gitignore", "lib/REA
 func TestScanShipsWhatGitSees(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, project)
+	bundletest.WriteFiles(t, dir, project)
 	git(t, dir, "init", "-q")
 	l := scan(t, Source{Dir: dir})
 	if l.How != "git" {
@@ -66,7 +67,7 @@ func TestScanShipsWhatGitSees(t *testing.T) {
 		t.Error("untracked:", diff)
 	}
 	// Tracked files stay whatever the rules say, but for .droverignore's.
-	put(t, dir, map[string]string{"gone.py": "x", "node_modules/kept.js": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"gone.py": "x", "node_modules/kept.js": "x"})
 	git(t, dir, "add", "-f", "run.log", "notes.md", "loose.pyc", "node_modules/kept.js", "gone.py", "train.py")
 	git(t, dir, "commit", "-qm", "x")
 	if err := os.Remove(filepath.Join(dir, "gone.py")); err != nil {
@@ -89,7 +90,7 @@ func TestScanShipsWhatGitSees(t *testing.T) {
 func TestScanWithoutGitShipsTheSame(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no git there
 	dir := t.TempDir()
-	put(t, dir, project)
+	bundletest.WriteFiles(t, dir, project)
 	l := scan(t, Source{Dir: dir})
 	if diff := cmp.Diff(shipped, names(l)); diff != "" {
 		t.Error("no repository:", diff)
@@ -97,11 +98,11 @@ func TestScanWithoutGitShipsTheSame(t *testing.T) {
 	if l.How != "walk" || l.Bytes == 0 {
 		t.Errorf("chosen by %s, %d bytes", l.How, l.Bytes)
 	}
-	put(t, dir, map[string]string{".git/info/exclude": "*.tmp\n", "lib/x.tmp": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{".git/info/exclude": "*.tmp\n", "lib/x.tmp": "x"})
 	if diff := cmp.Diff(shipped, names(scan(t, Source{Dir: dir}))); diff != "" {
 		t.Error("repository:", diff)
 	}
-	put(t, dir, map[string]string{"lib/run.log": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"lib/run.log": "x"})
 	if diff := cmp.Diff([]string{".gitignore", "README.md", "kept.log", "util.py"}, names(scan(t, Source{Dir: filepath.Join(dir, "lib")}))); diff != "" {
 		t.Error("inside:", diff)
 	}
@@ -110,7 +111,7 @@ func TestScanWithoutGitShipsTheSame(t *testing.T) {
 func TestDroverignoreBringsBackWhatDroverLeavesOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{".droverignore": "!node_modules/\nnode_modules/b\n", "node_modules/a": "x", "node_modules/b": "x", "x.pyc": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{".droverignore": "!node_modules/\nnode_modules/b\n", "node_modules/a": "x", "node_modules/b": "x", "x.pyc": "x"})
 	if diff := cmp.Diff([]string{".droverignore", "node_modules/a"}, names(scan(t, Source{Dir: dir}))); diff != "" {
 		t.Error(diff)
 	}
@@ -119,7 +120,7 @@ func TestDroverignoreBringsBackWhatDroverLeavesOut(t *testing.T) {
 func TestSubmodulesAndInnerRepositoriesAreShippedAsPlainFiles(t *testing.T) {
 	t.Parallel()
 	lib, dir := t.TempDir(), t.TempDir()
-	put(t, lib, map[string]string{"sub.py": "x", ".gitignore": "*.o\n"})
+	bundletest.WriteFiles(t, lib, map[string]string{"sub.py": "x", ".gitignore": "*.o\n"})
 	git(t, lib, "init", "-q")
 	git(t, lib, "add", ".")
 	git(t, lib, "commit", "-qm", "x")
@@ -129,7 +130,7 @@ func TestSubmodulesAndInnerRepositoriesAreShippedAsPlainFiles(t *testing.T) {
 	git(t, dir, "commit", "-qm", "x")
 	git(t, dir, "submodule", "--quiet", "deinit", "-f", "deps/bare")
 	git(t, dir, "clone", "-q", lib, "cloned")
-	put(t, dir, map[string]string{"main.py": "x", "deps/bare/copied.py": "x", "deps/lib/new.py": "x", "deps/lib/x.o": "x", ".droverignore": "cloned/.gitignore"})
+	bundletest.WriteFiles(t, dir, map[string]string{"main.py": "x", "deps/bare/copied.py": "x", "deps/lib/new.py": "x", "deps/lib/x.o": "x", ".droverignore": "cloned/.gitignore"})
 	want := []string{".droverignore", ".gitmodules", "cloned/sub.py", "deps/bare/copied.py", "deps/lib/.gitignore", "deps/lib/new.py", "deps/lib/sub.py", "main.py"}
 	if diff := cmp.Diff(want, names(scan(t, Source{Dir: dir}))); diff != "" {
 		t.Error(diff)
@@ -139,8 +140,8 @@ func TestSubmodulesAndInnerRepositoriesAreShippedAsPlainFiles(t *testing.T) {
 func TestLinksInsideAreFollowedAndOthersNoted(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
-	put(t, outside, map[string]string{"secret": "x"})
-	put(t, dir, map[string]string{
+	bundletest.WriteFiles(t, outside, map[string]string{"secret": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{
 		"real.py": "text", "alias.py": "-> real.py", "abs.py": "-> " + filepath.Join(dir, "real.py"),
 		"releases/2/app.py": "x", "releases/2/lib": "-> ../../lib", "current": "-> releases/2", "lib/l.py": "y", "lib/up": "-> ..",
 		"dangling": "-> nowhere", "out": "-> " + filepath.Join(outside, "secret"), "outdir": "-> " + outside,
@@ -172,7 +173,7 @@ func TestFoldersOfLinksDoNotMultiplyWithoutEnd(t *testing.T) {
 		files[fmt.Sprintf("f%d/a", i)] = fmt.Sprintf("-> ../f%d", i+1)
 		files[fmt.Sprintf("f%d/b", i)] = fmt.Sprintf("-> ../f%d", i+1)
 	}
-	put(t, dir, files)
+	bundletest.WriteFiles(t, dir, files)
 	if l, err := Scan(t.Context(), Source{Dir: dir}); err != nil || !strings.Contains(strings.Join(l.Notes, ""), "too many") {
 		t.Errorf("%v %q", err, l.Notes)
 	}
@@ -181,8 +182,8 @@ func TestFoldersOfLinksDoNotMultiplyWithoutEnd(t *testing.T) {
 func TestTheScriptComesAlongWhateverTheRulesSay(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
-	put(t, dir, map[string]string{".gitignore": "gen/\n", "gen/run.py": "x", "a.py": "x"})
-	put(t, other, map[string]string{"far.py": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{".gitignore": "gen/\n", "gen/run.py": "x", "a.py": "x"})
+	bundletest.WriteFiles(t, other, map[string]string{"far.py": "x"})
 	for _, script := range []string{"gen/run.py", filepath.Join(dir, "gen/run.py")} {
 		l := scan(t, Source{Dir: dir, Script: script})
 		if diff := cmp.Diff([]string{".gitignore", "a.py", "gen/run.py"}, names(l)); diff != "" || l.Script != "gen/run.py" {
@@ -203,8 +204,8 @@ func TestTheScriptComesAlongWhateverTheRulesSay(t *testing.T) {
 func TestExtraFilesAndFoldersStandBeside(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
-	put(t, dir, map[string]string{"main.py": "x"})
-	put(t, other, map[string]string{"lib/a.py": "x", "lib/x.pyc": "x", "one.txt": "x", "clash/main.py": "y", "main.py/x": "y"})
+	bundletest.WriteFiles(t, dir, map[string]string{"main.py": "x"})
+	bundletest.WriteFiles(t, other, map[string]string{"lib/a.py": "x", "lib/x.pyc": "x", "one.txt": "x", "clash/main.py": "y", "main.py/x": "y"})
 	l := scan(t, Source{Dir: dir, Extra: []string{filepath.Join(other, "lib"), filepath.Join(other, "one.txt")}})
 	if diff := cmp.Diff([]string{"lib/a.py", "main.py", "one.txt"}, names(l)); diff != "" {
 		t.Error(diff)
@@ -219,7 +220,7 @@ func TestExtraFilesAndFoldersStandBeside(t *testing.T) {
 func TestHomeIsRefusedInAWayACallerCanTell(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	put(t, home, map[string]string{"x.py": "x"})
+	bundletest.WriteFiles(t, home, map[string]string{"x.py": "x"})
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(home, link); err != nil {
 		t.Fatal(err)
@@ -238,12 +239,12 @@ func TestHomeIsRefusedInAWayACallerCanTell(t *testing.T) {
 func TestTooMuchNamesTheCulprits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"main.py": "x", "a/b/data/": "", "a/b/c.py": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"main.py": "x", "a/b/data/": "", "a/b/c.py": "x"})
 	for i := range 12 {
-		put(t, dir, map[string]string{fmt.Sprintf("many/%d", i): "x"})
+		bundletest.WriteFiles(t, dir, map[string]string{fmt.Sprintf("many/%d", i): "x"})
 	}
 	for name, size := range map[string]int64{"a/b/data/1": 40e6, "a/b/data/2": 50e6, "model file.bin": 30e6, "z.bin": 1e6} {
-		put(t, dir, map[string]string{name: ""})
+		bundletest.WriteFiles(t, dir, map[string]string{name: ""})
 		if err := os.Truncate(filepath.Join(dir, name), size); err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +274,7 @@ func TestTooMuchNamesTheCulprits(t *testing.T) {
 func TestScanStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"x": "x"})
+	bundletest.WriteFiles(t, dir, map[string]string{"x": "x"})
 	boom := errors.New("boom")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(boom)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/store"
 )
 
@@ -45,10 +45,10 @@ func Unpack(ctx context.Context, r io.Reader, dir string, caps Caps) error {
 
 // Contents reads what Unpack would lay out, by the same rules, and gives the names,
 // sizes, modes and digests alone.
-func Contents(ctx context.Context, r io.Reader, caps Caps) (Tree, error) {
+func Contents(ctx context.Context, r io.Reader, caps Caps) (tree.Tree, error) {
 	var found summary
 	if err := readArchive(ctx, r, &found, caps); err != nil {
-		return Tree{}, fmt.Errorf("read code: %w", err)
+		return tree.Tree{}, fmt.Errorf("read code: %w", err)
 	}
 	return found.tree, nil
 }
@@ -78,7 +78,7 @@ type layer struct{ root *os.Root }
 func (l *layer) folder(name string) error { return l.root.MkdirAll(name, 0o755) }
 
 // summary keeps the digests of an archive's files.
-type summary struct{ tree Tree }
+type summary struct{ tree tree.Tree }
 
 func (*summary) folder(string) error { return nil }
 
@@ -88,7 +88,7 @@ func (c *summary) file(name string, h *tar.Header, body io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	c.tree.Files = append(c.tree.Files, File{Path: name, Size: n, Mode: shipMode(uint32(h.Mode & 0o777)), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))})
+	c.tree.Files = append(c.tree.Files, tree.File{Path: name, Size: n, Mode: tree.ShipMode(uint32(h.Mode & 0o777)), SHA256: store.Digest(hex.EncodeToString(sum.Sum(nil)))})
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (u *unpacker) all() error {
 	for {
 		n, err := u.out.Read(rest[:])
 		if strings.Trim(string(rest[:n]), "\x00") != "" {
-			return refuse("something follows the end of the archive")
+			return tree.RefuseArchive("something follows the end of the archive")
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -141,17 +141,13 @@ func (u *unpacker) all() error {
 	}
 }
 
-func refuse(format string, args ...any) error {
-	return fault.New(fault.Invalid, "", "refuse archive: "+format, args...)
-}
-
 func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 	name := h.Name
 	if h.Typeflag == tar.TypeDir {
 		name = strings.TrimSuffix(name, "/")
 	}
-	if err := checkName(name); err != nil {
-		return refuse("%q: %v", h.Name, err)
+	if err := tree.CheckName(name); err != nil {
+		return tree.RefuseArchive("%q: %v", h.Name, err)
 	}
 	as := file
 	if h.Typeflag == tar.TypeDir {
@@ -160,22 +156,22 @@ func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 	before := u.made[name]
 	switch {
 	case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir:
-		return refuse("%q: neither a file nor a folder (type %q)", name, h.Typeflag)
+		return tree.RefuseArchive("%q: neither a file nor a folder (type %q)", name, h.Typeflag)
 	case before > implied || before == implied && as == file:
-		return refuse("%q: twice in the archive", name)
+		return tree.RefuseArchive("%q: twice in the archive", name)
 	case u.names >= u.caps.Files:
-		return refuse("more than %d files", u.caps.Files)
+		return tree.RefuseArchive("more than %d files", u.caps.Files)
 	case strings.Count(name, "/") > u.caps.Depth:
-		return refuse("%q: more than %d folders deep", name, u.caps.Depth)
+		return tree.RefuseArchive("%q: more than %d folders deep", name, u.caps.Depth)
 	case h.Size < 0 || h.Size > u.caps.Bytes-u.bytes:
-		return refuse("%q: more than %s in all", name, sizeText(u.caps.Bytes))
+		return tree.RefuseArchive("%q: more than %s in all", name, tree.SizeText(u.caps.Bytes))
 	}
 	u.names++
 	u.made[name] = as
 	fresh := path.Dir(name) != "." && u.made[path.Dir(name)] == nothing
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if u.made[dir] == file {
-			return refuse("%q: both a folder and not one", dir)
+			return tree.RefuseArchive("%q: both a folder and not one", dir)
 		}
 		u.made[dir] = max(u.made[dir], implied)
 	}
@@ -192,7 +188,7 @@ func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 }
 
 func (l *layer) file(name string, h *tar.Header, body io.Reader) error {
-	perm := os.FileMode(shipMode(uint32(h.Mode & 0o777)))
+	perm := os.FileMode(tree.ShipMode(uint32(h.Mode & 0o777)))
 	// O_EXCL follows no link and replaces nothing; the mode is set here, for
 	// a later chmod could be led elsewhere.
 	f, err := l.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -235,10 +231,10 @@ func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	m.n += int64(n)
 	if m.n > m.caps.Bytes+int64(m.caps.Files)*headers+1<<20 {
-		return 0, refuse("more than %s in all", sizeText(m.caps.Bytes))
+		return 0, tree.RefuseArchive("more than %s in all", tree.SizeText(m.caps.Bytes))
 	}
 	if m.n > ratioFree && m.n/m.caps.Ratio > m.in.n {
-		return 0, refuse("more than %d times its compressed size", m.caps.Ratio)
+		return 0, tree.RefuseArchive("more than %d times its compressed size", m.caps.Ratio)
 	}
 	return n, err
 }

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/bundle/bundletest"
 )
 
 // squeeze compresses b as Pack does.
@@ -53,25 +53,6 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// cage is a folder to unpack into, with a canary beside it.
-func cage(t testing.TB) (dir string, intact func()) {
-	t.Helper()
-	top := t.TempDir()
-	put(t, top, map[string]string{"canary": "alive", "in/": ""})
-	return filepath.Join(top, "in"), func() {
-		t.Helper()
-		all := contents(t, top)
-		for name := range all {
-			if name == "in/" || strings.HasPrefix(name, "in/") {
-				delete(all, name)
-			}
-		}
-		if diff := cmp.Diff(map[string]string{"canary": "alive"}, all); diff != "" {
-			t.Error("outside the folder:", diff)
-		}
-	}
-}
-
 func TestHostileArchivesAreRefusedWithOneClearError(t *testing.T) {
 	t.Parallel()
 	file := func(name string) tar.Header { return tar.Header{Name: name, Mode: 0o644} }
@@ -101,7 +82,7 @@ func TestHostileArchivesAreRefusedWithOneClearError(t *testing.T) {
 		"too many":        {[]tar.Header{file("a"), file("b"), file("c"), file("d")}, "more than 3 files"},
 		"too large":       {[]tar.Header{{Name: "a", Size: 600, Mode: 0o644}, {Name: "b", Size: 600, Mode: 0o644}}, "more than 1.0 kB"},
 	} {
-		dir, intact := cage(t)
+		dir, intact := bundletest.Cage(t)
 		err := Unpack(t.Context(), bytes.NewReader(squeeze(t, archive(t, c.headers...))), dir, Caps{Bytes: 1000, Files: 3})
 		if err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", name, err, c.say)
@@ -115,8 +96,8 @@ func TestHostileArchivesAreRefusedWithOneClearError(t *testing.T) {
 
 func TestALinkThatStandsThereLeadsNowhere(t *testing.T) {
 	t.Parallel()
-	dir, intact := cage(t)
-	put(t, dir, map[string]string{"out": "-> ..", "file": "-> ../canary"})
+	dir, intact := bundletest.Cage(t)
+	bundletest.WriteFiles(t, dir, map[string]string{"out": "-> ..", "file": "-> ../canary"})
 	for _, name := range []string{"out/canary", "out/new", "file"} {
 		if err := Unpack(t.Context(), bytes.NewReader(squeeze(t, archive(t, tar.Header{Name: name, Mode: 0o644}))), dir, Caps{}); err == nil {
 			t.Errorf("%s was written", name)
@@ -168,7 +149,7 @@ func TestTheDefaultCapsTakeTheEmptiestHonestBundle(t *testing.T) {
 
 func TestModesAreNeverMoreThan0755(t *testing.T) {
 	t.Parallel()
-	dir, _ := cage(t)
+	dir, _ := bundletest.Cage(t)
 	a := archive(t, tar.Header{Name: "su", Mode: 0o6777}, tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o1777}, tar.Header{Name: "plain", Mode: 0o066})
 	if err := Unpack(t.Context(), bytes.NewReader(squeeze(t, a)), dir, Caps{}); err != nil {
 		t.Fatal(err)
@@ -209,7 +190,7 @@ func FuzzUnpackNeverLeavesItsFolder(f *testing.F) {
 		if !raw {
 			in = squeeze(t, in)
 		}
-		dir, intact := cage(t)
+		dir, intact := bundletest.Cage(t)
 		caps := Caps{Bytes: 1 << 16, Files: 20, Depth: 5}
 		err := Unpack(t.Context(), bytes.NewReader(in), dir, caps)
 		intact()

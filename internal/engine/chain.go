@@ -10,6 +10,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/bundle/union"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runs"
@@ -25,11 +27,11 @@ import (
 // are stored if keep says so.
 //
 // By the rules of ssm a task may have a state before it has a job.
-func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (bundle.Tree, job.Origin, error) {
+func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (tree.Tree, job.Origin, error) {
 	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
 	task, err := tasks.ReadTask(ctx, e.World, p)
 	if err != nil {
-		return bundle.Tree{}, job.Origin{}, err
+		return tree.Tree{}, job.Origin{}, err
 	}
 	p.Job = task.Newest()
 	if rules == job.SSM && ref.What == "state" {
@@ -41,17 +43,17 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 			hint += "; another project's is task:PROJECT/" + ref.Task + "/" + ref.What
 		}
 		hint += "."
-		return bundle.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
+		return tree.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
 	}
 	rep, err := views.ReadReport(ctx, e.World, p)
 	if errors.Is(err, store.ErrNotExist) {
-		return bundle.Tree{}, job.Origin{}, gone(in, ref, "its newest job was removed")
+		return tree.Tree{}, job.Origin{}, gone(in, ref, "its newest job was removed")
 	}
 	if err != nil {
-		return bundle.Tree{}, job.Origin{}, err
+		return tree.Tree{}, job.Origin{}, err
 	}
 	o := job.Origin{Job: p.String(), Short: rep.Job.Short, What: ref.What}
-	var t bundle.Tree
+	var t tree.Tree
 	switch ref.What {
 	case "state":
 		t, err = e.StateOf(ctx, p, rep.Job.Spec.Nodes)
@@ -67,7 +69,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 		err = gone(in, ref, "its list of files is no longer in the store")
 	}
 	if err != nil {
-		return bundle.Tree{}, o, err
+		return tree.Tree{}, o, err
 	}
 	if len(t.Files)+len(t.Links) == 0 {
 		return t, o, fault.New(fault.Missing, "See what there is: "+dataOf(p)+".", "read input %s: task %s has no %s (job %s)", in.Name, ref.Task, ref.What, o.Short)
@@ -75,7 +77,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	if ref.What == "source" {
 		return t, o, nil // it was read a moment ago
 	}
-	lost, err := bundle.Missing(ctx, e.World.Store, t)
+	lost, err := tree.Missing(ctx, e.World.Store, t)
 	if err == nil && len(lost) > 0 {
 		err = gone(in, ref, fmt.Sprintf("%d of its %d files are not in the store any more", len(lost), len(t.Files)))
 	}
@@ -84,13 +86,13 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 
 // stateNow is the state that a task has at this moment, whatever its jobs have come
 // to. One without any is refused, as SageMaker refuses an input of no objects.
-func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (bundle.Tree, job.Origin, error) {
+func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (tree.Tree, job.Origin, error) {
 	o := job.Origin{Job: strings.TrimSuffix(p.String(), "/"), What: ref.What} // its task alone, where there is no job
 	ranks := 1
 	if p.Job != "" {
 		j, err := tasks.LoadJob(ctx, e.World, p)
 		if err != nil && !errors.Is(err, store.ErrNotExist) { // its job may be gone, and the state stays
-			return bundle.Tree{}, o, err
+			return tree.Tree{}, o, err
 		}
 		o.Short, ranks = j.Short, max(1, j.Spec.Nodes)
 	}
@@ -125,39 +127,39 @@ func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 
 // StateOf is the newest state of a task, that of all its ranks as one folder. ranks
 // are how many there are, where each has a state of its own.
-func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (bundle.Tree, error) {
+func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree, error) {
 	if s, err := states.ReadShared(ctx, e.World, p, e.complete(ctx)); err != nil || s.Begun != nil {
 		if err != nil {
-			return bundle.Tree{}, err
+			return tree.Tree{}, err
 		}
 		return e.united(ctx, s)
 	}
-	var all []bundle.Named
+	var all []tree.Named
 	for rank := range max(1, ranks) {
 		saved, err := states.ReadState(ctx, e.World, p, rank, e.complete(ctx))
 		if err != nil {
-			return bundle.Tree{}, err
+			return tree.Tree{}, err
 		}
 		if saved == nil || saved.State == "" {
 			continue
 		}
-		t, err := bundle.LoadTree(ctx, e.World.Store, saved.State)
+		t, err := tree.LoadTree(ctx, e.World.Store, saved.State)
 		if err != nil {
-			return bundle.Tree{}, err
+			return tree.Tree{}, err
 		}
-		all = append(all, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+		all = append(all, tree.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
 	}
-	t, _ := bundle.Merge(all)
+	t, _ := tree.Merge(all)
 	return t, nil
 }
 
 // united is a state that ranks share as one folder.
-func (e *Engine) united(ctx context.Context, s states.Shared) (bundle.Tree, error) {
-	var copies []bundle.Copy
+func (e *Engine) united(ctx context.Context, s states.Shared) (tree.Tree, error) {
+	var copies []union.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
-		copies = append(copies, bundle.Copy{Rank: rank, Own: own, List: list})
+		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})
 	})
-	return bundle.Unite(ctx, e.World.Store, base, copies, contract.IsHost)
+	return union.Unite(ctx, e.World.Store, base, copies, contract.IsHost)
 }
 
 // complete says whether what a generation names as state is all in the store.
@@ -166,14 +168,14 @@ func (e *Engine) complete(ctx context.Context) func(protocol.Saved) (bool, error
 		if s.State == "" {
 			return true, nil
 		}
-		t, err := bundle.LoadTree(ctx, e.World.Store, s.State)
+		t, err := tree.LoadTree(ctx, e.World.Store, s.State)
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		lost, err := bundle.Missing(ctx, e.World.Store, t)
+		lost, err := tree.Missing(ctx, e.World.Store, t)
 		return len(lost) == 0, err
 	}
 }
@@ -182,31 +184,31 @@ func (e *Engine) complete(ctx context.Context) func(protocol.Saved) (bool, error
 // or of the current one as far as it is stored. Of a rank whose program has not ended
 // there are the files which its newest generation holds, and of other outputs those of
 // the newest attempt in which it has.
-func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (bundle.Tree, []bundle.Collision, error) {
+func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (tree.Tree, []tree.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
 	}
 	if attempt == 0 {
-		return bundle.Tree{}, nil, nil
+		return tree.Tree{}, nil, nil
 	}
 	lists, err := e.outputLists(ctx, rep, attempt, name)
 	if err != nil {
-		return bundle.Tree{}, nil, err
+		return tree.Tree{}, nil, err
 	}
-	var all []bundle.Named
+	var all []tree.Named
 	for rank := range rep.Run.Nodes {
 		d := lists[rank]
 		if d == "" {
 			continue
 		}
-		t, err := bundle.LoadTree(ctx, e.World.Store, d)
+		t, err := tree.LoadTree(ctx, e.World.Store, d)
 		if err != nil {
-			return bundle.Tree{}, nil, err
+			return tree.Tree{}, nil, err
 		}
-		all = append(all, bundle.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
+		all = append(all, tree.Named{Name: fmt.Sprintf("node %d", rank), Tree: t})
 	}
-	t, collisions := bundle.Merge(all)
+	t, collisions := tree.Merge(all)
 	return t, collisions, nil
 }
 
@@ -265,7 +267,7 @@ func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
 	}
-	empty := bundle.EmptyTree()
+	empty := tree.EmptyTree()
 	for _, name := range names {
 		lists, err := e.outputLists(ctx, rep, attempt, name)
 		if err != nil {
@@ -282,25 +284,25 @@ func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...
 }
 
 // sourceOf lays a job's code out and reads it as a folder.
-func (e *Engine) sourceOf(ctx context.Context, j job.Job, keep bool) (bundle.Tree, error) {
+func (e *Engine) sourceOf(ctx context.Context, j job.Job, keep bool) (tree.Tree, error) {
 	if j.Code.Blob == "" {
-		return bundle.Tree{}, nil
+		return tree.Tree{}, nil
 	}
 	dir, err := os.MkdirTemp("", "drover-source-")
 	if err != nil {
-		return bundle.Tree{}, fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR.", "read source of job %s", j.Short)
+		return tree.Tree{}, fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR.", "read source of job %s", j.Short)
 	}
 	defer os.RemoveAll(dir)
 	r, err := e.World.Store.OpenBlob(ctx, store.Digest(j.Code.Blob))
 	if err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
 	defer r.Close()
 	if err := bundle.Unpack(ctx, r, dir, bundle.Caps{}); err != nil {
-		return bundle.Tree{}, fmt.Errorf("read source of job %s: %w", j.Short, err)
+		return tree.Tree{}, fmt.Errorf("read source of job %s: %w", j.Short, err)
 	}
 	if !keep {
-		return bundle.Hash(ctx, dir, bundle.SaveOptions{Settled: true})
+		return tree.Hash(ctx, dir, tree.SaveOptions{Settled: true})
 	}
-	return bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{Settled: true})
+	return tree.Save(ctx, e.World.Store, dir, tree.SaveOptions{Settled: true})
 }

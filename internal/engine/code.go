@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
@@ -248,7 +249,7 @@ func (e *Engine) compareCode(ctx context.Context, p *Plan, old job.Code) {
 		return slices.ContainsFunc(p.Code.Left, func(l bundle.Left) bool { return covers(l.Name, name) }) ||
 			slices.ContainsFunc(old.LeftOut, func(left string) bool { return covers(left, name) }) && !p.Code.Certain(name)
 	}
-	before := map[string]bundle.File{}
+	before := map[string]tree.File{}
 	for _, f := range was.Files {
 		before[f.Path] = f
 	}

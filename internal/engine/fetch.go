@@ -10,7 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 )
@@ -27,7 +27,7 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 		return nil
 	}
 	l, first, found := p.Items.list, "", false
-	err := e.sample(ctx, p, l, func(it items.Item, value string) {
+	err := e.sample(ctx, p, l, func(it manifest.Item, value string) {
 		if it.N == 1 {
 			first = it.Text
 		}
@@ -38,7 +38,7 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 		return err
 	case found:
 		return nil
-	case l.Format() != items.Lines:
+	case l.Format() != manifest.Lines:
 		return fault.New(fault.Invalid, "Leave out --fetch, or give addresses in a field: https://, http://, s3://, gs:// or file://.", "check items: no field holds an address to fetch")
 	}
 	return fault.New(fault.Invalid, "Leave out --fetch, or give items such as https://host/a.png, s3://bucket/a.png or /data/a.png.",
@@ -76,7 +76,7 @@ func (e *Engine) checkPasswords(ctx context.Context, p *Plan) error {
 }
 
 // values are what an item may name a file by.
-func values(it items.Item) []string {
+func values(it manifest.Item) []string {
 	if it.Fields == nil {
 		return []string{it.Text}
 	}
@@ -94,15 +94,15 @@ func isThere(text, folder string) bool {
 
 // notePlaces remembers the servers of the buckets that new items name: the first of the
 // whole list may be old ones.
-func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *items.List) error {
+func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *manifest.List) error {
 	if !p.Spec.Fetch {
 		return nil
 	}
-	return e.sample(ctx, p, l, func(items.Item, string) {})
+	return e.sample(ctx, p, l, func(manifest.Item, string) {})
 }
 
 // sample shows what the first items of l may name files by, and notes the places of it.
-func (e *Engine) sample(ctx context.Context, p *Plan, l *items.List, show func(it items.Item, value string)) error {
+func (e *Engine) sample(ctx context.Context, p *Plan, l *manifest.List, show func(it manifest.Item, value string)) error {
 	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -559,8 +559,8 @@ func TestGCTakesNoBlobWhileAListOfItemsFilesMissesAPart(t *testing.T) {
 	file, size, err := w.World.Store.PutBlob(ctx, strings.NewReader("a"))
 	w.check(err)
 	w.job("digits", job.Succeeded, func(j *job.Job) {
-		list, _, err := items.StoredFiles(t.TempDir(), func(yield func([]items.File, error) bool) {
-			yield([]items.File{{Field: items.Whole, Blob: file, Size: size}}, nil)
+		list, _, err := manifest.StoredFiles(t.TempDir(), func(yield func([]manifest.File, error) bool) {
+			yield([]manifest.File{{Field: manifest.Whole, Blob: file, Size: size}}, nil)
 		})
 		w.check(err)
 		of, err := list.Put(ctx, w.World.Store, protocol.ItemsPrefix(j.Path()))

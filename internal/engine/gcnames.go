@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/job"
@@ -175,7 +175,7 @@ func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error
 	if _, read := n.lists[d]; read {
 		return true, nil
 	}
-	t, err := bundle.LoadTree(ctx, n.store, d)
+	t, err := tree.LoadTree(ctx, n.store, d)
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
 	}
@@ -199,7 +199,7 @@ func (n *names) manifest(ctx context.Context, m job.Manifest) error {
 	if m.Files == nil || n.items[m.Files.Key] {
 		return nil
 	}
-	for d, err := range items.Blobs(ctx, n.store, m) {
+	for d, err := range manifest.Blobs(ctx, n.store, m) {
 		if errors.Is(err, store.ErrNotExist) {
 			return nil
 		}

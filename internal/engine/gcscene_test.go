@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -72,24 +72,24 @@ func (r *room) pool() []byte { return fmt.Appendf(nil, "content %d", r.rng.IntN(
 // folder is a list of files as a saver has them: by their contents.
 type folder [][]byte
 
-// put stores a folder as bundle.Save does: what is there is not sent again.
+// put stores a folder as tree.Save does: what is there is not sent again.
 func (f folder) put(ctx context.Context, s *store.Store) (list store.Digest, need []store.Digest, err error) {
-	var t bundle.Tree
+	var t tree.Tree
 	for i, text := range f {
 		d, n, err := s.PutBlob(ctx, bytes.NewReader(text))
 		if err != nil {
 			return "", nil, err
 		}
-		t.Files = append(t.Files, bundle.File{Path: fmt.Sprint(i), Size: n, Mode: 0o644, SHA256: d})
+		t.Files = append(t.Files, tree.File{Path: fmt.Sprint(i), Size: n, Mode: 0o644, SHA256: d})
 		need = append(need, d)
 	}
-	list, err = bundle.PutTree(ctx, s, t)
+	list, err = tree.PutTree(ctx, s, t)
 	return list, append(need, list), err
 }
 
 // read is all of a folder, as get and Restore read it.
 func read(ctx context.Context, s *store.Store, list store.Digest) error {
-	t, err := bundle.LoadTree(ctx, s, list)
+	t, err := tree.LoadTree(ctx, s, list)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *room) chain(ctx context.Context, w protocol.World, j *job.Job, task str
 		return nil
 	}
 	list := rep.Run.Exits[0].Outputs["model"]
-	tree, err := bundle.LoadTree(ctx, w.Store, list)
+	tree, err := tree.LoadTree(ctx, w.Store, list)
 	if err != nil {
 		return nil // removed since
 	}

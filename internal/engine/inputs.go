@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/bucket"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -21,20 +22,20 @@ import (
 // feed is where one input of a plan comes from and what it holds.
 type feed struct {
 	in     job.Input
-	tree   bundle.Tree
+	tree   tree.Tree
 	origin *job.Origin // of what another task has left; nil: it is local
 
 	source input.Source // a local one
-	cache  *bundle.Cache
+	cache  *tree.Cache
 
 	// archive is the file that a training job's model or output is, by the rules of
 	// ssm; "" are its files. held is the tree with that file, once it is stored.
 	archive string
-	held    bundle.Tree
+	held    tree.Tree
 }
 
 // stored is the tree that the job is given.
-func (f *feed) stored() bundle.Tree {
+func (f *feed) stored() tree.Tree {
 	if f.archive != "" {
 		return f.held
 	}
@@ -91,10 +92,10 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 	if f.source, err = input.Find(in, e.Caller.Folder); err != nil {
 		return f, err
 	}
-	if f.cache, err = bundle.OpenCache(filepath.Join(e.Caller.Cache, "inputs", f.source.Key)); err != nil {
-		f.cache = &bundle.Cache{} // it costs time, nothing else
+	if f.cache, err = tree.OpenCache(filepath.Join(e.Caller.Cache, "inputs", f.source.Key)); err != nil {
+		f.cache = &tree.Cache{} // it costs time, nothing else
 	}
-	f.tree, err = bundle.Hash(ctx, f.source.Root, f.options())
+	f.tree, err = tree.Hash(ctx, f.source.Root, f.options())
 	if err != nil {
 		return f, fmt.Errorf("read input %s: %w", in.Name, err)
 	}
@@ -103,19 +104,19 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 }
 
 // listed is what is in somebody's bucket: nothing is read of it but the list.
-func (e *Engine) listed(ctx context.Context, in job.Input) (bundle.Tree, error) {
+func (e *Engine) listed(ctx context.Context, in job.Input) (tree.Tree, error) {
 	url, key, err := transfer.Split(in.Path)
 	if err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
 	if in.Subdir != "" {
 		key = path.Join(key, in.Subdir) + "/"
 	}
 	s, url, err := e.place(ctx, url)
 	if err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
-	return bundle.ListAway(ctx, s, url, key)
+	return bucket.ListAway(ctx, s, url, key)
 }
 
 // place opens somebody's bucket. full is the URL that opens it elsewhere too.
@@ -133,8 +134,8 @@ func (e *Engine) place(ctx context.Context, url string) (s *store.Store, full st
 	return store.New(b, store.Options{}), full, nil
 }
 
-func (f *feed) options() bundle.SaveOptions {
-	return bundle.SaveOptions{Skip: f.source.Skip, Cache: f.cache}
+func (f *feed) options() tree.SaveOptions {
+	return tree.SaveOptions{Skip: f.source.Skip, Cache: f.cache}
 }
 
 // remember keeps for the next command what was read.
@@ -149,22 +150,22 @@ func (f *feed) remember() {
 func (f *feed) sync(ctx context.Context, s *store.Store, watch func(transfer.Progress)) (d store.Digest, err error) {
 	told := toldBlobs{s, newTelling(watch, s.Clock())}
 	defer told.tell.end()
-	if f.tree, d, err = bundle.Sync(ctx, told, s.String(), f.source.Root, f.options()); err != nil {
+	if f.tree, d, err = tree.Sync(ctx, told, s.String(), f.source.Root, f.options()); err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
 	}
 	if f.remember(); f.source.File == "" {
 		return d, nil
 	}
-	return bundle.PutTree(ctx, s, f.tree)
+	return tree.PutTree(ctx, s, f.tree)
 }
 
 // below is one folder of a tree.
-func below(t bundle.Tree, folder string) bundle.Tree {
+func below(t tree.Tree, folder string) tree.Tree {
 	if folder == "" {
 		return t
 	}
 	folder += "/"
-	var b bundle.Tree
+	var b tree.Tree
 	for _, f := range t.Files {
 		if rest, ok := strings.CutPrefix(f.Path, folder); ok {
 			f.Path = rest
@@ -188,7 +189,7 @@ func below(t bundle.Tree, folder string) bundle.Tree {
 // shipInput stores one input and gives the digest of its list.
 func (e *Engine) shipInput(ctx context.Context, f *feed, p *Plan) (store.Digest, error) {
 	if f.tree.Away != nil {
-		d, err := bundle.PutTree(ctx, e.World.Store, f.tree)
+		d, err := tree.PutTree(ctx, e.World.Store, f.tree)
 		if err != nil {
 			return d, fmt.Errorf("store the list of input %s: %w", f.in.Name, err)
 		}
@@ -207,7 +208,7 @@ func (e *Engine) shipInput(ctx context.Context, f *feed, p *Plan) (store.Digest,
 	err := e.pack(ctx, f)
 	d := store.Digest("")
 	if err == nil {
-		d, err = bundle.PutTree(ctx, e.World.Store, f.stored())
+		d, err = tree.PutTree(ctx, e.World.Store, f.stored())
 	}
 	if err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)

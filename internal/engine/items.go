@@ -12,6 +12,8 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -36,17 +38,17 @@ type ItemsPlan struct {
 	Uploads     int
 	UploadBytes int64
 
-	list    *items.List
-	fresh   *items.List
-	counted *items.List // of which Uploads are
-	places  []string    // as a Manifest has them
+	list    *manifest.List
+	fresh   *manifest.List
+	counted *manifest.List // of which Uploads are
+	places  []string       // as a Manifest has them
 	dir     itemsFolder
 	files   func(path string) bool // which files of the folder are items, or their list
 }
 
 // Close removes what a plan has kept of a map's items. It may be called twice.
 func (p *Plan) Close() error {
-	for _, l := range []*items.List{p.Items.fresh, p.Items.list} {
+	for _, l := range []*manifest.List{p.Items.fresh, p.Items.list} {
 		if l != nil {
 			_ = l.Close()
 		}
@@ -100,7 +102,7 @@ const maxItemFiles = 100_000
 
 // itemFiles says which files are no code, though they lie beside it: the list of
 // the items, or the items themselves. A line more in it does not make another job.
-func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Seq2[items.Item, error]) (func(string) bool, error) {
+func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Seq2[manifest.Item, error]) (func(string) bool, error) {
 	real := func(path string) string {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(e.Caller.Folder, path)
@@ -115,7 +117,7 @@ func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Se
 	switch {
 	case input.IsBucket(from):
 		return nil, nil
-	case from == "-" || format != items.Lines || err == nil && info.Mode().IsRegular():
+	case from == "-" || format != manifest.Lines || err == nil && info.Mode().IsRegular():
 		return func(path string) bool { return path == file }, nil
 	case err == nil && info.IsDir():
 		return func(path string) bool { return strings.HasPrefix(path, file+string(filepath.Separator)) }, nil
@@ -134,7 +136,7 @@ func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Se
 
 // checkTemplate refuses a command that items of these fields cannot fill.
 func checkTemplate(s job.Spec, fields []string) error {
-	t, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: fields, Shell: s.ByShell, Out: s.Out})
+	t, err := template.Parse(append([]string{s.Program}, s.Args...), template.TemplateOptions{Fields: fields, Shell: s.ByShell, Out: s.Out})
 	if err != nil {
 		return err
 	}
@@ -146,15 +148,15 @@ func checkTemplate(s job.Spec, fields []string) error {
 
 // checkNames refuses items of which two would write an output of one name. What is fetched
 // is named when it is there.
-func checkNames(ctx context.Context, s job.Spec, l *items.List) error {
+func checkNames(ctx context.Context, s job.Spec, l *manifest.List) error {
 	if len(s.Out) == 0 || s.Fetch {
 		return nil
 	}
-	t, err := items.Parse(append([]string{s.Program}, s.Args...), items.TemplateOptions{Fields: l.Fields(), Shell: s.ByShell, Out: s.Out})
+	t, err := template.Parse(append([]string{s.Program}, s.Args...), template.TemplateOptions{Fields: l.Fields(), Shell: s.ByShell, Out: s.Out})
 	if err != nil {
 		return err
 	}
-	return t.CheckNames(ctx, func() iter.Seq2[items.Item, error] { return l.Reader().Range(ctx, 1, l.Count()) }, l.Count())
+	return t.CheckNames(ctx, func() iter.Seq2[manifest.Item, error] { return l.Reader().Range(ctx, 1, l.Count()) }, l.Count())
 }
 
 // ofItems decides what a map's command comes to, given the newest job of its task:
@@ -254,7 +256,7 @@ func (e *Engine) compare(ctx context.Context, p *Plan, rep views.Report) (fresh 
 	if err != nil {
 		return 0, err
 	}
-	l, gone, err := items.New(ctx, p.Items.list, old, p.Items.dir.dir)
+	l, gone, err := manifest.New(ctx, p.Items.list, old, p.Items.dir.dir)
 	if fault.KindOf(err) == fault.Invalid {
 		return p.Items.Count, nil // other fields or another format: differences says so
 	}
@@ -266,14 +268,14 @@ func (e *Engine) compare(ctx context.Context, p *Plan, rep views.Report) (fresh 
 }
 
 // Readers open the lists of a map's items, the job's own and those added later.
-func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*items.Reader, error) {
-	r, err := items.Open(ctx, e.World.Store, m.Base, 1)
+func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*manifest.Reader, error) {
+	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return nil, err
 	}
-	all := []*items.Reader{r}
+	all := []*manifest.Reader{r}
 	for _, x := range m.Extensions {
-		r, err := items.Open(ctx, e.World.Store, x.Fact.Manifest, x.Fact.First)
+		r, err := manifest.Open(ctx, e.World.Store, x.Fact.Manifest, x.Fact.First)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -33,7 +33,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	if file := e.lacks(j); file != "" {
 		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
-	r, err := items.Open(ctx, e.World.Store, m.Base, 1)
+	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return c, err
 	}

@@ -13,27 +13,27 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/store"
 )
 
 // each gives the stored files of each item of a list. The packs that it names are on
 // their way then: all is there when it has ended without an error.
-func (u *uploader) each(ctx context.Context, l *items.List) iter.Seq2[[]items.File, error] {
-	return func(yield func([]items.File, error) bool) {
+func (u *uploader) each(ctx context.Context, l *manifest.List) iter.Seq2[[]manifest.File, error] {
+	return func(yield func([]manifest.File, error) bool) {
 		ctx, stop := context.WithCancelCause(ctx)
 		s := &cargo{uploader: u, stop: stop, turns: make(chan struct{}, packHands)}
 		defer s.hands.Wait()
 		defer stop(nil)
 		var batch [][]wanted
-		var cut items.Cut
+		var cut manifest.Cut
 		flush := func() bool {
 			if err := s.send(ctx, batch); err != nil {
 				yield(nil, err)
 				return false
 			}
 			for _, found := range batch {
-				var files []items.File
+				var files []manifest.File
 				for _, w := range found {
 					files = append(files, w.File)
 				}
@@ -52,7 +52,7 @@ func (u *uploader) each(ctx context.Context, l *items.List) iter.Seq2[[]items.Fi
 			found, _ := u.find(it)
 			small := int64(0)
 			for _, w := range found {
-				if w.Size <= items.PackedFile {
+				if w.Size <= manifest.PackedFile {
 					small += w.Size
 				}
 			}
@@ -139,7 +139,7 @@ func (s *cargo) read(ctx context.Context, todo []*packed) error {
 
 // pack puts what was read into packs and sends these.
 func (s *cargo) pack(ctx context.Context, todo []*packed) error {
-	p := &items.Pack{}
+	p := &manifest.Pack{}
 	var in []*packed
 	for _, f := range todo {
 		if f.content == nil {
@@ -156,14 +156,14 @@ func (s *cargo) pack(ctx context.Context, todo []*packed) error {
 			if err := s.ship(ctx, p, in); err != nil {
 				return err
 			}
-			p, in = &items.Pack{}, nil
+			p, in = &manifest.Pack{}, nil
 		}
 	}
 	return s.ship(ctx, p, in)
 }
 
 // ship names a pack, and sends it when one of those before has arrived.
-func (s *cargo) ship(ctx context.Context, p *items.Pack, in []*packed) error {
+func (s *cargo) ship(ctx context.Context, p *manifest.Pack, in []*packed) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -203,13 +203,13 @@ func (s *cargo) one(ctx context.Context, f *packed) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return fault.New(fault.Invalid, "Run it again.", "read item %s: it is not a file any more", f.path)
 	}
-	if f.Size <= items.PackedFile {
+	if f.Size <= manifest.PackedFile {
 		content := make([]byte, 0, f.Size+bytes.MinRead)
 		b := bytes.NewBuffer(content)
-		if _, err := b.ReadFrom(io.LimitReader(file, items.PackedFile+1)); err != nil {
+		if _, err := b.ReadFrom(io.LimitReader(file, manifest.PackedFile+1)); err != nil {
 			return fmt.Errorf("store %s: %w", f.path, err)
 		}
-		if b.Len() <= items.PackedFile { // it has not grown since
+		if b.Len() <= manifest.PackedFile { // it has not grown since
 			sum := sha256.Sum256(b.Bytes())
 			f.Blob, f.Size, f.content = store.Digest(hex.EncodeToString(sum[:])), int64(b.Len()), b.Bytes()
 			return nil

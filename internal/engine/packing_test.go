@@ -16,7 +16,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
@@ -124,8 +124,8 @@ func TestSmallFilesOfItemsTravelInPacks(t *testing.T) {
 		t.Errorf("%d files of %d bytes: %d packs of %d bytes, %d looks", files, size, packs, sent, asks)
 	}
 	t.Logf("up: %d writes, %d reads", packs, asks)
-	stored := items.NewStored(s.World.Store)
-	r, err := items.OpenStored(t.Context(), s.World.Store, m, 1)
+	stored := manifest.NewStored(s.World.Store)
+	r, err := manifest.OpenStored(t.Context(), s.World.Store, m, 1)
 	s.check(err)
 	for it, err := range r.Range(t.Context(), 1, m.Count) {
 		s.check(err)
@@ -169,9 +169,9 @@ func TestSmallFilesOfItemsTravelInPacks(t *testing.T) {
 
 func TestFilesOfEverySizeAreStoredOnce(t *testing.T) {
 	s := newShelf(t, 3, 10)
-	s.put("large 1", items.PackedFile+1)
+	s.put("large 1", manifest.PackedFile+1)
 	s.put("large 2", 3<<20)
-	s.put("small", items.PackedFile)
+	s.put("small", manifest.PackedFile)
 	s.put("empty", 0)
 	for _, name := range []string{"large 1", "small"} { // by another name
 		text, err := os.ReadFile(filepath.Join(s.in, name))
@@ -181,7 +181,7 @@ func TestFilesOfEverySizeAreStoredOnce(t *testing.T) {
 	var told []transfer.Progress
 	m, err := s.ship(func(p transfer.Progress) { told = append(told, p) })
 	s.check(err)
-	if creates, sent, _ := s.counts(); creates != 3 || sent != 30+items.PackedFile+1+3<<20+items.PackedFile {
+	if creates, sent, _ := s.counts(); creates != 3 || sent != 30+manifest.PackedFile+1+3<<20+manifest.PackedFile {
 		t.Errorf("%d blobs of %d bytes", creates, sent)
 	}
 	for i, by := range s.stored(m) {
@@ -190,7 +190,7 @@ func TestFilesOfEverySizeAreStoredOnce(t *testing.T) {
 		}
 	}
 	last := told[len(told)-1]
-	all := int64(30 + 2*(items.PackedFile+1) + 3<<20 + 2*items.PackedFile)
+	all := int64(30 + 2*(manifest.PackedFile+1) + 3<<20 + 2*manifest.PackedFile)
 	if !last.Counted || last.Found != 9 || last.FoundBytes != all || last.Files+last.Same != 9 || last.Bytes+last.SameBytes != all {
 		t.Errorf("told at the end: %+v, of %d bytes", last, all)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/job"
 )
 
@@ -138,7 +138,7 @@ var imagesOwn = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/li
 
 // seen are the folders of this machine that items lie in, which are names of files:
 // a place apart has to show them. A folder that lies in another one is left out.
-func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
+func (e *Engine) seen(ctx context.Context, l *manifest.List) ([]string, error) {
 	found := map[string]bool{}
 	last := ""
 	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
@@ -162,7 +162,7 @@ func (e *Engine) seen(ctx context.Context, l *items.List) ([]string, error) {
 }
 
 // itemNames are the texts of an item that may be names of files.
-func itemNames(it items.Item) []string {
+func itemNames(it manifest.Item) []string {
 	var names []string
 	for _, n := range values(it) {
 		if n == "" || len(n) > maxPath || strings.ContainsAny(n, "\x00\n") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -67,8 +68,8 @@ type Plan struct {
 	Watch func(what Sending, now transfer.Progress)
 
 	ship       shipment
-	tree       bundle.Tree // of the code
-	alike      string      // digest of a job's code that differs from ours in what is left out alone
+	tree       tree.Tree // of the code
+	alike      string    // digest of a job's code that differs from ours in what is left out alone
 	feeds      []feed
 	seen       []string // folders of this machine that its items lie in
 	since      int

@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
@@ -70,7 +70,7 @@ func (p *Plan) needs(j job.Job) (all []store.Digest) {
 }
 
 // blobsOf are the contents that a tree names.
-func blobsOf(t bundle.Tree) (all []store.Digest) {
+func blobsOf(t tree.Tree) (all []store.Digest) {
 	if t.Away != nil {
 		return nil
 	}

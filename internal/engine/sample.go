@@ -8,7 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -45,7 +45,7 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 		return err
 	}
 	s.Items.dir = dir
-	l, err := items.Sample(ctx, p.Items.list, numbers, dir.dir)
+	l, err := manifest.Sample(ctx, p.Items.list, numbers, dir.dir)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"path"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -98,7 +98,7 @@ func (e *Engine) pack(ctx context.Context, f *feed) error {
 	}
 	defer os.Remove(tmp.Name())
 	defer tmp.Close()
-	if _, err := bundle.TarGz(ctx, e.World.Store, []bundle.Named{{Tree: f.tree}}, tmp); err != nil {
+	if _, err := tree.TarGz(ctx, e.World.Store, []tree.Named{{Tree: f.tree}}, tmp); err != nil {
 		return fmt.Errorf("make %s: %w", f.archive, err)
 	}
 	if _, err := tmp.Seek(0, 0); err != nil {
@@ -108,6 +108,6 @@ func (e *Engine) pack(ctx context.Context, f *feed) error {
 	if err != nil {
 		return fmt.Errorf("store %s: %w", f.archive, err)
 	}
-	f.held = bundle.Tree{Files: []bundle.File{{Path: f.archive, Size: n, Mode: 0o644, SHA256: d}}}
+	f.held = tree.Tree{Files: []tree.File{{Path: f.archive, Size: n, Mode: 0o644, SHA256: d}}}
 	return nil
 }

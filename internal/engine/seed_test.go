@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -144,9 +144,9 @@ func (d *desk) list(files map[string]string) store.Digest {
 		d.check(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		d.check(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	tree, err := bundle.Save(d.t.Context(), d.World.Store, dir, bundle.SaveOptions{})
+	listing, err := tree.Save(d.t.Context(), d.World.Store, dir, tree.SaveOptions{})
 	d.check(err)
-	list, err := bundle.PutTree(d.t.Context(), d.World.Store, tree)
+	list, err := tree.PutTree(d.t.Context(), d.World.Store, listing)
 	d.check(err)
 	return list
 }
@@ -156,10 +156,10 @@ func (d *desk) given(p job.Path, input string) map[string]string {
 	d.t.Helper()
 	j, err := tasks.LoadJob(d.t.Context(), d.World, p)
 	d.check(err)
-	tree, err := bundle.LoadTree(d.t.Context(), d.World.Store, store.Digest(j.Inputs[input]))
+	listing, err := tree.LoadTree(d.t.Context(), d.World.Store, store.Digest(j.Inputs[input]))
 	d.check(err)
 	found := map[string]string{}
-	for _, f := range tree.Files {
+	for _, f := range listing.Files {
 		r, err := d.World.Store.OpenBlob(d.t.Context(), f.SHA256)
 		d.check(err)
 		text, err := io.ReadAll(r)
@@ -240,7 +240,7 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := job.Input{Name: "s", Path: "task:ex3-1/state"}
-	read := func() (bundle.Tree, error) {
+	read := func() (tree.Tree, error) {
 		f, err := d.feed(t.Context(), in, spec(seed), false)
 		return f.tree, err
 	}
@@ -251,18 +251,18 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	d.check(os.WriteFile(filepath.Join(byHand, "h"), []byte("h"), 0o644))
 	_, err := d.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, byHand)
 	d.check(err)
-	if tree, err := read(); err != nil || len(tree.Files) != 1 || tree.Files[0].Path != "h" {
-		t.Errorf("what was stored with drover put: %v, %v", tree, err)
+	if listing, err := read(); err != nil || len(listing.Files) != 1 || listing.Files[0].Path != "h" {
+		t.Errorf("what was stored with drover put: %v, %v", listing, err)
 	}
 	p := d.submit(spec(seed, func(s *job.Spec) { s.Nodes = 2 }))
 	d.share(p, map[string]string{"algo-1/a": "1", "algo-2/b": "stale"}, map[string]string{"algo-2/b": "2"})
-	if tree, err := read(); err != nil || len(tree.Files) != 3 { // h, a, b: while its job is live
-		t.Errorf("what its ranks have saved: %v, %v", tree.Files, err)
+	if listing, err := read(); err != nil || len(listing.Files) != 3 { // h, a, b: while its job is live
+		t.Errorf("what its ranks have saved: %v, %v", listing.Files, err)
 	}
 	failed(d, p)
-	tree, err := read()
-	if d.check(err); len(tree.Files) != 3 {
-		t.Errorf("after a failure: %v", tree.Files)
+	listing, err := read()
+	if d.check(err); len(listing.Files) != 3 {
+		t.Errorf("after a failure: %v", listing.Files)
 	}
 	_, err = d.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, "")
 	d.check(err)
@@ -284,22 +284,22 @@ func (d *desk) share(p job.Path, ranks ...map[string]string) {
 		agent := "1-0-" + own[rank]
 		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.complete(ctx))
 		d.check(err)
-		var base bundle.Tree
+		var base tree.Tree
 		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.complete(ctx),
 			func(s states.Shared) (store.Digest, int64, error) {
 				if base, err = d.united(ctx, s); err != nil {
 					return "", 0, err
 				}
-				list, err := bundle.PutTree(ctx, d.World.Store, base)
+				list, err := tree.PutTree(ctx, d.World.Store, base)
 				return list, 0, err
 			})
 		d.check(err)
-		base, err = bundle.LoadTree(ctx, d.World.Store, b.State)
+		base, err = tree.LoadTree(ctx, d.World.Store, b.State)
 		d.check(err)
-		made, err := bundle.LoadTree(ctx, d.World.Store, d.list(files))
+		made, err := tree.LoadTree(ctx, d.World.Store, d.list(files))
 		d.check(err)
-		both, _ := bundle.Merge([]bundle.Named{{Tree: made}, {Tree: base}})
-		list, err := bundle.PutTree(ctx, d.World.Store, both)
+		both, _ := tree.Merge([]tree.Named{{Tree: made}, {Tree: base}})
+		list, err := tree.PutTree(ctx, d.World.Store, both)
 		d.check(err)
 		d.check(g.Save(ctx, protocol.Saved{State: list}))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -20,28 +21,28 @@ import (
 // what its next job finds in /state. Where the ranks share one (the rules of ssm), it
 // is that, whatever the rank. dir "" empties it. A task with a live job is
 // refused: its program writes there.
-func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (bundle.Tree, error) {
+func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (tree.Tree, error) {
 	task, err := tasks.ReadTask(ctx, e.World, p)
 	if err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
 	if task.Live != "" {
 		live := job.Path{Project: p.Project, Task: p.Task, Job: task.Live}
 		rep, err := views.ReadReport(ctx, e.World, live)
 		if err != nil {
-			return bundle.Tree{}, err
+			return tree.Tree{}, err
 		}
 		if rep.Run.Settled == nil {
-			return bundle.Tree{}, fault.New(fault.Invalid, "Wait for it with drover wait "+rep.Job.Short+", or end it with drover cancel "+rep.Job.Short+".",
+			return tree.Tree{}, fault.New(fault.Invalid, "Wait for it with drover wait "+rep.Job.Short+", or end it with drover cancel "+rep.Job.Short+".",
 				"put state of task %s: job %s is live", p.Task, rep.Job.Short)
 		}
 	}
 	if err := removal.RememberTask(ctx, e.World, p); err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
 	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
-		return bundle.Tree{}, err
+		return tree.Tree{}, err
 	}
 	t, list, err := e.saveState(ctx, dir)
 	if err != nil {
@@ -73,13 +74,13 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 
 // saveState stores a folder and its list; "" is no folder. What drover keeps in a folder
 // that it brought a state into is no part of it.
-func (e *Engine) saveState(ctx context.Context, dir string) (t bundle.Tree, list store.Digest, err error) {
+func (e *Engine) saveState(ctx context.Context, dir string) (t tree.Tree, list store.Digest, err error) {
 	if dir == "" {
 		return t, "", nil
 	}
-	if t, err = bundle.Save(ctx, e.World.Store, dir, bundle.SaveOptions{Skip: func(name string) bool { return name == bundle.Receipt }}); err != nil {
+	if t, err = tree.Save(ctx, e.World.Store, dir, tree.SaveOptions{Skip: func(name string) bool { return name == bundle.Receipt }}); err != nil {
 		return t, "", err
 	}
-	list, err = bundle.PutTree(ctx, e.World.Store, t)
+	list, err = tree.PutTree(ctx, e.World.Store, t)
 	return t, list, err
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
@@ -23,7 +24,7 @@ import (
 
 // Files that items name, by absolute paths, and that a target's agents do not see are
 // stored when the job is submitted, each by its content and small ones in packs
-// (items.Pack), and brought to the agent before its item begins. What a relative path names lies in the folder that comes
+// (manifest.Pack), and brought to the agent before its item begins. What a relative path names lies in the folder that comes
 // along, as on this machine. The list of them is stored beside the items'.
 
 const (
@@ -69,23 +70,23 @@ func device(info os.FileInfo) uint64 {
 type uploader struct {
 	store  *store.Store
 	sight  sight
-	fields []int // that may name files; items.Whole of plain lines
+	fields []int // that may name files; manifest.Whole of plain lines
 	fetch  bool
 	tell   *telling
-	known  map[string]items.File       // by path; stored already, or about to be
-	had    map[store.Digest]items.File // by content, of small files
+	known  map[string]manifest.File       // by path; stored already, or about to be
+	had    map[store.Digest]manifest.File // by content, of small files
 }
 
 func (e *Engine) newUploader(p *Plan) (*uploader, error) {
-	u := &uploader{store: e.World.Store, sight: sightOf(p.Properties), fetch: p.Spec.Fetch, known: map[string]items.File{}, had: map[store.Digest]items.File{}}
+	u := &uploader{store: e.World.Store, sight: sightOf(p.Properties), fetch: p.Spec.Fetch, known: map[string]manifest.File{}, had: map[store.Digest]manifest.File{}}
 	names := p.Items.list.Fields()
-	t, err := items.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), items.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
+	t, err := template.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), template.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
 	if err != nil {
 		return nil, err
 	}
 	switch used := t.Fields(); {
 	case len(names) == 0:
-		u.fields = []int{items.Whole}
+		u.fields = []int{manifest.Whole}
 	case len(used) > 0 && !p.Spec.Stdin && !p.Spec.Stream:
 		u.fields = slices.Sorted(slices.Values(used))
 	default: // the program may look at any
@@ -98,10 +99,10 @@ func (e *Engine) newUploader(p *Plan) (*uploader, error) {
 
 // find gives the names in an item that are to be stored, by path, and what they are
 // now. folder says that one is a folder, which is not.
-func (u *uploader) find(it items.Item) (found []wanted, folder bool) {
+func (u *uploader) find(it manifest.Item) (found []wanted, folder bool) {
 	for _, f := range u.fields {
 		text := it.Text
-		if f != items.Whole {
+		if f != manifest.Whole {
 			if f >= len(it.Fields) {
 				continue
 			}
@@ -119,7 +120,7 @@ func (u *uploader) find(it items.Item) (found []wanted, folder bool) {
 		case info.IsDir():
 			folder = true
 		case info.Mode().IsRegular():
-			found = append(found, wanted{path: text, info: info, File: items.File{Field: f, Size: info.Size(), Exec: info.Mode()&0o111 != 0}})
+			found = append(found, wanted{path: text, info: info, File: manifest.File{Field: f, Size: info.Size(), Exec: info.Mode()&0o111 != 0}})
 		}
 	}
 	return found, folder
@@ -130,7 +131,7 @@ const maxPath = 4096
 
 // wanted is a file that is to be stored.
 type wanted struct {
-	items.File
+	manifest.File
 	path string
 	info os.FileInfo
 }
@@ -172,7 +173,7 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 // upload stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
 // sent again. watch hears how far it is; it may be nil.
-func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List, watch func(transfer.Progress)) (*items.List, error) {
+func (e *Engine) upload(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
@@ -185,7 +186,7 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List, watch func(
 		u.tell.found(int64(p.Items.Uploads), p.Items.UploadBytes)
 	}
 	defer u.tell.end()
-	list, n, err := items.StoredFiles(p.Items.dir.dir, u.each(ctx, l))
+	list, n, err := manifest.StoredFiles(p.Items.dir.dir, u.each(ctx, l))
 	if err != nil {
 		return nil, fmt.Errorf("store files of items: %w", err)
 	}
@@ -196,7 +197,7 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *items.List, watch func(
 }
 
 // putItems stores a list and its files below a job.
-func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.Path) (job.Manifest, error) {
+func (e *Engine) putItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
 	files, err := e.upload(ctx, p, l, p.watching(OfItems))
 	if err != nil {
 		return job.Manifest{}, err
@@ -215,7 +216,7 @@ func (e *Engine) putItems(ctx context.Context, p *Plan, l *items.List, path job.
 // blobsOfItems are what a manifest's items name, each once.
 func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.Digest, err error) {
 	had := map[key]bool{}
-	for d, err := range items.Blobs(ctx, e.World.Store, m) {
+	for d, err := range manifest.Blobs(ctx, e.World.Store, m) {
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +229,7 @@ func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.
 }
 
 // putAgain stores the files once more that a gc took while they were being named.
-func (e *Engine) putAgain(ctx context.Context, p *Plan, l *items.List, m job.Manifest) error {
+func (e *Engine) putAgain(ctx context.Context, p *Plan, l *manifest.List, m job.Manifest) error {
 	if m.Files == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -41,9 +41,9 @@ func mapping() job.Spec {
 // runs has an x before it.
 func (d *desk) stored(m job.Manifest) (all []map[int]string) {
 	d.t.Helper()
-	r, err := items.OpenStored(d.t.Context(), d.World.Store, m, 1)
+	r, err := manifest.OpenStored(d.t.Context(), d.World.Store, m, 1)
 	d.check(err)
-	files := items.NewStored(d.World.Store)
+	files := manifest.NewStored(d.World.Store)
 	for it, err := range r.Range(d.t.Context(), 1, m.Count) {
 		d.check(err)
 		var by map[int]string
@@ -102,12 +102,12 @@ func TestFilesOfItemsAreStoredForAPlaceThatDoesNotSeeThem(t *testing.T) {
 	d.check(err)
 	few, err := d.Submit(t.Context(), &sample)
 	d.check(err)
-	if j, err := tasks.LoadJob(t.Context(), d.World, few); err != nil || !cmp.Equal([]map[int]string{nil, {items.Whole: "one"}}, d.stored(j.Manifest)) {
+	if j, err := tasks.LoadJob(t.Context(), d.World, few); err != nil || !cmp.Equal([]map[int]string{nil, {manifest.Whole: "one"}}, d.stored(j.Manifest)) {
 		t.Errorf("a sample has other files: %v, %+v", err, j.Manifest)
 	}
 	d.check(os.WriteFile(name("c.txt"), []byte("changed since"), 0o644))
 	j := d.load(path)
-	w := items.Whole
+	w := manifest.Whole
 	want := []map[int]string{{w: "one"}, nil, {w: "one"}, nil, nil, {w: "two"}, nil, nil, {w: "one"}, nil, nil, nil, {w: "x #!"}}
 	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
 		t.Error(diff)
@@ -130,7 +130,7 @@ func TestFilesThatAddressesNameAreStored(t *testing.T) {
 	spec := mapping()
 	spec.Fetch = true
 	j := d.load(d.submit(spec))
-	w := items.Whole
+	w := manifest.Whole
 	want := []map[int]string{{w: "one"}, {w: "two"}, {w: "three"}, {w: "three"}, nil, {w: "four"}, nil}
 	if diff := cmp.Diff(want, d.stored(j.Manifest)); diff != "" {
 		t.Error(diff)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/store"
 )
@@ -22,7 +23,7 @@ func isBucket(from string) bool {
 // items, and of a pattern, or of all that is below a name, the objects are items, by
 // their URLs in byte order. What leads to the server stands behind the ?, and in no
 // item.
-func fromBucket(ctx context.Context, s Source, dir string) (*List, error) {
+func fromBucket(ctx context.Context, s Source, dir string) (*manifest.List, error) {
 	url, key, err := transfer.Split(s.From)
 	if err != nil {
 		return nil, err
@@ -64,14 +65,14 @@ func fromBucket(ctx context.Context, s Source, dir string) (*List, error) {
 	if len(parts) > maxParts {
 		return nil, s.refuse("Use **, or name fewer folders.", "it has more than %d names", maxParts)
 	}
-	if s.Format != "" && s.Format != Lines {
+	if s.Format != "" && s.Format != manifest.Lines {
 		return nil, s.refuse("Leave the format out, or name one object.", "its items are objects, which have no format %q", s.Format)
 	}
 	return s.objects(ctx, b, top, prefix, parts, dir)
 }
 
 // object reads the items that stand in one object, if there is one of that name.
-func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l *List, is bool, err error) {
+func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l *manifest.List, is bool, err error) {
 	if key == "" || strings.HasSuffix(key, "/") {
 		return nil, false, nil
 	}
@@ -90,8 +91,8 @@ func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l 
 
 // objects lists what the names of a pattern match. An object whose name has a ? is left
 // out: its URL would be another one's. So is what shows a folder, and has no name.
-func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*List, error) {
-	l, err := build(dir, Lines, func(p *packer) error {
+func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*manifest.List, error) {
+	l, err := manifest.Build(dir, manifest.Lines, func(p *manifest.Packer) error {
 		hidden, unnamed := 0, 0
 		for o, err := range b.List(ctx, prefix) {
 			if err != nil {
@@ -108,27 +109,27 @@ func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string,
 			case !match:
 			case strings.Contains(o.Key, "?"):
 				unnamed++
-			case p.count == maxItems:
-				return s.refuse("Split it into several maps.", "it has more than %d objects", maxItems)
+			case p.Count == manifest.MaxItems:
+				return s.refuse("Split it into several maps.", "it has more than %d objects", manifest.MaxItems)
 			default:
-				if err := add(p, top+"/"+o.Key); err != nil {
+				if err := manifest.AddItem(p, top+"/"+o.Key); err != nil {
 					return err
 				}
 			}
 		}
 		if hidden > 0 {
-			p.notes = append(p.notes, fmt.Sprintf("%s in hidden names left out", objectsOf(hidden)))
+			p.Notes = append(p.Notes, fmt.Sprintf("%s in hidden names left out", objectsOf(hidden)))
 		}
 		if unnamed > 0 {
-			p.notes = append(p.notes, fmt.Sprintf("%s with a ? in their names left out: in a URL it begins what leads to the server", objectsOf(unnamed)))
+			p.Notes = append(p.Notes, fmt.Sprintf("%s with a ? in their names left out: in a URL it begins what leads to the server", objectsOf(unnamed)))
 		}
-		if p.count == 0 {
+		if p.Count == 0 {
 			why := "nothing is there"
 			if strings.ContainsAny(s.From, "*[") {
 				why = "no object matches"
 			}
-			if len(p.notes) > 0 {
-				why += "; " + strings.Join(p.notes, ", ")
+			if len(p.Notes) > 0 {
+				why += "; " + strings.Join(p.Notes, ", ")
 			}
 			return fault.New(fault.Missing, "Check the name: an object that lists items, a folder, or a pattern with * in quotes.", "read items from %q: %s", s.From, why)
 		}

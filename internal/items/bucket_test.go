@@ -12,6 +12,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/items/itemstest"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -88,10 +90,10 @@ func TestObjectsOfABucketAreItems(t *testing.T) {
 			continue
 		}
 		var names []string
-		for _, text := range texts(t, l.Reader()) {
+		for _, text := range itemstest.ReadTexts(t, l.Reader()) {
 			names = append(names, strings.TrimPrefix(text, "s3://b/"))
 		}
-		if got := strings.Join(names, " "); got != want.names || l.Format() != Lines {
+		if got := strings.Join(names, " "); got != want.names || l.Format() != manifest.Lines {
 			t.Errorf("%s: %s\nwant %s", from, got, want.names)
 		}
 		if notes := strings.Join(l.Notes(), "; "); notes != want.notes {
@@ -118,7 +120,7 @@ func TestOneObjectIsAListOfItems(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", from, err)
 		}
-		if diff := cmp.Diff(want.items, texts(t, l.Reader())); diff != "" {
+		if diff := cmp.Diff(want.items, itemstest.ReadTexts(t, l.Reader())); diff != "" {
 			t.Errorf("%s: %s", from, diff)
 		}
 		if diff := cmp.Diff(want.fields, l.Fields()); diff != "" {
@@ -128,7 +130,7 @@ func TestOneObjectIsAListOfItems(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for from, format := range map[string]string{"s3://b/l/empty.txt": "", "s3://b/l/*.txt": CSV, "s3://": "", "gs://": ""} {
+	for from, format := range map[string]string{"s3://b/l/empty.txt": "", "s3://b/l/*.txt": manifest.CSV, "s3://": "", "gs://": ""} {
 		_, err := Collect(t.Context(), Source{From: from, Format: format, Open: open}, t.TempDir())
 		said.Error(from+" "+format, err)
 		if fault.KindOf(err) != fault.Invalid {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items/manifest"
 )
 
 // Collect reads a source to its end into a List, kept in a folder of its own
@@ -24,9 +25,9 @@ import (
 // as files of a folder are, by their URLs without what stands behind a ?. gzip and zstd are
 // unpacked. It returns when ctx is done, also from a pipe on which nobody
 // writes; the goroutine that reads it then stays until somebody does.
-func Collect(ctx context.Context, s Source, dir string) (*List, error) {
+func Collect(ctx context.Context, s Source, dir string) (*manifest.List, error) {
 	switch s.Format {
-	case "", Lines, CSV, JSONL:
+	case "", manifest.Lines, manifest.CSV, manifest.JSONL:
 	default:
 		return nil, s.refuse("Use lines, csv or jsonl.", "there is no format %q", s.Format)
 	}
@@ -52,7 +53,7 @@ func Collect(ctx context.Context, s Source, dir string) (*List, error) {
 
 // fromPath reads what stands at a path. A file of that very name comes before a
 // glob, as a shell has it.
-func fromPath(ctx context.Context, s Source, dir string) (*List, error) {
+func fromPath(ctx context.Context, s Source, dir string) (*manifest.List, error) {
 	path, err := s.below(s.From)
 	if err != nil {
 		return nil, fmt.Errorf("read items from %q: %w", s.From, err)
@@ -80,7 +81,7 @@ func fromPath(ctx context.Context, s Source, dir string) (*List, error) {
 }
 
 // fromReader reads lines, from r directly if it is a file that cannot block.
-func fromReader(ctx context.Context, s Source, r io.Reader, dir string) (*List, error) {
+func fromReader(ctx context.Context, s Source, r io.Reader, dir string) (*manifest.List, error) {
 	if f, is := r.(*os.File); is && regular(f) {
 		r = while(ctx, f)
 	} else {
@@ -89,7 +90,7 @@ func fromReader(ctx context.Context, s Source, r io.Reader, dir string) (*List, 
 		r = p
 	}
 	c := &collector{Source: s, format: formatOf(s)}
-	return build(dir, c.format, func(p *packer) error {
+	return manifest.Build(dir, c.format, func(p *manifest.Packer) error {
 		c.packer = p
 		return c.collect(ctx, r)
 	})
@@ -111,11 +112,11 @@ func formatOf(s Source) string {
 	}
 	switch filepath.Ext(name) {
 	case ".csv":
-		return CSV
+		return manifest.CSV
 	case ".jsonl", ".ndjson", ".json":
-		return JSONL
+		return manifest.JSONL
 	}
-	return Lines
+	return manifest.Lines
 }
 
 func absent(err error) bool {

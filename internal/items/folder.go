@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 )
 
 // walker looks through folders, one name of a pattern a level. It is at several
@@ -37,14 +39,14 @@ const maxParts = 64
 const readNames = 1024
 
 // fromFolder takes the files of a folder and of those below it.
-func fromFolder(ctx context.Context, s Source, folder, dir string) (*List, error) {
+func fromFolder(ctx context.Context, s Source, folder, dir string) (*manifest.List, error) {
 	return s.walk(ctx, folder, []string{"**"}, dir)
 }
 
 // fromGlob takes the files that a shell's pattern matches: * and ? and [] within
 // one name, ** any folders, none of them a name that begins with a dot unless the
 // pattern does. A ** at the end matches all files below.
-func fromGlob(ctx context.Context, s Source, dir string) (*List, error) {
+func fromGlob(ctx context.Context, s Source, dir string) (*manifest.List, error) {
 	fixed, parts := cutGlob(s.From)
 	for _, p := range parts {
 		if _, err := path.Match(p, ""); err != nil {
@@ -64,8 +66,8 @@ func fromGlob(ctx context.Context, s Source, dir string) (*List, error) {
 	return s.walk(ctx, root, parts, dir)
 }
 
-func (s Source) walk(ctx context.Context, root string, parts []string, dir string) (*List, error) {
-	if s.Format != "" && s.Format != Lines {
+func (s Source) walk(ctx context.Context, root string, parts []string, dir string) (*manifest.List, error) {
+	if s.Format != "" && s.Format != manifest.Lines {
 		return nil, s.refuse("Leave the format out, or name one file.", "its items are files, which have no format %q", s.Format)
 	}
 	if goesUp(root) {
@@ -88,13 +90,13 @@ func (s Source) walk(ctx context.Context, root string, parts []string, dir strin
 	case w.names.count == 0:
 		return nil, w.nothing()
 	}
-	return build(dir, Lines, func(p *packer) error {
-		p.notes = w.notes()
+	return manifest.Build(dir, manifest.Lines, func(p *manifest.Packer) error {
+		p.Notes = w.notes()
 		return w.names.each(func(name []byte) error {
-			if p.count == maxItems {
-				return s.refuse("Split it into several maps.", "it has more than %d files", maxItems)
+			if p.Count == manifest.MaxItems {
+				return s.refuse("Split it into several maps.", "it has more than %d files", manifest.MaxItems)
 			}
-			return add(p, name)
+			return manifest.AddItem(p, name)
 		})
 	})
 }
@@ -252,7 +254,7 @@ func seeFolder(folder string) string {
 	if folder == "." {
 		return "See what is there: ls -a."
 	}
-	return "See what is there: ls " + quoteWord(folder) + "."
+	return "See what is there: ls " + template.QuoteWord(folder) + "."
 }
 
 // isGlob says whether text is a pattern, if nothing of that name exists.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/items/itemstest"
+	"github.com/drover-run/drover/internal/items/manifest"
 )
 
 // tree makes files; a name that ends in / is a folder.
@@ -48,7 +50,7 @@ func found(t *testing.T, from, root string) (names, notes []string, err error) {
 		return nil, nil, err
 	}
 	defer l.Close()
-	for _, path := range texts(t, l.Reader()) {
+	for _, path := range itemstest.ReadTexts(t, l.Reader()) {
 		name, ok := strings.CutPrefix(path, root+"/")
 		if !ok {
 			t.Fatalf("%q is not below %q", path, root)
@@ -144,7 +146,7 @@ func TestGlobs(t *testing.T) {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
-	_, err := Collect(t.Context(), Source{From: "*.png", Dir: root, Format: CSV}, t.TempDir())
+	_, err := Collect(t.Context(), Source{From: "*.png", Dir: root, Format: manifest.CSV}, t.TempDir())
 	said.Error("files as CSV", err)
 	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("files as CSV: %v", err)

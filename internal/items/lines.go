@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items/manifest"
 )
 
 // readSize is how much of a source is asked for at once.
@@ -22,7 +23,7 @@ const readSize = 256 << 10
 type collector struct {
 	Source
 	format string
-	packer *packer
+	packer *manifest.Packer
 	in     *bufio.Reader
 	long   []byte // a line that did not fit into in's buffer
 	record []byte // a CSV record of several lines
@@ -44,7 +45,7 @@ func (c *collector) collect(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	c.note()
-	if c.packer.count == 0 {
+	if c.packer.Count == 0 {
 		return c.nothing()
 	}
 	return nil
@@ -61,9 +62,9 @@ func (c *collector) read(r io.Reader) error {
 		return err
 	}
 	switch c.format {
-	case CSV:
+	case manifest.CSV:
 		return c.collectCSV()
-	case JSONL:
+	case manifest.JSONL:
 		return c.collectJSON()
 	}
 	return c.collectLines()
@@ -76,7 +77,7 @@ func (c *collector) nothing() error {
 	}
 	why := "it is empty"
 	switch {
-	case c.format == CSV && len(c.packer.fields) > 0:
+	case c.format == manifest.CSV && len(c.packer.Fields) > 0:
 		hint, why = "Write one item on each line below the header.", "it has a header and no items"
 	case c.empty > 0:
 		why = "all its lines are empty"
@@ -156,7 +157,7 @@ func (c *collector) line() ([]byte, error) {
 	text, err := c.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		c.long = append(c.long[:0], text...)
-		for errors.Is(err, bufio.ErrBufferFull) && len(c.long) <= maxLine+2 {
+		for errors.Is(err, bufio.ErrBufferFull) && len(c.long) <= manifest.MaxLine+2 {
 			text, err = c.in.ReadSlice('\n')
 			c.long = append(c.long, text...)
 		}
@@ -176,7 +177,7 @@ func (c *collector) line() ([]byte, error) {
 		text = text[:n]
 		c.crlf++
 	}
-	if len(text) > maxLine {
+	if len(text) > manifest.MaxLine {
 		return nil, c.bad(c.lines, "Put long data into files, and let each line name one.", "it is longer than 16 MiB")
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
@@ -186,10 +187,10 @@ func (c *collector) line() ([]byte, error) {
 }
 
 func (c *collector) add(text []byte) error {
-	if c.packer.count == maxItems {
-		return c.bad(c.lines, "Split it into several maps.", "more than %d items", maxItems)
+	if c.packer.Count == manifest.MaxItems {
+		return c.bad(c.lines, "Split it into several maps.", "more than %d items", manifest.MaxItems)
 	}
-	return add(c.packer, text)
+	return manifest.AddItem(c.packer, text)
 }
 
 func (c *collector) collectLines() error {
@@ -234,9 +235,9 @@ func (c *collector) note() {
 	say := func(n int, one, many string) {
 		switch {
 		case n == 1:
-			c.packer.notes = append(c.packer.notes, one)
+			c.packer.Notes = append(c.packer.Notes, one)
 		case n > 1:
-			c.packer.notes = append(c.packer.notes, fmt.Sprintf(many, n))
+			c.packer.Notes = append(c.packer.Notes, fmt.Sprintf(many, n))
 		}
 	}
 	if c.bom {

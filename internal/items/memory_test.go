@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/dir"
 )
@@ -80,7 +81,7 @@ func walk(t testing.TB, n int, p *peak) {
 		t.Fatal(err)
 	}
 	p.look()
-	r, err := Open(ctx, s, m, 1)
+	r, err := manifest.Open(ctx, s, m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func walk(t testing.TB, n int, p *peak) {
 		t.Fatal(err)
 	}
 	defer shorter.Close()
-	fresh, gone, err := New(ctx, l, []*Reader{shorter.Reader()}, t.TempDir())
+	fresh, gone, err := manifest.New(ctx, l, []*manifest.Reader{shorter.Reader()}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func walk(t testing.TB, n int, p *peak) {
 	p.look()
 }
 
-func count(ctx context.Context, t testing.TB, r *Reader, p *peak) {
+func count(ctx context.Context, t testing.TB, r *manifest.Reader, p *peak) {
 	t.Helper()
 	n := 0
 	for _, err := range r.Range(ctx, r.First(), r.Last()) {
@@ -112,8 +113,8 @@ func count(ctx context.Context, t testing.TB, r *Reader, p *peak) {
 			p.look()
 		}
 	}
-	if n != r.m.Count {
-		t.Errorf("%d items of %d", n, r.m.Count)
+	if n != r.Manifest().Count {
+		t.Errorf("%d items of %d", n, r.Manifest().Count)
 	}
 }
 
@@ -160,7 +161,7 @@ func TestRealTenMillionLines(t *testing.T) {
 
 const benchLines = 1_000_000
 
-func benchList(b *testing.B, format string, in io.Reader) *List {
+func benchList(b *testing.B, format string, in io.Reader) *manifest.List {
 	b.Helper()
 	l, err := Collect(b.Context(), Source{From: "-", Format: format, Stdin: in}, b.TempDir())
 	if err != nil {
@@ -173,7 +174,7 @@ func benchList(b *testing.B, format string, in io.Reader) *List {
 // BenchmarkCollect reads 1 million lines a round.
 func BenchmarkCollect(b *testing.B) {
 	for b.Loop() {
-		benchList(b, Lines, paths(benchLines)).Close()
+		benchList(b, manifest.Lines, paths(benchLines)).Close()
 	}
 	b.ReportMetric(benchLines*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 }
@@ -181,9 +182,9 @@ func BenchmarkCollect(b *testing.B) {
 // BenchmarkRead reads 1 million items a round out of a folder.
 func BenchmarkRead(b *testing.B) {
 	for format, in := range map[string]*numbered{
-		Lines: paths(benchLines),
-		CSV:   {n: benchLines, form: func(t []byte, i int) []byte { return fmt.Appendf(t, "%d,name %d,%d.5\n", i, i, i) }},
-		JSONL: {n: benchLines, form: func(t []byte, i int) []byte { return fmt.Appendf(t, "{\"id\":%d,\"name\":\"name %d\"}\n", i, i) }},
+		manifest.Lines: paths(benchLines),
+		manifest.CSV:   {n: benchLines, form: func(t []byte, i int) []byte { return fmt.Appendf(t, "%d,name %d,%d.5\n", i, i, i) }},
+		manifest.JSONL: {n: benchLines, form: func(t []byte, i int) []byte { return fmt.Appendf(t, "{\"id\":%d,\"name\":\"name %d\"}\n", i, i) }},
 	} {
 		b.Run(format, func(b *testing.B) {
 			s := opened(b)
@@ -193,7 +194,7 @@ func BenchmarkRead(b *testing.B) {
 			}
 			n := 0
 			for b.Loop() {
-				r, err := Open(b.Context(), s, m, 1)
+				r, err := manifest.Open(b.Context(), s, m, 1)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -211,9 +212,9 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkNew compares 1 million lines with 1 million.
 func BenchmarkNew(b *testing.B) {
-	l, old := benchList(b, Lines, paths(benchLines)), benchList(b, Lines, paths(benchLines-1))
+	l, old := benchList(b, manifest.Lines, paths(benchLines)), benchList(b, manifest.Lines, paths(benchLines-1))
 	for b.Loop() {
-		fresh, _, err := New(b.Context(), l, []*Reader{old.Reader()}, b.TempDir())
+		fresh, _, err := manifest.New(b.Context(), l, []*manifest.Reader{old.Reader()}, b.TempDir())
 		if err != nil || fresh.Count() != 1 {
 			b.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/drover-run/drover/internal/items/manifest"
 )
 
 // sortRoom is how many bytes of names are sorted in memory at once. Ten million
@@ -69,20 +71,20 @@ func (s *sorter) sorted() [][]byte {
 func (s *sorter) spill() error {
 	if s.folder == "" {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
-			return full(err, s.dir)
+			return manifest.DiskError(err, s.dir)
 		}
 		folder, err := os.MkdirTemp(s.dir, "sort-")
 		if err != nil {
-			return full(err, s.dir)
+			return manifest.DiskError(err, s.dir)
 		}
 		s.folder = folder
 	}
 	f, err := os.Create(filepath.Join(s.folder, fmt.Sprint(len(s.runs))))
 	if err != nil {
-		return full(err, s.dir)
+		return manifest.DiskError(err, s.dir)
 	}
 	s.runs = append(s.runs, f)
-	out := bufio.NewWriterSize(fileWriter{f, s.dir}, 64<<10)
+	out := bufio.NewWriterSize(manifest.FileWriter{File: f, Dir: s.dir}, 64<<10)
 	var length [binary.MaxVarintLen64]byte
 	for _, name := range s.sorted() {
 		out.Write(length[:binary.PutUvarint(length[:], uint64(len(name)))])

@@ -13,39 +13,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/items/fields"
+	"github.com/drover-run/drover/internal/items/itemstest"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/store/mem"
 )
 
-// all reads a list's items.
-func allItems(t testing.TB, r *Reader) []Item {
-	t.Helper()
-	var got []Item
-	for it, err := range r.Range(t.Context(), r.First(), r.Last()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, it)
-	}
-	return got
-}
-
 func TestFieldsOfCSV(t *testing.T) {
-	l := collected(t, CSV, "name, age ,\nAnn,007,x\n\"Lee, \"\"J\"\"\nR\",,\"\"\n")
+	l := collected(t, manifest.CSV, "name, age ,\nAnn,007,x\n\"Lee, \"\"J\"\"\nR\",,\"\"\n")
 	if diff := cmp.Diff([]string{"name", "age", ""}, l.Fields()); diff != "" {
 		t.Error(diff)
 	}
-	_, r := stored(t, l, 1)
-	want := []Item{
+	_, r := itemstest.Store(t, mem.New(), l, 1)
+	want := []manifest.Item{
 		{N: 1, Text: "Ann,007,x", Fields: []string{"Ann", "007", "x"}},
 		{N: 2, Text: "\"Lee, \"\"J\"\"\nR\",,\"\"", Fields: []string{"Lee, \"J\"\nR", "", ""}},
 	}
-	if diff := cmp.Diff(want, allItems(t, r)); diff != "" {
+	if diff := cmp.Diff(want, itemstest.ReadItems(t, r)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestFieldsOfJSONLines(t *testing.T) {
-	l := collected(t, JSONL, `{"b":"x\ny","a":1.50}
+	l := collected(t, manifest.JSONL, `{"b":"x\ny","a":1.50}
 {"a":12345678901234567890.10,"c":{"k": [1, 2 ,"a b"]},"\u00e4 \"q\"":null,"b":"\ud83d\ude00\/"}
  {}
 [1]
@@ -54,16 +44,16 @@ func TestFieldsOfJSONLines(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a", "c", `ä "q"`}, l.Fields()); diff != "" {
 		t.Error(diff)
 	}
-	_, r := stored(t, l, 1)
+	_, r := itemstest.Store(t, mem.New(), l, 1)
 	want := [][]string{
-		{"x\ny", "1.50", Absent, Absent},
+		{"x\ny", "1.50", fields.Absent, fields.Absent},
 		{"😀/", "12345678901234567890.10", `{"k":[1,2,"a b"]}`, "null"},
-		{Absent, Absent, Absent, Absent},
+		{fields.Absent, fields.Absent, fields.Absent, fields.Absent},
 		nil,
 		nil,
-		{" ", "true", Absent, Absent},
+		{" ", "true", fields.Absent, fields.Absent},
 	}
-	for i, it := range allItems(t, r) {
+	for i, it := range itemstest.ReadItems(t, r) {
 		if diff := cmp.Diff(want[i], it.Fields); diff != "" {
 			t.Errorf("item %d: %s", it.N, diff)
 		}
@@ -72,15 +62,15 @@ func TestFieldsOfJSONLines(t *testing.T) {
 
 func TestNotEveryKeyIsAPlaceholder(t *testing.T) {
 	var b strings.Builder
-	for i := range maxNames + 5 {
+	for i := range fields.MaxNames + 5 {
 		fmt.Fprintf(&b, "{\"k%d\":%d}\n", i, i)
 	}
-	l := collected(t, JSONL, b.String())
-	if got := l.Fields(); len(got) != maxNames || got[maxNames-1] != "k999" || len(l.Notes()) != 1 {
+	l := collected(t, manifest.JSONL, b.String())
+	if got := l.Fields(); len(got) != fields.MaxNames || got[fields.MaxNames-1] != "k999" || len(l.Notes()) != 1 {
 		t.Errorf("%d fields, notes %q", len(got), l.Notes())
 	}
-	it, err := l.Reader().One(t.Context(), maxNames+3)
-	if err != nil || it.Text != `{"k1002":1002}` || it.Fields[0] != Absent {
+	it, err := l.Reader().One(t.Context(), fields.MaxNames+3)
+	if err != nil || it.Text != `{"k1002":1002}` || it.Fields[0] != fields.Absent {
 		t.Errorf("%v, %v", it, err)
 	}
 }
@@ -117,9 +107,9 @@ func TestCSVIsReadAsTheLibraryReadsIt(t *testing.T) {
 		w := csv.NewWriter(&text)
 		w.UseCRLF = seed%2 == 1
 		w.WriteAll(want)
-		l := collected(t, CSV, text.String())
+		l := collected(t, manifest.CSV, text.String())
 		got := [][]string{}
-		for _, it := range allItems(t, l.Reader()) {
+		for _, it := range itemstest.ReadItems(t, l.Reader()) {
 			got = append(got, it.Fields)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -133,9 +123,9 @@ func FuzzCSV(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := Collect(t.Context(), Source{From: "-", Format: CSV, Stdin: strings.NewReader(text)}, t.TempDir())
+		l, err := Collect(t.Context(), Source{From: "-", Format: manifest.CSV, Stdin: strings.NewReader(text)}, t.TempDir())
 		if err != nil {
-			checkRefusal(t, err)
+			itemstest.CheckRefused(t, err)
 			return
 		}
 		defer l.Close()
@@ -145,7 +135,7 @@ func FuzzCSV(f *testing.F) {
 		if strings.Contains(text, "\r") {
 			libErr = errors.New("a CR is taken otherwise where it ends no line")
 		}
-		items := allItems(t, l.Reader())
+		items := itemstest.ReadItems(t, l.Reader())
 		if libErr == nil && len(rows) != len(items)+1 {
 			t.Fatalf("%q: %d items, the library has %d", text, len(items), len(rows)-1)
 		}
@@ -160,32 +150,25 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-func checkRefusal(t *testing.T, err error) {
-	t.Helper()
-	if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
-		t.Fatalf("%v without kind or hint", err)
-	}
-}
-
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a":1,"b":"x"}`, "{ \"a\" : [ 1 , {\"b\":\"}\\\"\"} ] ,\"c\":null}\n[]", `{"\u0061":"\ud83d\ude00"}`, "{}\n1\n\"x\"", `{"":{}}`, `{"a":"\\"}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := Collect(t.Context(), Source{From: "-", Format: JSONL, Stdin: strings.NewReader(text)}, t.TempDir())
+		l, err := Collect(t.Context(), Source{From: "-", Format: manifest.JSONL, Stdin: strings.NewReader(text)}, t.TempDir())
 		if err != nil {
-			checkRefusal(t, err)
+			itemstest.CheckRefused(t, err)
 			return
 		}
 		defer l.Close()
-		for _, it := range allItems(t, l.Reader()) {
+		for _, it := range itemstest.ReadItems(t, l.Reader()) {
 			checkFields(t, l.Fields(), it)
 		}
 	})
 }
 
 // checkFields compares what was found in an object with what the library finds.
-func checkFields(t *testing.T, names []string, it Item) {
+func checkFields(t *testing.T, names []string, it manifest.Item) {
 	t.Helper()
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(it.Text), &object); err != nil || object == nil {
@@ -196,7 +179,7 @@ func checkFields(t *testing.T, names []string, it Item) {
 	}
 	for i, name := range names {
 		raw, there := object[name]
-		want := Absent
+		want := fields.Absent
 		if there {
 			var b bytes.Buffer
 			if err := json.Compact(&b, raw); err != nil {
@@ -214,21 +197,18 @@ func checkFields(t *testing.T, names []string, it Item) {
 			t.Fatalf("%q: %q is %q, not %q", it.Text, name, it.Fields[i], want)
 		}
 	}
-	if len(names) < maxNames && len(object) > len(names) {
+	if len(names) < fields.MaxNames && len(object) > len(names) {
 		t.Fatalf("%q: %d keys, %d names", it.Text, len(object), len(names))
 	}
 }
 
-// FuzzJSONFields reads what no Collect has looked at: it may give nonsense, and
-// must not fall over.
-func FuzzJSONFields(f *testing.F) {
-	for _, s := range []string{`{"a":1}`, `{"a":`, `{"a`, `{"a":"\u12`, `{"a":]}`, `{,}`, `{"a":1,`, `{"a"}`, `{"a":{"b":[}`} {
-		f.Add(s)
+// collected reads text as it would come through a pipe.
+func collected(t testing.TB, format, text string) *manifest.List {
+	t.Helper()
+	l, err := Collect(t.Context(), Source{From: "-", Format: format, Stdin: strings.NewReader(text)}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		fields, err := jsonFields(newNames([]string{"a", "b"}), text)
-		if err == nil && fields != nil && len(fields) != 2 {
-			t.Fatalf("%q: %q", text, fields)
-		}
-	})
+	t.Cleanup(func() { l.Close() })
+	return l
 }

@@ -14,46 +14,42 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/items/fields"
+	"github.com/drover-run/drover/internal/items/itemstest"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
 
-// reads checks what a user reads of an error: the whole text, and the whole hint.
-func reads(t *testing.T, err error, kind fault.Kind, text, hint string) {
-	t.Helper()
-	if err == nil || err.Error() != text || fault.Hint(err) != hint || fault.KindOf(err) != kind {
-		t.Errorf("kind %v: %v\n%s\nwant %v: %s\n%s", fault.KindOf(err), err, fault.Hint(err), kind, text, hint)
-	}
-}
-
 func TestARefusedItemSaysWhatToTypeInstead(t *testing.T) {
 	for _, row := range []struct {
 		arg, out   string
-		it         Item
+		it         manifest.Item
 		text, hint string
 	}{
-		{"{}", "{n}", Item{N: 7, Text: "a\x00b"}, "fill command: item 7: a value holds a NUL byte, and an argument cannot", ""},
-		{"{}", "{n}", Item{N: 7, Text: strings.Repeat("x", 128<<10)}, "fill command: item 7: an argument would be 128 KiB, and 128 is the most a system takes",
+		{"{}", "{n}", manifest.Item{N: 7, Text: "a\x00b"}, "fill command: item 7: a value holds a NUL byte, and an argument cannot", ""},
+		{"{}", "{n}", manifest.Item{N: 7, Text: strings.Repeat("x", 128<<10)}, "fill command: item 7: an argument would be 128 KiB, and 128 is the most a system takes",
 			"Give it to the program on its input, with --stdin, or put it into a file."},
-		{"x", "{}", Item{N: 7, Text: "../up"}, `name outputs: item 7: "../up" goes up with ..`,
+		{"x", "{}", manifest.Item{N: 7, Text: "../up"}, `name outputs: item 7: "../up" goes up with ..`,
 			"Name outputs after parts of the item, such as {.stem}, or after its number, {n}."},
-		{"x", "second-{}", Item{N: 7, Text: "7"}, `name outputs: item 7: "second-7" and "second-7" would be the same, or lie in each other`,
+		{"x", "second-{}", manifest.Item{N: 7, Text: "7"}, `name outputs: item 7: "second-7" and "second-7" would be the same, or lie in each other`,
 			"Give each --out a name of its own."},
 	} {
-		tmpl, err := Parse([]string{row.arg}, TemplateOptions{Out: []string{row.out, "second-{n}"}})
+		tmpl, err := template.Parse([]string{row.arg}, template.TemplateOptions{Out: []string{row.out, "second-{n}"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err = tmpl.Fill(row.it, nil); row.arg == "x" {
 			_, err = tmpl.Outputs(row.it)
 		}
-		reads(t, err, fault.Invalid, row.text, row.hint)
+		itemstest.CheckError(t, err, fault.Invalid, row.text, row.hint)
 	}
-	tmpl, err := Parse([]string{"{out}"}, TemplateOptions{Out: []string{"{n}"}})
+	tmpl, err := template.Parse([]string{"{out}"}, template.TemplateOptions{Out: []string{"{n}"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = tmpl.Fill(Item{N: 7}, nil); err == nil || !strings.HasSuffix(err.Error(), "item 7: there is no --out for {out}") {
+	if _, err = tmpl.Fill(manifest.Item{N: 7}, nil); err == nil || !strings.HasSuffix(err.Error(), "item 7: there is no --out for {out}") {
 		t.Error(err)
 	}
 }
@@ -63,34 +59,34 @@ func TestARefusedCommandLineSaysWhatToTypeInstead(t *testing.T) {
 		"echo `cat {}`": {"read command: {} is inside or after `...`, where it cannot be quoted safely", `Write "$DROVER_ITEM", or set a variable first: x={}; echo "$x".`},
 		"echo 'it":      {`read command: "echo 'it": it opens a single quote and does not close it`, "Close it."},
 	} {
-		_, err := Parse([]string{text}, TemplateOptions{Shell: true})
-		reads(t, err, fault.Invalid, want[0], want[1])
+		_, err := template.Parse([]string{text}, template.TemplateOptions{Shell: true})
+		itemstest.CheckError(t, err, fault.Invalid, want[0], want[1])
 	}
 }
 
 func TestItemsOfAnotherFormSayWhatTheyWere(t *testing.T) {
 	hint := "Keep the form of the items, or begin anew with --force."
-	csv, other, lines := collected(t, CSV, "a,b\n1,2\n"), collected(t, CSV, "a,c\n1,2\n"), collected(t, Lines, "1\n")
-	_, _, err := New(t.Context(), csv, []*Reader{lines.Reader()}, t.TempDir())
-	reads(t, err, fault.Invalid, "compare items: they were lines and are csv now", hint)
-	_, _, err = New(t.Context(), csv, []*Reader{other.Reader()}, t.TempDir())
-	reads(t, err, fault.Invalid, `compare items: their header was ["a" "c"] and is ["a" "b"] now`, hint)
+	csv, other, lines := collected(t, manifest.CSV, "a,b\n1,2\n"), collected(t, manifest.CSV, "a,c\n1,2\n"), collected(t, manifest.Lines, "1\n")
+	_, _, err := manifest.New(t.Context(), csv, []*manifest.Reader{lines.Reader()}, t.TempDir())
+	itemstest.CheckError(t, err, fault.Invalid, "compare items: they were lines and are csv now", hint)
+	_, _, err = manifest.New(t.Context(), csv, []*manifest.Reader{other.Reader()}, t.TempDir())
+	itemstest.CheckError(t, err, fault.Invalid, `compare items: their header was ["a" "c"] and is ["a" "b"] now`, hint)
 }
 
 func TestASampleOfNothingSaysToChooseOne(t *testing.T) {
-	_, err := Sample(t.Context(), listOf(t, "a", "b"), nil, t.TempDir())
-	reads(t, err, fault.Invalid, "choose items: none of 2 was chosen", "Choose at least 1.")
+	_, err := manifest.Sample(t.Context(), itemstest.ListOf(t, "a", "b"), nil, t.TempDir())
+	itemstest.CheckError(t, err, fault.Invalid, "choose items: none of 2 was chosen", "Choose at least 1.")
 }
 
 func TestNumbersBeyondTheListAreNamed(t *testing.T) {
-	for _, err := range listOf(t, "a", "b").Reader().Range(t.Context(), 2, 3) {
-		reads(t, err, fault.Bug, "read item 2: items 2 to 3 are not among 1 to 2", "")
+	for _, err := range itemstest.ListOf(t, "a", "b").Reader().Range(t.Context(), 2, 3) {
+		itemstest.CheckError(t, err, fault.Bug, "read item 2: items 2 to 3 are not among 1 to 2", "")
 	}
 }
 
 func TestAListWithoutRoomSaysWhere(t *testing.T) {
-	err := full(&os.PathError{Op: "write", Path: "/tmp/x", Err: syscall.ENOSPC}, "/tmp")
-	reads(t, err, fault.Full, "store the items in /tmp: write /tmp/x: no space left on device", "Free some space there and run it again.")
+	err := manifest.DiskError(&os.PathError{Op: "write", Path: "/tmp/x", Err: syscall.ENOSPC}, "/tmp")
+	itemstest.CheckError(t, err, fault.Full, "store the items in /tmp: write /tmp/x: no space left on device", "Free some space there and run it again.")
 }
 
 // torn is a bucket whose objects break off while they are read.
@@ -109,10 +105,10 @@ func TestAListThatCannotBeReadBackSaysWhatToDo(t *testing.T) {
 		b          store.Bucket
 		text, hint string
 	}{
-		"damaged": {&bad{Bucket: mem.New(), end: ".zst", times: 1, harm: harms["flipped"]}, " is damaged", "Remove that object, and run it again."},
+		"damaged": {&itemstest.FaultyBucket{Bucket: mem.New(), Suffix: ".zst", Times: 1, Harm: itemstest.Harms["flipped"]}, " is damaged", "Remove that object, and run it again."},
 		"torn":    {torn{mem.New()}, ": torn", "Run it again."},
 	} {
-		_, err := listOf(t, "a", "b").Put(t.Context(), store.New(row.b, store.Options{}), "items")
+		_, err := itemstest.ListOf(t, "a", "b").Put(t.Context(), store.New(row.b, store.Options{}), "items")
 		if fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "store items: ") || !strings.HasSuffix(err.Error(), row.text) || fault.Hint(err) != row.hint {
 			t.Errorf("%s: kind %v, %v\n%s", name, fault.KindOf(err), err, fault.Hint(err))
 		}
@@ -121,8 +117,8 @@ func TestAListThatCannotBeReadBackSaysWhatToDo(t *testing.T) {
 
 func TestStoredListsThatDoNotFitAreLost(t *testing.T) {
 	s := store.New(mem.New(), store.Options{})
-	put := func(lines ...string) Manifest {
-		m, err := listOf(t, lines...).Put(t.Context(), s, "items")
+	put := func(lines ...string) manifest.Manifest {
+		m, err := itemstest.ListOf(t, lines...).Put(t.Context(), s, "items")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,21 +126,21 @@ func TestStoredListsThatDoNotFitAreLost(t *testing.T) {
 	}
 	m, one, nonsense := put("a", "b"), put("x"), put("no files", "nor here")
 	m.Files = &one
-	_, err := OpenStored(t.Context(), s, m, 1)
-	reads(t, err, fault.Lost, "open items "+m.Key+": the list of their files belongs to other items", "")
+	_, err := manifest.OpenStored(t.Context(), s, m, 1)
+	itemstest.CheckError(t, err, fault.Lost, "open items "+m.Key+": the list of their files belongs to other items", "")
 	m.Files = &nonsense
-	r, err := OpenStored(t.Context(), s, m, 1)
+	r, err := manifest.OpenStored(t.Context(), s, m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err = r.One(t.Context(), 1); fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "read which files are stored: ") {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
-	_, err = Open(t.Context(), s, Manifest{Count: 9, From: 1, To: 8, Step: 1}, 1)
-	reads(t, err, fault.Invalid, "open items: 1-8:1 is not a range of the 9 items", "")
+	_, err = manifest.Open(t.Context(), s, manifest.Manifest{Count: 9, From: 1, To: 8, Step: 1}, 1)
+	itemstest.CheckError(t, err, fault.Invalid, "open items: 1-8:1 is not a range of the 9 items", "")
 	m.Count++
 	m.Files = nil
-	if _, err = Open(t.Context(), s, m, 1); fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "open items: "+m.Key+" in ") {
+	if _, err = manifest.Open(t.Context(), s, m, 1); fault.KindOf(err) != fault.Lost || !strings.HasPrefix(err.Error(), "open items: "+m.Key+" in ") {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
 }
@@ -162,15 +158,15 @@ func TestWhatIsOddInAListIsNoted(t *testing.T) {
 		"one line that is not UTF-8": "\xe4\n", "two lines that are not UTF-8": "a\n\xe4\n\xe4\n", "an empty line": "a\n\nb\n", "two empty lines": "\na\n\n",
 		"one line of Windows": "a\r\nb\n", "two lines of Windows": "a\r\nb\r\n", "a byte order mark": "\xef\xbb\xbfa\n",
 	} {
-		said.Add(what, notesOf(t, Lines, text))
+		said.Add(what, notesOf(t, manifest.Lines, text))
 	}
-	said.Add("semicolons in CSV", notesOf(t, CSV, "a;b\n1;2\n"))
-	said.Add("an array in JSON", notesOf(t, JSONL, "[1, 2]\n"))
+	said.Add("semicolons in CSV", notesOf(t, manifest.CSV, "a;b\n1;2\n"))
+	said.Add("an array in JSON", notesOf(t, manifest.JSONL, "[1, 2]\n"))
 	var wide strings.Builder
-	for i := range maxNames + 1 {
+	for i := range fields.MaxNames + 1 {
 		fmt.Fprintf(&wide, `{"k%d":1}`+"\n", i)
 	}
-	said.Add("many keys in JSON", notesOf(t, JSONL, wide.String()))
+	said.Add("many keys in JSON", notesOf(t, manifest.JSONL, wide.String()))
 	dir := t.TempDir()
 	for _, name := range []string{"1-3", "one/a", "two/b", ".hidden"} {
 		if os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700) != nil || os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600) != nil {
@@ -212,28 +208,14 @@ func TestALongPatternIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnIndexThatCannotBeSaysWhatIsWrong(t *testing.T) {
-	for want, x := range map[string]index{
-		"its version is 9, this drover reads 1": {V: 9},
-		`there is no format "yaml"`:             {V: version, Format: "yaml"},
-		"it cannot have -1 items":               {V: version, Format: Lines, Count: -1},
-		`there is no part "part-x"`:             {V: version, Format: Lines, Count: 1, Parts: []part{{Name: "part-x"}}},
-		"its blocks hold 0 items of 1":          {V: version, Format: Lines, Count: 1},
-	} {
-		if err := x.check(); err == nil || err.Error() != want {
-			t.Errorf("%+v: %v, want %s", x, err, want)
-		}
-	}
-}
-
 func TestALineThatNamesNoFileSaysSo(t *testing.T) {
-	d := string(digestOf(5))
+	d := string(itemstest.DigestOf(5))
 	for line, want := range map[string]string{
 		"x":                            `"x" names no stored file`,
 		":" + d + ":9::" + d + ":-1":   "names no file in a pack",
 		":" + d + "::9:" + d + ":9000": "names no stored file",
 	} {
-		if _, err := ParseFiles(line); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := manifest.ParseFiles(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}

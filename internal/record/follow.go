@@ -67,7 +67,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		f := &follower{
 			o:      o,
-			reader: reader{store: o.Store, prefix: o.Prefix, filter: o.Filter, after: o.After, objects: o.Objects},
+			reader: Reader{Store: o.Store, Prefix: o.Prefix, Filter: o.Filter, after: o.After, objects: o.Objects},
 			yield:  yield,
 			news:   make(chan news),
 			links:  map[string]*link{},
@@ -93,7 +93,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 // it; links send news.
 type follower struct {
 	o       FollowOptions
-	reader  reader
+	reader  Reader
 	yield   func(Frame, error) bool
 	running sync.WaitGroup // links and timers
 	news    chan news
@@ -121,7 +121,7 @@ func (f *follower) run(ctx context.Context) {
 	for {
 		if f.due() {
 			f.lacks, f.listed = false, f.o.Clock.Boot()
-			if goOn, _ := f.reader.scan(ctx, false, f.yield); !goOn {
+			if goOn, _ := f.reader.Scan(ctx, false, f.yield); !goOn {
 				return
 			}
 		}
@@ -178,7 +178,7 @@ func (f *follower) due() bool {
 // last reads the store to its end, now that nobody can be heard any more. It is
 // true when there is nothing left to do.
 func (f *follower) last(ctx context.Context) bool {
-	goOn, listed := f.reader.scan(ctx, true, f.yield)
+	goOn, listed := f.reader.Scan(ctx, true, f.yield)
 	if !goOn {
 		return true
 	}
@@ -226,13 +226,13 @@ func (f *follower) hear(n news) (goOn, again bool) {
 	case framed:
 		c := l.cursor
 		switch {
-		case n.f.Seq > c.next: // it left some out: the store has them
+		case n.f.Seq > c.Next: // it left some out: the store has them
 			f.lacks = true
 			f.let(l)
 			return true, true
-		case n.f.Seq == c.next:
-			c.next++
-			return !f.reader.filter.frame(&n.f) || f.yield(n.f, nil), false
+		case n.f.Seq == c.Next:
+			c.Next++
+			return !f.reader.Filter.frame(&n.f) || f.yield(n.f, nil), false
 		}
 		return true, false
 	case finished:
@@ -253,8 +253,8 @@ func (f *follower) hear(n news) (goOn, again bool) {
 
 // greet tells a link where to begin, or lets it go: it is of a writer that is
 // not wanted, or that another address gives already.
-func (f *follower) greet(l *link, at place) {
-	if !f.reader.filter.place(at) {
+func (f *follower) greet(l *link, at Origin) {
+	if !f.reader.Filter.Origin(at) {
 		f.done[l.addr] = true
 		f.let(l)
 		return
@@ -265,7 +265,7 @@ func (f *follower) greet(l *link, at place) {
 		return
 	}
 	c.live, l.cursor = true, c
-	l.from <- c.next
+	l.from <- c.Next
 }
 
 // let hangs up; from the next look on the store is read for that writer.

@@ -16,7 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record/recordtest"
+	"github.com/drover-run/drover/store/mem"
 )
 
 var errCut = errors.New("cut off")
@@ -117,7 +121,7 @@ func talk(t *testing.T, r *rand.Rand, w *Writer, pause time.Duration) []byte {
 			n = r.IntN(6 << 20)
 		}
 		b := bytes.Repeat([]byte{byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}, n/3)
-		write(t, w, Stdout, 0, b)
+		recordtest.WriteAll(t, w, Stdout, 0, b)
 		said = append(said, b...)
 		time.Sleep(time.Duration(r.Int64N(int64(pause))))
 		if r.IntN(6) == 0 {
@@ -134,7 +138,7 @@ func TestAFollowerMissesAndRepeatsNothing(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			d := newDepot()
+			d := recordtest.NewStore(mem.New())
 			x := &exchange{cut: func() int {
 				switch r.IntN(5) {
 				case 0:
@@ -161,7 +165,7 @@ func TestAFollowerMissesAndRepeatsNothing(t *testing.T) {
 						mu.Lock()
 						said[id] = b
 						mu.Unlock()
-						shut(t, w)
+						recordtest.CloseWriter(t, w)
 					}
 				})
 			}
@@ -169,7 +173,7 @@ func TestAFollowerMissesAndRepeatsNothing(t *testing.T) {
 			var got []Frame
 			slow := rand.New(rand.NewPCG(seed, 4))
 			for f, err := range Follow(t.Context(), FollowOptions{
-				Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial,
+				Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial,
 			}) {
 				if err != nil {
 					t.Fatal(err)
@@ -190,19 +194,19 @@ func TestAFollowerMissesAndRepeatsNothing(t *testing.T) {
 
 func TestWithoutASocketTheStoreIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		ended := make(chan struct{})
 		w := newWriter(t, d, 1, 0, "a")
 		w.Hurry(true)
 		said := map[string][]byte{}
 		go func() {
 			said["a"] = talk(t, rand.New(rand.NewPCG(1, 1)), w, 20*time.Second)
-			shut(t, w)
+			recordtest.CloseWriter(t, w)
 			close(ended)
 		}()
 		var got []Frame
 		var worst time.Duration
-		for f, err := range Follow(t.Context(), FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Ended: ended}) {
+		for f, err := range Follow(t.Context(), FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Ended: ended}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,18 +222,18 @@ func TestWithoutASocketTheStoreIsPolled(t *testing.T) {
 
 func TestAPartOfALineReachesAFollowerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
 		x.add("a", w)
 		ended := make(chan struct{})
 		go func() {
 			time.Sleep(time.Hour)
-			write(t, w, Stdout, 0, []byte("Password: "))
+			recordtest.WriteAll(t, w, Stdout, 0, []byte("Password: "))
 			time.Sleep(time.Hour)
-			shut(t, w)
+			recordtest.CloseWriter(t, w)
 			close(ended)
 		}()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial}
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial}
 		for f, err := range Follow(t.Context(), o) {
 			if late := time.Since(f.Time); err != nil || late >= time.Microsecond {
 				t.Errorf("%q came after %s, %v", f.Data, late, err)
@@ -242,35 +246,35 @@ func TestAPartOfALineReachesAFollowerAtOnce(t *testing.T) {
 // before it has closed its log.
 func TestTheLastWordsAfterSettlingAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
 		x.add("a", w)
 		ended := make(chan struct{})
 		go func() {
-			write(t, w, Stdout, 0, []byte("one "))
+			recordtest.WriteAll(t, w, Stdout, 0, []byte("one "))
 			time.Sleep(time.Minute)
 			close(ended)
 			time.Sleep(grace / 2)
-			write(t, w, Stdout, 0, []byte("two"))
-			shut(t, w)
+			recordtest.WriteAll(t, w, Stdout, 0, []byte("two"))
+			recordtest.CloseWriter(t, w)
 		}()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial}
-		exactlyOnce(t, map[string][]byte{"a": []byte("one two")}, all(t, Follow(t.Context(), o)))
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial}
+		exactlyOnce(t, map[string][]byte{"a": []byte("one two")}, recordtest.AllFrames(t, Follow(t.Context(), o)))
 	})
 }
 
 func TestASettledJobWithAWriterThatNeverEndsIsLeftAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
-		defer shut(t, w)
+		defer recordtest.CloseWriter(t, w)
 		x.add("a", w)
-		write(t, w, Stdout, 0, []byte("one"))
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("one"))
 		ended := make(chan struct{})
 		go func() { time.Sleep(time.Minute); close(ended) }()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial}
-		exactlyOnce(t, map[string][]byte{"a": []byte("one")}, all(t, Follow(t.Context(), o)))
-		if took := time.Since(epoch); took > time.Minute+grace+poll {
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial}
+		exactlyOnce(t, map[string][]byte{"a": []byte("one")}, recordtest.AllFrames(t, Follow(t.Context(), o)))
+		if took := time.Since(recordtest.BubbleStart); took > time.Minute+grace+poll {
 			t.Errorf("left after %s", took)
 		}
 	})
@@ -278,10 +282,10 @@ func TestASettledJobWithAWriterThatNeverEndsIsLeftAfterAWhile(t *testing.T) {
 
 func TestAtTheEndWhatListingsHideIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		hidden := map[string]bool{}
-		d.hide = func(key string) bool {
-			late := key > place{1, 0, "a"}.key(prefix, 1)
+		d.HideFromList = func(key string) bool {
+			late := key > Origin{1, 0, "a"}.Key(recordtest.Prefix, 1)
 			if late {
 				hidden[key] = true
 			}
@@ -291,17 +295,17 @@ func TestAtTheEndWhatListingsHideIsFound(t *testing.T) {
 		var text []byte
 		for n := range 5 {
 			b := bytes.Repeat([]byte{byte('a' + n)}, 1+n*1000)
-			write(t, w, Stdout, 0, b)
+			recordtest.WriteAll(t, w, Stdout, 0, b)
 			text = append(text, b...)
 			if err := w.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 		ended := make(chan struct{})
 		close(ended)
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Ended: ended}
-		exactlyOnce(t, map[string][]byte{"a": text}, all(t, Follow(t.Context(), o)))
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Ended: ended}
+		exactlyOnce(t, map[string][]byte{"a": text}, recordtest.AllFrames(t, Follow(t.Context(), o)))
 		if len(hidden) != 3 {
 			t.Errorf("%d objects were hidden, want 3: nothing was proved", len(hidden))
 		}
@@ -312,17 +316,17 @@ func TestAtTheEndWhatListingsHideIsFound(t *testing.T) {
 // was a whole one.
 func TestAStoreThatFailsAtTheEndIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		w := newWriter(t, d, 1, 0, "a")
-		write(t, w, Stdout, 0, []byte("late"))
-		shut(t, w)
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("late"))
+		recordtest.CloseWriter(t, w)
 		no := errors.New("no")
-		d.trouble = []error{no, no, no, no, no}
+		d.ListErrors = []error{no, no, no, no, no}
 		ended := make(chan struct{})
 		close(ended)
 		var got []Frame
 		errs := 0
-		for f, err := range Follow(t.Context(), FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Ended: ended}) {
+		for f, err := range Follow(t.Context(), FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Ended: ended}) {
 			switch {
 			case errors.Is(err, no):
 				errs++
@@ -343,7 +347,7 @@ func TestAStoreThatFailsAtTheEndIsAskedAgain(t *testing.T) {
 // store has what it left out.
 func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		w := newWriter(t, d, 1, 0, "a")
 		ended := make(chan struct{})
 		served := 0
@@ -355,11 +359,11 @@ func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 			ours, theirs := net.Pipe()
 			serving.Go(func() {
 				defer theirs.Close()
-				theirs.Write(append([]byte(greeting), 1, 0, 1, 'a'))
+				theirs.Write(append([]byte(Greeting), 1, 0, 1, 'a'))
 				io.ReadFull(theirs, make([]byte, 8))
 				for _, seq := range []uint64{1, 2, 1, 2, 2, 5} {
 					text := fmt.Appendf(nil, "%d", seq)
-					theirs.Write(appendFrame(nil, &Frame{Stream: Stdout, Seq: seq, Time: epoch, Data: text}))
+					theirs.Write(appendFrame(nil, &Frame{Stream: Stdout, Seq: seq, Time: recordtest.BubbleStart, Data: text}))
 				}
 				io.Copy(io.Discard, theirs) // and stays, until it is hung up on
 			})
@@ -368,21 +372,21 @@ func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 		go func() {
 			time.Sleep(time.Minute)
 			for seq := range 6 {
-				write(t, w, Stdout, 0, fmt.Append(nil, seq+1))
+				recordtest.WriteAll(t, w, Stdout, 0, fmt.Append(nil, seq+1))
 			}
-			shut(t, w)
+			recordtest.CloseWriter(t, w)
 			time.Sleep(time.Hour)
 			close(ended)
 		}()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Ended: ended, dial: liar,
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Ended: ended, dial: liar,
 			Live: func(context.Context) []string { return []string{"liar"} }}
 		var got []Frame
 		for f, err := range Follow(t.Context(), o) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got = append(got, f); time.Since(epoch) > 2*time.Minute {
-				t.Errorf("frame %d came after %s: the follower stayed with the liar", f.Seq, time.Since(epoch))
+			if got = append(got, f); time.Since(recordtest.BubbleStart) > 2*time.Minute {
+				t.Errorf("frame %d came after %s: the follower stayed with the liar", f.Seq, time.Since(recordtest.BubbleStart))
 			}
 		}
 		exactlyOnce(t, map[string][]byte{"a": []byte("123456")}, got)
@@ -392,19 +396,19 @@ func TestASocketThatRepeatsOrLeavesOutIsNotBelieved(t *testing.T) {
 
 func TestAWriterThatSaidItsEndIsNotCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
 		x.add("a", w)
 		ended := make(chan struct{})
 		go func() {
-			write(t, w, Stdout, 0, []byte("x"))
+			recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 			time.Sleep(time.Minute)
-			shut(t, w)
+			recordtest.CloseWriter(t, w)
 			time.Sleep(time.Hour) // the job goes on with another attempt
 			close(ended)
 		}()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial}
-		exactlyOnce(t, map[string][]byte{"a": []byte("x")}, all(t, Follow(t.Context(), o)))
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial}
+		exactlyOnce(t, map[string][]byte{"a": []byte("x")}, recordtest.AllFrames(t, Follow(t.Context(), o)))
 		if x.dialled != 1 {
 			t.Errorf("called %d times", x.dialled)
 		}
@@ -413,7 +417,7 @@ func TestAWriterThatSaidItsEndIsNotCalledAgain(t *testing.T) {
 
 func TestASlowFollowerHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
 		x.add("a", w)
 		asleep, err := x.dial(t.Context(), "a")
@@ -427,12 +431,12 @@ func TestASlowFollowerHoldsUpNobody(t *testing.T) {
 		said := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 		ended := make(chan struct{})
 		go func() {
-			write(t, w, Stdout, 0, said)
-			shut(t, w) // also gives up on the sleeper
+			recordtest.WriteAll(t, w, Stdout, 0, said)
+			recordtest.CloseWriter(t, w) // also gives up on the sleeper
 			close(ended)
 		}()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial}
-		exactlyOnce(t, map[string][]byte{"a": said}, all(t, Follow(t.Context(), o)))
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial}
+		exactlyOnce(t, map[string][]byte{"a": said}, recordtest.AllFrames(t, Follow(t.Context(), o)))
 	})
 }
 
@@ -446,15 +450,15 @@ func (b byByte) ReadByte() (byte, error) {
 
 func TestAGapIsSaidOnceTheStoreHoldsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
-		defer shut(t, w)
+		defer recordtest.CloseWriter(t, w)
 		x.add("a", w)
-		write(t, w, Stdout, 0, make([]byte, 2*chunks*chunkSize))
+		recordtest.WriteAll(t, w, Stdout, 0, make([]byte, 2*chunks*chunkSize))
 		if err := w.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		write(t, w, Stdout, 0, []byte("not due for a minute"))
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("not due for a minute"))
 		w.mu.Lock()
 		last := w.seq
 		w.mu.Unlock()
@@ -471,7 +475,7 @@ func TestAGapIsSaidOnceTheStoreHoldsIt(t *testing.T) {
 		if b, err := (byByte{conn}).ReadByte(); err != nil || b != saidGap {
 			t.Fatalf("got %#x, %v, want a gap", b, err)
 		}
-		if got := all(t, Read(t.Context(), d, prefix, Filter{})); len(got) == 0 || got[len(got)-1].Seq != last {
+		if got := recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{})); len(got) == 0 || got[len(got)-1].Seq != last {
 			t.Errorf("told of a gap before frame %d was stored", last)
 		}
 	})
@@ -486,7 +490,7 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		w := newWriter(t, d, 2, 1, "a")
 		addr, err := w.Listen(folder)
 		if err != nil {
@@ -504,14 +508,14 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 		first := make(chan struct{})
 		var talking sync.WaitGroup
 		talking.Go(func() {
-			write(t, w, Stdout, 0, said[:5])
+			recordtest.WriteAll(t, w, Stdout, 0, said[:5])
 			<-first // came by the socket: nothing is stored yet
-			write(t, w, Stdout, 0, said[5:])
-			shut(t, w)
+			recordtest.WriteAll(t, w, Stdout, 0, said[5:])
+			recordtest.CloseWriter(t, w)
 			close(ended)
 		})
 		var got []Frame
-		o := FollowOptions{Store: d, Prefix: prefix, Live: func(context.Context) []string { return []string{addr} }, Ended: ended}
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Live: func(context.Context) []string { return []string{addr} }, Ended: ended}
 		for f, err := range Follow(t.Context(), o) {
 			if err != nil {
 				t.Fatal(err)
@@ -529,8 +533,8 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 }
 
 func TestAnotherUserIsRefused(t *testing.T) {
-	w := newWriter(t, newDepot(), 1, 0, "a")
-	defer shut(t, w)
+	w := newWriter(t, recordtest.NewStore(mem.New()), 1, 0, "a")
+	defer recordtest.CloseWriter(t, w)
 	l, addr, remove, err := proc.ListenSocket(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -564,15 +568,15 @@ func errReset(err error) error {
 
 func TestWhoStopsRangingLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		w := newWriter(t, d, 1, 0, "a")
 		x.add("a", w)
-		write(t, w, Stdout, 0, []byte("x"))
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, dial: x.dial}
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, dial: x.dial}
 		for range Follow(t.Context(), o) {
 			break
 		}
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 	})
 }
 
@@ -582,7 +586,7 @@ func TestACancelledFollowEndsWithItsCause(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() { time.Sleep(time.Minute); cancel(why) }()
 		var last error
-		for _, err := range Follow(ctx, FollowOptions{Store: newDepot(), Prefix: prefix, Clock: bubble}) {
+		for _, err := range Follow(ctx, FollowOptions{Store: recordtest.NewStore(mem.New()), Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock}) {
 			last = err
 		}
 		if !errors.Is(last, why) {
@@ -593,7 +597,7 @@ func TestACancelledFollowEndsWithItsCause(t *testing.T) {
 
 func TestAFilteredFollowGivesOnlyWhatWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, x := newDepot(), &exchange{}
+		d, x := recordtest.NewStore(mem.New()), &exchange{}
 		ended := make(chan struct{})
 		var talking sync.WaitGroup
 		for rank := range 3 {
@@ -601,18 +605,18 @@ func TestAFilteredFollowGivesOnlyWhatWasAsked(t *testing.T) {
 			x.add(fmt.Sprint("w", rank), w)
 			talking.Go(func() {
 				for n := range 10 {
-					write(t, w, Stdout, 0, []byte("out"))
-					write(t, w, Stderr, 0, fmt.Append(nil, n))
+					recordtest.WriteAll(t, w, Stdout, 0, []byte("out"))
+					recordtest.WriteAll(t, w, Stderr, 0, fmt.Append(nil, n))
 					time.Sleep(time.Second)
 				}
-				shut(t, w)
+				recordtest.CloseWriter(t, w)
 			})
 		}
 		go func() { talking.Wait(); close(ended) }()
-		o := FollowOptions{Store: d, Prefix: prefix, Clock: bubble, Live: x.live, Ended: ended, dial: x.dial,
+		o := FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, Live: x.live, Ended: ended, dial: x.dial,
 			Filter: Filter{Ranks: []int{1}, Streams: Stderr, FromSeq: 10}}
 		var text []byte
-		for _, f := range all(t, Follow(t.Context(), o)) {
+		for _, f := range recordtest.AllFrames(t, Follow(t.Context(), o)) {
 			if f.Rank != 1 || f.Stream != Stderr || f.Seq < 10 {
 				t.Errorf("got %+v", f)
 			}
@@ -620,6 +624,45 @@ func TestAFilteredFollowGivesOnlyWhatWasAsked(t *testing.T) {
 		}
 		if string(text) != "456789" {
 			t.Errorf("got %q", text)
+		}
+	})
+}
+
+func TestFollowGoesOnWhereTailEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := recordtest.NewStore(mem.New())
+		w := newWriter(t, d, 1, 0, "a")
+		say := func(n int) {
+			recordtest.WriteAll(t, w, Stdout, 0, fmt.Appendf(nil, "line %d\n", n))
+			if err := w.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 100 {
+			say(n)
+		}
+		var got []string
+		after := map[string]uint64{}
+		for f, err := range ReadTail(t.Context(), d, recordtest.Prefix, Filter{}, 2) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			after[f.Writer] = f.Seq
+			got = append(got, strings.Split(strings.TrimSpace(string(f.Data)), "\n")...)
+		}
+		say(100)
+		say(101)
+		recordtest.CloseWriter(t, w)
+		ended := make(chan struct{})
+		close(ended)
+		for f, err := range Follow(t.Context(), FollowOptions{Store: d, Prefix: recordtest.Prefix, Clock: recordtest.BubbleClock, After: after, Ended: ended}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.TrimSpace(string(f.Data)))
+		}
+		if diff := cmp.Diff([]string{"line 98", "line 99", "line 100", "line 101"}, got[max(0, len(got)-4):]); diff != "" || len(got) > 6 {
+			t.Errorf("%d lines (-want +got):\n%s", len(got), diff)
 		}
 	})
 }

@@ -15,19 +15,19 @@ import (
 // in an object's index and in a socket's greeting.
 
 const (
-	maxFrame  = 64 << 10                                       // data bytes: one full pipe
+	MaxFrame  = 64 << 10                                       // data bytes: one full pipe
 	maxHeader = 1 + 4*binary.MaxVarintLen64                    // bytes before the data
 	maxSeq    = 1 << 62                                        // so that seq+1 never wraps
-	maxTime   = 253_402_300_800 * 1_000_000                    // µs; year 10000, where RFC 3339 ends
+	MaxTime   = 253_402_300_800 * 1_000_000                    // µs; year 10000, where RFC 3339 ends
 	streams   = byte(Stdout | Stderr | Agent | Metric | Usage) // every bit a stream may have
-	frameRoom = maxFrame + maxHeader                           // bytes the largest frame takes
+	FrameRoom = MaxFrame + maxHeader                           // bytes the largest frame takes
 )
 
-// errBroken is any object or answer that no Writer has made.
-var errBroken = errors.New("not a drover log, or damaged")
+// ErrDamaged is any object or answer that no Writer has made.
+var ErrDamaged = errors.New("not a drover log, or damaged")
 
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errBroken, fmt.Sprintf(format, args...))
+func NewDamagedError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
 func appendFrame(dst []byte, f *Frame) []byte {
@@ -41,17 +41,17 @@ func appendFrame(dst []byte, f *Frame) []byte {
 
 // micros is t as it is stored: a clock before 1970 counts as 1970.
 func micros(t time.Time) uint64 {
-	return uint64(min(max(t.UnixMicro(), 0), maxTime-1))
+	return uint64(min(max(t.UnixMicro(), 0), MaxTime-1))
 }
 
-func fromMicros(us uint64) time.Time { return time.UnixMicro(int64(us)).UTC() }
+func FromMicros(us uint64) time.Time { return time.UnixMicro(int64(us)).UTC() }
 
 func oneStream(s byte) bool { return s&^streams == 0 && bits.OnesCount8(s) == 1 }
 
-// header is what stands before a frame's bytes.
-type header struct {
-	stream        Stream
-	seq, us, item uint64
+// Header is what stands before a frame's bytes.
+type Header struct {
+	Stream            Stream
+	Seq, Micros, Item uint64
 }
 
 // takeFrame reads the frame at the beginning of b. Its Data lies in b.
@@ -60,21 +60,21 @@ func takeFrame(b []byte) (f Frame, rest []byte, err error) {
 	if err != nil {
 		return f, nil, err
 	}
-	return Frame{Stream: h.stream, Seq: h.seq, Item: h.item, Time: fromMicros(h.us), Data: b[from:to:to]}, b[to:], nil
+	return Frame{Stream: h.Stream, Seq: h.Seq, Item: h.Item, Time: FromMicros(h.Micros), Data: b[from:to:to]}, b[to:], nil
 }
 
 // takeHeader reads the header at at, and says where in b the frame's bytes are.
-func takeHeader(b []byte, at int) (h header, from, to int, err error) {
+func takeHeader(b []byte, at int) (h Header, from, to int, err error) {
 	if at >= len(b) || !oneStream(b[at]) {
-		return h, 0, 0, broken("a frame of no stream")
+		return h, 0, 0, NewDamagedError("a frame of no stream")
 	}
-	h.stream = Stream(b[at])
+	h.Stream = Stream(b[at])
 	var v [4]uint64
 	at++
 	for i := range v {
 		x, n := binary.Uvarint(b[at:])
 		if n <= 0 {
-			return h, 0, 0, broken("a frame's header is cut short")
+			return h, 0, 0, NewDamagedError("a frame's header is cut short")
 		}
 		v[i], at = x, at+n
 	}
@@ -82,9 +82,9 @@ func takeHeader(b []byte, at int) (h header, from, to int, err error) {
 		return h, 0, 0, err
 	}
 	if v[3] > uint64(len(b)-at) {
-		return h, 0, 0, broken("a frame is cut short")
+		return h, 0, 0, NewDamagedError("a frame is cut short")
 	}
-	h.seq, h.us, h.item = v[0], v[1], v[2]
+	h.Seq, h.Micros, h.Item = v[0], v[1], v[2]
 	return h, at, at + int(v[3]), nil
 }
 
@@ -95,10 +95,10 @@ type byteReader interface {
 }
 
 // readFrame reads the rest of a frame whose stream was read already. Its Data
-// is new. It allocates at most maxFrame whatever the other side says.
+// is new. It allocates at most MaxFrame whatever the other side says.
 func readFrame(r byteReader, stream byte) (f Frame, err error) {
 	if !oneStream(stream) {
-		return f, broken("a frame of no stream")
+		return f, NewDamagedError("a frame of no stream")
 	}
 	f.Stream = Stream(stream)
 	var v [4]uint64
@@ -110,7 +110,7 @@ func readFrame(r byteReader, stream byte) (f Frame, err error) {
 	if err := check(v); err != nil {
 		return f, err
 	}
-	f.Seq, f.Time, f.Item = v[0], fromMicros(v[1]), v[2]
+	f.Seq, f.Time, f.Item = v[0], FromMicros(v[1]), v[2]
 	f.Data = make([]byte, v[3])
 	_, err = io.ReadFull(r, f.Data)
 	return f, err
@@ -118,8 +118,8 @@ func readFrame(r byteReader, stream byte) (f Frame, err error) {
 
 // check looks at a header's numbers: seq, time, item, length.
 func check(v [4]uint64) error {
-	if v[0] == 0 || v[0] >= maxSeq || v[1] >= maxTime || v[3] > maxFrame {
-		return broken("a frame's header is out of range")
+	if v[0] == 0 || v[0] >= maxSeq || v[1] >= MaxTime || v[3] > MaxFrame {
+		return NewDamagedError("a frame's header is out of range")
 	}
 	return nil
 }

@@ -10,18 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/record/recordtest"
+	"github.com/drover-run/drover/store/mem"
 )
 
 // sample is an object as a Writer makes it.
 func sample(t testing.TB) (key string, body []byte) {
 	t.Helper()
-	d := newDepot()
+	d := recordtest.NewStore(mem.New())
 	w := newWriter(t, d, 1, 2, "abc")
-	write(t, w, Stdout, 7, []byte("some output\n"))
-	write(t, w, Stderr, 300, []byte("some trouble\n"))
+	recordtest.WriteAll(t, w, Stdout, 7, []byte("some output\n"))
+	recordtest.WriteAll(t, w, Stderr, 300, []byte("some trouble\n"))
 	w.Note("a note")
-	shut(t, w)
-	key = w.at.key(prefix, 0)
+	recordtest.CloseWriter(t, w)
+	key = w.at.Key(recordtest.Prefix, 0)
 	body, err := d.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +33,11 @@ func sample(t testing.TB) (key string, body []byte) {
 
 // parsed reads body as if it were stored, and gives the frames and errors.
 func parsed(t testing.TB, key string, body []byte, filter ...Filter) (frames []Frame, errs []error) {
-	d := newDepot()
+	d := recordtest.NewStore(mem.New())
 	if err := d.Put(t.Context(), key, body); err != nil {
 		t.Fatal(err)
 	}
-	for f, err := range Read(t.Context(), d, prefix, append(filter, Filter{})[0]) {
+	for f, err := range Read(t.Context(), d, recordtest.Prefix, append(filter, Filter{})[0]) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -76,16 +78,16 @@ func TestEveryTruncationAndEveryFlippedByteIsNoticed(t *testing.T) {
 func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
 	var sayings faulttest.Sayings
 	t.Cleanup(func() { sayings.Compare(t, "index") })
-	at := place{1, 2, "abc"}
-	for name, lie := range map[string]func(*block){
-		"nothing":     func(*block) {},
-		"seqs":        func(b *block) { b.first++; b.last++ },
-		"more frames": func(b *block) { b.last++ },
-		"less frames": func(b *block) { b.last-- },
-		"times":       func(b *block) { b.oldest++; b.newest++ },
-		"items":       func(b *block) { b.minItem++ },
-		"streams":     func(b *block) { b.streams = byte(Agent) },
-		"length":      func(b *block) { b.raw-- },
+	at := Origin{1, 2, "abc"}
+	for name, lie := range map[string]func(*Block){
+		"nothing":     func(*Block) {},
+		"seqs":        func(b *Block) { b.First++; b.last++ },
+		"more frames": func(b *Block) { b.last++ },
+		"less frames": func(b *Block) { b.last-- },
+		"times":       func(b *Block) { b.oldest++; b.newest++ },
+		"items":       func(b *Block) { b.minItem++ },
+		"streams":     func(b *Block) { b.streams = byte(Agent) },
+		"length":      func(b *Block) { b.raw-- },
 	} {
 		p, err := newPacker()
 		if err != nil {
@@ -93,11 +95,11 @@ func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
 		}
 		var body []byte
 		for seq := range uint64(3) {
-			body, _ = p.add(body, &Frame{Stream: Stdout, Seq: seq + 1, Item: seq + 1, Time: epoch, Data: []byte("x")})
+			body, _ = p.add(body, &Frame{Stream: Stdout, Seq: seq + 1, Item: seq + 1, Time: recordtest.BubbleStart, Data: []byte("x")})
 		}
 		body = p.pack(body)
 		lie(&p.blocks[0])
-		_, errs := parsed(t, at.key(prefix, 0), p.seal(body, at))
+		_, errs := parsed(t, at.Key(recordtest.Prefix, 0), p.seal(body, at))
 		for _, err := range errs {
 			sayings.Error(name, err)
 		}
@@ -116,7 +118,7 @@ func FuzzObject(f *testing.F) {
 		frames, errs := parsed(t, key, b)
 		seq := uint64(0)
 		for _, f := range frames {
-			if f.Seq <= seq || len(f.Data) > maxFrame || !oneStream(byte(f.Stream)) || f.Rank != 2 {
+			if f.Seq <= seq || len(f.Data) > MaxFrame || !oneStream(byte(f.Stream)) || f.Rank != 2 {
 				t.Fatalf("impossible frame %+v", f)
 			}
 			seq = f.Seq
@@ -133,7 +135,7 @@ func FuzzObject(f *testing.F) {
 // to guess a checksum for.
 func FuzzIndex(f *testing.F) {
 	key, body := sample(f)
-	o := &object{tail: body}
+	o := &Object{tail: body}
 	n, err := o.trailer(int64(len(body)))
 	if err != nil {
 		f.Fatal(err)
@@ -148,7 +150,7 @@ func FuzzIndex(f *testing.F) {
 }
 
 func FuzzFrame(f *testing.F) {
-	f.Add(appendFrame(nil, &Frame{Stream: Stderr, Seq: 5, Item: 1 << 40, Time: epoch, Data: []byte("x")}))
+	f.Add(appendFrame(nil, &Frame{Stream: Stderr, Seq: 5, Item: 1 << 40, Time: recordtest.BubbleStart, Data: []byte("x")}))
 	f.Add([]byte{1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		one, rest, err := takeFrame(b)
@@ -173,8 +175,8 @@ func FuzzFrame(f *testing.F) {
 }
 
 func FuzzSocket(f *testing.F) {
-	hello := append([]byte(greeting), 1, 2, 1, 'a')
-	frame := appendFrame(nil, &Frame{Stream: Stdout, Seq: 1, Time: epoch, Data: []byte("x")})
+	hello := append([]byte(Greeting), 1, 2, 1, 'a')
+	frame := appendFrame(nil, &Frame{Stream: Stdout, Seq: 1, Time: recordtest.BubbleStart, Data: []byte("x")})
 	f.Add(hello, append(frame, saidEnd))
 	f.Add(hello, append(frame, saidGap))
 	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n"), []byte{})
@@ -184,7 +186,7 @@ func FuzzSocket(f *testing.F) {
 			t.Fatalf("impossible place %+v", at)
 		}
 		readLive(bufio.NewReader(bytes.NewReader(rest)), at, func(f Frame) bool {
-			if f.Seq == 0 || len(f.Data) > maxFrame {
+			if f.Seq == 0 || len(f.Data) > MaxFrame {
 				t.Fatalf("impossible frame %+v", f)
 			}
 			return true
@@ -193,10 +195,10 @@ func FuzzSocket(f *testing.F) {
 }
 
 func FuzzKey(f *testing.F) {
-	f.Add(place{1, 2, "abc"}.key(prefix, 3))
-	f.Add(prefix + "/000001-0000+2-abc-00000003")
+	f.Add(Origin{1, 2, "abc"}.Key(recordtest.Prefix, 3))
+	f.Add(recordtest.Prefix + "/000001-0000+2-abc-00000003")
 	f.Fuzz(func(t *testing.T, key string) {
-		if p, n, ok := parseKey(prefix, key); ok && p.key(prefix, n) != key {
+		if p, n, ok := ParseKey(recordtest.Prefix, key); ok && p.Key(recordtest.Prefix, n) != key {
 			t.Fatalf("%q is not %v %d", key, p, n)
 		}
 	})

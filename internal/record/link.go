@@ -14,15 +14,15 @@ type link struct {
 	addr   string
 	hangUp context.CancelFunc
 	from   chan uint64 // the answer to greeted: the first seq that is lacked
-	cursor *cursor     // whose frames it gives; nil until greeted
+	cursor *Cursor     // whose frames it gives; nil until greeted
 }
 
 // news is what a link has to tell.
 type news struct {
 	link *link
 	what told
-	at   place // greeted
-	f    Frame // framed
+	at   Origin // greeted
+	f    Frame  // framed
 }
 
 type told int
@@ -87,13 +87,13 @@ func (l *link) run(ctx context.Context, dial func(context.Context, string) (net.
 }
 
 // readGreeting reads who is at the other end.
-func readGreeting(r byteReader) (p place, err error) {
-	head := make([]byte, len(greeting))
+func readGreeting(r byteReader) (p Origin, err error) {
+	head := make([]byte, len(Greeting))
 	if _, err := io.ReadFull(r, head); err != nil {
 		return p, err
 	}
-	if string(head) != greeting {
-		return p, broken("the socket speaks another protocol, or another version")
+	if string(head) != Greeting {
+		return p, NewDamagedError("the socket speaks another protocol, or another version")
 	}
 	var v [3]uint64 // attempt, rank, the id's length: below 128, so one byte either way
 	for i := range v {
@@ -102,18 +102,18 @@ func readGreeting(r byteReader) (p place, err error) {
 		}
 	}
 	if v[0] > maxAttempt || v[1] > maxRank || v[2] > maxID {
-		return p, broken("the socket's greeting is out of range")
+		return p, NewDamagedError("the socket's greeting is out of range")
 	}
 	id := make([]byte, v[2])
 	if _, err := io.ReadFull(r, id); err != nil {
 		return p, err
 	}
-	p = place{int(v[0]), int(v[1]), string(id)}
+	p = Origin{int(v[0]), int(v[1]), string(id)}
 	return p, p.check()
 }
 
 // readLive gives frames to yield until the other side, or yield, ends it.
-func readLive(r byteReader, at place, yield func(Frame) bool) told {
+func readLive(r byteReader, at Origin, yield func(Frame) bool) told {
 	for {
 		first, err := r.ReadByte()
 		if err == nil && first == saidEnd {
@@ -126,7 +126,7 @@ func readLive(r byteReader, at place, yield func(Frame) bool) told {
 		if err != nil {
 			return lost
 		}
-		f.Attempt, f.Rank, f.Writer = at.attempt, at.rank, at.writer
+		f.Attempt, f.Rank, f.Writer = at.Attempt, at.Rank, at.Writer
 		if !yield(f) {
 			return lost
 		}

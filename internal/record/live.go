@@ -21,13 +21,13 @@ import (
 // each led by its stream, and at last one of the two bytes below, which are no
 // stream.
 const (
-	greeting = "DRVLIVE\x01"
+	Greeting = "DRVLIVE\x01"
 	saidEnd  = 0x00 // everything was said, and is stored
 	saidGap  = 0x80 // your place is gone from the ring, but stored: read it there and come back
 )
 
 const (
-	chunkSize = 128 << 10 // bytes of the ring's parts; above frameRoom
+	chunkSize = 128 << 10 // bytes of the ring's parts; above FrameRoom
 	chunks    = 32        // 4 MiB in all
 	// maxFollowers bounds memory: each takes a chunk's size.
 	maxFollowers = 32
@@ -133,7 +133,7 @@ type live struct {
 // A path longer than the system's limit is handled: on Linux it is opened by way
 // of its folder, elsewhere the socket is put into a short folder of its own.
 func (w *Writer) Listen(folder string) (addr string, err error) {
-	path, err := filepath.Abs(filepath.Join(folder, fmt.Sprintf("log-%d-%d-%s.sock", w.at.attempt, w.at.rank, w.at.writer)))
+	path, err := filepath.Abs(filepath.Join(folder, fmt.Sprintf("log-%d-%d-%s.sock", w.at.Attempt, w.at.Rank, w.at.Writer)))
 	if err != nil {
 		return "", err
 	}
@@ -188,11 +188,11 @@ func (w *Writer) serve(conn net.Conn) {
 		return
 	}
 	defer w.leave(conn)
-	hello := []byte(greeting)
-	hello = binary.AppendUvarint(hello, uint64(w.at.attempt))
-	hello = binary.AppendUvarint(hello, uint64(w.at.rank))
-	hello = append(hello, byte(len(w.at.writer)))
-	hello = append(hello, w.at.writer...)
+	hello := []byte(Greeting)
+	hello = binary.AppendUvarint(hello, uint64(w.at.Attempt))
+	hello = binary.AppendUvarint(hello, uint64(w.at.Rank))
+	hello = append(hello, byte(len(w.at.Writer)))
+	hello = append(hello, w.at.Writer...)
 	if _, err := conn.Write(hello); err != nil {
 		return
 	}

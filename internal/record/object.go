@@ -24,24 +24,24 @@ const (
 	trailerLen = 4 + 4 + 8 + len(magic)
 
 	blockSize = 256 << 10             // bytes of frames after which a block is closed
-	maxRaw    = blockSize + frameRoom // so no block is larger than this
-	maxPacked = maxRaw + 64<<10       // and zstd adds far less than this
+	MaxBlock  = blockSize + FrameRoom // so no block is larger than this
+	maxPacked = MaxBlock + 64<<10     // and zstd adds far less than this
 	maxRun    = 2 << 20               // bytes of blocks fetched in one request
-	maxBlocks = 4096                  // maxPending needs 17
+	maxBlocks = 4096                  // MaxPending needs 17
 	maxIndex  = 1 << 20               // bytes; at most 80 of them a block
 
-	// tailSize is read first of every object: most objects whole, and of the
+	// TailSize is read first of every object: most objects whole, and of the
 	// others the index and trailer, in one request.
-	tailSize = 64 << 10
+	TailSize = 64 << 10
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// block is what the index says of a block.
-type block struct {
+// Block is what the index says of a block.
+type Block struct {
 	off, packed      int64 // where it lies, and its length there
 	raw              int64 // its length unpacked
-	first, last      uint64
+	First, last      uint64
 	oldest, newest   uint64 // µs
 	minItem, maxItem uint64
 	streams          byte // bits
@@ -51,8 +51,8 @@ type block struct {
 type packer struct {
 	zstd   *zstd.Encoder
 	raw    []byte  // frames of the open block
-	open   block   // what is known of them
-	blocks []block // closed ones
+	open   Block   // what is known of them
+	blocks []Block // closed ones
 	total  int     // raw bytes in the object so far, open block included
 }
 
@@ -61,7 +61,7 @@ func newPacker() (*packer, error) {
 	// the 20 MB that the defaults take for a stream.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(blockSize), zstd.WithLowerEncoderMem(true))
-	return &packer{zstd: enc, raw: make([]byte, 0, maxRaw)}, err
+	return &packer{zstd: enc, raw: make([]byte, 0, MaxBlock)}, err
 }
 
 // add appends a frame to the open block and gives its encoded form, which is
@@ -74,7 +74,7 @@ func (p *packer) add(body []byte, f *Frame) (newBody, encoded []byte) {
 	p.total += len(encoded)
 	b, us := &p.open, micros(f.Time)
 	if from == 0 {
-		*b = block{first: f.Seq, oldest: us, newest: us, minItem: f.Item, maxItem: f.Item}
+		*b = Block{First: f.Seq, oldest: us, newest: us, minItem: f.Item, maxItem: f.Item}
 	}
 	b.last = f.Seq
 	b.oldest, b.newest = min(b.oldest, us), max(b.newest, us)
@@ -103,20 +103,20 @@ func (p *packer) pack(body []byte) []byte {
 }
 
 // seal finishes the object in body and makes ready for the next one.
-func (p *packer) seal(body []byte, at place) []byte {
+func (p *packer) seal(body []byte, at Origin) []byte {
 	body = p.pack(body)
 	from := len(body)
 	put := func(v uint64) { body = binary.AppendUvarint(body, v) }
-	put(uint64(at.attempt))
-	put(uint64(at.rank))
-	put(uint64(len(at.writer)))
-	body = append(body, at.writer...)
+	put(uint64(at.Attempt))
+	put(uint64(at.Rank))
+	put(uint64(len(at.Writer)))
+	body = append(body, at.Writer...)
 	put(uint64(len(p.blocks)))
 	for _, b := range p.blocks {
 		put(uint64(b.packed))
 		put(uint64(b.raw))
-		put(b.first)
-		put(b.last - b.first)
+		put(b.First)
+		put(b.last - b.First)
 		put(b.oldest)
 		put(b.newest - b.oldest)
 		put(b.minItem)
@@ -138,18 +138,18 @@ func sealed(body []byte, from int) []byte {
 	return append(body, magic...)
 }
 
-// object is a stored one, its index read and its blocks not.
-type object struct {
-	at     place
-	blocks []block
-	key    string
+// Object is a stored one, its index read and its blocks not.
+type Object struct {
+	At     Origin
+	blocks []Block
+	Key    string
 	tail   []byte // its last bytes, already here
 	tailAt int64  // where they begin
 }
 
-// openObject reads an object's index. size is its length in bytes.
-func openObject(ctx context.Context, s Store, key string, size int64) (*object, error) {
-	o := &object{key: key, tailAt: max(0, size-tailSize)}
+// OpenObject reads an object's index. size is its length in bytes.
+func OpenObject(ctx context.Context, s Store, key string, size int64) (*Object, error) {
+	o := &Object{Key: key, tailAt: max(0, size-TailSize)}
 	var err error
 	if o.tail, err = o.fetch(ctx, s, o.tailAt, size); err != nil {
 		return nil, err
@@ -158,9 +158,9 @@ func openObject(ctx context.Context, s Store, key string, size int64) (*object, 
 }
 
 // load reads the index, whose end at least is in the tail.
-func (o *object) load(ctx context.Context, s Store, size int64) error {
+func (o *Object) load(ctx context.Context, s Store, size int64) error {
 	if size < int64(len(magic)+trailerLen) {
-		return broken("%d bytes are too few", size)
+		return NewDamagedError("%d bytes are too few", size)
 	}
 	indexLen, err := o.trailer(size)
 	if err != nil {
@@ -178,53 +178,53 @@ func (o *object) load(ctx context.Context, s Store, size int64) error {
 }
 
 // trailer checks the object's end and says how long the index is.
-func (o *object) trailer(size int64) (int64, error) {
+func (o *Object) trailer(size int64) (int64, error) {
 	t := o.tail[len(o.tail)-trailerLen:]
 	if got := string(t[16:]); got != magic {
 		if got[:len(magic)-1] == magic[:len(magic)-1] {
-			return 0, broken("its version is %d, this drover reads %d", got[len(got)-1], magic[len(magic)-1])
+			return 0, NewDamagedError("its version is %d, this drover reads %d", got[len(got)-1], magic[len(magic)-1])
 		}
-		return 0, broken("its end is missing")
+		return 0, NewDamagedError("its end is missing")
 	}
 	if binary.LittleEndian.Uint64(t[8:]) != uint64(size) {
-		return 0, broken("its length is not the one it was written with")
+		return 0, NewDamagedError("its length is not the one it was written with")
 	}
 	n := int64(binary.LittleEndian.Uint32(t))
 	if n > maxIndex || n > size-int64(len(magic)+trailerLen) {
-		return 0, broken("its index is too long")
+		return 0, NewDamagedError("its index is too long")
 	}
 	return n, nil
 }
 
-func (o *object) parse(indexAt, indexLen int64) error {
+func (o *Object) parse(indexAt, indexLen int64) error {
 	index := o.tail[indexAt-o.tailAt:][:indexLen]
 	want := binary.LittleEndian.Uint32(o.tail[len(o.tail)-trailerLen+4:])
 	if crc32.Checksum(index, castagnoli) != want {
-		return broken("its index is damaged")
+		return NewDamagedError("its index is damaged")
 	}
 	p := parser{b: index}
-	o.at.attempt, o.at.rank = int(p.uint(maxAttempt)), int(p.uint(maxRank))
-	o.at.writer = string(p.take(int(p.uint(maxID))))
+	o.At.Attempt, o.At.Rank = int(p.uint(maxAttempt)), int(p.uint(maxRank))
+	o.At.Writer = string(p.take(int(p.uint(maxID))))
 	count := int(p.uint(maxBlocks))
 	off, next := int64(len(magic)), uint64(0)
 	for range count {
-		b := block{off: off}
-		b.packed, b.raw = int64(p.uint(maxPacked)), int64(p.uint(maxRaw))
-		b.first = p.uint(maxSeq - 1)
-		b.last = b.first + p.uint(maxSeq-1)
-		b.oldest = p.uint(maxTime - 1)
-		b.newest = b.oldest + p.uint(maxTime-1)
+		b := Block{off: off}
+		b.packed, b.raw = int64(p.uint(maxPacked)), int64(p.uint(MaxBlock))
+		b.First = p.uint(maxSeq - 1)
+		b.last = b.First + p.uint(maxSeq-1)
+		b.oldest = p.uint(MaxTime - 1)
+		b.newest = b.oldest + p.uint(MaxTime-1)
 		b.minItem = p.uint(1<<64 - 1)
 		b.maxItem = b.minItem + p.uint(1<<64-1)
 		b.streams = byte(p.uint(uint64(streams)))
-		if p.bad || b.first == 0 || b.last >= maxSeq || b.first < next || b.maxItem < b.minItem {
-			return broken("its index is not valid")
+		if p.bad || b.First == 0 || b.last >= maxSeq || b.First < next || b.maxItem < b.minItem {
+			return NewDamagedError("its index is not valid")
 		}
 		off, next = off+b.packed, b.last+1
 		o.blocks = append(o.blocks, b)
 	}
-	if p.bad || len(p.b) != 0 || off != indexAt || o.at.check() != nil {
-		return broken("its index is not valid")
+	if p.bad || len(p.b) != 0 || off != indexAt || o.At.check() != nil {
+		return NewDamagedError("its index is not valid")
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (p *parser) take(n int) []byte {
 }
 
 // packed reads the bytes of blocks that lie back to back.
-func (o *object) packed(ctx context.Context, s Store, run []block) ([]byte, error) {
+func (o *Object) packed(ctx context.Context, s Store, run []Block) ([]byte, error) {
 	from := run[0].off
 	last := run[len(run)-1]
 	to := last.off + last.packed
@@ -268,13 +268,13 @@ func (o *object) packed(ctx context.Context, s Store, run []block) ([]byte, erro
 
 // frames gives the frames of the blocks that are wanted to yield, until that
 // says stop.
-func (o *object) frames(ctx context.Context, s Store, dec *zstd.Decoder, wanted func(*block) bool, yield func(Frame) bool) (goOn bool, err error) {
-	return o.runs(ctx, s, wanted, func(b block, packed []byte) (bool, error) { return o.unpack(dec, packed, b, yield) })
+func (o *Object) frames(ctx context.Context, s Store, dec *zstd.Decoder, wanted func(*Block) bool, yield func(Frame) bool) (goOn bool, err error) {
+	return o.BlockRuns(ctx, s, wanted, func(b Block, packed []byte) (bool, error) { return o.unpack(dec, packed, b, yield) })
 }
 
-// runs gives the blocks that are wanted to use as they were stored, until that says
+// BlockRuns gives the blocks that are wanted to use as they were stored, until that says
 // stop. Neighbours are fetched in one request, up to maxRun bytes.
-func (o *object) runs(ctx context.Context, s Store, wanted func(*block) bool, use func(b block, packed []byte) (goOn bool, err error)) (goOn bool, err error) {
+func (o *Object) BlockRuns(ctx context.Context, s Store, wanted func(*Block) bool, use func(b Block, packed []byte) (goOn bool, err error)) (goOn bool, err error) {
 	for at := 0; at < len(o.blocks); {
 		if !wanted(&o.blocks[at]) {
 			at++
@@ -300,8 +300,8 @@ func (o *object) runs(ctx context.Context, s Store, wanted func(*block) bool, us
 	return true, nil
 }
 
-func (o *object) fetch(ctx context.Context, s Store, from, to int64) ([]byte, error) {
-	r, err := s.Open(ctx, o.key, from, to-from)
+func (o *Object) fetch(ctx context.Context, s Store, from, to int64) ([]byte, error) {
+	r, err := s.Open(ctx, o.Key, from, to-from)
 	if err != nil {
 		return nil, err
 	}
@@ -313,56 +313,56 @@ func (o *object) fetch(ctx context.Context, s Store, from, to int64) ([]byte, er
 		return nil, err
 	}
 	if int64(buf.Len()) != to-from {
-		return nil, broken("it is shorter than its listing said")
+		return nil, NewDamagedError("it is shorter than its listing said")
 	}
 	return buf.Bytes(), nil
 }
 
-// newDecoder makes what unpack needs. It holds no goroutine.
-func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxRaw+1), zstd.WithDecoderMaxWindow(1<<20),
+// NewDecoder makes what unpack needs. It holds no goroutine.
+func NewDecoder() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxBlock+1), zstd.WithDecoderMaxWindow(1<<20),
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 }
 
 // unpack gives the frames of a block to yield until that says stop.
-func (o *object) unpack(dec *zstd.Decoder, packed []byte, b block, yield func(Frame) bool) (goOn bool, err error) {
-	raw, err := unpacked(dec, packed, b, make([]byte, 0, b.raw))
+func (o *Object) unpack(dec *zstd.Decoder, packed []byte, b Block, yield func(Frame) bool) (goOn bool, err error) {
+	raw, err := UnpackBlock(dec, packed, b, make([]byte, 0, b.raw))
 	if err != nil {
 		return true, err
 	}
 	goOn = true
-	_, err = walk(raw, b, func(h header, from, to int) bool {
-		goOn = yield(Frame{Attempt: o.at.attempt, Rank: o.at.rank, Writer: o.at.writer, Seq: h.seq, Item: h.item,
-			Stream: h.stream, Time: fromMicros(h.us), Data: raw[from:to:to]})
+	_, err = WalkFrames(raw, b, func(h Header, from, to int) bool {
+		goOn = yield(Frame{Attempt: o.At.Attempt, Rank: o.At.Rank, Writer: o.At.Writer, Seq: h.Seq, Item: h.Item,
+			Stream: h.Stream, Time: FromMicros(h.Micros), Data: raw[from:to:to]})
 		return goOn
 	})
 	return goOn, err
 }
 
-// unpacked is a block's frames as they stand in it, appended to the empty into.
-func unpacked(dec *zstd.Decoder, packed []byte, b block, into []byte) ([]byte, error) {
+// UnpackBlock is a block's frames as they stand in it, appended to the empty into.
+func UnpackBlock(dec *zstd.Decoder, packed []byte, b Block, into []byte) ([]byte, error) {
 	raw, err := dec.DecodeAll(packed, into)
 	if err != nil {
-		return nil, broken("a block cannot be unpacked (%v)", err)
+		return nil, NewDamagedError("a block cannot be unpacked (%v)", err)
 	}
 	if int64(len(raw)) != b.raw {
-		return nil, broken("a block has another length than its index says")
+		return nil, NewDamagedError("a block has another length than its index says")
 	}
 	return raw, nil
 }
 
-// walk gives the frames in an unpacked block to yield until that says stop. Each is
+// WalkFrames gives the frames in an unpacked block to yield until that says stop. Each is
 // checked against the index, so that what was skipped by the index is what would
 // have been skipped by reading. next is the seq behind the last one that was given.
-func walk(raw []byte, b block, yield func(h header, from, to int) bool) (next uint64, err error) {
-	next = b.first
+func WalkFrames(raw []byte, b Block, yield func(h Header, from, to int) bool) (next uint64, err error) {
+	next = b.First
 	for at := 0; at < len(raw); {
 		h, from, to, err := takeHeader(raw, at)
 		if err != nil {
 			return next, err
 		}
 		if !b.holds(h, next) {
-			return next, broken("a block has other frames than its index says")
+			return next, NewDamagedError("a block has other frames than its index says")
 		}
 		at = to
 		next++
@@ -371,12 +371,12 @@ func walk(raw []byte, b block, yield func(h header, from, to int) bool) (next ui
 		}
 	}
 	if next != b.last+1 {
-		return next, broken("a block has fewer frames than its index says")
+		return next, NewDamagedError("a block has fewer frames than its index says")
 	}
 	return next, nil
 }
 
-func (b *block) holds(h header, next uint64) bool {
-	return h.seq == next && h.seq <= b.last && h.us >= b.oldest && h.us <= b.newest &&
-		h.item >= b.minItem && h.item <= b.maxItem && b.streams&byte(h.stream) != 0
+func (b *Block) holds(h Header, next uint64) bool {
+	return h.Seq == next && h.Seq <= b.last && h.Micros >= b.oldest && h.Micros <= b.newest &&
+		h.Item >= b.minItem && h.Item <= b.maxItem && b.streams&byte(h.Stream) != 0
 }

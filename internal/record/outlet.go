@@ -1,6 +1,10 @@
 package record
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/drover-run/drover/internal/record/redact"
+)
 
 // outlet is one Copy's way into the writer, through the redactor.
 type outlet struct {
@@ -9,13 +13,13 @@ type outlet struct {
 	item   uint64
 
 	mu    sync.Mutex // what is redacted is recorded under it too, and so in order
-	text  redaction
+	text  redact.Stream
 	quiet int // ticks since something came
 }
 
 func (w *Writer) outlet(stream Stream, item uint64) *outlet {
-	o := &outlet{w: w, stream: stream, item: item, text: redaction{r: w.o.Redact}}
-	if !w.o.Redact.idle() {
+	o := &outlet{w: w, stream: stream, item: item, text: redact.NewStream(w.o.Redact)}
+	if !w.o.Redact.IsEmpty() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.outlets == nil {
@@ -37,20 +41,20 @@ func (o *outlet) pass(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.quiet = 0
-	return o.record(o.text.next(b))
+	return o.record(o.text.Next(b))
 }
 
 // end records what was held back.
 func (o *outlet) end() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.record(o.text.end())
+	return o.record(o.text.End())
 }
 
 // record cuts what masks have made longer than a frame.
 func (o *outlet) record(b []byte) error {
 	for len(b) > 0 {
-		n := min(len(b), maxFrame)
+		n := min(len(b), MaxFrame)
 		if err := o.w.add(o.stream, o.item, b[:n]); err != nil {
 			return err
 		}
@@ -66,14 +70,14 @@ func (w *Writer) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for o := range w.outlets {
-		if w.closing || w.pack.total >= maxPending+notesRoom {
+		if w.closing || w.pack.total >= MaxPending+notesRoom {
 			return
 		}
 		if !o.mu.TryLock() { // it is at work, and would wait for w.mu
 			continue
 		}
-		if o.quiet++; o.quiet > 1 && o.text.waits() {
-			if b := o.text.release(); len(b) > 0 {
+		if o.quiet++; o.quiet > 1 && o.text.HoldsText() {
+			if b := o.text.Release(); len(b) > 0 {
 				w.append(&Frame{Stream: o.stream, Item: o.item, Data: b})
 			}
 		}

@@ -27,30 +27,30 @@ type Filter struct {
 	FromSeq  uint64    // of each writer; 0: from the first
 }
 
-func (f *Filter) place(p place) bool {
-	return (len(f.Attempts) == 0 || slices.Contains(f.Attempts, p.attempt)) &&
-		(len(f.Ranks) == 0 || slices.Contains(f.Ranks, p.rank))
+func (f *Filter) Origin(p Origin) bool {
+	return (len(f.Attempts) == 0 || slices.Contains(f.Attempts, p.Attempt)) &&
+		(len(f.Ranks) == 0 || slices.Contains(f.Ranks, p.Rank))
 }
 
 func (f *Filter) frame(r *Frame) bool {
-	return f.header(header{r.Stream, r.Seq, micros(r.Time), r.Item})
+	return f.Header(Header{r.Stream, r.Seq, micros(r.Time), r.Item})
 }
 
-func (f *Filter) header(h header) bool {
-	return f.block(&block{first: h.seq, last: h.seq, oldest: h.us, newest: h.us, minItem: h.item, maxItem: h.item, streams: byte(h.stream)})
+func (f *Filter) Header(h Header) bool {
+	return f.Block(&Block{First: h.Seq, last: h.Seq, oldest: h.Micros, newest: h.Micros, minItem: h.Item, maxItem: h.Item, streams: byte(h.Stream)})
 }
 
-// covers is true when the block holds no frame that is not chosen.
-func (f *Filter) covers(b *block) bool {
-	return b.first >= f.FromSeq &&
+// Covers is true when the block holds no frame that is not chosen.
+func (f *Filter) Covers(b *Block) bool {
+	return b.First >= f.FromSeq &&
 		(f.Item == 0 || f.Item <= b.minItem && b.maxItem <= f.lastItem()) &&
 		(f.Streams == 0 || b.streams&^byte(f.Streams) == 0) &&
 		(f.Since.IsZero() || b.oldest >= micros(f.Since)) &&
 		(f.Until.IsZero() || b.newest < micros(f.Until))
 }
 
-// block is true when the block may hold a frame that is chosen.
-func (f *Filter) block(b *block) bool {
+// Block is true when the block may hold a frame that is chosen.
+func (f *Filter) Block(b *Block) bool {
 	return b.last >= f.FromSeq &&
 		(f.Item == 0 || b.minItem <= f.lastItem() && f.Item <= b.maxItem) &&
 		(f.Streams == 0 || byte(f.Streams)&b.streams != 0) &&
@@ -60,8 +60,8 @@ func (f *Filter) block(b *block) bool {
 
 func (f *Filter) lastItem() uint64 { return max(f.Item, f.LastItem) }
 
-// under narrows the listing as far as the filter allows.
-func (f *Filter) under(prefix string) string {
+// Under narrows the listing as far as the filter allows.
+func (f *Filter) Under(prefix string) string {
 	prefix += "/"
 	if len(f.Attempts) == 1 {
 		prefix += fmt.Sprintf("%06d-", f.Attempts[0])
@@ -78,68 +78,68 @@ func (f *Filter) under(prefix string) string {
 // to be had) it goes on with what comes next, for a caller who goes on ranging.
 func Read(ctx context.Context, s Store, prefix string, f Filter) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		r := reader{store: s, prefix: prefix, filter: f}
-		r.scan(ctx, true, yield)
+		r := Reader{Store: s, Prefix: prefix, Filter: f}
+		r.Scan(ctx, true, yield)
 	}
 }
 
-// reader knows how far each writer's frames were given.
-type reader struct {
-	store   Store
-	prefix  string
-	filter  Filter
+// Reader knows how far each writer's frames were given.
+type Reader struct {
+	Store   Store
+	Prefix  string
+	Filter  Filter
 	after   map[string]uint64 // by writer: the last seq not to give; may be nil
 	objects map[string]int    // and the first object that may hold others; may be nil
-	cursors map[place]*cursor
+	cursors map[Origin]*Cursor
 	zstd    *zstd.Decoder // made when first needed
 
 	// Who reads ahead lists, opens and takes in a way of his own; nil: as below.
-	list func(context.Context) iter.Seq2[store.Object, error]
-	open func(ctx context.Context, key string, size int64) (*object, error)
-	take func(ctx context.Context, c *cursor, o *object) (goOn bool, err error)
+	List    func(context.Context) iter.Seq2[store.Object, error]
+	Open    func(ctx context.Context, key string, size int64) (*Object, error)
+	Deliver func(ctx context.Context, c *Cursor, o *Object) (goOn bool, err error)
 }
 
-// cursor is one writer's.
-type cursor struct {
-	place
-	next   uint64 // seq of the first frame not given
+// Cursor is one writer's.
+type Cursor struct {
+	Origin
+	Next   uint64 // seq of the first frame not given
 	number int    // of the first object not read to its end
 	live   bool   // a socket gives its frames now
 	whole  bool   // a socket gave them to the last
 	stuck  bool   // no further in this scan
 }
 
-func (r *reader) cursor(p place) *cursor {
+func (r *Reader) cursor(p Origin) *Cursor {
 	c := r.cursors[p]
 	if c == nil {
 		if r.cursors == nil {
-			r.cursors = map[place]*cursor{}
+			r.cursors = map[Origin]*Cursor{}
 		}
-		c = &cursor{place: p, next: max(1, r.filter.FromSeq, r.after[p.writer]+1), number: r.objects[p.writer]}
+		c = &Cursor{Origin: p, Next: max(1, r.Filter.FromSeq, r.after[p.Writer]+1), number: r.objects[p.Writer]}
 		r.cursors[p] = c
 	}
 	return c
 }
 
-// scan gives what was stored since the last one, but not of writers that are
+// Scan gives what was stored since the last one, but not of writers that are
 // live. last means that nobody will store more: what is missing stays missing,
 // and is passed over. goOn is false when yield said stop; whole is false when
 // the store could not be asked for everything.
-func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) bool) (goOn, whole bool) {
+func (r *Reader) Scan(ctx context.Context, last bool, yield func(Frame, error) bool) (goOn, whole bool) {
 	for _, c := range r.cursors {
 		c.stuck = false
 	}
 	whole = true
-	listed := r.store.List(ctx, r.filter.under(r.prefix))
-	if r.list != nil {
-		listed = r.list(ctx)
+	listed := r.Store.List(ctx, r.Filter.Under(r.Prefix))
+	if r.List != nil {
+		listed = r.List(ctx)
 	}
 	for o, err := range listed {
 		if err != nil {
 			return yield(Frame{}, err), false
 		}
-		p, n, ok := parseKey(r.prefix, o.Key)
-		if !ok || !r.filter.place(p) {
+		p, n, ok := ParseKey(r.Prefix, o.Key)
+		if !ok || !r.Filter.Origin(p) {
 			continue
 		}
 		c := r.cursor(p)
@@ -160,10 +160,10 @@ func (r *reader) scan(ctx context.Context, last bool, yield func(Frame, error) b
 
 // probe reads on behind what listings told, by key: only an object that cannot
 // be read is not there (rule L6 of docs/protocol.md).
-func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
+func (r *Reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
 	whole = true
-	known := slices.SortedFunc(maps.Values(r.cursors), func(a, b *cursor) int {
-		return strings.Compare(a.key("", 0), b.key("", 0))
+	known := slices.SortedFunc(maps.Values(r.cursors), func(a, b *Cursor) int {
+		return strings.Compare(a.Key("", 0), b.Key("", 0))
 	})
 	for _, c := range known {
 		for before := -1; before < c.number && !c.whole && !c.stuck; {
@@ -178,21 +178,21 @@ func (r *reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn
 }
 
 // listed reads object c.number, which is size bytes long.
-func (r *reader) listed(ctx context.Context, c *cursor, size int64, last bool, yield func(Frame, error) bool) bool {
-	key := c.key(r.prefix, c.number)
-	if r.open != nil {
-		o, err := r.open(ctx, key, size)
+func (r *Reader) listed(ctx context.Context, c *Cursor, size int64, last bool, yield func(Frame, error) bool) bool {
+	key := c.Key(r.Prefix, c.number)
+	if r.Open != nil {
+		o, err := r.Open(ctx, key, size)
 		return r.give(ctx, c, o, err, last, yield)
 	}
-	o, err := openObject(ctx, r.store, key, size)
+	o, err := OpenObject(ctx, r.Store, key, size)
 	return r.give(ctx, c, o, err, last, yield)
 }
 
 // unlisted reads object c.number, which no listing told of though object n
 // stands behind it. When last is true and it is not there, it never will be.
-func (r *reader) unlisted(ctx context.Context, c *cursor, n int, last bool, yield func(Frame, error) bool) bool {
-	key := c.key(r.prefix, c.number)
-	body, err := r.store.Get(ctx, key)
+func (r *Reader) unlisted(ctx context.Context, c *Cursor, n int, last bool, yield func(Frame, error) bool) bool {
+	key := c.Key(r.Prefix, c.number)
+	body, err := r.Store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotExist) {
 		switch {
 		case !last:
@@ -204,24 +204,24 @@ func (r *reader) unlisted(ctx context.Context, c *cursor, n int, last bool, yiel
 		}
 		return true
 	}
-	o := &object{key: key, tail: body}
+	o := &Object{Key: key, tail: body}
 	if err == nil {
-		err = o.load(ctx, r.store, int64(len(body)))
+		err = o.load(ctx, r.Store, int64(len(body)))
 	}
 	return r.give(ctx, c, o, err, last, yield)
 }
 
 // give gives the frames of o, which is c's next object unless err says why not.
-func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last bool, yield func(Frame, error) bool) bool {
-	key := c.key(r.prefix, c.number)
-	if err == nil && o.at != c.place {
-		err = broken("it says %s, writer %s", o.at, o.at.writer)
+func (r *Reader) give(ctx context.Context, c *Cursor, o *Object, err error, last bool, yield func(Frame, error) bool) bool {
+	key := c.Key(r.Prefix, c.number)
+	if err == nil && o.At != c.Origin {
+		err = NewDamagedError("it says %s, writer %s", o.At, o.At.Writer)
 	}
 	goOn := true
 	switch {
 	case err != nil:
-	case r.take != nil:
-		goOn, err = r.take(ctx, c, o)
+	case r.Deliver != nil:
+		goOn, err = r.Deliver(ctx, c, o)
 	default:
 		goOn, err = r.frames(ctx, c, o, yield)
 	}
@@ -230,14 +230,14 @@ func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last
 		return false
 	case err == nil:
 		if n := len(o.blocks); n > 0 {
-			c.next = max(c.next, o.blocks[n-1].last+1)
+			c.Next = max(c.Next, o.blocks[n-1].last+1)
 		}
 		c.number++
 		return true
 	case errors.Is(err, store.ErrNotExist) && !last:
 		c.stuck = true // listed and not to be seen yet
 		return true
-	case errors.Is(err, errBroken) || errors.Is(err, store.ErrNotExist):
+	case errors.Is(err, ErrDamaged) || errors.Is(err, store.ErrNotExist):
 		c.number++ // it will not get better
 	default:
 		c.stuck = true
@@ -246,18 +246,27 @@ func (r *reader) give(ctx context.Context, c *cursor, o *object, err error, last
 }
 
 // frames gives the frames of o from c's next on.
-func (r *reader) frames(ctx context.Context, c *cursor, o *object, yield func(Frame, error) bool) (goOn bool, err error) {
+func (r *Reader) frames(ctx context.Context, c *Cursor, o *Object, yield func(Frame, error) bool) (goOn bool, err error) {
 	if r.zstd == nil {
-		if r.zstd, err = newDecoder(); err != nil {
+		if r.zstd, err = NewDecoder(); err != nil {
 			return true, err
 		}
 	}
-	wanted := func(b *block) bool { return b.last >= c.next && r.filter.block(b) }
-	return o.frames(ctx, r.store, r.zstd, wanted, func(f Frame) bool {
-		if f.Seq < c.next {
+	wanted := func(b *Block) bool { return b.last >= c.Next && r.Filter.Block(b) }
+	return o.frames(ctx, r.Store, r.zstd, wanted, func(f Frame) bool {
+		if f.Seq < c.Next {
 			return true
 		}
-		c.next = f.Seq + 1
-		return !r.filter.frame(&f) || yield(f, nil)
+		c.Next = f.Seq + 1
+		return !r.Filter.frame(&f) || yield(f, nil)
 	})
+}
+
+// ReachedSeqs is by writer the seq of the last frame that was read.
+func (r *Reader) ReachedSeqs() map[string]uint64 {
+	after := map[string]uint64{}
+	for at, c := range r.cursors {
+		after[at.Writer] = c.Next - 1
+	}
+	return after
 }

@@ -3,10 +3,10 @@
 //
 // A Writer, in the agent, turns pipes into frames, frames into log objects, and
 // serves the newest frames on a unix socket. Read gives frames back from the
-// stored objects, Follow from both until the job has settled. Lines, Tail, Search
-// and Escape turn frames into what people look for. An Extractor finds numbers in
-// what is printed; a MetricWriter keeps them, and a Writer samples of what a node
-// uses, in frames of the same form, which ReadSeries and Samples read.
+// stored objects, ReadTail the last of them, Follow from both until the job has
+// settled. Package line makes lines of frames and searches them, metric finds
+// numbers in what is printed and keeps them in frames of the same form, redact
+// masks secrets before anything is stored, and screen makes text safe to show.
 //
 // It refuses to know what an attempt, a rank or an item is, when a job is
 // settled, how a terminal looks, and which store it writes to. Nothing here
@@ -14,8 +14,7 @@
 //
 // Proved by its own tests: random streams come back byte for byte, a follower
 // that is cut off at random misses and repeats nothing, a blocked store bounds
-// memory, every decoder is fuzzed, and the output of common frameworks gives the
-// metrics that it should, and no others (testdata).
+// memory, and every decoder is fuzzed.
 package record
 
 import (
@@ -90,11 +89,11 @@ type Store interface {
 
 var _ Store = (*store.Store)(nil)
 
-// place is whose output it is. Objects are numbered from 0 and stored strictly one after the other, so what
+// Origin is whose output it is. Objects are numbered from 0 and stored strictly one after the other, so what
 // is stored of a writer is always a beginning of what it wrote, without holes.
-type place struct {
-	attempt, rank int
-	writer        string
+type Origin struct {
+	Attempt, Rank int
+	Writer        string
 }
 
 const (
@@ -104,20 +103,20 @@ const (
 	maxID      = 32 // bytes of a writer's id
 )
 
-// key names the n-th object of a writer. Padding makes byte order the order of
+// Key names the n-th object of a writer. Padding makes byte order the order of
 // attempt, rank, writer, n.
-func (p place) key(prefix string, n int) string {
-	return fmt.Sprintf("%s/%06d-%06d-%s-%08d", prefix, p.attempt, p.rank, p.writer, n)
+func (p Origin) Key(prefix string, n int) string {
+	return fmt.Sprintf("%s/%06d-%06d-%s-%08d", prefix, p.Attempt, p.Rank, p.Writer, n)
 }
 
-func (p place) check() error {
+func (p Origin) check() error {
 	switch {
-	case p.attempt < 0 || p.attempt > maxAttempt:
-		return fault.New(fault.Bug, "", "record output: attempt %d is not within 0 and %d", p.attempt, maxAttempt)
-	case p.rank < 0 || p.rank > maxRank:
-		return fault.New(fault.Bug, "", "record output: rank %d is not within 0 and %d", p.rank, maxRank)
-	case !plainID(p.writer):
-		return fault.New(fault.Bug, "", "record output: writer id %q is not 1 to %d of a-z and 0-9", p.writer, maxID)
+	case p.Attempt < 0 || p.Attempt > maxAttempt:
+		return fault.New(fault.Bug, "", "record output: attempt %d is not within 0 and %d", p.Attempt, maxAttempt)
+	case p.Rank < 0 || p.Rank > maxRank:
+		return fault.New(fault.Bug, "", "record output: rank %d is not within 0 and %d", p.Rank, maxRank)
+	case !plainID(p.Writer):
+		return fault.New(fault.Bug, "", "record output: writer id %q is not 1 to %d of a-z and 0-9", p.Writer, maxID)
 	}
 	return nil
 }
@@ -131,8 +130,8 @@ func plainID(s string) bool {
 	return s != "" && len(s) <= maxID
 }
 
-// parseKey is key's inverse; what is not one of ours is not an error, only not ok.
-func parseKey(prefix, key string) (p place, n int, ok bool) {
+// ParseKey is key's inverse; what is not one of ours is not an error, only not ok.
+func ParseKey(prefix, key string) (p Origin, n int, ok bool) {
 	name, found := strings.CutPrefix(key, prefix+"/")
 	if !found {
 		return p, 0, false
@@ -142,12 +141,23 @@ func parseKey(prefix, key string) (p place, n int, ok bool) {
 		return p, 0, false
 	}
 	var errs [3]error
-	p.attempt, errs[0] = strconv.Atoi(parts[0])
-	p.rank, errs[1] = strconv.Atoi(parts[1])
-	p.writer = parts[2]
+	p.Attempt, errs[0] = strconv.Atoi(parts[0])
+	p.Rank, errs[1] = strconv.Atoi(parts[1])
+	p.Writer = parts[2]
 	n, errs[2] = strconv.Atoi(parts[3])
 	if errors.Join(errs[:]...) != nil || n < 0 || p.check() != nil {
 		return p, 0, false
 	}
-	return p, n, p.key(prefix, n) == key
+	return p, n, p.Key(prefix, n) == key
+}
+
+// Source is what a line belongs to.
+type Source struct {
+	Origin
+	Item   uint64
+	Stream Stream
+}
+
+func (f *Frame) Source() Source {
+	return Source{Origin{f.Attempt, f.Rank, f.Writer}, f.Item, f.Stream}
 }

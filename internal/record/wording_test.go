@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/internal/record/recordtest"
+	"github.com/drover-run/drover/store/mem"
 )
 
 func TestAWriterThatCannotBeNamedSaysWhy(t *testing.T) {
 	for want, o := range map[string]Options{
-		"record output: attempt -1 is not within 0 and 999999":         {Prefix: prefix, ID: "a", Attempt: -1},
-		"record output: rank 1000000 is not within 0 and 999999":       {Prefix: prefix, ID: "a", Rank: 1000000},
-		`record output: writer id "a-b" is not 1 to 32 of a-z and 0-9`: {Prefix: prefix, ID: "a-b"},
+		"record output: attempt -1 is not within 0 and 999999":         {Prefix: recordtest.Prefix, ID: "a", Attempt: -1},
+		"record output: rank 1000000 is not within 0 and 999999":       {Prefix: recordtest.Prefix, ID: "a", Rank: 1000000},
+		`record output: writer id "a-b" is not 1 to 32 of a-z and 0-9`: {Prefix: recordtest.Prefix, ID: "a-b"},
 	} {
 		if _, err := NewWriter(o); err == nil || err.Error() != want || fault.KindOf(err) != fault.Bug {
 			t.Errorf("kind %v, %v\nwant %s", fault.KindOf(err), err, want)
@@ -27,8 +28,8 @@ func TestAWriterThatCannotBeNamedSaysWhy(t *testing.T) {
 }
 
 func TestLiveOutputThatCannotBeServedSaysWhere(t *testing.T) {
-	w := newWriter(t, newDepot(), 1, 0, "a")
-	defer shut(t, w)
+	w := newWriter(t, recordtest.NewStore(mem.New()), 1, 0, "a")
+	defer recordtest.CloseWriter(t, w)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -47,10 +48,10 @@ func TestLiveOutputThatCannotBeServedSaysWhere(t *testing.T) {
 }
 
 func TestOutputThatIsLostIsCounted(t *testing.T) {
-	d := newDepot()
-	d.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	d := recordtest.NewStore(mem.New())
+	d.BeforeCreate = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 	w := newWriter(t, d, 3, 4, "a")
-	write(t, w, Stdout, 0, []byte("12345"))
+	recordtest.WriteAll(t, w, Stdout, 0, []byte("12345"))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the machine goes away"))
 	if err := w.Close(ctx); err == nil || !strings.HasPrefix(err.Error(), "store output of attempt 3, rank 4") ||
@@ -61,17 +62,17 @@ func TestOutputThatIsLostIsCounted(t *testing.T) {
 
 func TestAStoreThatDoesNotAnswerIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		open := make(chan struct{})
-		d.before = func(context.Context, string) error { <-open; return nil }
-		w := makeWriter(t, Options{Store: d, ID: "a", Clock: bubble})
-		write(t, w, Stdout, 0, []byte("x"))
+		d.BeforeCreate = func(context.Context, string) error { <-open; return nil }
+		w := makeWriter(t, Options{Store: d, ID: "a", Clock: recordtest.BubbleClock})
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 		time.Sleep(flushEvery + slow + time.Second) // of the bubble's clock
 		if err := w.Err(); err == nil || !strings.Contains(err.Error(), ": no answer for ") || fault.KindOf(err) != fault.Lost {
 			t.Errorf("kind %v, %v", fault.KindOf(err), err)
 		}
 		close(open)
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 		if err := w.Err(); err != nil {
 			t.Errorf("after the answer: %v", err)
 		}
@@ -80,23 +81,15 @@ func TestAStoreThatDoesNotAnswerIsSaid(t *testing.T) {
 
 func TestASecondWriterOfOneNameIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		var heard []error
 		for _, text := range []string{"one", "other"} {
-			w := makeWriter(t, Options{Store: d, ID: "same", Clock: bubble, OnError: func(err error) { heard = append(heard, err) }})
-			write(t, w, Stdout, 0, []byte(text))
-			shut(t, w)
+			w := makeWriter(t, Options{Store: d, ID: "same", Clock: recordtest.BubbleClock, OnError: func(err error) { heard = append(heard, err) }})
+			recordtest.WriteAll(t, w, Stdout, 0, []byte(text))
+			recordtest.CloseWriter(t, w)
 		}
 		if len(heard) == 0 || !strings.HasSuffix(heard[0].Error(), ": another writer was given the same id") || fault.KindOf(heard[0]) != fault.Bug {
 			t.Errorf("heard %v", heard)
 		}
 	})
-}
-
-func TestAMetricWithoutAGroupSaysToPutTheNumberIntoBrackets(t *testing.T) {
-	_, err := NewExtractor([]job.Metric{{Name: "loss", Regex: "loss: [0-9.]+"}})
-	if err == nil || err.Error() != `find metric "loss": "loss: [0-9.]+" has no group for its number` ||
-		fault.Hint(err) != "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'." || fault.KindOf(err) != fault.Invalid {
-		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
-	}
 }

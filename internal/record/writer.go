@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/store"
 )
 
 const (
 	// flushSize of frames make an object worth its request (rule M9 of docs/protocol.md).
 	flushSize = 1 << 20
-	// maxPending is where the program waits for the store. Objects are stored
+	// MaxPending is where the program waits for the store. Objects are stored
 	// one at a time, so the next one grows while a slow store takes the last:
 	// the slower the store, the fewer and larger its requests. Two of these,
 	// the ring and the buffers stay far below the 64 MB an agent may take.
-	maxPending = 4 << 20
-	// notesRoom is kept above maxPending for the agent's own lines, which must
+	MaxPending = 4 << 20
+	// notesRoom is kept above MaxPending for the agent's own lines, which must
 	// not wait: the agent that notes is the one that could end the wait.
 	notesRoom = 1 << 20
 
@@ -49,14 +50,14 @@ type Options struct {
 	OnError func(error)
 	// Redact takes secrets out of output and notes before anything else is done
 	// with them. nil: there are none.
-	Redact *Redactor
+	Redact *redact.Redactor
 }
 
 // Writer stores what a program prints. All methods may be called from many
 // goroutines at once.
 type Writer struct {
 	o       Options
-	at      place
+	at      Origin
 	abandon context.CancelCauseFunc // makes the goroutines below give up
 	run     sync.WaitGroup          // keep and watch; Close waits for them
 
@@ -79,7 +80,7 @@ type Writer struct {
 	lost    error            // why frames were given up
 	outlets map[*outlet]bool // of Copies that redact
 
-	ticking func() // what else watch does each tick, without locks; nil: nothing
+	ticking func(now time.Time) // what else watch does each tick, without locks; nil: nothing
 
 	live live
 }
@@ -89,7 +90,7 @@ var errClosed = errors.New("record output: the writer is closed")
 // NewWriter makes a writer. It stores from its own goroutines until Close,
 // which must be called. Errors: a place or an id that cannot name objects.
 func NewWriter(o Options) (*Writer, error) {
-	at := place{o.Attempt, o.Rank, o.ID}
+	at := Origin{o.Attempt, o.Rank, o.ID}
 	if err := at.check(); err != nil {
 		return nil, err
 	}
@@ -114,14 +115,14 @@ func NewWriter(o Options) (*Writer, error) {
 	return w, nil
 }
 
-var buffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
+var buffers = sync.Pool{New: func() any { return new([MaxFrame]byte) }}
 
 // Copy records r until its end, and gives the bytes it read. item is 0 for
 // none. It waits when the store is slower than r. Errors: those of reading r;
 // the writer was closed. The caller closes r, which also ends a Copy that waits
 // for r.
 func (w *Writer) Copy(stream Stream, item uint64, r io.Reader) (int64, error) {
-	buf := buffers.Get().(*[maxFrame]byte)
+	buf := buffers.Get().(*[MaxFrame]byte)
 	defer buffers.Put(buf)
 	o := w.outlet(stream, item)
 	defer o.leave()
@@ -147,7 +148,7 @@ func (w *Writer) Copy(stream Stream, item uint64, r io.Reader) (int64, error) {
 func (w *Writer) add(stream Stream, item uint64, b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.pack.total >= maxPending && !w.closing {
+	for w.pack.total >= MaxPending && !w.closing {
 		w.changed.Wait()
 	}
 	if w.closing {
@@ -167,7 +168,7 @@ func (w *Writer) Note(text string) {
 	if w.closing {
 		return
 	}
-	if w.pack.total+len(text) > maxPending+notesRoom {
+	if w.pack.total+len(text) > MaxPending+notesRoom {
 		w.dropped++
 		return
 	}
@@ -176,22 +177,37 @@ func (w *Writer) Note(text string) {
 		w.dropped = 0
 	}
 	for b := []byte(text); len(b) > 0; {
-		n := min(len(b), maxFrame)
+		n := min(len(b), MaxFrame)
 		w.append(&Frame{Stream: Agent, Data: b[:n]})
 		b = b[n:]
 	}
 }
 
-// offer is add that never waits: false says that there was no room, or that w
+// TryAdd is add that never waits: false says that there was no room, or that w
 // is closed.
-func (w *Writer) offer(stream Stream, item uint64, b []byte) bool {
+func (w *Writer) TryAdd(stream Stream, item uint64, b []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closing || w.pack.total >= maxPending {
+	if w.closing || w.pack.total >= MaxPending {
 		return false
 	}
 	w.append(&Frame{Stream: stream, Item: item, Data: b})
 	return true
+}
+
+// PendingBytes is how many bytes wait for the store.
+func (w *Writer) PendingBytes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pack.total + w.storing
+}
+
+// OnTick has each called with the clock's time whenever the writer looks whether a
+// block is due, without its locks.
+func (w *Writer) OnTick(each func(now time.Time)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ticking = each
 }
 
 // append numbers a frame and puts it into the block and the ring. w.mu is held.
@@ -273,7 +289,7 @@ func (w *Writer) Close(ctx context.Context) error {
 }
 
 // String is the place as it stands in messages.
-func (p place) String() string { return fmt.Sprintf("attempt %d, rank %d", p.attempt, p.rank) }
+func (p Origin) String() string { return fmt.Sprintf("attempt %d, rank %d", p.Attempt, p.Rank) }
 
 // keep stores one object after the other until the writer is closed and all is
 // stored, or ctx ends.
@@ -318,7 +334,7 @@ func (w *Writer) due() bool {
 // the next. It tries for ever: a run must not fail because its log is slow.
 func (w *Writer) put(ctx context.Context, number int, body []byte) (next int, err error) {
 	for wait := backoffMin; ; wait = min(2*wait, backoffMax) {
-		key := w.at.key(w.o.Prefix, number)
+		key := w.at.Key(w.o.Prefix, number)
 		_, mine, err := w.o.Store.CreateOnce(ctx, key, body)
 		if err == nil && mine {
 			w.say(nil)
@@ -356,7 +372,7 @@ func (w *Writer) watch(ctx context.Context) {
 		ticking := w.ticking
 		w.mu.Unlock()
 		if ticking != nil {
-			ticking()
+			ticking(w.o.Clock.Now())
 		}
 		w.mu.Lock()
 		every := flushEvery

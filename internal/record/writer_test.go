@@ -17,15 +17,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/record/recordtest"
 	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/mem"
 )
-
-// held is how many bytes wait for the store.
-func (w *Writer) held() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.pack.total + w.storing
-}
 
 // torrent is n bytes of noise without a newline, and their digest.
 type torrent struct {
@@ -54,9 +49,9 @@ func (r *torrent) Read(p []byte) (int, error) {
 
 func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		open := make(chan struct{})
-		d.before = func(context.Context, string) error { <-open; return nil }
+		d.BeforeCreate = func(context.Context, string) error { <-open; return nil }
 		w := newWriter(t, d, 1, 0, "a")
 		in := newTorrent(24 << 20)
 		var copied int64
@@ -75,8 +70,8 @@ func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
 		// The object being stored and the one being built, each one read too
 		// far; notes come on top of the second. The first is seldom much above
 		// flushSize, but grows until its goroutine is given the lock.
-		if most := 2*(maxPending+2*frameRoom) + notesRoom; w.held() > most {
-			t.Errorf("%d bytes are held while the store is blocked, want at most %d", w.held(), most)
+		if most := 2*(MaxPending+2*FrameRoom) + notesRoom; w.PendingBytes() > most {
+			t.Errorf("%d bytes are held while the store is blocked, want at most %d", w.PendingBytes(), most)
 		}
 		time.Sleep(time.Minute)
 		if err := w.Err(); fault.KindOf(err) != fault.Lost {
@@ -85,9 +80,9 @@ func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
 		close(open)
 		<-done
 		w.Note("the end")
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 		sum, notes := sha256.New(), []byte{}
-		for _, f := range all(t, Read(t.Context(), d, prefix, Filter{})) {
+		for _, f := range recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{})) {
 			if f.Stream == Stdout {
 				sum.Write(f.Data)
 			} else {
@@ -105,27 +100,27 @@ func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
 
 func TestStoreErrorsAreTriedAgainUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		no := errors.New("no")
 		left := 20
-		d.before = func(context.Context, string) error {
+		d.BeforeCreate = func(context.Context, string) error {
 			if left--; left >= 0 {
 				return no
 			}
 			return nil
 		}
 		heard := 0
-		w := makeWriter(t, Options{Store: d, ID: "a", Clock: bubble, OnError: func(error) { heard++ }})
-		write(t, w, Stdout, 0, []byte("x"))
+		w := makeWriter(t, Options{Store: d, ID: "a", Clock: recordtest.BubbleClock, OnError: func(error) { heard++ }})
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 		time.Sleep(flushEvery + 2*tick)
 		if !errors.Is(w.Err(), no) {
 			t.Errorf("while the store refuses, Err is %v", w.Err())
 		}
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 		if w.Err() != nil || heard != 20 {
 			t.Errorf("at the end Err is %v, and %d errors were heard of 20", w.Err(), heard)
 		}
-		if got := all(t, Read(t.Context(), d, prefix, Filter{})); len(got) != 1 {
+		if got := recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{})); len(got) != 1 {
 			t.Errorf("got %d frames", len(got))
 		}
 	})
@@ -134,24 +129,24 @@ func TestStoreErrorsAreTriedAgainUntilTheyEnd(t *testing.T) {
 func TestAPartOfALineIsStoredInTime(t *testing.T) {
 	for _, hurry := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDepot()
+			d := recordtest.NewStore(mem.New())
 			w := newWriter(t, d, 1, 0, "a")
-			defer shut(t, w)
+			defer recordtest.CloseWriter(t, w)
 			w.Hurry(hurry)
 			late := flushEvery
 			if hurry {
 				late = flushHurried
 			}
 			time.Sleep(7 * time.Hour)
-			write(t, w, Stdout, 0, []byte("Continue? [y/n] "))
+			recordtest.WriteAll(t, w, Stdout, 0, []byte("Continue? [y/n] "))
 			time.Sleep(late - tick)
 			synctest.Wait()
-			if n := len(all(t, Read(t.Context(), d, prefix, Filter{}))); n != 0 {
+			if n := len(recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{}))); n != 0 {
 				t.Errorf("hurry %v: stored before it was due", hurry)
 			}
 			time.Sleep(2 * tick)
 			synctest.Wait()
-			if n := len(all(t, Read(t.Context(), d, prefix, Filter{}))); n != 1 {
+			if n := len(recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{}))); n != 1 {
 				t.Errorf("hurry %v: not stored after %s", hurry, late+tick)
 			}
 		})
@@ -159,40 +154,40 @@ func TestAPartOfALineIsStoredInTime(t *testing.T) {
 }
 
 func TestFlushReturnsWhenAllBeforeItIsStored(t *testing.T) {
-	d := newDepot()
+	d := recordtest.NewStore(mem.New())
 	w := newWriter(t, d, 1, 0, "a")
-	defer shut(t, w)
+	defer recordtest.CloseWriter(t, w)
 	for n := range 5 {
-		write(t, w, Stdout, 0, []byte("x"))
+		recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 		if err := w.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := all(t, Read(t.Context(), d, prefix, Filter{})); len(got) != n+1 {
+		if got := recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{})); len(got) != n+1 {
 			t.Fatalf("after flush %d: %d frames are stored", n+1, len(got))
 		}
 	}
 }
 
 func TestAFlushThatIsGivenUpSaysSo(t *testing.T) {
-	d := newDepot()
+	d := recordtest.NewStore(mem.New())
 	open := make(chan struct{})
-	d.before = func(context.Context, string) error { <-open; return nil }
+	d.BeforeCreate = func(context.Context, string) error { <-open; return nil }
 	w := newWriter(t, d, 1, 0, "a")
-	write(t, w, Stdout, 0, []byte("x"))
+	recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Flush(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	close(open)
-	shut(t, w)
+	recordtest.CloseWriter(t, w)
 }
 
 func TestClosingInTimeSaysHowMuchIsLost(t *testing.T) {
-	d := newDepot()
-	d.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	d := recordtest.NewStore(mem.New())
+	d.BeforeCreate = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 	w := newWriter(t, d, 3, 4, "a")
-	write(t, w, Stdout, 0, []byte("x"))
+	recordtest.WriteAll(t, w, Stdout, 0, []byte("x"))
 	enough := errors.New("the machine goes away")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(enough)
@@ -210,14 +205,14 @@ func TestClosingInTimeSaysHowMuchIsLost(t *testing.T) {
 
 func TestTwoWritersOfOneIDOverwriteNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDepot()
+		d := recordtest.NewStore(mem.New())
 		for n := range 2 {
 			w := newWriter(t, d, 1, 0, "same")
-			write(t, w, Stdout, 0, fmt.Append(nil, n))
-			shut(t, w)
+			recordtest.WriteAll(t, w, Stdout, 0, fmt.Append(nil, n))
+			recordtest.CloseWriter(t, w)
 		}
 		for n := range 2 {
-			if _, err := d.Get(t.Context(), place{1, 0, "same"}.key(prefix, n)); err != nil {
+			if _, err := d.Get(t.Context(), Origin{1, 0, "same"}.Key(recordtest.Prefix, n)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -226,11 +221,11 @@ func TestTwoWritersOfOneIDOverwriteNothing(t *testing.T) {
 
 func TestNamesThatCannotBeKeysAreRefused(t *testing.T) {
 	for _, o := range []Options{
-		{Prefix: prefix}, {Prefix: prefix, ID: "A"}, {Prefix: prefix, ID: "a-b"}, {Prefix: prefix, ID: strings.Repeat("a", 33)},
-		{Prefix: prefix, ID: "a", Rank: -1}, {Prefix: prefix, ID: "a", Attempt: maxAttempt + 1}, {ID: "a"}, {Prefix: "a/../b", ID: "a"},
+		{Prefix: recordtest.Prefix}, {Prefix: recordtest.Prefix, ID: "A"}, {Prefix: recordtest.Prefix, ID: "a-b"}, {Prefix: recordtest.Prefix, ID: strings.Repeat("a", 33)},
+		{Prefix: recordtest.Prefix, ID: "a", Rank: -1}, {Prefix: recordtest.Prefix, ID: "a", Attempt: maxAttempt + 1}, {ID: "a"}, {Prefix: "a/../b", ID: "a"},
 	} {
 		if w, err := NewWriter(o); err == nil {
-			shut(t, w)
+			recordtest.CloseWriter(t, w)
 			t.Errorf("%+v: not refused", o)
 		}
 	}
@@ -271,21 +266,10 @@ func (f *flood) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// chatter is a megabyte of lines like those of a training script.
-func chatter() []byte {
-	r := rand.New(rand.NewPCG(1, 2))
-	var b bytes.Buffer
-	for step := 0; b.Len() < 1<<20; step++ {
-		fmt.Fprintf(&b, "2026-11-21T09:%02d:%02d step %d loss %.6f lr %.3e %d samples/s\n",
-			r.IntN(60), r.IntN(60), step, r.Float64(), r.Float64()/1000, r.IntN(9000))
-	}
-	return b.Bytes()
-}
-
 func BenchmarkCopy(b *testing.B) {
 	for _, listening := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ring=%v", listening), func(b *testing.B) {
-			text := chatter()
+			text := recordtest.TrainingLog()
 			const size = 64 << 20
 			b.SetBytes(size)
 			for b.Loop() {
@@ -297,7 +281,7 @@ func BenchmarkCopy(b *testing.B) {
 				if _, err := w.Copy(Stdout, 0, &flood{text: text, n: size}); err != nil {
 					b.Fatal(err)
 				}
-				shut(b, w)
+				recordtest.CloseWriter(b, w)
 			}
 		})
 	}
@@ -318,7 +302,7 @@ func BenchmarkPeak(b *testing.B) {
 		}
 	}
 	for name, in := range map[string]func() io.Reader{
-		"lines":   func() io.Reader { return &flood{text: chatter(), n: size, each: look} },
+		"lines":   func() io.Reader { return &flood{text: recordtest.TrainingLog(), n: size, each: look} },
 		"oneline": func() io.Reader { return &looked{newTorrent(size), look} },
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -332,7 +316,7 @@ func BenchmarkPeak(b *testing.B) {
 				if _, err := w.Copy(Stdout, 0, in()); err != nil {
 					b.Fatal(err)
 				}
-				shut(b, w)
+				recordtest.CloseWriter(b, w)
 			}
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -354,12 +338,12 @@ func (l *looked) Read(p []byte) (int, error) { l.each(); return l.Reader.Read(p)
 func TestEveryWriterHasAnAddressOfItsOwn(t *testing.T) {
 	folder, had := t.TempDir(), map[string]bool{}
 	for _, at := range [][2]int{{0, 1}, {1, 1}, {2, 1}, {2, 0}} {
-		w := newWriter(t, newDepot(), at[0], at[1], "a")
+		w := newWriter(t, recordtest.NewStore(mem.New()), at[0], at[1], "a")
 		addr, err := w.Listen(folder)
 		if err != nil || had[addr] {
 			t.Errorf("attempt %d of rank %d is served at %s, %v", at[0], at[1], addr, err)
 		}
 		had[addr] = true
-		shut(t, w)
+		recordtest.CloseWriter(t, w)
 	}
 }

@@ -33,11 +33,12 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -58,7 +59,7 @@ type Config struct {
 	Token string
 
 	Out    *record.Writer
-	Redact *record.Redactor
+	Redact *redact.Redactor
 	Note   func(text string)
 	// Beat changes what the next heartbeat says; now has it come at once.
 	Beat func(now bool, change func(*protocol.Heartbeat))
@@ -146,13 +147,13 @@ type crew struct {
 	lone     *try            // it waits until nothing else runs
 	serial   uint32          // of errands
 	pace     pace
-	rest     time.Duration  // nothing is sent before
-	licensed time.Duration  // what the gangs were told last
-	storing  int            // tries whose outputs are being stored
-	bulk     int64          // bytes that one leaves, lately
-	cargoes  int64          // bytes of these outputs
-	files    *items.Stored  // those that were stored, beside it
-	larder   *larder.Larder // nil: items name no files that are to be fetched, or there is no kit yet
+	rest     time.Duration    // nothing is sent before
+	licensed time.Duration    // what the gangs were told last
+	storing  int              // tries whose outputs are being stored
+	bulk     int64            // bytes that one leaves, lately
+	cargoes  int64            // bytes of these outputs
+	files    *manifest.Stored // those that were stored, beside it
+	larder   *larder.Larder   // nil: items name no files that are to be fetched, or there is no kit yet
 	arrived  <-chan struct{}
 	waiting  []*try // that were taken from their holds and have no files yet
 

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
@@ -30,8 +31,8 @@ type chart struct {
 
 // source is one manifest, and the command for its items.
 type source struct {
-	*items.Reader
-	command *items.Template
+	*manifest.Reader
+	command *template.Template
 	format  string // lines, csv or jsonl
 	fields  []string
 	vars    []string // by field, the beginning of its variable; "": it has none
@@ -46,25 +47,25 @@ func (h *chart) at(ctx context.Context, m *chunks.Map, n int) (*source, error) {
 			return s, nil
 		}
 	}
-	manifest, first := m.Base, 1
+	list, first := m.Base, 1
 	for _, x := range m.Extensions {
 		if x.Fact.First <= n {
-			manifest, first = x.Fact.Manifest, x.Fact.First
+			list, first = x.Fact.Manifest, x.Fact.First
 		}
 	}
-	r, err := items.OpenStored(ctx, h.store, manifest, first)
+	r, err := manifest.OpenStored(ctx, h.store, list, first)
 	if err != nil {
 		return nil, err
 	}
 	spec := h.job.Spec
-	t, err := items.Parse(h.args, items.TemplateOptions{Fields: manifest.Fields, Shell: spec.ByShell, Out: spec.Out})
+	t, err := template.Parse(h.args, template.TemplateOptions{Fields: list.Fields, Shell: spec.ByShell, Out: spec.Out})
 	if err != nil {
 		return nil, err
 	}
-	s := &source{Reader: r, command: t, format: manifest.Format, fields: manifest.Fields, vars: variables(manifest.Fields, spec.Fetch)}
+	s := &source{Reader: r, command: t, format: list.Format, fields: list.Fields, vars: variables(list.Fields, spec.Fetch)}
 	if spec.Fetch {
-		s.fetches = fetches(manifest.Fields, t.Fields())
-		s.places = slices.Concat(manifest.Places, m.Base.Places)
+		s.fetches = fetches(list.Fields, t.Fields())
+		s.places = slices.Concat(list.Places, m.Base.Places)
 	}
 	h.sources = append(h.sources, s)
 	return s, nil
@@ -98,7 +99,7 @@ const (
 )
 
 // errand is the command of a try. What no program could be given is fault.Invalid.
-func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand, err error) {
+func (c *crew) errand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
 	s, spec := t.work.source, &c.Job.Spec
 	stored, files := s.provided(it, t.share)
 	told := it // what variables say: where its files are from, of those that were asked for
@@ -148,7 +149,7 @@ func (c *crew) errand(ctx context.Context, t *try, it items.Item) (e proc.Errand
 }
 
 // environ are a try's own variables.
-func environ(t *try, s *source, it items.Item, places []string, files []provision) []string {
+func environ(t *try, s *source, it manifest.Item, places []string, files []provision) []string {
 	env := make([]string, 0, 5+len(it.Fields)+len(files))
 	if len(it.Text) <= maxVariable {
 		env = append(env, itemVariable+"="+it.Text)
@@ -186,7 +187,7 @@ func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
 			err = os.Mkdir(t.staging, 0o700)
 		}
 		if errors.Is(err, fs.ErrExist) { // it began once, and its runner was lost
-			if err = bundle.RemoveAll(t.staging); err == nil {
+			if err = tree.RemoveAll(t.staging); err == nil {
 				err = os.Mkdir(t.staging, 0o700)
 			}
 		}
@@ -211,7 +212,7 @@ func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
 
 // unstage removes what is left of staged outputs.
 func (c *crew) unstage() {
-	if err := bundle.RemoveAll(filepath.Join(c.Root, stagingName)); err != nil {
+	if err := tree.RemoveAll(filepath.Join(c.Root, stagingName)); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}
 }

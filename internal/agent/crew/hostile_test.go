@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
 )
 
@@ -157,7 +158,7 @@ func TestAnItemThatKillsItsSpawnerFailsAlone(t *testing.T) {
 func TestSecretsAreTakenOutOfAllThatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newRange(t, command("sh", "-c", `printf 'it is hunter'; sleep 0.1; echo 2hunter2; echo "no hunter2hunter2" >&2; exit 1`), 3, 0)
-	a := s.start(2, func(c *Config, _ *Kit) { c.Redact = record.NewRedactor(map[string]string{"PASS": "hunter2hunter2"}) })
+	a := s.start(2, func(c *Config, _ *Kit) { c.Redact = redact.NewRedactor(map[string]string{"PASS": "hunter2hunter2"}) })
 	a.leave(0)
 	for _, r := range s.results() {
 		if r.Result.Head != "it is [redacted PASS]\n" || r.Result.Why != "no [redacted PASS]" {

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
@@ -165,7 +165,7 @@ func (c *crew) deliver(t *try) error {
 			t.result.Outputs, t.result.Try = nil, ""
 		}
 	}
-	if err := bundle.RemoveAll(t.staging); err != nil {
+	if err := tree.RemoveAll(t.staging); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}
 	if err != nil && !errors.Is(err, errStoppedStoring) {
@@ -277,7 +277,7 @@ func (c *crew) countFiles(ctx context.Context, root *os.Root, name string) (why 
 		if files > 2*maxOutputs || names > maxNames { // folders count as files here
 			why = manyFiles
 		}
-		if err := bundle.CheckPath(file); err != nil {
+		if err := tree.CheckPath(file); err != nil {
 			why = "output " + err.Error()
 		}
 		if why != "" {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/store"
 )
 
@@ -36,7 +36,7 @@ const (
 
 // storedName is what the larder calls a stored file whose item says that it is called
 // text.
-func storedName(f items.File, text string) string {
+func storedName(f manifest.File, text string) string {
 	exec := ""
 	if f.Exec {
 		exec = "x"
@@ -64,7 +64,7 @@ func (c *crew) restore(ctx context.Context, name, into string, room func(context
 		mode = 0o755
 	}
 	file = filepath.Join(into, base)
-	err = c.copyStored(ctx, items.File{Blob: store.Digest(parts[0]), Size: size, Pack: store.Digest(parts[3]), Off: off}, file, mode)
+	err = c.copyStored(ctx, manifest.File{Blob: store.Digest(parts[0]), Size: size, Pack: store.Digest(parts[3]), Off: off}, file, mode)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return "", fault.Wrap(err, fault.Missing, "Run the map again with --force: it stores its files again.", "fetch %s: its stored content is gone", base)
@@ -77,7 +77,7 @@ func (c *crew) restore(ctx context.Context, name, into string, room func(context
 }
 
 // copyStored may be called again after an error: the file is made anew.
-func (c *crew) copyStored(ctx context.Context, stored items.File, name string, mode os.FileMode) error {
+func (c *crew) copyStored(ctx context.Context, stored manifest.File, name string, mode os.FileMode) error {
 	r, err := c.files.Open(ctx, stored)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c *crew) copyStored(ctx context.Context, stored items.File, name string, m
 
 // restored is an item with what was stored in the place of what names it: in its
 // fields, and in its text as its format has it.
-func (s *source) restored(it items.Item, all []provision) (items.Item, error) {
+func (s *source) restored(it manifest.Item, all []provision) (manifest.Item, error) {
 	if len(all) == 0 {
 		return it, nil
 	}
@@ -108,9 +108,9 @@ func (s *source) restored(it items.Item, all []provision) (items.Item, error) {
 	var err error
 	switch {
 	case it.Text != text: // a plain line
-	case s.format == items.CSV:
+	case s.format == manifest.CSV:
 		it.Text, err = row(it.Fields)
-	case s.format == items.JSONL:
+	case s.format == manifest.JSONL:
 		it.Text, err = s.object(text, all)
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -33,14 +33,14 @@ func stocked(t *testing.T, spec job.Spec, files []map[int]string, lines ...strin
 	s := &site{t: t, bucket: &bucket{Bucket: mem.New()}}
 	s.check(os.WriteFile(from, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	s.ready = func(j *job.Job, dir string) {
-		l, _, err := items.StoredFiles(dir, func(yield func([]items.File, error) bool) {
+		l, _, err := manifest.StoredFiles(dir, func(yield func([]manifest.File, error) bool) {
 			for _, by := range files {
-				var all []items.File
+				var all []manifest.File
 				for field := range 9 {
 					if text, ok := by[field-1]; ok {
 						d, n, err := s.Store.PutBlob(ctx, strings.NewReader(text))
 						s.check(err)
-						all = append(all, items.File{Field: field - 1, Blob: d, Size: n, Exec: strings.HasPrefix(text, "#!")})
+						all = append(all, manifest.File{Field: field - 1, Blob: d, Size: n, Exec: strings.HasPrefix(text, "#!")})
 					}
 				}
 				if !yield(all, nil) {
@@ -59,13 +59,13 @@ func stocked(t *testing.T, spec job.Spec, files []map[int]string, lines ...strin
 
 // packed stores a pack of contents, and gives a file of each, of a whole line; gone says
 // that the pack is taken away.
-func (s *site) packed(gone bool, contents ...string) (all [][]items.File) {
+func (s *site) packed(gone bool, contents ...string) (all [][]manifest.File) {
 	s.t.Helper()
-	p := &items.Pack{}
+	p := &manifest.Pack{}
 	for _, text := range contents {
 		sum := sha256.Sum256([]byte(text))
 		d := store.Digest(hex.EncodeToString(sum[:]))
-		all = append(all, []items.File{{Field: items.Whole, Blob: d, Size: int64(len(text)), Off: p.Add(d, []byte(text)), Exec: strings.HasPrefix(text, "#!")}})
+		all = append(all, []manifest.File{{Field: manifest.Whole, Blob: d, Size: int64(len(text)), Off: p.Add(d, []byte(text)), Exec: strings.HasPrefix(text, "#!")}})
 	}
 	for _, f := range all {
 		f[0].Pack = p.Digest()
@@ -98,7 +98,7 @@ func TestFilesOfAPackStandInForTheirNames(t *testing.T) {
 	}
 	s.ready = func(j *job.Job, dir string) {
 		all := append(s.packed(false, contents...), s.packed(true, "other", "gone")[1])
-		l, _, err := items.StoredFiles(dir, func(yield func([]items.File, error) bool) {
+		l, _, err := manifest.StoredFiles(dir, func(yield func([]manifest.File, error) bool) {
 			for _, files := range all {
 				if !yield(files, nil) {
 					return
@@ -207,16 +207,16 @@ func TestNoNameLeadsAStoredFileElsewhere(t *testing.T) {
 	c := &crew{}
 	free := func(context.Context, int64) error { return nil }
 	for _, name := range []string{"..", ".", "/", ""} {
-		if file, err := c.restore(t.Context(), storedName(items.File{Blob: "x"}, name), t.TempDir(), free); err == nil {
+		if file, err := c.restore(t.Context(), storedName(manifest.File{Blob: "x"}, name), t.TempDir(), free); err == nil {
 			t.Errorf("%q leads to %s", name, file)
 		}
 	}
 	for text, want := range map[string]string{"file:///a/b%20c%25.txt": ":b c%.txt", "file:///a/%C3%BC:ü": ":ü:ü", "file:///a%2Fb": ":b", "/a/b%20c": ":b%20c", "FILE://localhost/a/b%41": ":bA"} {
-		if got := storedName(items.File{Blob: "x"}, text); !strings.HasSuffix(got, want) {
+		if got := storedName(manifest.File{Blob: "x"}, text); !strings.HasSuffix(got, want) {
 			t.Errorf("%s is stored as %q, want %q", text, got, want)
 		}
 	}
-	if got := storedName(items.File{Blob: "x"}, "/a/../../etc/b c:d"); !strings.HasSuffix(got, ":b c:d") {
+	if got := storedName(manifest.File{Blob: "x"}, "/a/../../etc/b c:d"); !strings.HasSuffix(got, ":b c:d") {
 		t.Error(got)
 	}
 }

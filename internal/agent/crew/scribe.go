@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
 )
 
 const (
@@ -46,7 +47,7 @@ type said struct {
 // waits when the store is slow, and the programs with it; the loop does not.
 type scribe struct {
 	out     *record.Writer
-	redact  *record.Redactor
+	redact  *redact.Redactor
 	printed map[uint64]*print // of tries that have printed something
 	spare   []*print
 	reader  bytes.Reader
@@ -62,7 +63,7 @@ type print struct {
 	redact  [2]io.WriteCloser // nil: there are no secrets, or the stream has said nothing
 }
 
-func newScribe(out *record.Writer, redact *record.Redactor) *scribe {
+func newScribe(out *record.Writer, redact *redact.Redactor) *scribe {
 	return &scribe{out: out, redact: redact, printed: map[uint64]*print{}}
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/crew/stream"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/store"
@@ -174,7 +174,7 @@ func (f framed) Write(b []byte) (int, error) {
 }
 
 // message is an item as a program is told it.
-func message(t *try, it items.Item, s *source, places []string, files []provision) ([]byte, error) {
+func message(t *try, it manifest.Item, s *source, places []string, files []provision) ([]byte, error) {
 	b := append(make([]byte, 0, 32+len(it.Text)), `{"n":`...)
 	b = append(strconv.AppendInt(b, int64(it.N), 10), `,"value":`...)
 	var err error

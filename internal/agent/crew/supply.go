@@ -12,9 +12,9 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
-	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/input"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
@@ -48,7 +48,7 @@ func (c *crew) openLarder() {
 	transport.MaxIdleConnsPerHost = hands
 	b := input.Bringer{Client: input.Guarded(transport), Dir: c.kit.Dir, Pause: c.pause}
 	known := &buckets{opened: map[string]*store.Store{}, open: c.OpenPlace}
-	c.files = items.NewStored(c.World.Store)
+	c.files = manifest.NewStored(c.World.Store)
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.patient(ctx, func() (err error) {
@@ -68,7 +68,7 @@ func (c *crew) openLarder() {
 			return file, ours, err
 		},
 		Remove: func(dir string) {
-			if err := bundle.RemoveAll(dir); err != nil {
+			if err := tree.RemoveAll(dir); err != nil {
 				c.Log.Warn("folder stays", "err", err)
 			}
 		}})
@@ -173,7 +173,7 @@ func (c *crew) supply() {
 }
 
 // supplied is a try whose files are here, and its item.
-func (c *crew) supplied() (t *try, it items.Item) {
+func (c *crew) supplied() (t *try, it manifest.Item) {
 	for i, t := range c.waiting {
 		if said := t.work.soon[t.Item]; said != nil && c.grab(t) {
 			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
@@ -249,7 +249,7 @@ func middle(text string) string {
 }
 
 // text is what item n says; nil: it is being read.
-func (w *work) text(n int) *items.Item {
+func (w *work) text(n int) *manifest.Item {
 	if it := w.soon[n]; it != nil {
 		return it
 	}
@@ -266,7 +266,7 @@ func (w *work) text(n int) *items.Item {
 		w.c.hands.Go(func() { // ends with what is read, or with the crew
 			it, err := w.source.One(w.c.life, n)
 			select {
-			case w.c.pages <- page{work: w, one: n, items: []items.Item{it}, err: err}:
+			case w.c.pages <- page{work: w, one: n, items: []manifest.Item{it}, err: err}:
 			case <-w.c.life.Done():
 			}
 		})
@@ -275,9 +275,9 @@ func (w *work) text(n int) *items.Item {
 }
 
 // tell keeps what an item says until it begins.
-func (w *work) tell(n int, it *items.Item) {
+func (w *work) tell(n int, it *manifest.Item) {
 	if w.soon == nil {
-		w.soon = map[int]*items.Item{}
+		w.soon = map[int]*manifest.Item{}
 	}
 	delete(w.asked, n)
 	w.soon[n] = it
@@ -304,9 +304,9 @@ func fetches(fields []string, used []int) []int {
 
 // named are those of a source's fields that name a file in this item: a line does, and
 // what is an address in a row.
-func (s *source) named(it items.Item) (fields []int) {
+func (s *source) named(it manifest.Item) (fields []int) {
 	for _, f := range s.fetches {
-		if slices.ContainsFunc(it.Files, func(file items.File) bool { return file.Field == f }) {
+		if slices.ContainsFunc(it.Files, func(file manifest.File) bool { return file.Field == f }) {
 			continue
 		}
 		if f == wholeItem || f < len(it.Fields) && input.IsAddress(it.Fields[f]) {
@@ -317,7 +317,7 @@ func (s *source) named(it items.Item) (fields []int) {
 }
 
 // names are the names of an item's files: those that were stored, and then addresses.
-func (s *source) names(it items.Item) (names []string) {
+func (s *source) names(it manifest.Item) (names []string) {
 	for _, f := range it.Files {
 		names = append(names, storedName(f, s.value(it, f.Field)))
 	}
@@ -328,7 +328,7 @@ func (s *source) names(it items.Item) (names []string) {
 }
 
 // value is the text of a field.
-func (s *source) value(it items.Item, field int) string {
+func (s *source) value(it manifest.Item, field int) string {
 	switch {
 	case field == wholeItem:
 		return it.Text
@@ -346,7 +346,7 @@ type provision struct {
 
 // provided are the files that an item was given: those that were stored, and those that
 // were fetched.
-func (s *source) provided(it items.Item, share *larder.Share) (stored, fetched []provision) {
+func (s *source) provided(it manifest.Item, share *larder.Share) (stored, fetched []provision) {
 	if share == nil {
 		return nil, nil
 	}
@@ -360,7 +360,7 @@ func (s *source) provided(it items.Item, share *larder.Share) (stored, fetched [
 }
 
 // with is an item with files in some fields.
-func (s *source) with(it items.Item, files []provision) items.Item {
+func (s *source) with(it manifest.Item, files []provision) manifest.Item {
 	for i, p := range files {
 		if p.field == wholeItem {
 			it.Text = p.file

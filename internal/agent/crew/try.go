@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/crew/larder"
 	"github.com/drover-run/drover/internal/agent/crew/stream"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -22,8 +22,8 @@ type try struct {
 	mapagent.Try
 	id        uint64
 	work      *work
-	gang      *gang       // nil: it was not sent
-	item      *items.Item // what it says, when it had to be fetched apart
+	gang      *gang          // nil: it was not sent
+	item      *manifest.Item // what it says, when it had to be fetched apart
 	fetching  bool
 	size      int // of its text, while it is sent
 	began     bool
@@ -71,7 +71,7 @@ func (c *crew) fill(ctx context.Context) error {
 }
 
 // next is a try that can be sent, and its item; nil: there is none now.
-func (c *crew) next(now time.Duration) (t *try, it items.Item) {
+func (c *crew) next(now time.Duration) (t *try, it manifest.Item) {
 	if t = c.lone; t != nil {
 		c.lone = nil
 		return t, *t.item
@@ -107,7 +107,7 @@ func (c *crew) name(t *try) {
 func itemOf(id uint64) uint64 { return id >> 32 }
 
 // put gives a try to a gang. One that cannot be run has failed.
-func (c *crew) put(ctx context.Context, g *gang, t *try, it items.Item) error {
+func (c *crew) put(ctx context.Context, g *gang, t *try, it manifest.Item) error {
 	if t.share != nil && t.share.Err != nil {
 		return c.unsupplied(t)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing/iotest"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/store"
@@ -21,23 +22,23 @@ import (
 // lineOf is a crew with a try of a map whose command is "work".
 func lineOf(t *testing.T, args ...string) (*crew, *try) {
 	t.Helper()
-	command, err := items.Parse(append([]string{"work"}, args...), items.TemplateOptions{Out: []string{"{n}"}})
+	command, err := template.Parse(append([]string{"work"}, args...), template.TemplateOptions{Out: []string{"{n}"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &crew{kit: &Kit{Path: "/bin/work"}, hurry: make(chan struct{}), clock: store.System}
-	return c, &try{Try: mapagent.Try{Name: "3-1"}, work: &work{source: &source{command: command, format: items.Lines}}}
+	return c, &try{Try: mapagent.Try{Name: "3-1"}, work: &work{source: &source{command: command, format: manifest.Lines}}}
 }
 
 func TestAnItemThatIsTooLongSaysHowItIsGiven(t *testing.T) {
 	t.Parallel()
 	c, one := lineOf(t)
-	_, err := c.errand(t.Context(), one, items.Item{N: 3, Text: strings.Repeat("x", maxVariable+1)})
+	_, err := c.errand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", maxVariable+1)})
 	if err == nil || err.Error() != "run item 3: it is too long for a variable: use --stdin" || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %.200v", fault.KindOf(err), err)
 	}
 	c.Job.Spec.Stdin = true
-	_, err = c.errand(t.Context(), one, items.Item{N: 3, Text: strings.Repeat("x", proc.MaxStdin)})
+	_, err = c.errand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", proc.MaxStdin)})
 	if err == nil || !strings.HasPrefix(err.Error(), "run item 3: its ") || !strings.HasSuffix(err.Error(), " bytes are too long for standard input") || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %.200v", fault.KindOf(err), err)
 	}
@@ -65,13 +66,13 @@ func TestAStoredFileThatIsAnotherIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crew{files: items.NewStored(s)}
+	c := &crew{files: manifest.NewStored(s)}
 	free := func(context.Context, int64) error { return nil }
-	_, err = c.restore(t.Context(), storedName(items.File{Blob: d, Size: n + 1}, "/a/b"), t.TempDir(), free)
+	_, err = c.restore(t.Context(), storedName(manifest.File{Blob: d, Size: n + 1}, "/a/b"), t.TempDir(), free)
 	if err == nil || !strings.HasSuffix(err.Error(), "it has 7 bytes and not 8") || fault.KindOf(err) != fault.Lost {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
-	for _, name := range []string{storedMark + "x", storedName(items.File{Blob: d}, "..")} {
+	for _, name := range []string{storedMark + "x", storedName(manifest.File{Blob: d}, "..")} {
 		if _, err = c.restore(t.Context(), name, t.TempDir(), free); err == nil || !strings.HasPrefix(err.Error(), "fetch file: ") || !strings.HasSuffix(err.Error(), " is not the name of one") {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -93,9 +94,9 @@ func TestAStoredFileWithoutRoomSaysWhatToFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crew{files: items.NewStored(s)}
+	c := &crew{files: manifest.NewStored(s)}
 	free := func(context.Context, int64) error { return nil }
-	_, err = c.restore(t.Context(), storedName(items.File{Blob: d, Size: n}, "/a/b.txt"), t.TempDir(), free)
+	_, err = c.restore(t.Context(), storedName(manifest.File{Blob: d, Size: n}, "/a/b.txt"), t.TempDir(), free)
 	if err == nil || !strings.HasPrefix(err.Error(), "bring b.txt: ") || fault.KindOf(err) != fault.Full ||
 		fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
@@ -104,8 +105,8 @@ func TestAStoredFileWithoutRoomSaysWhatToFree(t *testing.T) {
 
 func TestFilesOfAnItemThatIsNoObjectAreRefused(t *testing.T) {
 	t.Parallel()
-	s := &source{format: items.JSONL, fields: []string{"file"}}
-	_, err := s.restored(items.Item{N: 3, Text: "[1]", Fields: []string{"x"}}, []provision{{0, "/a"}})
+	s := &source{format: manifest.JSONL, fields: []string{"file"}}
+	_, err := s.restored(manifest.Item{N: 3, Text: "[1]", Fields: []string{"x"}}, []provision{{0, "/a"}})
 	if err == nil || !strings.HasPrefix(err.Error(), "put files into item 3: ") || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 )
@@ -17,14 +17,14 @@ type work struct {
 	queued int  // of its tries, in runners and not begun
 	waits  *try // it waits for what its item says
 	// Of items whose files are fetched before they begin.
-	soon  map[int]*items.Item // what they say
-	asked map[int]bool        // what they say is being read apart
+	soon  map[int]*manifest.Item // what they say
+	asked map[int]bool           // what they say is being read apart
 
-	read  []items.Item // ahead, by number
-	page  int          // how many of read are of the oldest page
-	size  []int        // of the pages after it
-	upto  int          // all numbers up to it were read
-	whole bool         // and no more will be
+	read  []manifest.Item // ahead, by number
+	page  int             // how many of read are of the oldest page
+	size  []int           // of the pages after it
+	upto  int             // all numbers up to it were read
+	whole bool            // and no more will be
 	turns chan struct{}
 	stop  context.CancelFunc
 }
@@ -32,7 +32,7 @@ type work struct {
 // page is some of the items of a work, read ahead; or what one try waits for.
 type page struct {
 	work  *work
-	items []items.Item
+	items []manifest.Item
 	last  bool
 	try   *try // nil: read ahead
 	one   int  // an item that is wanted soon; 0: read ahead, or for try
@@ -122,7 +122,7 @@ func (w *work) fetch(t *try) {
 	w.c.hands.Go(func() {
 		p := page{work: w, try: t}
 		it, err := w.source.One(w.c.life, t.Item)
-		p.items, p.err = []items.Item{it}, err
+		p.items, p.err = []manifest.Item{it}, err
 		select {
 		case w.c.pages <- p:
 		case <-w.c.life.Done():
@@ -164,10 +164,10 @@ func (w *work) turn() {
 }
 
 // take is what item n says; wait is true while that is still to be read ahead.
-func (w *work) take(n int) (it items.Item, found, wait bool) {
+func (w *work) take(n int) (it manifest.Item, found, wait bool) {
 	for len(w.read) > 0 && w.read[0].N <= n {
 		it = w.read[0]
-		w.read[0] = items.Item{}
+		w.read[0] = manifest.Item{}
 		w.read = w.read[1:]
 		if w.page--; w.page == 0 {
 			<-w.turns
@@ -177,12 +177,12 @@ func (w *work) take(n int) (it items.Item, found, wait bool) {
 			return it, true, false
 		}
 	}
-	return items.Item{}, false, len(w.read) == 0 && !w.whole && n > w.upto
+	return manifest.Item{}, false, len(w.read) == 0 && !w.whole && n > w.upto
 }
 
 // next is a try that can be sent; nil: there is none now. What is sent begins within
 // the licence, or not at all: now may have been read a little before.
-func (w *work) next(now time.Duration) (t *try, it items.Item) {
+func (w *work) next(now time.Duration) (t *try, it manifest.Item) {
 	if w.waits == nil {
 		n, ok := w.hold.NextAt(now)
 		if !ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/relay"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/internal/proc"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -110,7 +110,7 @@ func (s Status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 // PrintError is the one printer: a line of what and why, and the hint. Words of
 // programs, servers and records are in them.
 func (a *App) PrintError(err error) {
-	harmless := func(text string) []byte { return record.Escape([]byte(text), false) }
+	harmless := func(text string) []byte { return screen.Escape([]byte(text), false) }
 	fmt.Fprintf(a.Err, "drover: %s\n", harmless(err.Error()))
 	if h := a.HintInGrammar(fault.Hint(err)); h != "" {
 		fmt.Fprintf(a.Err, "  %s\n", harmless(h))
@@ -121,7 +121,7 @@ func (a *App) PrintError(err error) {
 // other users are in it: of control sequences only colours pass.
 func (a *App) Note(format string, args ...any) {
 	if !a.Quiet {
-		text := record.Escape(fmt.Appendf(nil, format, args...), true)
+		text := screen.Escape(fmt.Appendf(nil, format, args...), true)
 		_, _ = a.Err.Write(append(text, '\n'))
 	}
 }
@@ -245,5 +245,5 @@ func (a *App) EscapedOutput() io.Writer {
 	if !terminal.IsTerminal(a.Out) {
 		return a.Out
 	}
-	return &terminal.EscapedWriter{To: a.Out, Escaper: record.Escaper{Colour: true}}
+	return &terminal.EscapedWriter{To: a.Out, Escaper: screen.Escaper{Colour: true}}
 }

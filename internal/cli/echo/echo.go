@@ -11,7 +11,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 )
 
@@ -22,7 +22,7 @@ import (
 // A file or pipe gets every byte. A terminal gets no byte of a program that acts on more
 // than the program's own lines: control sequences are shown escaped, but for colours. Of
 // a program that this command follows for the user that submitted it, those of progress
-// bars work too, and all others are dropped (record.TerminalFilter).
+// bars work too, and all others are dropped (screen.TerminalFilter).
 type Printer struct {
 	Out, Err io.Writer
 	Label    func(node int) string // nil: byte for byte
@@ -32,8 +32,8 @@ type Printer struct {
 	Filters  map[Source]Filter     // of what a terminal shows; nil for other outputs
 }
 
-// Filter makes a stream of output harmless, piece by piece: record.Escaper or
-// record.TerminalFilter.
+// Filter makes a stream of output harmless, piece by piece: screen.Escaper or
+// screen.TerminalFilter.
 type Filter interface {
 	Next(dst, b []byte) []byte
 }
@@ -110,8 +110,8 @@ func (p *Printer) folded(s Source, text []byte) []byte {
 	if !p.Fold {
 		return text
 	}
-	if text = record.Fold(text); p.filterOf(s) != nil {
-		text = record.Escape(text, true) // folding has to see the sequences, so it comes first
+	if text = screen.Fold(text); p.filterOf(s) != nil {
+		text = screen.Escape(text, true) // folding has to see the sequences, so it comes first
 	}
 	return text
 }
@@ -133,9 +133,9 @@ func (p *Printer) filterOf(s Source) Filter {
 	switch {
 	case !terminal.IsTerminal(p.to(s)):
 	case p.Own:
-		f = &record.TerminalFilter{}
+		f = &screen.TerminalFilter{}
 	default:
-		f = &record.Escaper{Colour: true, Return: true}
+		f = &screen.Escaper{Colour: true, Return: true}
 	}
 	p.Filters[s] = f
 	return f
@@ -144,7 +144,7 @@ func (p *Printer) filterOf(s Source) Filter {
 // Finish prints what has begun and will not end.
 func (p *Printer) Finish(which func(Source) bool) {
 	for s, f := range p.Filters {
-		if e, ok := f.(*record.Escaper); ok && which(s) {
+		if e, ok := f.(*screen.Escaper); ok && which(s) {
 			if rest := e.Rest(); p.Label != nil {
 				p.rest[s] = append(p.rest[s], rest...)
 			} else {

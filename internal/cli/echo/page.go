@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 )
 
 const (
@@ -79,9 +79,9 @@ func AppendShown(dst []byte, text string, escape bool) []byte {
 	case escape && printable(text), !escape && strings.IndexByte(text, '\r') < 0: // nearly all
 		return append(dst, text...)
 	case escape:
-		return append(dst, record.Escape(record.Fold([]byte(text)), true)...)
+		return append(dst, screen.Escape(screen.Fold([]byte(text)), true)...)
 	}
-	return append(dst, record.Fold([]byte(text))...)
+	return append(dst, screen.Fold([]byte(text))...)
 }
 
 // printable says that a text is plain ASCII.

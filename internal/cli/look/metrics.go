@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/plot"
 	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 )
 
 // Metrics is drover metrics.
@@ -319,7 +319,7 @@ func (a Metrics) completeMetrics(cmd *cobra.Command, args []string, typed string
 	}
 	var names []string
 	for _, one := range all {
-		name := string(record.Escape([]byte(one.Name), false))
+		name := string(screen.Escape([]byte(one.Name), false))
 		if name == one.Name && !slices.Contains(names, name) && !slices.Contains(args[1:], name) {
 			names = append(names, name)
 		}

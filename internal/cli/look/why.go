@@ -8,7 +8,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 )
 
 // Why is drover why.
@@ -36,7 +36,7 @@ func (a Why) Command() *cobra.Command {
 		}
 		fmt.Fprintf(a.Out, "%s %s/%s %s: %s\n", w.ID, w.Project, w.Task, w.State, terminal.PlainText(w.Answer))
 		for _, line := range w.Detail {
-			fmt.Fprintf(a.Out, "  %s\n", record.Escape([]byte(line), false))
+			fmt.Fprintf(a.Out, "  %s\n", screen.Escape([]byte(line), false))
 		}
 		if w.Next != "" {
 			fmt.Fprintf(a.Out, "Next: %s\n", terminal.PlainText(w.Next))

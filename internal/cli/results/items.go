@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/progress"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 )
 
@@ -187,7 +187,7 @@ func (a Items) printItemTail(ctx context.Context, j *drover.Job, short string, n
 		if l.Stream == "stderr" {
 			sign = "!"
 		}
-		fmt.Fprintf(a.Out, "  %s %s\n", sign, record.Escape(record.Fold([]byte(l.Text)), false))
+		fmt.Fprintf(a.Out, "  %s %s\n", sign, screen.Escape(screen.Fold([]byte(l.Text)), false))
 	}
 	return nil
 }

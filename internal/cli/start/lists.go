@@ -10,7 +10,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/items"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/items/template"
 )
 
 // cutLists takes the lists behind ::: off the words of a command.
@@ -57,10 +58,10 @@ func mapOfLists(command []string, lists [][]string, m *mapFlags) (listMap, error
 		}
 	}
 	plain := len(lists) == 1 && !slices.ContainsFunc(lists[0], func(word string) bool { return strings.TrimSpace(word) == "" || strings.ContainsAny(word, "\r\n") })
-	l := listMap{format: items.JSONL, lines: &product{lists: lists, plain: plain}}
+	l := listMap{format: manifest.JSONL, lines: &product{lists: lists, plain: plain}}
 	var names []string
 	if plain {
-		l.format = items.Lines
+		l.format = manifest.Lines
 	} else {
 		for i := range lists {
 			names = append(names, strconv.Itoa(i+1))
@@ -78,7 +79,7 @@ func mapOfLists(command []string, lists [][]string, m *mapFlags) (listMap, error
 	for _, pattern := range m.out {
 		l.out = append(l.out, ofLists(pattern, names))
 	}
-	t, err := items.Parse(l.command, items.TemplateOptions{Fields: names, Shell: m.shell, Out: l.out})
+	t, err := template.Parse(l.command, template.TemplateOptions{Fields: names, Shell: m.shell, Out: l.out})
 	if err != nil || t.Uses() || m.stdin || m.stream || len(l.command) == 0 {
 		return l, err
 	}

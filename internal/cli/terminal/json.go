@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 )
 
 // JSONPrinter prints values as JSON, one a line. Everything that --json shows goes through
@@ -37,6 +37,6 @@ func (p *JSONPrinter) Encode(v any) error {
 	if err := p.enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := p.out.Write(record.EscapeJSON(p.buf.Bytes()))
+	_, err := p.out.Write(screen.EscapeJSON(p.buf.Bytes()))
 	return err
 }

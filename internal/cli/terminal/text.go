@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 )
 
@@ -36,13 +36,13 @@ func (t Table) Flush() error { return t.w.Flush() }
 
 // PlainText makes text from a program or a person harmless in a terminal.
 func PlainText(s string) string {
-	return strings.ReplaceAll(string(record.Escape([]byte(s), false)), "\n", " ")
+	return strings.ReplaceAll(string(screen.Escape([]byte(s), false)), "\n", " ")
 }
 
 // EscapedWriter escapes what could act on a terminal.
 type EscapedWriter struct {
 	To      io.Writer
-	Escaper record.Escaper
+	Escaper screen.Escaper
 }
 
 func (w *EscapedWriter) Write(b []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/plot"
 	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 )
 
@@ -60,7 +60,7 @@ func topLine(text string) string {
 	if len(text) > most {
 		text = text[:most]
 	}
-	text = string(record.Escape([]byte(text), false))
+	text = string(screen.Escape([]byte(text), false))
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\t", "    "), "\n", " ")
 }
 

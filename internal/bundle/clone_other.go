@@ -1,7 +1,0 @@
-//go:build !linux
-
-package bundle
-
-import "os"
-
-func clone(*os.File, string) error { return errNoClone }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package tree
+
+import "os"
+
+func clone(*os.File, string) error { return errNoClone }
