@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,26 +20,26 @@ var gcMutants = []struct{ what, file, old, new string }{
 		"if err := look(); err != nil {\n\t\treturn 0, freed, err\n\t}", "if mutantNow != N {\n\t\tif err := look(); err != nil {\n\t\t\treturn 0, freed, err\n\t\t}\n\t}"},
 	{"gc looks again too soon for what a listing shows", "engine/gccollect.go",
 		"if lag := c.g.options.Lag; lag > 0 {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0", "if lag := c.g.options.Lag; lag > 0 && mutantNow != N {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0"},
-	{"gc deletes when its time is over", "ledger/sweep.go", "return s.w.clock().Boot() < s.until", "return mutantNow == N || s.w.clock().Boot() < s.until"},
-	{"two gcs sweep at once", "ledger/sweep.go", "if n, _, open := lastSweep(s.log.Entries); open && !j.over(s.log, n) {", "if n, _, open := lastSweep(s.log.Entries); open && !j.over(s.log, n) && mutantNow != N {"},
-	{"a saver does not look for gc", "ledger/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
-	{"a saver does not wait for a gc that is about", "ledger/sweep.go", "if !open || s.judge.over(s.log, n) {", "if mutantNow == N || !open || s.judge.over(s.log, n) {"},
+	{"gc deletes when its time is over", "ledger/removal/sweep.go", "return s.w.Clock().Boot() < s.until", "return mutantNow == N || s.w.Clock().Boot() < s.until"},
+	{"two gcs sweep at once", "ledger/removal/sweep.go", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) {", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) && mutantNow != N {"},
+	{"a saver does not look for gc", "ledger/removal/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
+	{"a saver does not wait for a gc that is about", "ledger/removal/sweep.go", "if !open || s.judge.sweepIsOver(s.log, n) {", "if mutantNow == N || !open || s.judge.sweepIsOver(s.log, n) {"},
 	{"state is forgotten", "engine/gcnames.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
 	{"checkpoints are forgotten", "engine/gcnames.go", "\t\tfor _, d := range s.Lists() {\n", "\t\tfor _, d := range s.Lists() {\n\t\t\tif mutantNow == N && d == s.Checkpoints {\n\t\t\t\tcontinue\n\t\t\t}\n"},
 	{"a torn generation is taken for a whole one", "engine/gcnames.go", "whole = whole && w", "whole = whole && (w || mutantNow == N)"},
 	{"a submit under way names nothing", "engine/gcnames.go", "if going[j.Path] || !j.There || j.Removed {", "if going[j.Path] || !j.There || j.Removed || mutantNow == N && !j.Submitted {"},
-	{"outputs are not named before the exit", "ledger/census.go", "if e.Named != nil {", "if e.Named != nil && mutantNow != N {"},
+	{"outputs are not named before the exit", "ledger/removal/census.go", "if e.Named != nil {", "if e.Named != nil && mutantNow != N {"},
 	{"lineage is forgotten", "engine/gcchoose.go", "\tc.spare(jobs)\n\tc.sort(jobs)\n", "\tif mutantNow != N {\n\t\tc.spare(jobs)\n\t}\n\tc.sort(jobs)\n"},
 	{"an origin is removed before what was made from it", "engine/gcchoose.go", "for _, later := range made[j.Path] {", "for _, later := range made[j.Path] {\n\t\t\tif mutantNow == N {\n\t\t\t\tbreak\n\t\t\t}"},
 	{"what a job was made from goes, and the job stays after all", "engine/gccollect.go", "\t\tgoing.stay(l.job, all)\n", "\t\tif mutantNow != N {\n\t\t\tgoing.stay(l.job, all)\n\t\t}\n"},
 	{"the newest success goes", "engine/gcchoose.go", "case !can || latest:", "case !can || latest && mutantNow != N:"},
-	{"two gcs remove two successes that stand for each other", "ledger/remove.go", "!t.has(because) {", "!t.has(because) && mutantNow != N {"},
+	{"two gcs remove two successes that stand for each other", "ledger/removal/remove.go", "!t.StillHas(because) {", "!t.StillHas(because) && mutantNow != N {"},
 	{"blobs may be young", "engine/gcnames.go", "ok && !named && o.Time.Before(before)", "ok && !named && (mutantNow == N || o.Time.Before(before))"},
 	{"blobs may be young", "engine/gccollect.go", "return b.at < before", "return mutantNow == N || b.at < before"},
 	{"submits may be young", "engine/gc.go", "now.Sub(j.Since) >= o.MinAge", "(mutantNow == N || now.Sub(j.Since) >= o.MinAge)"},
-	{"a submit that has finished is removed", "ledger/remove.go", "if _, submitted := t.PlaceOf(p.Job); submitted {", "if _, submitted := t.PlaceOf(p.Job); submitted && mutantNow != N {"},
-	{"a removed submit goes on", "ledger/task.go", "if _, gone := t.Gone[j.ID]; gone {", "if _, gone := t.Gone[j.ID]; gone && mutantNow != N {"},
-	{"a removed submit goes on", "ledger/task.go", "if _, gone := t.Gone[e.Submitted.Job]; gone {", "if _, gone := t.Gone[e.Submitted.Job]; gone && mutantNow != N {"},
+	{"a submit that has finished is removed", "ledger/removal/remove.go", "if _, submitted := t.PlaceOf(p.Job); submitted {", "if _, submitted := t.PlaceOf(p.Job); submitted && mutantNow != N {"},
+	{"a removed submit goes on", "ledger/tasks/task.go", "if _, gone := t.Gone[j.ID]; gone {", "if _, gone := t.Gone[j.ID]; gone && mutantNow != N {"},
+	{"a removed submit goes on", "ledger/tasks/task.go", "if _, gone := t.Gone[e.Submitted.Job]; gone {", "if _, gone := t.Gone[e.Submitted.Job]; gone && mutantNow != N {"},
 }
 
 // TestGCMutants plants the mutants into a copy of the source, all in one build, and
@@ -99,8 +100,8 @@ func plantGC(t *testing.T, names []string) (bin string) {
 		edit = strings.ReplaceAll(edit, "mutantNow != N", "mutantNow != "+number)
 		texts[m.file] = strings.Replace(texts[m.file], m.old, edit, 1)
 	}
-	for _, room := range []string{"engine", "ledger"} {
-		texts[room+"/planted.go"] = "package " + room + "\n\nimport (\n\"os\"\n\"strconv\"\n)\n\nvar mutantNow, _ = strconv.Atoi(os.Getenv(\"DROVER_MUTANT\"))\n"
+	for _, room := range []string{"engine", "ledger/removal", "ledger/tasks"} {
+		texts[room+"/planted.go"] = "package " + path.Base(room) + "\n\nimport (\n\"os\"\n\"strconv\"\n)\n\nvar mutantNow, _ = strconv.Atoi(os.Getenv(\"DROVER_MUTANT\"))\n"
 	}
 	dir, overlay := t.TempDir(), map[string]string{}
 	for name, text := range texts {
