@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/drover-run/drover/job/unit"
 )
 
 // The bounds of what a stored record may say. A record is read by every command that
@@ -89,7 +91,7 @@ func (j Job) Check() error {
 // Check holds the numbers of a stored spec against the bounds of Normal. What else Normal
 // refuses was allowed by some drover before, or is a matter of the submitting machine.
 func (s Spec) Check() error {
-	long := float64(maxDuration)
+	long := float64(unit.MaxDuration)
 	err := checkSpans(
 		span{"nodes", float64(s.Nodes), 0, maxNodes},
 		span{"procs_per_node", float64(s.Procs), 0, maxProcs},

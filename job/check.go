@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job/unit"
 )
 
 func checkNames(s Spec) error {
@@ -68,7 +69,7 @@ func checkNumbers(s Spec) error {
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
 	case s.Grace < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 30s.", "check job: grace %s is negative", s.Grace)
-	case longest > Duration(maxDuration): // stored, it could not be read again
+	case longest > Duration(unit.MaxDuration): // stored, it could not be read again
 		return fault.New(fault.Invalid, "Use 36500d, a hundred years, or less.", "check job: %s is too long a time", longest)
 	case s.Procs < 0 || s.Procs > maxProcs:
 		return fault.New(fault.Invalid, "Use --procs-per-node 1 to 1024.", "check job: %d processes on each node", s.Procs)

@@ -241,58 +241,6 @@ func TestIsScriptIsAPythonFileThatIsRun(t *testing.T) {
 	}
 }
 
-func TestParseDurationReads(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"0": 0, "90": 90 * time.Second, "90s": 90 * time.Second, "2h30m": 150 * time.Minute,
-		" 15m\n": 15 * time.Minute, "1d": 24 * time.Hour, "1.5d": 36 * time.Hour, ".5": time.Second / 2,
-		"1e3": 1000 * time.Second, "250ms": 250 * time.Millisecond, "36500d": 36500 * 24 * time.Hour,
-	} {
-		got, err := job.ParseDuration(text)
-		if err != nil || time.Duration(got) != want {
-			t.Errorf("%q is %v (%v), want %v", text, got, err, want)
-		}
-	}
-}
-
-func TestParseDurationRefuses(t *testing.T) {
-	for _, text := range []string{
-		"", " ", "d", "s", ".", "-1", "-1s", "-1d", "soon", "1.5.2", "1x", "1d2h", "nan", "nand", "inf", "infd",
-		"36501d", "877000h", "1e300", "99999999999", "1 s 2", "١s",
-	} {
-		got, err := job.ParseDuration(text)
-		if err == nil || fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
-			t.Errorf("%q is read as %v (%v)", text, got, err)
-		}
-	}
-}
-
-func TestDurationReadsAndWritesAsText(t *testing.T) {
-	type holder struct {
-		D job.Duration `json:"d"`
-	}
-	for text, want := range map[string]job.Duration{
-		`{"d":"1m30s"}`: job.Duration(90 * time.Second),
-		`{"d":90}`:      job.Duration(90 * time.Second),
-		`{"d":0.25}`:    job.Duration(250 * time.Millisecond),
-		`{"d":null}`:    0,
-		`{}`:            0,
-	} {
-		var got holder
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got.D != want {
-			t.Errorf("%s is %v (%v), want %v", text, got.D, err, want)
-		}
-	}
-	for _, text := range []string{`{"d":"soon"}`, `{"d":{}}`, `{"d":[1]}`, `{"d":true}`, `{"d":-1}`} {
-		var got holder
-		if err := json.Unmarshal([]byte(text), &got); err == nil {
-			t.Errorf("%s is read as %v", text, got.D)
-		}
-	}
-	if b, err := json.Marshal(holder{job.Duration(90 * time.Second)}); err != nil || string(b) != `{"d":"1m30s"}` {
-		t.Errorf("90 s are written as %s (%v)", b, err)
-	}
-}
-
 func TestASpecSurvivesJSON(t *testing.T) {
 	want := full()
 	b, err := json.Marshal(want)
@@ -314,23 +262,4 @@ func TestAJobKnowsItsPath(t *testing.T) {
 	if got, want := j.Path().String(), "demo/digits/abcd2345abcd2345"; got != want {
 		t.Errorf("path is %q, want %q", got, want)
 	}
-}
-
-func FuzzParseDuration(f *testing.F) {
-	for _, text := range []string{"90s", "1d", "nand", "1e400", "9223372036s", "-0", "0.0000000001", "µs"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		d, err := job.ParseDuration(text)
-		if err != nil {
-			return
-		}
-		if d < 0 || time.Duration(d).Hours() > 36500*24 {
-			t.Fatalf("%q is read as %v", text, d)
-		}
-		again, err := job.ParseDuration(d.String())
-		if err != nil || again != d {
-			t.Fatalf("%q is %v, which is read as %v (%v)", text, d, again, err)
-		}
-	})
 }

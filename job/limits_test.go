@@ -1,49 +1,10 @@
 package job_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/drover-run/drover/job"
 )
-
-func TestSizesReadAndWrite(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]struct {
-		bytes job.Bytes
-		text  string
-		words string
-	}{
-		"64M": {64 << 20, "64M", "64 MB"}, "1.5G": {3 << 29, "1536M", "1.5 GB"}, "16GiB": {16 << 30, "16G", "16 GB"},
-		"16 gb": {16 << 30, "16G", "16 GB"}, "1000": {1000, "1000", "1000 B"}, "2k": {2048, "2K", "2 KB"},
-		"0": {0, "0", "0 B"}, "3T": {3 << 40, "3T", "3 TB"}, " 12 ": {12, "12", "12 B"}, "100B": {100, "100", "100 B"},
-	} {
-		got, err := job.ParseBytes(text)
-		if err != nil || got != want.bytes || got.String() != want.text || got.Words() != want.words {
-			t.Errorf("%q is %d, %s, %s, %v; want %+v", text, got, got, got.Words(), err, want)
-		}
-		if again, err := job.ParseBytes(got.String()); again != got || err != nil {
-			t.Errorf("%q written as %q reads as %d, %v", text, got, again, err)
-		}
-	}
-	for _, text := range []string{"", "M", "-1", "1X", "NaN", "Inf", "0x10", "1e400", "9000000T", "64 M M", "1_000", "1p"} {
-		if got, err := job.ParseBytes(text); err == nil {
-			t.Errorf("%q reads as %d", text, got)
-		}
-	}
-	var b job.Bytes
-	for _, row := range []struct {
-		text string
-		want job.Bytes
-	}{{`"64M"`, 64 << 20}, {`1024`, 1024}, {`null`, 1024}} {
-		if err := json.Unmarshal([]byte(row.text), &b); err != nil || b != row.want {
-			t.Errorf("%s reads as %d, %v", row.text, b, err)
-		}
-	}
-	if err := json.Unmarshal([]byte(`{}`), &b); err == nil {
-		t.Error("an object is a size")
-	}
-}
 
 func TestLimitsQueuesMetricsAndTagsAreChecked(t *testing.T) {
 	t.Parallel()

@@ -118,24 +118,6 @@ func ParseStep(text string) (float64, error) {
 
 const maxStep = 16
 
-// Stepped is the memory of a try of an item that had too little n times before: the
-// limit, each time step times as much, and never more than most (0: no bound).
-func (b Bytes) Stepped(step float64, n int, most Bytes) Bytes {
-	if step <= 1 || b == 0 {
-		return b
-	}
-	m := float64(b)
-	for range n {
-		if m *= step; most > 0 && m >= float64(most) || m > 1<<60 {
-			break
-		}
-	}
-	if most > 0 && m > float64(most) {
-		return max(b, most)
-	}
-	return Bytes(m)
-}
-
 // checkRules sees that rules of retry can have an effect.
 func checkRules(s Spec) error {
 	for i, name := range s.RetryOn {
