@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 )
 
 // Driver is a place to run agents. All methods may be called from many
@@ -75,6 +76,22 @@ type Needs struct {
 	// Args are options of the target's own engine, verbatim. They win over what the
 	// driver makes of the other needs.
 	Args []string
+	// Disk is how much disk the program may fill, in bytes each; 0: no limit. A target that
+	// makes a disk for each agent makes it so large; one whose agents share disks has no use
+	// for it.
+	Disk int64
+	// Machine are the types of machines of which any will do, each a name or a glob of names;
+	// none: the target's choice. Where no machine has a type, one name is a label.
+	Machine []string
+	// Where is what else is asked of each machine. A machine of which the target cannot
+	// say that it is so, now or before an agent starts there, is not used.
+	Where where.Expr
+	// Spot says how machines are bought. A target without spot capacity refuses SpotOnly and
+	// SpotFirst.
+	Spot job.Spot
+	// Labels name the job for bills and for lists of the engine: project, task, job, and its
+	// tags by their names. A target without labels has no use for them.
+	Labels map[string]string
 	// Place is what the agents run in.
 	Place Place
 }

@@ -66,7 +66,12 @@ type Spec struct {
 	Procs    int      `json:"procs_per_node,omitempty" yaml:"procs_per_node,omitempty" jsonschema:"minimum=0,description=Processes on each node\\, with a launcher. Default: one for each GPU\\, or one"`
 	Launcher Launcher `json:"launcher,omitempty" yaml:"launcher,omitempty" jsonschema:"enum=torch,enum=torchrun,enum=mpi,enum=tf,enum=none,description=How processes are started and find each other. Default: none"`
 	GPUs     int      `json:"gpus,omitempty" yaml:"gpus,omitempty" jsonschema:"minimum=0,description=GPUs for each node alone. Default: the program sees all there are"`
-	Machine  string   `json:"machine,omitempty" yaml:"machine,omitempty" jsonschema:"description=Type of machine\\, such as ml.m5.xlarge. A label where the target has no types"`
+	Machine  string   `json:"machine,omitempty" yaml:"machine,omitempty" jsonschema:"description=Types of machines\\, of which any will do: names and globs such as g5.xlarge\\,g6.*. One name is a label where the target has no types"`
+	// Where is a placement expression (package where), in canonical form once Normal has
+	// read it; "": any machine.
+	Where string `json:"where,omitempty" yaml:"where,omitempty" jsonschema:"description=What machines the job may run on\\, such as type =~ p3.* and zone != us-east-1a. Default: any"`
+	// Spot says how machines are bought where a target has spot capacity.
+	Spot Spot `json:"spot,omitempty" yaml:"spot,omitempty" jsonschema:"enum=only,enum=first,enum=never,description=only: spot capacity. first: on-demand where there is no spot capacity. never: on-demand. Default: the target's choice"`
 	// NoMounts keeps the machine's own view: /opt/ml is where variables say.
 	NoMounts bool `json:"no_mounts,omitempty" yaml:"no_mounts,omitempty" jsonschema:"description=No private /opt/ml and /state: the variables say where these folders are. For programs that need sudo"`
 	Limits   `yaml:",inline"`
@@ -116,8 +121,8 @@ type Spec struct {
 
 	On string `json:"on,omitempty" yaml:"on,omitempty" jsonschema:"description=Target: a place to run. Default: local"`
 	// TargetArgs are options of targets' own engines, by the target's name; a target
-	// sees its own alone.
-	TargetArgs map[string][]string `json:"target_args,omitempty" yaml:"target_args,omitempty" jsonschema:"description=Options of a target's own scheduler\\, by target: {slurm: [--account=bio]}"`
+	// sees its own and those of AnyTarget.
+	TargetArgs map[string][]string `json:"target_args,omitempty" yaml:"target_args,omitempty" jsonschema:"description=Options of a target's own scheduler\\, by target: {slurm: [--account=bio]}; any: whichever target the job goes to"`
 	// NewCode asks that nothing runs with code as it was when a job was submitted: what
 	// is left of a map that has changed code runs with the new one.
 	NewCode bool `json:"-" yaml:"-"`
@@ -183,6 +188,9 @@ func (s Spec) Normal() (Spec, error) {
 		return s, err
 	}
 	s.StopSignal = signal
+	if s, err = s.normalPlacement(); err != nil {
+		return s, err
+	}
 	if s.On == "" {
 		s.On = "local"
 	}

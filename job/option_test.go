@@ -114,7 +114,7 @@ func TestDifferencesInWords(t *testing.T) {
 		"a secret":          {func(s *job.Spec) { s.Secrets = map[string]string{"K": "env:K"} }, "variable K"},
 		"arguments":         {func(s *job.Spec) { s.Args = []string{"x"} }, "arguments"},
 		"rules of retry":    {func(s *job.Spec) { s.RetryOn = job.RetryOn{"75", "OOM"} }, "--retry-on (none, now 75,OOM)"},
-		"options of sbatch": {func(s *job.Spec) { s.TargetArgs = map[string][]string{"slurm": {"--qos=x"}} }, "--slurm-arg (none, now --qos=x)"},
+		"options of sbatch": {func(s *job.Spec) { s.TargetArgs = map[string][]string{"slurm": {"--qos=x"}} }, "--target-arg (none, now --qos=x)"},
 		"labels":            {func(s *job.Spec) { s.Tags = map[string]string{"a": "b"} }, "--tag (none, now a=b)"},
 		"a Dockerfile":      {func(s *job.Spec) { s.Dockerfile = "FROM a\n" + strings.Repeat("RUN true\n", 10) }, "--dockerfile"},
 		"nothing": {func(s *job.Spec) {

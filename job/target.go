@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job/where"
 )
 
 // Target is a place to run that a person has named: a target and its detail, options
@@ -21,6 +22,11 @@ type Target struct {
 	Memory  Bytes    `json:"memory,omitempty"`
 	GPUs    int      `json:"gpus,omitempty"`
 	Timeout Duration `json:"timeout,omitempty"` // of a run, and what one has that names none
+	// Where is asked of machines beside what a job asks; Machine and Spot hold for jobs that
+	// say nothing of theirs.
+	Where   string `json:"where,omitempty"`
+	Machine string `json:"machine,omitempty"`
+	Spot    Spot   `json:"spot,omitempty"`
 	// Store is where jobs placed here keep their facts; "": as without.
 	Store string `json:"store,omitempty"`
 }
@@ -57,6 +63,15 @@ func (t Target) Apply(name string, s Spec) (Spec, error) {
 		s.Timeout = t.Timeout
 	}
 	s.On = t.On
+	if s.Machine == "" {
+		s.Machine = t.Machine
+	}
+	if s.Spot == SpotAny {
+		s.Spot = t.Spot
+	}
+	if err := t.restrict(name, &s); err != nil {
+		return s, err
+	}
 	if len(t.Args) > 0 {
 		s.TargetArgs = maps.Clone(s.TargetArgs)
 		if s.TargetArgs == nil {
@@ -65,6 +80,27 @@ func (t Target) Apply(name string, s Spec) (Spec, error) {
 		s.TargetArgs[t.Base()] = slices.Concat(t.Args, s.TargetArgs[t.Base()])
 	}
 	return s, nil
+}
+
+// restrict adds what the target asks of machines to what the job asks.
+func (t Target) restrict(name string, s *Spec) error {
+	if t.Where == "" {
+		return nil
+	}
+	own, err := where.Parse(t.Where)
+	if err != nil {
+		return fmt.Errorf("place job on %s: %w", name, err)
+	}
+	asked, err := where.Parse(s.Where)
+	if err != nil {
+		return err
+	}
+	both, err := where.All(own, asked)
+	if err != nil {
+		return fmt.Errorf("place job on %s: %w", name, err)
+	}
+	s.Where = both.String()
+	return nil
 }
 
 // Limits are in words what a job may ask for; "" when nothing is limited.

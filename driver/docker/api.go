@@ -26,7 +26,8 @@ const (
 	labelJob       = "drover.job"
 	labelPlacement = "drover.placement"
 	labelIndex     = "drover.index"
-	labelUID       = "drover.uid" // for people: whose it is
+	labelUID       = "drover.uid"    // for people: whose it is
+	labelTags      = "drover.label." // of Needs.Labels
 )
 
 // patience bounds one call to the daemon, but for a pull: on a machine that swaps

@@ -116,11 +116,21 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 			Env:         m.environ(dir),
 			StopSignal:  "SIGTERM",
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's is for the program it was made for
-			Labels: map[string]string{labelDesk: d.dir, labelJob: h.Job, labelPlacement: strconv.Itoa(h.Placement),
-				labelIndex: strconv.Itoa(i), labelUID: strconv.Itoa(m.who.uid)},
+			Labels:      d.labels(m, h, i),
 		},
 		HostConfig: host,
 	}
+}
+
+// labels are those of one container: what finds it again, and the job's names and tags.
+func (d *Driver) labels(m made, h driver.Handle, i int) map[string]string {
+	all := map[string]string{}
+	for name, value := range m.request.Needs.Labels {
+		all[labelTags+name] = value
+	}
+	all[labelDesk], all[labelJob], all[labelPlacement] = d.dir, h.Job, strconv.Itoa(h.Placement)
+	all[labelIndex], all[labelUID] = strconv.Itoa(i), strconv.Itoa(m.who.uid)
+	return all
 }
 
 // user is who the agent is in the container, and what it may do there.

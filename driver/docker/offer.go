@@ -47,6 +47,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		o.Hint = "Install nvidia-container-toolkit and restart docker, or leave --gpus out."
 	}
 	if o.Reason == "" {
+		o.Reason, o.Hint = n.MachineRefusal("docker", whole.Attributes(ctx, info.DockerRootDir, n.Where.Names()))
+	}
+	if o.Reason == "" {
 		if err := visible(n.Place, beneath(info)); err != nil {
 			return driver.Offer{}, err // no other machine would do
 		}

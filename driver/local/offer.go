@@ -20,7 +20,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if n.GPUs > 0 {
 		gpus = folder.GPUs(ctx)
 	}
-	o.Reason = whole.Refusal("this machine", gpus, n)
+	if o.Reason = whole.Refusal("this machine", gpus, n); o.Reason == "" {
+		o.Reason, o.Hint = n.MachineRefusal("this machine", whole.Attributes(ctx, d.dir, n.Where.Names()))
+	}
 	o.Fits = o.Reason == ""
 	return o, nil
 }

@@ -16,13 +16,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 )
 
 // Name is the target in the handles of this driver.
@@ -33,6 +36,10 @@ const (
 	Cores  = 64
 	Memory = 256 << 30 // bytes
 )
+
+// attributes are what Needs.Where is held against.
+var attributes = where.Attributes{where.Node: {"memory"}, where.Arch: {runtime.GOARCH}, where.CPUs: {strconv.Itoa(Cores)}, where.Memory: {strconv.Itoa(Memory)},
+	where.GPUCount: {}, where.GPUName: {}, where.GPUMemory: {}, where.Feature: {}, where.Purchase: {where.OnDemand}}
 
 // The causes with which an agent's context ends.
 var (
@@ -122,7 +129,10 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory}
 	all := float64(max(n.Agents, 1))
+	reason, hint := n.MachineRefusal("memory", attributes)
 	switch {
+	case reason != "":
+		o.Reason, o.Hint = reason, hint
 	case n.CPUs*all > Cores:
 		o.Reason = fmt.Sprintf("memory has %d cores", Cores)
 	case float64(n.Memory)*all > Memory:

@@ -18,6 +18,8 @@ import (
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 )
 
 // twisted is mem with some of its methods replaced.
@@ -144,6 +146,14 @@ var mutants = []struct {
 			return h, err
 		}
 	}},
+	{"ignores what is asked of machines", "what is asked of machines holds, or is refused", forget(func(n *driver.Needs) { n.Where = where.Expr{} })},
+	{"takes what it does not know for true", "what is asked of machines holds, or is refused", forget(func(n *driver.Needs) {
+		if len(n.Where.Names()) == 1 && n.Where.Names()[0] == where.Zone {
+			n.Where = where.Expr{}
+		}
+	})},
+	{"has on-demand machines alone, and sells spot", "spot capacity is had, or refused", forget(func(n *driver.Needs) { n.Spot = job.SpotAny })},
+	{"passes over options that it has not", "options that no engine has are refused", forget(func(n *driver.Needs) { n.Args = nil })},
 	{"fits everything", "an offer fits, or says why not", func(d *twisted) {
 		d.offer = func(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 			return d.Driver.Offer(ctx, driver.Needs{})
@@ -286,5 +296,15 @@ func TestEveryPromiseCatchesItsMutant(t *testing.T) {
 				t.Errorf("the promise %q holds for it: %v\n%s", m.promise, err, out)
 			}
 		})
+	}
+}
+
+// forget has an offer pass over a part of what is needed.
+func forget(part func(*driver.Needs)) func(*twisted) {
+	return func(d *twisted) {
+		d.offer = func(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+			part(&n)
+			return d.Driver.Offer(ctx, n)
+		}
 	}
 }

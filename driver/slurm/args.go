@@ -35,7 +35,7 @@ func sbatchArgs(p plan, k int) []string {
 	default:
 		args = append(args, "--array=0-"+itoa(size-1), "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%A-%a"))
 	}
-	args = append(args, needArgs(n)...)
+	args = append(append(args, needArgs(n)...), p.match...)
 	return append(append(args, n.Args...), scriptFile(p.folder, k))
 }
 
@@ -91,22 +91,33 @@ var taken = []struct {
 	{[]string{"-d", "--dependency"}, "Wait for the other job first."},
 }
 
+// longArgs are options as sbatch reads them: account=bio is --account=bio.
+func longArgs(args []string) (long []string) {
+	for _, a := range args {
+		if a != "" && !strings.HasPrefix(a, "-") {
+			a = "--" + a
+		}
+		long = append(long, a)
+	}
+	return long
+}
+
 // checkArgs refuses options that would undo what drover relies on.
 func checkArgs(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		if strings.ContainsAny(a, "\x00\n") {
-			return fault.New(fault.Invalid, "", "read --slurm-arg %q: it is not an option", a)
+			return fault.New(fault.Invalid, "", "read --target-arg %q: it is not an option", a)
 		}
-		if !strings.HasPrefix(a, "-") {
-			return fault.New(fault.Invalid, "Write option and value as one word: --slurm-arg --account=bio.", "read --slurm-arg %q: it is not an option of sbatch", a)
+		if !strings.HasPrefix(a, "-") || strings.Contains(name, " ") {
+			return fault.New(fault.Invalid, "Write option and value as one word: --target-arg account=bio.", "read --target-arg %q: it is not an option of sbatch", a)
 		}
 		if !strings.HasPrefix(a, "--") && len(a) > 2 {
 			name = a[:2]
 		}
 		for _, t := range taken {
 			if slices.Contains(t.names, name) {
-				return fault.New(fault.Invalid, t.hint, "read --slurm-arg %q: drover decides this itself", a)
+				return fault.New(fault.Invalid, t.hint, "read --target-arg %q: drover decides this itself", a)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func Directives(head []byte, n driver.Needs) (driver.Said, error) {
 		return said, err
 	}
 	own := needArgs(n)
-	if typed, err := options(n.Args); err == nil { // what is wrong with it, Offer says
+	if typed, err := options(longArgs(n.Args)); err == nil { // what is wrong with it, Offer says
 		own = append(own, typed...)
 	}
 	var whys []string

@@ -204,7 +204,12 @@ func fakeScontrol(s *fakeState, _ string, args []string) error {
 	return fmt.Errorf("the fake knows no %q", args)
 }
 
-func fakeSinfo(*fakeState, string, []string) error {
+func fakeSinfo(_ *fakeState, _ string, args []string) error {
+	if option(args, "--format") == nodeFields {
+		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake1|ssd|0")
+		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake2|(null)|0")
+		return nil
+	}
 	fmt.Println("main*|up|infinite|2|idle|4|4096|0/8/0/8|(null)")
 	return nil
 }

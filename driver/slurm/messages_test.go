@@ -20,10 +20,10 @@ func refusedWith(t *testing.T, err error, kind fault.Kind, text, hint string) {
 
 func TestAnOptionThatIsRefusedIsQuoted(t *testing.T) {
 	for arg, want := range map[string][2]string{
-		"--x\n":       {`read --slurm-arg "--x\n": it is not an option`, ""},
-		"account=bio": {`read --slurm-arg "account=bio": it is not an option of sbatch`, "Write option and value as one word: --slurm-arg --account=bio."},
-		"-a1-3":       {`read --slurm-arg "-a1-3": drover decides this itself`, "Set the number of agents with --workers of drover map."},
-		"--output=x":  {`read --slurm-arg "--output=x": drover decides this itself`, "Output is stored by drover: drover logs."},
+		"--x\n":       {`read --target-arg "--x\n": it is not an option`, ""},
+		"account bio": {`read --target-arg "account bio": it is not an option of sbatch`, "Write option and value as one word: --target-arg account=bio."},
+		"-a1-3":       {`read --target-arg "-a1-3": drover decides this itself`, "Set the number of agents with --workers of drover map."},
+		"--output=x":  {`read --target-arg "--output=x": drover decides this itself`, "Output is stored by drover: drover logs."},
 	} {
 		refusedWith(t, checkArgs([]string{"--account=bio", arg}), fault.Invalid, want[0], want[1])
 	}
@@ -52,7 +52,7 @@ func TestWhatSlurmAnswersIsASentence(t *testing.T) {
 		{&refusal{"sbatch", "sbatch: error: invalid partition specified: fast\n"}, fault.Invalid,
 			"start agents: Slurm says: invalid partition specified: fast", "See what there is: sinfo -s; then say --on slurm/PARTITION."},
 		{&refusal{"sbatch", "sbatch: error: The moon is full\n"}, fault.Invalid,
-			"start agents: Slurm says: The moon is full", "Check what was asked for: --on slurm/PARTITION, --slurm-arg."},
+			"start agents: Slurm says: The moon is full", "Check what was asked for: --on slurm/PARTITION, --target-arg."},
 		{&silent{"sbatch", "no answer within 30s"}, fault.Lost,
 			"start agents: Slurm does not answer: no answer within 30s", "Is the cluster up? scontrol ping says. Then run it again."},
 		{&silent{"sbatch", noConfig}, fault.Lost,

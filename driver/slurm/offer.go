@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/job"
 )
 
 // Offer says whether Slurm has machines for what is needed, in the partition that was
@@ -21,30 +23,25 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
+	n.Args = longArgs(n.Args)
 	if err := checkArgs(n.Args); err != nil {
 		return driver.Offer{}, err
 	}
-	out, err := d.call(ctx, "sinfo", "--noheader", "--exact", "--format="+groupFields)
+	asked, err := restriction(n)
+	if err != nil {
+		return driver.Offer{}, err
+	}
+	if err := clash(asked, n.Args); err != nil {
+		return driver.Offer{}, err
+	}
+	groups, err := d.groups(ctx, asked)
 	if err != nil {
 		return driver.Offer{}, said(doing, err)
 	}
-	groups := parseGroups(out)
 	o.Choices = choices(groups, n)
-	at := slices.IndexFunc(o.Choices, func(c driver.Choice) bool { return c.Default })
-	if name := partition(n); name != "" {
-		at = slices.IndexFunc(o.Choices, func(c driver.Choice) bool { return c.Detail == name })
-		if at < 0 {
-			o.Reason = fmt.Sprintf("Slurm has no partition %q", name)
-			o.Hint = "Use --on slurm/" + strings.Join(names(o.Choices), ", --on slurm/") + "."
-			return o, nil
-		}
-	}
-	switch {
-	case len(o.Choices) == 0:
-		o.Reason, o.Hint = "Slurm has no partition that you may use", "sinfo -a shows all."
-		return o, nil
-	case at < 0:
-		o.Reason, o.Hint = "Slurm has no default partition", "Use --on slurm/"+strings.Join(names(o.Choices), ", --on slurm/")+"."
+	at, reason, hint := choose(o.Choices, n)
+	if reason != "" {
+		o.Reason, o.Hint = reason, hint
 		return o, nil
 	}
 	c := o.Choices[at]
@@ -71,6 +68,37 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	o.Fits = o.Reason == ""
 	return o, nil
+}
+
+// choose is the partition that a job goes to: the one that was asked for, or the default
+// one. Where no node of that matches, it is the first of which one does. reason and hint say
+// why there is none.
+func choose(all []driver.Choice, n driver.Needs) (at int, reason, hint string) {
+	if n.Spot == job.SpotOnly || n.Spot == job.SpotFirst {
+		return 0, "Slurm has no spot capacity", "Leave --spot out, or choose another target with --on."
+	}
+	named := "Use --on slurm/" + strings.Join(names(all), ", --on slurm/") + "."
+	if name := partition(n); name != "" {
+		at = slices.IndexFunc(all, func(c driver.Choice) bool { return c.Detail == name })
+		if at < 0 {
+			return at, fmt.Sprintf("Slurm has no partition %q", name), named
+		}
+		return at, "", ""
+	}
+	at = slices.IndexFunc(all, func(c driver.Choice) bool { return c.Default })
+	if len(n.Machine) > 0 || !n.Where.IsZero() {
+		fits := func(c driver.Choice) bool { return c.All > 0 && c.Reason == "" }
+		if other := slices.IndexFunc(all, fits); other >= 0 && (at < 0 || !fits(all[at])) {
+			at = other
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return at, "Slurm has no partition that you may use", "sinfo -a shows all."
+	case at < 0:
+		return at, "Slurm has no default partition", named
+	}
+	return at, "", ""
 }
 
 // partition is the one that was asked for; "": the default one.
@@ -101,6 +129,8 @@ type group struct {
 	memory    int64 // bytes
 	gpus      int
 	idle      int // cores that nobody uses, on all nodes
+	node      node
+	unmet     string // why a single node is not what is asked for; "": it is
 }
 
 const groupFields = "%P|%a|%l|%D|%t|%c|%m|%C|%G"
@@ -108,8 +138,8 @@ const groupFields = "%P|%a|%l|%D|%t|%c|%m|%C|%G"
 // parseGroups reads what sinfo printed. A line that is none of nodes says nothing.
 func parseGroups(out string) (all []group) {
 	for line := range strings.Lines(out) {
-		f := strings.SplitN(strings.TrimSpace(line), "|", 9)
-		if len(f) < 9 {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 9 && len(f) != 12 {
 			continue
 		}
 		g := group{partition: strings.TrimSuffix(f[0], "*"), standard: strings.HasSuffix(f[0], "*"), up: f[1] == "up",
@@ -125,6 +155,9 @@ func parseGroups(out string) (all []group) {
 		if c := strings.Split(f[7], "/"); len(c) == 4 { // allocated/idle/other/total
 			g.idle, _ = strconv.Atoi(c[1])
 		}
+		if len(f) == 12 {
+			g.node = parseNode(f[8:])
+		}
 		if strings.HasSuffix(f[4], "*") { // does not answer
 			g.state = "down"
 		}
@@ -135,15 +168,18 @@ func parseGroups(out string) (all []group) {
 
 // countGPUs reads gpu:a100:4(S:0-1),gpu:2,nvme:1.
 func countGPUs(gres string) (n int) {
-	depth, word := 0, ""
-	flush := func() {
-		f := strings.Split(word, ":")
-		if f[0] == "gpu" && len(f) > 1 {
+	for _, word := range gresWords(gres) {
+		if f := strings.Split(word, ":"); f[0] == "gpu" && len(f) > 1 {
 			c, _ := strconv.Atoi(f[len(f)-1])
 			n += c
 		}
-		word = ""
 	}
+	return n
+}
+
+// gresWords are what stands between commas, without what is in parentheses.
+func gresWords(gres string) (words []string) {
+	depth, word := 0, ""
 	for _, r := range gres {
 		switch {
 		case r == '(':
@@ -152,13 +188,12 @@ func countGPUs(gres string) (n int) {
 			depth--
 		case depth > 0:
 		case r == ',':
-			flush()
+			words, word = append(words, word), ""
 		default:
 			word += string(r)
 		}
 	}
-	flush()
-	return n
+	return append(words, word)
 }
 
 // usable says whether nodes in a state take jobs, now or once they are free.
@@ -219,13 +254,17 @@ func choices(groups []group, n driver.Needs) (all []driver.Choice) {
 // choice is one partition.
 func choice(name string, groups []group, n driver.Needs) driver.Choice {
 	c := driver.Choice{Detail: name}
-	nodes, lack, up := 0, "", false
+	nodes, lack, unmet, up := 0, "", "", false
 	var largest group
 	for _, g := range groups {
 		if g.partition != name {
 			continue
 		}
 		c.Default, c.Time, up = g.standard, g.limit, g.up
+		if g.unmet != "" {
+			unmet = cmp.Or(unmet, g.unmet)
+			continue
+		}
 		nodes += g.nodes
 		if g.gpus > largest.gpus || g.gpus == largest.gpus && g.cpus > largest.cpus || largest.nodes == 0 {
 			largest = g
@@ -256,6 +295,9 @@ func choice(name string, groups []group, n driver.Needs) driver.Choice {
 		if largest.gpus > 0 {
 			c.Machine += ", " + count(largest.gpus, "GPU")
 		}
+	}
+	if nodes == 0 && unmet != "" {
+		lack = unmet
 	}
 	c.Reason = refusal1(name, c, n, up, lack)
 	return c

@@ -17,8 +17,8 @@ var refusals = []struct {
 	hint  string
 }{
 	{"invalid partition", fault.Invalid, "See what there is: sinfo -s; then say --on slurm/PARTITION."},
-	{"Invalid account", fault.Denied, "See yours: sacctmgr show assoc user=$USER; then add --slurm-arg --account=NAME."},
-	{"Invalid qos", fault.Denied, "See yours: sacctmgr show assoc user=$USER format=qos; then add --slurm-arg --qos=NAME."},
+	{"Invalid account", fault.Denied, "See yours: sacctmgr show assoc user=$USER; then add --target-arg account=NAME."},
+	{"Invalid qos", fault.Denied, "See yours: sacctmgr show assoc user=$USER format=qos; then add --target-arg qos=NAME."},
 	{"User's group not permitted", fault.Denied, "Choose a partition that you may use: --on slurm/PARTITION; sinfo -s lists them."},
 	{"Access/permission denied", fault.Denied, "Ask the cluster's administrators, or choose another partition: --on slurm/PARTITION."},
 	{"time limit is invalid", fault.Invalid, "Ask for less with --timeout, or choose a partition that allows it: sinfo -o '%P %l'."},
@@ -34,8 +34,8 @@ var refusals = []struct {
 	{"Node count", fault.Invalid, "Ask for fewer --nodes, or choose another partition: sinfo -s."},
 	{"More processors", fault.Invalid, "Ask for fewer --cpus, or choose another partition: sinfo -o '%P %c'."},
 	{"nvalid feature", fault.Invalid, "See what there is: sinfo -o '%P %f'."},
-	{"unrecognized option", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
-	{"invalid option", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
+	{"unrecognized option", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
+	{"invalid option", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
 }
 
 // said makes a fault of what one of Slurm's commands answered. Faults, and the end
@@ -59,7 +59,7 @@ func said(doing string, err error) error {
 				return fault.New(r.kind, r.hint, "%s: Slurm says: %s", doing, words(no.text))
 			}
 		}
-		return fault.New(fault.Invalid, "Check what was asked for: --on slurm/PARTITION, --slurm-arg.", "%s: Slurm says: %s", doing, words(no.text))
+		return fault.New(fault.Invalid, "Check what was asked for: --on slurm/PARTITION, --target-arg.", "%s: Slurm says: %s", doing, words(no.text))
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

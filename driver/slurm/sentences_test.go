@@ -41,15 +41,15 @@ func TestATaskThatWaitsSaysWhatForAndWhatCanBeDone(t *testing.T) {
 		{"NodeDown", "a node that it needs is down (NodeDown)", "sinfo -R says why."},
 		{"Reservation", "its reservation has not begun (Reservation)", "scontrol show reservation says when it does."},
 		{"Licenses", "it waits for a licence (Licenses)", "scontrol show licenses shows who may have some."},
-		{"InvalidAccount", "its account may not be used (InvalidAccount)", "Name one: --slurm-arg --account=NAME; sacctmgr show assoc user=$USER lists yours."},
-		{"InvalidQOS", "its QOS may not be used (InvalidQOS)", "Name one: --slurm-arg --qos=NAME."},
-		{"AccountNotAllowed", "its account may not use this partition (AccountNotAllowed)", "Choose another: --slurm-arg --account=NAME, or --on slurm/PARTITION."},
-		{"QOSNotAllowed", "its QOS may not be used in this partition (QOSNotAllowed)", "Choose another: --slurm-arg --qos=NAME, or --on slurm/PARTITION."},
+		{"InvalidAccount", "its account may not be used (InvalidAccount)", "Name one: --target-arg account=NAME; sacctmgr show assoc user=$USER lists yours."},
+		{"InvalidQOS", "its QOS may not be used (InvalidQOS)", "Name one: --target-arg qos=NAME."},
+		{"AccountNotAllowed", "its account may not use this partition (AccountNotAllowed)", "Choose another: --target-arg account=NAME, or --on slurm/PARTITION."},
+		{"QOSNotAllowed", "its QOS may not be used in this partition (QOSNotAllowed)", "Choose another: --target-arg qos=NAME, or --on slurm/PARTITION."},
 		{"QOSMaxNodes", "you already use as much as its QOS allows one user (QOSMaxNodes)", "It begins when other jobs of yours end; sacctmgr show qos shows the limits."},
-		{"QOSGrpNodes", "its QOS has no resources left, for all users together (QOSGrpNodes)", "It begins when others' jobs end; another QOS: --slurm-arg --qos=NAME."},
+		{"QOSGrpNodes", "its QOS has no resources left, for all users together (QOSGrpNodes)", "It begins when others' jobs end; another QOS: --target-arg qos=NAME."},
 		{"QOSNodes", "it is over a limit of its QOS (QOSNodes)", "sacctmgr show qos shows the limits."},
 		{"AssocMaxNodes", "you already use as much as your account allows one user (AssocMaxNodes)", "It begins when other jobs of yours end; sacctmgr show assoc user=$USER shows the limits."},
-		{"AssocGrpNodes", "your account has no resources left, for all users together (AssocGrpNodes)", "It begins when others' jobs end; another account: --slurm-arg --account=NAME."},
+		{"AssocGrpNodes", "your account has no resources left, for all users together (AssocGrpNodes)", "It begins when others' jobs end; another account: --target-arg account=NAME."},
 		{"AssocNodes", "it is over a limit of your account (AssocNodes)", "sacctmgr show assoc user=$USER shows the limits."},
 		{"Prolog", "a node is being made ready for it (Prolog)", ""},
 		{"Cleaning", "what ran before it is being cleaned up (Cleaning)", ""},
@@ -131,8 +131,8 @@ func TestWhatSbatchRefusesHasANextStep(t *testing.T) {
 		hint   string
 	}{
 		{"invalid partition specified: fast", fault.Invalid, "See what there is: sinfo -s; then say --on slurm/PARTITION."},
-		{"Batch job submission failed: Invalid account or account/partition combination specified", fault.Denied, "See yours: sacctmgr show assoc user=$USER; then add --slurm-arg --account=NAME."},
-		{"Batch job submission failed: Invalid qos specification", fault.Denied, "See yours: sacctmgr show assoc user=$USER format=qos; then add --slurm-arg --qos=NAME."},
+		{"Batch job submission failed: Invalid account or account/partition combination specified", fault.Denied, "See yours: sacctmgr show assoc user=$USER; then add --target-arg account=NAME."},
+		{"Batch job submission failed: Invalid qos specification", fault.Denied, "See yours: sacctmgr show assoc user=$USER format=qos; then add --target-arg qos=NAME."},
 		{"Batch job submission failed: User's group not permitted to use this partition", fault.Denied, "Choose a partition that you may use: --on slurm/PARTITION; sinfo -s lists them."},
 		{"Batch job submission failed: Access/permission denied", fault.Denied, "Ask the cluster's administrators, or choose another partition: --on slurm/PARTITION."},
 		{"Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)", fault.Invalid, "Ask for less with --timeout, or choose a partition that allows it: sinfo -o '%P %l'."},
@@ -148,8 +148,8 @@ func TestWhatSbatchRefusesHasANextStep(t *testing.T) {
 		{"Batch job submission failed: Node count specification invalid", fault.Invalid, "Ask for fewer --nodes, or choose another partition: sinfo -s."},
 		{"Batch job submission failed: More processors requested than permitted", fault.Invalid, "Ask for fewer --cpus, or choose another partition: sinfo -o '%P %c'."},
 		{"Batch job submission failed: Invalid feature specification", fault.Invalid, "See what there is: sinfo -o '%P %f'."},
-		{"unrecognized option '--colour'", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
-		{"invalid option -- 'Q'", fault.Invalid, "Check --slurm-arg, and the script's #SBATCH lines: man sbatch."},
+		{"unrecognized option '--colour'", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
+		{"invalid option -- 'Q'", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
 	} {
 		refusedWith(t, said("start agents", &refusal{"sbatch", "sbatch: error: " + c.answer + "\n"}), c.kind,
 			"start agents: Slurm says: "+strings.TrimPrefix(c.answer, "Batch job submission failed: "), c.hint)
@@ -212,7 +212,7 @@ func TestAnOptionOfSbatchHasItsWordInDrover(t *testing.T) {
 		"--test-only":     "Leave it out.",
 		"--output=/tmp/x": "Output is stored by drover: drover logs.",
 	} {
-		refusedWith(t, checkArgs([]string{arg}), fault.Invalid, "read --slurm-arg \""+arg+"\": drover decides this itself", hint)
+		refusedWith(t, checkArgs([]string{arg}), fault.Invalid, "read --target-arg \""+arg+"\": drover decides this itself", hint)
 	}
 	said, err := Directives([]byte("#!/bin/sh\n#SBATCH --array=1-9\n#SBATCH --chdir=/x\n"), driver.Needs{})
 	want := []string{"--array=1-9: drover map has its items from --from.", "--chdir=/x: Programs run in a copy of their folder; -s names another one."}

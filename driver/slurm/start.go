@@ -63,12 +63,14 @@ type plan struct {
 	handle  driver.Handle
 	folder  string
 	facts   request
-	secrets []byte // JSON; nil: none
-	pass    []byte // nil: none
+	secrets []byte   // JSON; nil: none
+	pass    []byte   // nil: none
+	match   []string // options that restrict it to nodes that match
 }
 
 // prepare refuses what can be seen from here to be wrong, while nothing has been made.
 func (d *Driver) prepare(ctx context.Context, p *plan) error {
+	p.request.Needs.Args = longArgs(p.request.Needs.Args)
 	r := p.request
 	if err := checkArgs(r.Needs.Args); err != nil {
 		return err
@@ -106,7 +108,11 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 		return d.refused(doing, folder.Replace(passFile(p.folder), p.pass)) // a later Start renews it
 	}
 	fresh := !folder.Exists(askedFile(p.folder))
-	if err := d.layOut(p); err != nil {
+	err := d.restrict(ctx, &p)
+	if err == nil {
+		err = d.layOut(p)
+	}
+	if err != nil {
 		if fresh {
 			_ = folder.TakeAway(p.folder) // nothing of it was ever submitted
 		}

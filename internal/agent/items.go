@@ -129,7 +129,7 @@ func (i *itemSetup) itemEnviron() []string {
 	f := i.space.shape(i.root)
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.job.Short), i.job.ID, spec.Project, spec.Task
 	f.Program, f.Env = orElse(i.job.Code.Script, spec.Program), spec.Env
-	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.Machine, i.Machine.Region
+	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.MachineType(), i.Machine.Region
 	f.CPUs, f.GPUs, f.Inputs = max(1, i.Machine.CPUs/i.slots), i.ready.room.GPUs, i.ready.inputs
 	if spec.CPUs > 0 {
 		f.CPUs = int(math.Ceil(spec.CPUs))

@@ -80,7 +80,7 @@ func (a *agent) facts(o runagent.Order) (contract.Facts, error) {
 	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
 	f.Program = orElse(a.job.Code.Script, spec.Program)
 	f.Hosts, f.Rank = contract.Hosts(spec.Nodes), o.Rank
-	f.Machine, f.Region, f.CPUs = spec.Machine, a.Machine.Region, a.Machine.CPUs
+	f.Machine, f.Region, f.CPUs = spec.MachineType(), a.Machine.Region, a.Machine.CPUs
 	if spec.CPUs > 0 {
 		f.CPUs = min(f.CPUs, int(math.Ceil(spec.CPUs)))
 	}

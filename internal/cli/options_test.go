@@ -46,8 +46,8 @@ func TestTheTableOfOptionsIsWhatFlagsJobFileAndConfigSay(t *testing.T) {
 			t.Errorf("the config has no key %s, which the table names for %s", o.Config, o.Field)
 		}
 	}
-	spec := job.Spec{Python: "a", On: "b", Output: "c"}
-	if got := spec.ConfigFields(); len(got) != 3 || *got["python"] != "a" || *got["on"] != "b" || *got["output"] != "c" {
+	spec := job.Spec{Python: "a", On: "b", Output: "c", Machine: "d", Where: "e"}
+	if got := spec.ConfigFields(); len(got) != 5 || *got["python"] != "a" || *got["on"] != "b" || *got["output"] != "c" {
 		t.Errorf("the config gives %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestAScriptSaysWhatItNeeds(t *testing.T) {
 	d.Targets = map[string]job.Target{"mine": {On: mem.Name + "/big", Args: []string{"set"}}}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\n#X a three\n"})
 	heard := make(chan driver.Request, 1)
-	d.Drivers[mem.Name] = spokenTo(mem.Open(listening{d.mem, heard}), spoken)
+	d.Drivers[mem.Name] = spokenTo(mem.Open(optional{listening{d.mem, heard}}), spoken)
 	typed := map[string][]string{mem.Name: {"typed"}}
 	p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: "mine", TargetArgs: typed}, false)
 	d.check(err)
@@ -103,4 +104,12 @@ func TestWhatWasTypedStandsAgainstAScript(t *testing.T) {
 	if p.Spec.Nodes != 1 {
 		t.Errorf("on a target that reads nothing it has %d nodes", p.Spec.Nodes)
 	}
+}
+
+// optional is a place that has options of its own, whatever they are.
+type optional struct{ driver.Driver }
+
+func (o optional) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	n.Args = nil
+	return o.Driver.Offer(ctx, n)
 }

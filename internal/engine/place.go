@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 )
 
 // needs is what each of a job's agents must have: of a map what as many items need
@@ -24,7 +25,10 @@ import (
 func needs(s job.Spec) driver.Needs {
 	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
 	target, detail, _ := strings.Cut(s.On, "/")
-	n.Detail, n.Args = detail, s.TargetArgs[target]
+	n.Detail, n.Args = detail, s.ArgsOf(target)
+	n.Machine, n.Spot, n.Disk = s.Machines(), s.Spot, int64(s.Disk)
+	n.Where, _ = where.Parse(s.Where) // it was checked before the job was made
+	n.Labels = labels(s)
 	n.Time = time.Duration(s.Timeout)
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
@@ -49,11 +53,20 @@ func together(n driver.Needs, items int) driver.Needs {
 	return n
 }
 
+// labels name a job for a target's bills: its tags by their names, and where it lies.
+func labels(s job.Spec) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, s.Tags)
+	all["project"], all["task"] = s.Project, s.Task
+	return all
+}
+
 // needsOf is the same for a job that is there: its image is made, and known by
 // its content.
 func needsOf(j job.Job) driver.Needs {
 	n := needs(j.Spec)
 	n.Place.Image, n.Place.Python, n.Place.Seen = j.Image, j.Python, j.Seen
+	n.Labels["job"] = j.ID
 	return n
 }
 

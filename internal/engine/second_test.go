@@ -39,6 +39,7 @@ var typed = map[string]func(*job.Spec){
 	"Mounts":     func(s *job.Spec) { s.Mounts = []string{"/tmp:/d"} },
 	"On":         func(s *job.Spec) { s.On = "else" },
 	"TargetArgs": func(s *job.Spec) { s.TargetArgs = map[string][]string{"slurm": {"--qos=x"}} },
+	"Where":      func(s *job.Spec) { s.Where = "cpus >= 2" },
 	"StdinOf":    func(s *job.Spec) { s.StdinOf = "pipe:2" },
 	"Metrics":    func(s *job.Spec) { s.Metrics = []job.Metric{{Name: "loss", Regex: "l=([0-9]+)"}} },
 
@@ -56,6 +57,7 @@ var typed = map[string]func(*job.Spec){
 	"MaxFails":    func(s *job.Spec) { s.MaxFails = "3" },
 	"Workers":     func(s *job.Spec) { s.Workers = 2 },
 	"Slots":       func(s *job.Spec) { s.Slots = 3 },
+	"Spot":        func(s *job.Spec) { s.Spot = job.SpotNever },
 
 	"Queue":    func(s *job.Spec) { s.Queue = "night" },
 	"Priority": func(s *job.Spec) { s.Priority = 7 },

@@ -88,6 +88,9 @@ func shown(name Name, values []string) (texts []string) {
 	return texts
 }
 
+// Holds says whether the term is true of a machine whose name has this one value.
+func (t Term) Holds(value string) bool { return t.eval(Attributes{t.Name: {value}}) == True }
+
 // eval is a term's truth. A term and its opposite are never both true, nor both false.
 func (t Term) eval(a Attributes) Truth {
 	values, known := a[t.Name]

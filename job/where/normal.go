@@ -181,7 +181,7 @@ func noText(terms []Term, all []string) bool {
 
 // meets says whether one text meets all terms.
 func meets(terms []Term, value string) bool {
-	return !slices.ContainsFunc(terms, func(t Term) bool { return t.eval(Attributes{t.Name: {value}}) != True })
+	return !slices.ContainsFunc(terms, func(t Term) bool { return !t.Holds(value) })
 }
 
 // noTexts says whether no set of texts meets all terms: one of them wants a text, and the

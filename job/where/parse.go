@@ -299,6 +299,8 @@ func term(name Name, op Op, typed []string, scale float64) (Expr, error) {
 		switch {
 		case len(values[i]) > maxValue:
 			return Expr{}, fault.New(fault.Invalid, "Use a glob: node =~ gpu-*", "a value of %s is longer than %d bytes", name, maxValue)
+		case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) || strings.Contains(v, `"`) && strings.Contains(v, "'"):
+			return Expr{}, fault.New(fault.Invalid, "Use a glob in place of the letter: feature =~ a?b.", "a value of %s holds a control character or both kinds of quotes: %q", name, v)
 		case values[i] == "":
 			return Expr{}, fault.New(fault.Invalid, "Write "+string(name)+" "+string(op)+" VALUE.", "a value of %s is empty", name)
 		case !glob && strings.ContainsAny(values[i], "*?"):

@@ -69,7 +69,7 @@ const (
 	Match    Op = "=~" // the whole text, by a glob of * and ?
 	NotMatch Op = "!~"
 	In       Op = "in"
-	NotIn    Op = "not in"
+	NotIn    Op = "not " + In
 	Less     Op = "<"
 	AtMost   Op = "<="
 	More     Op = ">"
@@ -214,3 +214,6 @@ func quoted(v string) string {
 	}
 	return `"` + v + `"`
 }
+
+// Equal says whether two expressions are the same: their canonical texts are.
+func (e Expr) Equal(o Expr) bool { return e.String() == o.String() }

@@ -259,6 +259,16 @@ func TestTheNormalFormIsClausesOfWhichOneHolds(t *testing.T) {
 	}
 }
 
+func TestATermOfTheNormalFormHasItsParts(t *testing.T) {
+	want := []where.Clause{{{Name: where.Zone, Op: "not in", Values: []string{"a", "b"}}}}
+	if diff := cmp.Diff(want, parsed(t, "not zone in (b, a)").Normal()); diff != "" {
+		t.Error(diff)
+	}
+	if term := want[0][0]; term.Holds("a") || !term.Holds("c") {
+		t.Error("a term does not hold where it should")
+	}
+}
+
 func TestExpressionsAreJoined(t *testing.T) {
 	types, err := where.OneOf(where.Type, "g5.xlarge", "g6.*")
 	if err != nil || types.String() != "type == g5.xlarge or type =~ g6.*" {
@@ -276,6 +286,11 @@ func TestExpressionsAreJoined(t *testing.T) {
 	}
 	if _, err := where.OneOf(where.Type, "a", ""); err == nil {
 		t.Error("an empty type is one")
+	}
+	for _, bad := range []string{"a\nb", "a\xff", "a'\"b"} {
+		if _, err := where.OneOf(where.Type, bad); err == nil || fault.Hint(err) != "Use a glob in place of the letter: feature =~ a?b." {
+			t.Errorf("%q is a type: %v", bad, err)
+		}
 	}
 	var e where.Expr
 	if err := e.UnmarshalText([]byte("zone == a")); err != nil || e.IsZero() {

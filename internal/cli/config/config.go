@@ -37,6 +37,9 @@ var Known = []Setting{
 	{"agent_profile", "DROVER_AGENT_PROFILE", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine"},
 	{"agent_role", "DROVER_AGENT_ROLE", "role (an ARN) or service account that you may take, for agents to open the store as for some hours"},
 	{"on", "DROVER_ON", "target of jobs that name none"},
+	{"machine", "DROVER_MACHINE", "types of machines, such as g5.xlarge,g6.*, of jobs that name none"},
+	{"where", "DROVER_WHERE", "placement expression of jobs that have none: type =~ p3.*"},
+	{"spot", "DROVER_SPOT", "how machines are bought for jobs that do not say it: only, first or never"},
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
 	{"image_mirror", "DROVER_IMAGE_MIRROR", "registry prefix that holds the framework images, instead of AWS's own"},
@@ -179,7 +182,7 @@ func KnownKey(key string) error {
 	}
 	hint := "The keys are " + strings.Join(keys, ", ") + "."
 	if strings.HasPrefix(key, "targets.") {
-		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus; a target of your own has targets.NAME.on, .args, .workers, .cpus, .memory, .gpus, .timeout and .store."
+		hint = "Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus; a target of your own has targets.NAME.on, .args, .workers, .cpus, .memory, .gpus, .timeout, .store, .machine, .where and .spot."
 	}
 	if near := fault.Nearest(key, keys); near != "" {
 		hint = "Did you mean " + near + "?"
@@ -320,5 +323,5 @@ func (c *Config) Complete(spec *job.Spec) error {
 			return err
 		}
 	}
-	return nil
+	return c.Fill((*string)(&spec.Spot), "spot")
 }

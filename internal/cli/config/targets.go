@@ -9,10 +9,11 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 )
 
 // TargetKey is what the config says of a target that the person has named.
-var TargetKey = regexp.MustCompile(`^targets\.([a-z0-9-]+)\.(on|args|workers|cpus|memory|gpus|timeout|store)$`)
+var TargetKey = regexp.MustCompile(`^targets\.([a-z0-9-]+)\.(on|args|workers|cpus|memory|gpus|timeout|store|machine|where|spot)$`)
 
 // TargetText says what keys of targets mean.
 const TargetText = "of a named target"
@@ -87,6 +88,16 @@ func SetTarget(t *job.Target, key, value string) (err error) {
 		t.On = value
 	case "store":
 		t.Store = value
+	case "machine":
+		t.Machine = value
+	case "where":
+		t.Where = value
+		_, err = where.Parse(value)
+	case "spot":
+		t.Spot = job.Spot(value)
+		if !slices.Contains(job.Spots, t.Spot) {
+			err = fault.New(fault.Invalid, "Write only, first or never.", "read spot: %q", value)
+		}
 	case "args":
 		t.Args = strings.Split(value, "\n")
 	case "workers", "gpus":
@@ -125,8 +136,10 @@ func TargetLines(t job.Target) []string {
 			lines = append(lines, fmt.Sprintf("%s: %v", l.key, l.v))
 		}
 	}
-	if t.Store != "" {
-		lines = append(lines, "store: "+scalar(t.Store))
+	for _, l := range []struct{ key, v string }{{"store", t.Store}, {"machine", t.Machine}, {"where", t.Where}, {"spot", string(t.Spot)}} {
+		if l.v != "" {
+			lines = append(lines, l.key+": "+scalar(l.v))
+		}
 	}
 	return lines
 }

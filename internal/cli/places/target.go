@@ -57,6 +57,9 @@ func (a Target) addCommand() *cobra.Command {
 	f.StringVar(&memory, "max-memory", "", "most memory for each, such as 64G")
 	f.IntVar(&t.GPUs, "max-gpus", 0, "most GPUs for each")
 	f.StringVar(&timeout, "max-time", "", "longest time limit, such as 12h; and that of runs that have none")
+	f.StringVar(&t.Machine, "machine", "", "types of machines of jobs that name none")
+	f.StringVar(&t.Where, "where", "", "machines to run on, beside what a job says: feature == a100")
+	f.StringVar((*string)(&t.Spot), "spot", "", "how machines are bought for jobs that do not say it: only, first or never")
 	f.StringVar(&t.Store, "store", "", "where jobs with --on NAME keep their facts")
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if memory != "" {
@@ -67,6 +70,13 @@ func (a Target) addCommand() *cobra.Command {
 		if timeout != "" {
 			if t.Timeout, err = job.ParseDuration(timeout); err != nil {
 				return fmt.Errorf("read --max-time: %w", err)
+			}
+		}
+		for key, value := range map[string]string{"where": t.Where, "spot": string(t.Spot)} {
+			if value != "" {
+				if err := config.SetTarget(&t, key, value); err != nil {
+					return err
+				}
 			}
 		}
 		if t.Workers < 0 || t.GPUs < 0 || t.CPUs < 0 {

@@ -16,15 +16,15 @@ type startFlags struct {
 	deps, inputs, env, envFile   []string
 	timeout, grace, stopSignal   string
 	after                        []string
-	slurmArgs                    []string
 	retries, nodes, procs, gpus  int
-	launcher, machine            string
+	launcher                     string
 	noMounts, process            bool
 	noEnv, force, detach, plan   bool
 	yes, newCode                 bool
 
 	use useFlags
 	box containerFlags
+	at  placementFlags
 
 	entrypoint string // of drover process
 	results    []string
@@ -45,7 +45,7 @@ func (s *startFlags) programFlags(c *cobra.Command) {
 // Aliases are other spellings of flags, those of simple-sagemaker among them.
 // They are taken, and not shown.
 var Aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
-	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile"}
+	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile", "slurm-arg": "target-arg"}
 
 // numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
 func (s *startFlags) numbers(cmd *cobra.Command, spec *job.Spec) error {

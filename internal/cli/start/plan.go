@@ -84,9 +84,7 @@ func useLines(p *drover.Plan) (lines []string) {
 		lines = append(lines, "limits   "+line)
 	}
 	lines = append(lines, saidLines(p.Said)...)
-	if p.Spec.Machine != "" && p.Properties.Attached {
-		lines = append(lines, "machine  "+p.Spec.Machine+" is a label here: there are no types to choose from")
-	}
+	lines = append(lines, placementLines(p)...)
 	for _, in := range p.Spec.Inputs {
 		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
 	}

@@ -45,7 +45,6 @@ func (a SpecReader) startFlags(c *cobra.Command) *startFlags {
 	o.truth(&s.noEnv, "NoEnv")
 	o.number(&s.nodes, "Nodes", 1)
 	o.number(&s.gpus, "GPUs", 0)
-	o.text(&s.machine, "Machine")
 	o.truth(&s.noMounts, "NoMounts")
 	o.text(&s.timeout, "Timeout")
 	o.text(&s.grace, "Grace")
@@ -55,7 +54,7 @@ func (a SpecReader) startFlags(c *cobra.Command) *startFlags {
 	s.box.add(o)
 	f.StringVar(&a.Settings.AgentProfile, "agent-profile", "", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine (default: the config)")
 	o.text(&a.Settings.On, "On")
-	o.list(&s.slurmArgs, "TargetArgs")
+	s.at.add(c, o)
 	f.StringArrayVar(&s.after, "after", nil, "wait until this job has succeeded, before anything is planned or submitted; refused when it fails; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
 	o.truth(&s.newCode, "NewCode")
@@ -97,14 +96,10 @@ func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 	set(&spec.Source, s.source)
 	set(&spec.Python, s.python)
 	set(&spec.On, a.Settings.On)
-	if len(s.slurmArgs) > 0 {
-		if spec.TargetArgs == nil {
-			spec.TargetArgs = map[string][]string{}
-		}
-		spec.TargetArgs["slurm"] = append(spec.TargetArgs["slurm"], s.slurmArgs...)
+	if err := s.at.apply(&spec); err != nil {
+		return spec, err
 	}
 	set(&spec.Output, s.output)
-	set(&spec.Machine, s.machine, spec.Machine)
 	if err := conf.Complete(&spec); err != nil {
 		return spec, err
 	}

@@ -1,0 +1,75 @@
+package drivertest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
+)
+
+// offerFor is the answer to one agent with needs; a fault of kind Invalid counts as a
+// refusal.
+func (s *stage) offerFor(n driver.Needs) driver.Offer {
+	s.Helper()
+	n.Agents = 1
+	o, err := s.d.Offer(context.Background(), n)
+	if fault.KindOf(err) == fault.Invalid && err != nil {
+		o = driver.Offer{Reason: err.Error()}
+	} else if err != nil {
+		s.Fatalf("Offer(%+v): %v", n, err)
+	}
+	return o
+}
+
+// refused expects an offer that does not fit, with a reason of one sentence.
+func (s *stage) refused(n driver.Needs, what string) {
+	s.Helper()
+	if o := s.offerFor(n); o.Fits || o.Reason == "" || strings.Contains(o.Reason, "\n") {
+		s.Errorf("Offer with %s gives %+v; want a reason of one line why it does not fit", what, o)
+	}
+}
+
+// askedOfMachines expects that a target uses only machines of which it knows that they are
+// what is asked for.
+func askedOfMachines(s *stage) {
+	for text, fits := range map[string]bool{
+		"cpus >= 1":                 true,
+		"cpus < 1":                  false,
+		"cpus >= 10000000":          false,
+		"node == no-machine-so":     false,
+		"not node =~ *":             false,
+		"zone == no-zone-1a":        false, // not known is not met
+		"zone =~ no-* or cpus >= 1": true,
+	} {
+		e, err := where.Parse(text)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !fits {
+			s.refused(driver.Needs{Where: e}, text)
+		} else if o := s.offerFor(driver.Needs{Where: e}); !o.Fits || o.Reason != "" {
+			s.Errorf("Offer with %s gives %+v; want it to fit", text, o)
+		}
+	}
+	s.refused(driver.Needs{Machine: []string{"no-such-type.*"}}, "a glob of types that there are not")
+}
+
+// spotOrRefused expects spot capacity to be offered as such, or refused.
+func spotOrRefused(s *stage) {
+	for _, spot := range []job.Spot{job.SpotOnly, job.SpotFirst} {
+		if o := s.offerFor(driver.Needs{Spot: spot}); o.Fits != o.Spot || !o.Fits && o.Reason == "" {
+			s.Errorf("Offer with spot %s gives %+v; want spot capacity, or a reason why not", spot, o)
+		}
+	}
+	if o := s.offerFor(driver.Needs{Spot: job.SpotNever}); !o.Fits || o.Spot {
+		s.Errorf("Offer without spot gives %+v; want it to fit, on-demand", o)
+	}
+}
+
+// foreignOptions expects that an option which no engine can have is not passed over.
+func foreignOptions(s *stage) {
+	s.refused(driver.Needs{Args: []string{"--no\x00option\nof=any"}}, "an option that no engine has")
+}

@@ -1,0 +1,82 @@
+package folder
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/job/where"
+)
+
+// Attributes are what a target on this machine knows of it, for the names that an
+// expression compares: reading some takes a while. dir is a folder on the disk that its
+// programs fill. What a machine's provider alone knows, its type, zone, region and network,
+// is not known; the machine counts as one that is not taken away.
+func (h Hardware) Attributes(ctx context.Context, dir string, names []where.Name) where.Attributes {
+	own := where.Attributes{where.Arch: {runtime.GOARCH}, where.CPUs: {strconv.Itoa(h.Cores)}, where.Feature: {}, where.Purchase: {where.OnDemand}}
+	if h.Memory > 0 {
+		own[where.Memory] = []string{strconv.FormatInt(h.Memory, 10)}
+	}
+	if name, err := os.Hostname(); err == nil {
+		own[where.Node] = []string{name}
+	}
+	if slices.ContainsFunc(names, func(n where.Name) bool { return n == where.GPUName || n == where.GPUCount || n == where.GPUMemory }) {
+		models, memory := gpuModels(ctx)
+		own[where.GPUName], own[where.GPUMemory] = models, memory
+		own[where.GPUCount] = []string{strconv.Itoa(GPUs(ctx))}
+	}
+	if slices.Contains(names, where.DiskLocal) {
+		if bytes, ok := diskSize(dir); ok {
+			own[where.DiskLocal] = []string{strconv.FormatInt(bytes, 10)}
+		}
+	}
+	return own
+}
+
+// gpuModels are the names of this machine's GPUs and the memory of the smallest, as
+// nvidia-smi reports them; none where it does not answer.
+func gpuModels(ctx context.Context) (models, memory []string) {
+	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits").Output()
+	models = []string{}
+	if err != nil {
+		return models, []string{}
+	}
+	least := 0
+	for line := range strings.Lines(string(out)) {
+		name, size, _ := strings.Cut(strings.TrimSpace(line), ", ")
+		mb, err := strconv.Atoi(size)
+		if err != nil || name == "" {
+			continue
+		}
+		if !slices.Contains(models, name) {
+			models = append(models, name)
+		}
+		if least == 0 || mb < least {
+			least = mb
+		}
+	}
+	return models, []string{strconv.Itoa(least) + "M"}
+}
+
+// diskSize is the size in bytes of the file system that a folder, or the nearest one above
+// that exists, lies in.
+func diskSize(dir string) (int64, bool) {
+	var s unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &s)
+		if err == nil {
+			return int64(s.Blocks) * int64(s.Bsize), true
+		}
+		up := dir[:max(strings.LastIndexByte(dir, '/'), 0)]
+		if err != unix.ENOENT || up == "" {
+			return 0, false
+		}
+		dir = up
+	}
+}
