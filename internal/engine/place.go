@@ -247,7 +247,7 @@ func (e *Engine) unseen(ctx context.Context, p *Plan) error {
 
 // offer finds out what the job would run in on a target whose kind p.Offer says,
 // and asks whether it fits.
-func (e *Engine) offer(ctx context.Context, d driver.Opened, p *Plan) (err error) {
+func (e *Engine) offer(ctx context.Context, p *Plan) (err error) {
 	n := needs(p.Spec)
 	if !p.Properties.Containers {
 		if err := e.noContainers(p); err != nil {
@@ -256,7 +256,7 @@ func (e *Engine) offer(ctx context.Context, d driver.Opened, p *Plan) (err error
 	} else if err := e.container(ctx, p, &n); err != nil {
 		return err
 	}
-	if p.Offer, err = d.Offer(ctx, n); err != nil {
+	if p.Offer, err = p.driver.Offer(ctx, n); err != nil {
 		return err
 	}
 	if !p.Offer.Fits {

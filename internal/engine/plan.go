@@ -67,6 +67,7 @@ type Plan struct {
 	// input, what is read of it. It may be nil.
 	Watch func(what Sending, now transfer.Progress)
 
+	driver     driver.Opened
 	ship       shipment
 	tree       tree.Tree // of the code
 	alike      string    // digest of a job's code that differs from ours in what is left out alone
@@ -84,92 +85,138 @@ type Plan struct {
 	undecided  *Plan // the plan before it was decided
 }
 
-// Plan finds out what spec would do. force makes a complete task run again.
+// planStep is one step of a plan: it adds to what is known, or refuses the command.
+type planStep func(e *Engine, ctx context.Context, p *Plan) error
+
+// planSteps are all steps of a plan. Each reads what the steps before it found out.
+var planSteps = []planStep{
+	(*Engine).completeSpec,
+	(*Engine).readItems,
+	(*Engine).askTarget,
+	(*Engine).readStdin,
+	(*Engine).findCode,
+	(*Engine).findInputs,
+	(*Engine).offer,
+	(*Engine).lookAtFiles,
+	(*Engine).noteOfPass,
+	(*Engine).checkMachine,
+	(*Engine).decide,
+}
+
+// Plan returns what spec would do. force makes a complete task run again. A plan that is
+// refused is closed already: it has left nothing of a map's items behind.
 func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
-	if spec.Task == "" {
-		spec.Task = job.TaskName(spec, e.Caller.User, e.Caller.Host, e.Caller.Folder)
-	}
-	if err := e.absoluteMounts(&spec); err != nil {
-		return Plan{}, err
-	}
-	spec, said, err := e.directed(spec)
-	if err != nil {
-		return Plan{}, err
-	}
-	if spec, err = e.named(spec); err != nil {
-		return Plan{}, err
-	}
-	spec, err = spec.Normal()
-	if err != nil {
-		return Plan{}, err
-	}
-	p := Plan{Spec: spec, Said: said, Contents: map[string]string{}, typed: e.Caller.Again}
-	d, err := e.Driver(spec.On)
-	if err != nil {
-		return p, err
-	}
-	if spec.Verb == job.Map {
-		if err := e.collect(ctx, &p); err != nil {
-			return p, errors.Join(err, p.Close())
+	return e.planBy(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
+}
+
+// planBy runs the steps of a plan, and closes the plan when one of them refuses it.
+func (e *Engine) planBy(ctx context.Context, p Plan, steps []planStep) (Plan, error) {
+	for _, step := range steps {
+		if err := step(e, ctx, &p); err != nil {
+			return p, joinClose(err, p.Close())
 		}
 	}
-	p.Cost = e.cost(spec, p.Items.Count, p.Items.Chunks)
-	p.Properties = d.Properties
-	if err = e.refuseStore(d, spec.On); err != nil {
-		return p, errors.Join(err, p.Close())
+	return p, nil
+}
+
+// joinClose adds what went wrong at a clean-up to the reason for it.
+func joinClose(err, cleanUp error) error {
+	if cleanUp == nil {
+		return err
 	}
-	if err = e.readStdin(&p); err != nil {
-		return p, errors.Join(err, p.Close())
+	return errors.Join(err, cleanUp)
+}
+
+// completeSpec fills in what was not said, and what the script and the user's own names
+// for targets say.
+func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
+	s := p.Spec
+	if s.Task == "" {
+		s.Task = job.TaskName(s, e.Caller.User, e.Caller.Host, e.Caller.Folder)
 	}
-	if p.ship, err = e.locate(ctx, spec, p.Items.files, others(p.Properties, spec)); err != nil {
-		return p, errors.Join(err, p.Close())
+	if err := e.absoluteMounts(&s); err != nil {
+		return err
+	}
+	if s, p.Said, err = e.directed(s); err != nil {
+		return err
+	}
+	if s, err = e.named(s); err != nil {
+		return err
+	}
+	if s, err = s.Normal(); err != nil {
+		return err
+	}
+	p.Spec = s
+	p.driver, err = e.Driver(s.On)
+	return err
+}
+
+// readItems reads a map's items, and computes what the facts of the job will cost.
+func (e *Engine) readItems(ctx context.Context, p *Plan) error {
+	if p.Spec.Verb == job.Map {
+		if err := e.collect(ctx, p); err != nil {
+			return err
+		}
+	}
+	p.Cost = e.cost(p.Spec, p.Items.Count, p.Items.Chunks)
+	return nil
+}
+
+// askTarget reads what a target is, before it is known what the job needs.
+func (e *Engine) askTarget(_ context.Context, p *Plan) (err error) {
+	p.Properties = p.driver.Properties
+	err = e.refuseStore(p.driver, p.Spec.On)
+	return err
+}
+
+// findCode finds the files that go along with the program, and hashes them.
+func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
+	if p.ship, err = e.locate(ctx, p.Spec, p.Items.files, others(p.Properties, p.Spec)); err != nil {
+		return err
 	}
 	notePasswords(&p.ship.files)
 	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
-	p.Python = e.pythonFile(p)
-	if err = e.addPackages(ctx, &p); err != nil {
-		return p, errors.Join(err, p.Close())
+	p.Python = e.pythonFile(*p)
+	if err = e.addPackages(ctx, p); err != nil || p.ship.nothing {
+		return err
 	}
-	if !p.ship.nothing {
-		if err = p.hashCode(ctx); err != nil {
-			return p, errors.Join(err, p.Close())
-		}
+	if err = p.hashCode(ctx); err != nil {
+		return err
 	}
-	if !p.ship.nothing && p.Code.How != bundle.Alone {
-		p.Seen, p.InPlace = p.Code.Unshipped(p.ship.judge.leavesUnshipped), p.Properties.InPlace && spec.Rules != job.SSM && spec.Verb != job.Process
+	if p.Code.How != bundle.Alone {
+		p.Seen = p.Code.Unshipped(p.ship.judge.leavesUnshipped)
+		p.InPlace = p.Properties.InPlace && p.Spec.Rules != job.SSM && p.Spec.Verb != job.Process
 	}
-	if p.feeds, err = e.feeds(ctx, spec); err != nil {
-		return p, err
+	return nil
+}
+
+// findInputs finds what the inputs hold, and its digests.
+func (e *Engine) findInputs(ctx context.Context, p *Plan) (err error) {
+	if p.feeds, err = e.feeds(ctx, p.Spec); err != nil {
+		return err
 	}
 	for _, f := range p.feeds {
 		p.Contents[f.in.Name] = f.tree.Digest()
 	}
-	if err = e.offer(ctx, d, &p); err != nil {
-		return p, errors.Join(err, p.Close())
+	return nil
+}
+
+// checkMachine refuses a job that lacks a secret, a Linux package, an environment or a
+// launcher, as far as agents on this machine would.
+func (e *Engine) checkMachine(ctx context.Context, p *Plan) (err error) {
+	if !p.Properties.Attached {
+		return nil
 	}
-	if err = e.lookAtFiles(ctx, &p); err != nil {
-		return p, errors.Join(err, p.Close())
+	if _, err = job.Resolve(p.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil || p.Properties.Apart {
+		return err
 	}
-	if err = e.noteOfPass(ctx, &p); err != nil {
-		return p, errors.Join(err, p.Close())
+	if err = e.packages(ctx, *p); err != nil {
+		return err
 	}
-	if p.Properties.Attached {
-		if _, err = job.Resolve(spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
-			return p, err
-		}
+	if p.Environment, err = e.environment(ctx, *p); err != nil {
+		return err
 	}
-	if p.Properties.Attached && !p.Properties.Apart {
-		if err = e.packages(ctx, p); err != nil {
-			return p, err
-		}
-		if p.Environment, err = e.environment(ctx, p); err != nil {
-			return p, err
-		}
-		if err := e.launcher(ctx, p); err != nil {
-			return p, err
-		}
-	}
-	return p, e.decide(ctx, &p, force)
+	return e.launcher(ctx, *p)
 }
 
 // environment says what Python the script will find, where the machine is ours.

@@ -26,13 +26,10 @@ func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int
 		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
-	if err := e.choose(ctx, p, &s, numbers); err != nil {
-		return s, errors.Join(err, s.Close())
-	}
-	if err := e.anew(ctx, &s); err != nil {
-		return s, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return e.planBy(ctx, s, []planStep{
+		func(e *Engine, ctx context.Context, s *Plan) error { return e.choose(ctx, p, s, numbers) },
+		(*Engine).anew,
+	})
 }
 
 // choose makes the list of the sample's items, which outlives that of p.

@@ -39,9 +39,9 @@ type beside struct {
 
 // decide applies the second-command rule. It may be called again, when what it was decided
 // by has changed since.
-func (e *Engine) decide(ctx context.Context, p *Plan, force bool) error {
+func (e *Engine) decide(ctx context.Context, p *Plan) error {
 	if p.undecided == nil {
-		p.force, p.inherited = force, nil
+		p.inherited = nil
 		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
 			p.inherited = e.inherited(p.Spec, false)
 		}
@@ -415,7 +415,7 @@ func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
 		p.undecided.inherited = e.inherited(p.undecided.Spec, true)
 	}
 	p.reset(p.undecided.Spec.Task, nil)
-	return e.decide(ctx, p, p.force)
+	return e.decide(ctx, p)
 }
 
 // submitOnce is Submit by what the plan was decided by; done is false when that has
