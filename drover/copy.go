@@ -2,6 +2,7 @@ package drover
 
 import (
 	"context"
+	"time"
 
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/transfer"
@@ -9,22 +10,58 @@ import (
 )
 
 // CopyOptions say how Upload and Download work. The zero value is right for most.
-type CopyOptions = transfer.Options
+type CopyOptions struct {
+	// Checksum compares contents also where size and time say that nothing changed.
+	Checksum bool
+	// Notes is a folder of this machine's, where Upload notes how far it is with large
+	// files: an upload that was ended goes on inside them, if it finds its notes. A reader of
+	// the notes can go on with the upload, too. "": large files begin anew.
+	Notes string
+	// Away is called once the bucket has done nothing for a few seconds of what it is asked
+	// for, with what came back last, and Back when it answers again, with how long
+	// that was. They may be nil.
+	Away func(length time.Duration, last error)
+	Back func(length time.Duration)
+	// Watch is called about ten times a second while the copy goes on, and once at the end,
+	// from one goroutine. It may be nil.
+	Watch func(CopyProgress)
+}
 
-// CopyProgress is how far they are: what was copied, and what was there already.
-type CopyProgress = transfer.Progress
+func (o CopyOptions) options() transfer.Options {
+	t := transfer.Options{Checksum: o.Checksum, Notes: o.Notes, Away: o.Away, Back: o.Back}
+	if o.Watch != nil {
+		t.Watch = func(p transfer.Progress) { o.Watch(CopyProgress(p)) }
+	}
+	return t
+}
+
+// CopyProgress is how far a copy is: what was copied, and what was there already.
+type CopyProgress struct {
+	Files, Same       int64
+	Bytes, SameBytes  int64
+	Found, FoundBytes int64 // so far, of which all the above are a part
+	Counted           bool  // Found is all there is
+}
 
 // Sending is what a Plan's Watch hears of while it submits.
-type Sending = engine.Sending
+type Sending int
 
 // The files that items name, and those of one input after the other.
 const (
-	SendingItems  = engine.OfItems
-	SendingInputs = engine.OfInputs
+	SendingItems  = Sending(engine.OfItems)
+	SendingInputs = Sending(engine.OfInputs)
 )
 
-// Copied is what they did.
-type Copied = transfer.Done
+// Copied is what a copy did.
+type Copied struct {
+	CopyProgress
+	LeftOut int64 // links to folders, pipes, sockets and devices, which are never sent
+	Took    time.Duration
+}
+
+func copied(d transfer.Done, err error) (Copied, error) {
+	return Copied{CopyProgress(d.Progress), d.LeftOut, d.Took}, err
+}
 
 // Upload copies source, a file or a folder of this machine, into a bucket: what is
 // below a folder goes below key. It sends what is missing there or has changed, so an
@@ -32,13 +69,13 @@ type Copied = transfer.Done
 //
 // The bucket is anybody's, opened for names that no store has (s3.Options.Foreign).
 func Upload(ctx context.Context, source string, to store.Bucket, key string, o CopyOptions) (Copied, error) {
-	return transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o)
+	return copied(transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.options()))
 }
 
 // Download copies what is at key in a bucket, one object or all that is below it, to
 // target. It brings what is missing there or has changed; nothing is deleted.
 func Download(ctx context.Context, from store.Bucket, key, target string, o CopyOptions) (Copied, error) {
-	return transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o)
+	return copied(transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o.options()))
 }
 
 // IsURL says whether a text names a place in a bucket: s3://, gs:// or file://.

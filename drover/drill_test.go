@@ -135,7 +135,7 @@ func TestADrillThatHitNothingProvesNothing(t *testing.T) {
 }
 
 func TestADrillIsDoneOnThisMachine(t *testing.T) {
-	p := &Plan{Plan: engine.Plan{Spec: job.Spec{On: "mars"}}}
+	p := &Plan{Spec: job.Spec{On: "mars"}}
 	if _, err := p.Drill(t.Context(), DrillOptions{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("agents that live elsewhere: %v", err)
 	}

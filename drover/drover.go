@@ -4,7 +4,7 @@
 //	c, err := drover.Open(ctx, drover.Options{Bucket: bucket, Drivers: drivers})
 //	j, err := c.Run(ctx, job.Spec{Project: "demo", Program: "train.py"})
 //	s, err := j.Wait(ctx)
-//	err = j.Get(ctx, "out")
+//	got, err := j.Get(ctx, "out")
 //
 // Open a Client over a store and the targets' drivers, Run a job.Spec, then
 // Watch, Logs, Wait, Stop and Get. All truth is in the store: a program may end
@@ -29,6 +29,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -88,17 +89,81 @@ type Options struct {
 	Passes Passes
 }
 
-// WorkFolder is the folder of an agent that died on this machine.
-type WorkFolder = engine.WorkFolder
+// WorkFolder is the folder of an agent that died on this machine: what its program had
+// written last may be there alone.
+type WorkFolder struct {
+	Dir   string
+	Store string // as its store calls itself
+	Job   job.Path
+	Bytes int64
+}
 
-// Passes say what agents open the store with; a Pass is one.
-type (
-	Passes = engine.Passes
-	Pass   = engine.Pass
-)
+// Passes say what agents open the store with. The zero value is for a store that
+// asks for no credentials.
+type Passes struct {
+	// Store is how agents name the store, where it is not as this process does.
+	Store string
+	// Machine is how agents name the store whose machines have credentials of their own;
+	// nil: as Store says.
+	Machine func() (string, error)
+	// Make gives what agents with these rights open it with where they inherit
+	// nothing of this process. images says that they see an image, and so none of
+	// their machine's profiles. Nil: nothing is needed.
+	Make func(ctx context.Context, r store.Rights, images bool) (Pass, error)
+}
+
+// Pass is what the agents of a task open the store with.
+type Pass struct {
+	File  []byte    // a secret, for a driver to hand over; nil: what their machine has
+	Until time.Time // zero: it does not end
+	Note  string    // for the plan, in half a line; "": nothing to say
+}
 
 // Images say where container images come from.
-type Images = engine.Images
+type Images struct {
+	Region string // whose registry has SageMaker's images; "": us-east-1
+	Mirror string // registry prefix that stands for it; "": none
+	// Pin looks up what an image that is to be built begins from, which is part of
+	// its name. Nil: the plan's name may not be the one that Build gives.
+	Pin func(ctx context.Context, o ImageOrder) error
+	// Build makes an image where the targets of this machine find it, unless it is
+	// there, and gives the name by which they do. Nil: nothing is built.
+	Build func(ctx context.Context, o ImageOrder) (reference string, err error)
+}
+
+// ImageOrder is an image that is to be built for a job, by the builder that the drover program
+// comes with: it knows the Dockerfile and the files that go along.
+type ImageOrder interface {
+	// Order returns the image's name, with its tag, and the digest of all that goes into it.
+	Order() (reference, digest string)
+}
+
+// given are the options as the engine has them.
+func (o Options) given() (p engine.Passes, i engine.Images, folders func() []engine.WorkFolder) {
+	p.Store, p.Machine = o.Passes.Store, o.Passes.Machine
+	if make := o.Passes.Make; make != nil {
+		p.Make = func(ctx context.Context, r store.Rights, images bool) (engine.Pass, error) {
+			pass, err := make(ctx, r, images)
+			return engine.Pass(pass), err
+		}
+	}
+	i.Region, i.Mirror = o.Images.Region, o.Images.Mirror
+	if pin := o.Images.Pin; pin != nil {
+		i.Pin = func(ctx context.Context, p *image.Plan) error { return pin(ctx, p) }
+	}
+	if build := o.Images.Build; build != nil {
+		i.Build = func(ctx context.Context, p *image.Plan) (string, error) { return build(ctx, p) }
+	}
+	if find := o.Folders; find != nil {
+		folders = func() (all []engine.WorkFolder) {
+			for _, f := range find() {
+				all = append(all, engine.WorkFolder(f))
+			}
+			return all
+		}
+	}
+	return p, i, folders
+}
 
 // lanes is how many requests who looks at a job has under way at once: a thousand
 // agents are seen in two seconds instead of thirty, and it is far from what a store takes.
@@ -125,15 +190,16 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		return nil, err
 	}
 	s := store.New(o.Bucket, store.Options{})
-	w := protocol.World{Store: s, Rand: rand.Reader, Gone: Gone, Lanes: lanes}
+	w := protocol.World{Store: s, Rand: rand.Reader, Gone: gone, Lanes: lanes}
+	passes, images, folders := o.given()
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: o.Images, Passes: o.Passes, Near: o.Near, OpenPlace: o.OpenPlace,
+	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: images, Passes: passes, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
 			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal,
-			Folders: o.Folders, Remove: o.RemoveFolder}})
+			Folders: folders, Remove: o.RemoveFolder}})
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
 	}
@@ -191,41 +257,9 @@ func userName() string {
 	return fmt.Sprint(os.Geteuid())
 }
 
-// Gone tells whether the process of an agent on this machine has ended; known
+// gone tells whether the process of an agent on this machine has ended; known
 // is false for agents elsewhere.
-func Gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
-
-// Plan is what a spec comes to, given what is there already. Exported fields
-// are for showing; Submit carries it out.
-type Plan struct {
-	engine.Plan
-	c *Client
-}
-
-// Plan finds out what Run would do. It changes nothing in the store.
-func (c *Client) Plan(ctx context.Context, spec job.Spec, force bool) (*Plan, error) {
-	p, err := c.engine.Plan(ctx, spec, force)
-	if err != nil {
-		return nil, err
-	}
-	return &Plan{Plan: p, c: c}, nil
-}
-
-// Submit carries the plan out as far as a job that is durably in the store. No
-// agent is asked for yet: Wait does that, or Start.
-func (p *Plan) Submit(ctx context.Context) (*Job, error) {
-	c := p.c
-	if p.Action != engine.Skip {
-		if err := c.trial(ctx); err != nil {
-			return nil, err
-		}
-	}
-	path, err := c.engine.Submit(ctx, &p.Plan)
-	if err != nil {
-		return nil, err
-	}
-	return c.job(path), nil
-}
+func gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
 
 // Run plans and submits. The second-command rule applies: a live job of the same
 // command is attached to, an interrupted one is gone on with, a named complete
@@ -235,6 +269,7 @@ func (c *Client) Run(ctx context.Context, spec job.Spec) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer p.Close()
 	return p.Submit(ctx)
 }
 

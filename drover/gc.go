@@ -17,10 +17,44 @@ type GCOptions struct {
 	Jobs    []*Job        // in any case
 }
 
+// Leftover is one thing that may go, or one that stays and why.
+type Leftover struct {
+	Kind  string `json:"kind"` // job, submit, rest, blobs, environment, agents or folder
+	Name  string `json:"name"`
+	Count int    `json:"count,omitempty"` // of blobs
+	Bytes int64  `json:"bytes"`
+	Why   string `json:"why"` // one sentence
+}
+
+func leftovers(from []engine.Leftover) []Leftover {
+	if from == nil {
+		return nil
+	}
+	all := make([]Leftover, len(from))
+	for i, l := range from {
+		all[i] = Leftover{l.Kind, l.Name, l.Count, l.Bytes, l.Why}
+	}
+	return all
+}
+
 // Garbage is what may go, and of what was asked for, what stays and why.
 type Garbage struct {
-	engine.Garbage
-	c *Client
+	V     int        `json:"v"`
+	Items []Leftover `json:"items"`
+	Kept  []Leftover `json:"kept,omitempty"` // what was asked for, or old enough, and stays
+	Bytes int64      `json:"bytes"`          // of all items
+	Notes []string   `json:"notes,omitempty"`
+
+	found engine.Garbage
+	c     *Client
+}
+
+// Freed is what Collect removed.
+type Freed struct {
+	V     int        `json:"v"`
+	Items []Leftover `json:"items"`
+	Kept  []Leftover `json:"kept,omitempty"` // what has come into use since
+	Bytes int64      `json:"bytes"`
 }
 
 // Leftovers finds what nobody needs, and the jobs that o lets go: never a live
@@ -34,11 +68,12 @@ func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Garbage{Garbage: g, c: c}, nil
+	return &Garbage{V: g.V, Items: leftovers(g.Items), Kept: leftovers(g.Kept), Bytes: g.Bytes, Notes: g.Notes, found: g, c: c}, nil
 }
 
 // Collect removes it for good. It may be stopped at any moment: the next one
 // finishes what was begun. What has come into use meanwhile stays.
-func (g *Garbage) Collect(ctx context.Context) (engine.Freed, error) {
-	return g.c.engine.Collect(ctx, g.Garbage, nil)
+func (g *Garbage) Collect(ctx context.Context) (Freed, error) {
+	f, err := g.c.engine.Collect(ctx, g.found, nil)
+	return Freed{V: f.V, Items: leftovers(f.Items), Kept: leftovers(f.Kept), Bytes: f.Bytes}, err
 }

@@ -63,7 +63,7 @@ func (c *Client) PlanMap(ctx context.Context, s MapSpec, force bool) (*Plan, err
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Plan: p, c: c}, nil
+	return newPlan(c, p), nil
 }
 
 // valueReader reads values as lines.

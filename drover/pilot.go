@@ -18,11 +18,11 @@ import (
 // submitted later.
 func (p *Plan) Sample(ctx context.Context, what string, n int) (*Plan, []int, error) {
 	numbers := manifest.Spread(p.Items.Count, n)
-	s, err := p.c.engine.Sample(ctx, &p.Plan, what, numbers)
+	s, err := p.c.engine.Sample(ctx, &p.plan, what, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Plan{Plan: s, c: p.c}, numbers, nil
+	return newPlan(p.c, s), numbers, nil
 }
 
 // Pilot is what a sample of a map's items came to, and what follows for all.
@@ -82,7 +82,7 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 	if p.Properties.Attached {
 		cores = p.Offer.Cores
 	}
-	r.Forecast = r.extrapolate(p.Items.Count, engine.Slots(&p.Plan)*max(1, p.Spec.Workers), cores)
+	r.Forecast = r.extrapolate(p.Items.Count, engine.Slots(&p.plan)*max(1, p.Spec.Workers), cores)
 	asked := p.Cost.After(r.Forecast.Seconds / time.Minute.Seconds())
 	r.Forecast.Writes, r.Forecast.Lists, r.Forecast.Reads, r.Forecast.Dollars = asked.Writes, asked.Lists, asked.Reads, float64(p.Cost.Of(asked))
 	return r, nil

@@ -32,6 +32,17 @@ func TestMain(m *testing.M) {
 // dir.Open's bucket and local.New's driver instead, and nothing else differs.
 // The current folder of the client is a new one that holds files.
 func open(files map[string]string) (c *drover.Client, folder string, done func()) {
+	bucket, place, folder, done := world(files)
+	c, err := drover.Open(context.Background(), drover.Options{Bucket: bucket, Near: true, Folder: folder,
+		Drivers: map[string]driver.Opened{mem.Name: mem.Open(place)}, Cache: filepath.Join(filepath.Dir(folder), "cache")})
+	if err != nil {
+		panic(err)
+	}
+	return c, folder, done
+}
+
+// world is what open makes its client of.
+func world(files map[string]string) (bucket store.Bucket, place *mem.Driver, folder string, done func()) {
 	base, err := os.MkdirTemp("", "drover-example-")
 	if err != nil {
 		panic(err)
@@ -45,27 +56,22 @@ func open(files map[string]string) (c *drover.Client, folder string, done func()
 			panic(err)
 		}
 	}
-	bucket := storemem.New()
-	place := mem.New(func(ctx context.Context, r driver.Request, index int) error {
+	bucket = storemem.New()
+	place = mem.New(func(ctx context.Context, r driver.Request, index int) error {
 		notice := make(chan agent.Notice, 1)
 		stop := context.AfterFunc(ctx, func() {
 			notice <- agent.Notice{Asked: errors.Is(context.Cause(ctx), mem.ErrAsked), Why: context.Cause(ctx).Error()}
 		})
 		defer stop()
 		parts := strings.SplitN(r.Run.Job, "/", 3)
-		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
+		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }}
 		_, err := agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
 			Placement: r.Placement, Index: index, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Machine: agent.Machine{Self: protocol.Host(proc.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
 				Work: filepath.Join(base, "work"), Cache: filepath.Join(base, "cache")}})
 		return err
 	})
-	c, err = drover.Open(context.Background(), drover.Options{Bucket: bucket, Near: true, Folder: folder,
-		Drivers: map[string]driver.Opened{mem.Name: mem.Open(place)}, Cache: filepath.Join(base, "cache")})
-	if err != nil {
-		panic(err)
-	}
-	return c, folder, func() {
+	return bucket, place, folder, func() {
 		place.Close()
 		os.RemoveAll(base)
 	}

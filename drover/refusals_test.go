@@ -9,7 +9,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -154,7 +153,7 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 
 func TestADrillIsOnThisMachineAlone(t *testing.T) {
 	for name, properties := range map[string]driver.Properties{"elsewhere": {}, "in containers": {Attached: true, Apart: true}} {
-		p := &Plan{Plan: engine.Plan{Spec: job.Spec{On: "slurm"}, Properties: properties}}
+		p := &Plan{Spec: job.Spec{On: "slurm"}, Properties: properties}
 		if err := p.Drillable(); fault.KindOf(err) != fault.Invalid || err.Error() != "plan drill: agents are killed on this machine alone, not on slurm" ||
 			fault.Hint(err) != "Leave out --on: a drill runs its items on this machine, wherever all of them run." {
 			t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/host"
@@ -78,7 +77,7 @@ func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.
 	if err != nil {
 		return fault.ExitDrover, err
 	}
-	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: drover.Gone}
+	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: gone}
 	m, err := p.machine(given, terms, at)
 	if err != nil {
 		return fault.ExitDrover, err
@@ -162,3 +161,7 @@ func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Sig
 		}
 	}()
 }
+
+// gone tells whether the process of an agent on this machine has ended; known
+// is false for agents elsewhere.
+func gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }

@@ -82,7 +82,7 @@ func (p *program) opened() map[string]driver.Opened {
 
 // leftFolders are those in which agents worked that have died.
 func leftFolders(work string) (all []drover.WorkFolder) {
-	for _, l := range agent.LeftFolders(work, drover.Gone) {
+	for _, l := range agent.LeftFolders(work, gone) {
 		all = append(all, drover.WorkFolder(l))
 	}
 	return all

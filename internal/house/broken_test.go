@@ -187,6 +187,11 @@ var broken = map[string][]struct{ files, want string }{
 		{"-- store/more.go --\npackage store\nimport _ \"html/template\"\n", "store imports html/template"},
 		{"-- cmd/drover/main.go --\n\n", "cmd/drover is not there"},
 	},
+	"public packages name no internal type": {
+		{"-- drover/more.go --\npackage drover\nimport \"example.org/d/internal/engine\"\ntype Plan = engine.Plan\n", "Plan names engine.Plan"},
+		{"-- drover/more.go --\npackage drover\nimport \"example.org/d/internal/engine\"\ntype Plan struct{ engine.Plan }\n", "Plan names engine.Plan"},
+		{"-- drover/more.go --\npackage drover\nimport \"example.org/d/internal/engine\"\nfunc Do(p engine.Plan) {}\n", "Do names engine.Plan"},
+	},
 	"every package introduces itself": {
 		{"-- store/s3/s3.go --\npackage s3\n", "store/s3 has no package comment"},
 	},

@@ -22,6 +22,7 @@ var rules = []struct {
 	{"arrows point down", arrowsPointDown},
 	{"every room is drawn", everyRoomIsDrawn},
 	{"only promises are public", onlyPromisesArePublic},
+	{"public packages name no internal type", publicPackagesNameNoInternalType},
 	{"the ground stands on the standard library", groundStandsOnTheStandardLibrary},
 	{"only cmd/drover picks", onlyTheMainPicks},
 	{"the SDK links no cloud", theSDKLinksNoCloud},

@@ -278,3 +278,79 @@ func nobodySleepsInTests(h *house) (found []string) {
 	}
 	return found
 }
+
+// publicRooms are the packages whose exported names are a promise to other modules.
+var publicRooms = []string{"drover", "driver", "fault", "job", "store"}
+
+// publicPackagesNameNoInternalType finds exported declarations of public packages that name a
+// type of an internal package: another module could not write that type's name.
+func publicPackagesNameNoInternalType(h *house) (found []string) {
+	for _, f := range h.files {
+		if room, _, _ := strings.Cut(f.path, "/"); !slices.Contains(publicRooms, room) || f.isTest() || strings.Contains(f.path, "/internal/") {
+			continue
+		}
+		imports := f.imports()
+		check := func(name string, n ast.Node) {
+			ast.Inspect(n, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if x, ok := s.X.(*ast.Ident); ok && strings.Contains(imports[x.Name], "/internal/") {
+					found = append(found, fmt.Sprintf("%s: %s names %s.%s, which other modules cannot: give the package a type of its own", f.at(s), name, x.Name, s.Sel.Name))
+				}
+				return true
+			})
+		}
+		for _, d := range f.syntax.Decls {
+			checkPublic(d, check)
+		}
+	}
+	return found
+}
+
+// checkPublic gives check the types in the exported part of a declaration.
+func checkPublic(d ast.Decl, check func(name string, n ast.Node)) {
+	fields := func(name string, l *ast.FieldList) {
+		for _, f := range l.List {
+			if len(f.Names) == 0 || slices.ContainsFunc(f.Names, (*ast.Ident).IsExported) {
+				check(name, f.Type)
+			}
+		}
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && (d.Recv == nil || exportedReceiver(d.Recv.List[0].Type)) {
+			check(d.Name.Name, d.Type)
+		}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				if !s.Name.IsExported() {
+					continue
+				}
+				switch t := s.Type.(type) {
+				case *ast.StructType:
+					fields(s.Name.Name, t.Fields)
+				case *ast.InterfaceType:
+					fields(s.Name.Name, t.Methods)
+				default:
+					check(s.Name.Name, t)
+				}
+			case *ast.ValueSpec:
+				if s.Type != nil && slices.ContainsFunc(s.Names, (*ast.Ident).IsExported) {
+					check(s.Names[0].Name, s.Type)
+				}
+			}
+		}
+	}
+}
+
+func exportedReceiver(t ast.Expr) bool {
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	name, ok := t.(*ast.Ident)
+	return ok && name.IsExported()
+}

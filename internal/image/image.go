@@ -66,6 +66,9 @@ type Plan struct {
 	pins   map[string]string
 }
 
+// Order returns Reference and Digest: what package drover shows of a plan.
+func (p *Plan) Order() (reference, digest string) { return p.Reference, p.Digest }
+
 // Resolve says what c asks for. An image that is a file here (Local) is one to be
 // built, of nothing else. It reads the Dockerfile and every file that it
 // copies, and may be called as often as one likes. A Container that asks for

@@ -272,19 +272,19 @@ func (a *App) FindTask(ctx context.Context, args []string) (c *drover.Client, pr
 }
 
 // pinImage looks up the bases of an image that a job wants.
-func (a *App) pinImage(ctx context.Context, p *image.Plan) error {
+func (a *App) pinImage(ctx context.Context, o drover.ImageOrder) error {
 	b := build.New(ctx, a.ProgressOutput())
 	defer b.Close()
-	return b.Pin(ctx, p)
+	return b.Pin(ctx, o.(*image.Plan)) // package drover makes no other orders
 }
 
 // buildJobImage makes the image of a job that is submitted; pinFor has seen its plan.
-func (a *App) buildJobImage(ctx context.Context, p *image.Plan) (string, error) {
+func (a *App) buildJobImage(ctx context.Context, o drover.ImageOrder) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := build.New(ctx, a.ProgressOutput())
 	defer b.Close()
-	built, err := b.Build(ctx, build.Order{Plan: p})
+	built, err := b.Build(ctx, build.Order{Plan: o.(*image.Plan)})
 	if err == nil && built.Skipped {
 		a.Note("image    %s is there: nothing changed since it was built", built.Reference)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/drover"
-	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/cli/terminal"
 )
 
@@ -15,7 +14,7 @@ const shownLeft = 3
 
 // LeftLine is "not code: map.log, err.txt (output of this command)"; "" when nothing was
 // left out.
-func LeftLine(left []bundle.Left) string {
+func LeftLine(left []drover.LeftFile) string {
 	if len(left) == 0 {
 		return ""
 	}
@@ -40,7 +39,7 @@ func LeftLine(left []bundle.Left) string {
 }
 
 // LeftOut is what --plan --json says of files that are no code.
-func LeftOut(left []bundle.Left) []map[string]string {
+func LeftOut(left []drover.LeftFile) []map[string]string {
 	all := []map[string]string{}
 	for _, l := range left {
 		all = append(all, map[string]string{"name": l.Name, "why": l.Why})

@@ -8,15 +8,14 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/app/apptest"
 	"github.com/drover-run/drover/internal/cli/clitest"
-	"github.com/drover-run/drover/internal/transfer"
 )
 
 func TestWhatWasCopiedIsInWords(t *testing.T) {
 	var lines []string
 	for _, c := range []drover.Copied{
-		{Progress: transfer.Progress{Files: 1, Bytes: 10}, Took: time.Second},
-		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, Same: 2, SameBytes: 4096}, Took: time.Minute, LeftOut: 2},
-		{Progress: transfer.Progress{Files: 3, Bytes: 1 << 20, SameBytes: 4096}, Took: time.Minute},
+		{CopyProgress: drover.CopyProgress{Files: 1, Bytes: 10}, Took: time.Second},
+		{CopyProgress: drover.CopyProgress{Files: 3, Bytes: 1 << 20, Same: 2, SameBytes: 4096}, Took: time.Minute, LeftOut: 2},
+		{CopyProgress: drover.CopyProgress{Files: 3, Bytes: 1 << 20, SameBytes: 4096}, Took: time.Minute},
 	} {
 		lines = append(lines, apptest.OnScreen(func(a *app.App) {
 			if err := NewBringer(a).reportCopied(c, nil, "photos"); err != nil {

@@ -69,7 +69,7 @@ func (a GC) removeLeftovers(ctx context.Context, c *drover.Client, o drover.GCOp
 		return err
 	}
 	if a.Settings.JSON && dry {
-		return terminal.NewJSON(a.Out).Encode(g.Garbage)
+		return terminal.NewJSON(a.Out).Encode(g)
 	}
 	if !a.Settings.JSON {
 		if err := a.printGarbage(g); err != nil {

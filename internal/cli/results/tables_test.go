@@ -9,7 +9,6 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/app/apptest"
 	"github.com/drover-run/drover/internal/cli/clitest"
-	"github.com/drover-run/drover/internal/verify"
 	"github.com/drover-run/drover/job"
 )
 
@@ -32,9 +31,9 @@ func TestWhatVerifyFoundIsInWords(t *testing.T) {
 	for _, r := range []drover.Verified{
 		{Job: "p/t/1", State: job.Succeeded, Items: 100, Tally: job.Tally{Items: 100, Succeeded: 100}, Entries: 1, Chunks: 1, Claims: 1, Outputs: 1, Bytes: 10},
 		{Job: "p/t/2", Items: 100, Tally: job.Tally{Items: 100, Succeeded: 97}, Entries: 12, Chunks: 4, Claims: 9, Handed: 3, Losses: 2, Bound: 16, Stopped: 4,
-			Extra:   verify.ExtraRuns{Retries: 1, Interrupted: 2, Unexplained: 3},
-			Ignored: []verify.Note{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
-		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []verify.Doubt{{Rule: verify.RuleHole, Note: verify.Note{Log: "job", Entry: 1, Why: "it is missing"}}}},
+			Extra:   drover.ExtraRuns{Retries: 1, Interrupted: 2, Unexplained: 3},
+			Ignored: []drover.VerifyNote{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
+		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []drover.Finding{{Rule: "hole", VerifyNote: drover.VerifyNote{Log: "job", Entry: 1, Why: "it is missing"}}}},
 	} {
 		lines = append(lines, apptest.OnScreen(func(a *app.App) { NewVerify(a).printVerified(r) })...)
 	}

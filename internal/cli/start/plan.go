@@ -10,7 +10,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/bring"
 	"github.com/drover-run/drover/internal/cli/summary"
@@ -47,15 +46,15 @@ func (a Planner) planLines(p *drover.Plan) []string {
 		lines = append(lines, fmt.Sprintf("code     as the job has it since %s, without what has changed here", since.Local().Format("2006-01-02 15:04:05")))
 		return append(append(lines, mapLines(p)...), useLines(p)...)
 	}
-	if p.CodeNote != "" {
-		lines = append(lines, "code     "+p.CodeNote)
-	} else if len(p.Code.Entries) > 0 {
-		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", terminal.Count(len(p.Code.Entries), "file"), terminal.Size(p.Code.Bytes), p.Code.Dir))
+	if p.Code.Note != "" {
+		lines = append(lines, "code     "+p.Code.Note)
+	} else if p.Code.Files > 0 {
+		lines = append(lines, fmt.Sprintf("code     %s, %s from %s", terminal.Count(p.Code.Files, "file"), terminal.Size(p.Code.Bytes), p.Code.Dir))
 	}
-	if p.Sub != "" {
-		lines = append(lines, "         working folder "+terminal.PlainText(p.Sub))
+	if p.Code.WorkingFolder != "" {
+		lines = append(lines, "         working folder "+terminal.PlainText(p.Code.WorkingFolder))
 	}
-	if line := seenLine(p.Seen, p.InPlace); line != "" {
+	if line := seenLine(p.Code.Unshipped); line != "" {
 		lines = append(lines, "         "+line)
 	}
 	if line := bring.LeftLine(p.Code.Left); line != "" {
@@ -69,8 +68,8 @@ func (a Planner) planLines(p *drover.Plan) []string {
 		lines = append(lines, "         "+terminal.PlainText(n))
 	}
 	lines = append(append(lines, mapLines(p)...), useLines(p)...)
-	if p.Environment.Interpreter != "" {
-		lines = append(lines, "python   "+p.Environment.Why)
+	if p.Python.Interpreter != "" {
+		lines = append(lines, "python   "+p.Python.Why)
 	}
 	return append(lines, summary.CostLines(p)...)
 }
@@ -97,9 +96,8 @@ func useLines(p *drover.Plan) (lines []string) {
 	return lines
 }
 
-// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none. inPlace
-// says that the program finds them all the same.
-func seenLine(s bundle.Seen, inPlace bool) string {
+// seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none.
+func seenLine(s drover.Unshipped) string {
 	if s.Files == 0 {
 		return ""
 	}
@@ -114,9 +112,9 @@ func seenLine(s bundle.Seen, inPlace bool) string {
 		names = append(names, "...")
 	}
 	switch text := fmt.Sprintf("%s, %s (%s)", number, terminal.Size(s.Bytes), strings.Join(names, ", ")); {
-	case inPlace && s.More:
+	case s.InPlace && s.More:
 		return "found in place, not shipped: " + text + "; changes in them are not noticed"
-	case inPlace:
+	case s.InPlace:
 		return "found in place, not shipped: " + text
 	default:
 		return "not shipped: " + text
@@ -153,10 +151,10 @@ func (a Planner) showPlan(p *drover.Plan) error {
 	}
 	if a.Settings.JSON {
 		plan := map[string]any{"v": 1, "action": p.Action, "note": p.Note, "changed": p.Changed, "spec": p.Spec, "choices": p.Choices,
-			"code": map[string]any{"files": len(p.Code.Entries), "bytes": p.Code.Bytes, "digest": p.Digest, "note": p.CodeNote, "folder": p.Code.Dir, "working_folder": p.Sub,
-				"not_shipped": map[string]any{"files": p.Seen.Files, "bytes": p.Seen.Bytes, "more": p.Seen.More, "names": p.Seen.Names, "in_place": p.InPlace},
-				"left_out":    bring.LeftOut(p.Code.Left), "changed_files": p.ChangedFiles, "taken": p.TakesNewCode},
-			"environment": map[string]any{"source": p.Environment.Source, "why": p.Environment.Why, "build": p.Environment.Build}}
+			"code": map[string]any{"files": p.Code.Files, "bytes": p.Code.Bytes, "digest": p.Code.Digest, "note": p.Code.Note, "folder": p.Code.Dir, "working_folder": p.Code.WorkingFolder,
+				"not_shipped": map[string]any{"files": p.Code.Unshipped.Files, "bytes": p.Code.Unshipped.Bytes, "more": p.Code.Unshipped.More, "names": p.Code.Unshipped.Names, "in_place": p.Code.Unshipped.InPlace},
+				"left_out":    bring.LeftOut(p.Code.Left), "changed_files": p.Code.ChangedFiles, "taken": p.TakesNewCode},
+			"environment": map[string]any{"source": p.Python.Source, "why": p.Python.Why, "build": p.Python.Build}}
 		plan["store"] = summary.CostJSON(p)
 		if a.Conf != nil {
 			plan["settings"] = a.Conf.Used

@@ -13,16 +13,18 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/app/apptest"
 	"github.com/drover-run/drover/internal/cli/clitest"
-	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
 
+func storePrice(s prices.Store) drover.StorePrice {
+	return drover.StorePrice{Name: s.Name, Region: s.Region, Writes: drover.Dollars(s.Writes), Lists: drover.Dollars(s.Lists), Reads: drover.Dollars(s.Reads), Source: s.Source, Day: s.Day}
+}
+
 func TestThePlanOfAMap(t *testing.T) {
-	plan := func(items engine.ItemsPlan, change func(*drover.Plan)) *drover.Plan {
-		p := &drover.Plan{Plan: engine.Plan{Action: "start", Items: items,
-			Spec: job.Spec{Verb: job.Map, Program: "./resize.sh", Args: []string{"{}", "{out}"}, Nodes: 1, Items: job.Items{From: "photos.txt", Workers: 1}}}}
+	plan := func(items drover.PlannedItems, change func(*drover.Plan)) *drover.Plan {
+		p := &drover.Plan{Action: "start", Items: items,
+			Spec: job.Spec{Verb: job.Map, Program: "./resize.sh", Args: []string{"{}", "{out}"}, Nodes: 1, Items: job.Items{From: "photos.txt", Workers: 1}}}
 		if change != nil {
 			change(p)
 		}
@@ -33,17 +35,17 @@ func TestThePlanOfAMap(t *testing.T) {
 		p.Spec.Out, p.Spec.ItemTimeout = []string{"small/{.stem}.webp", "meta/{n}.json"}, job.Duration(90*time.Second)
 		p.Spec.Limits, p.Spec.GPUs, p.Spec.Queue, p.Spec.Priority = job.Limits{CPUs: 2, Memory: 4 << 30, Processes: 10, Disk: 1 << 30}, 1, "night", 5
 		p.Action = "reopen"
-		p.Cost = engine.Cost{Requests: protocol.Requests{Reads: 1}, Price: prices.GCS(), Here: true}
+		p.Cost = drover.Cost{Requests: drover.Requests{Reads: 1}, Price: storePrice(prices.GCS()), Here: true}
 	}
 	var lines []string
 	for _, p := range []*drover.Plan{
-		plan(engine.ItemsPlan{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245}, func(p *drover.Plan) {
-			p.Cost = engine.Cost{Requests: protocol.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: protocol.Requests{Writes: 10, Reads: 20}, Price: prices.S3()}
+		plan(drover.PlannedItems{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245}, func(p *drover.Plan) {
+			p.Cost = drover.Cost{Requests: drover.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: drover.Requests{Writes: 10, Reads: 20}, Price: storePrice(prices.S3())}
 		}),
-		plan(engine.ItemsPlan{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
+		plan(drover.PlannedItems{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
 			New: 3, Again: 1234, Gone: 7, Chunks: 1}, whole),
-		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
-		plan(engine.ItemsPlan{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
+		plan(drover.PlannedItems{Count: 12}, func(p *drover.Plan) { p.Spec.Args = nil }),
+		plan(drover.PlannedItems{Count: 12}, func(p *drover.Plan) { p.Spec.Args, p.Spec.Stdin = nil, true }),
 	} {
 		lines = append(append(lines, NewPlanner((&app.App{})).planLines(p)...), "")
 	}
@@ -117,7 +119,7 @@ func TestTheCommandForAllItemsIsThatWithoutItsPilot(t *testing.T) {
 func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 	var lines []string
 	show := func(change func(p *drover.Plan)) {
-		p := &drover.Plan{Plan: engine.Plan{Action: "start", Spec: job.Spec{Verb: job.Run, Project: "p", Task: "t", Program: "train.py", Nodes: 1, On: "local"}}}
+		p := &drover.Plan{Action: drover.ActionStart, Spec: job.Spec{Verb: job.Run, Project: "p", Task: "t", Program: "train.py", Nodes: 1, On: "local"}}
 		change(p)
 		lines = append(lines, apptest.OnScreen(func(a *app.App) {
 			if err := NewPlanner(a).showPlan(p); err != nil && apptest.ExitOf(err) != fault.ExitComplete {
@@ -125,7 +127,7 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 			}
 		})...)
 	}
-	for _, action := range []engine.Action{"start", "attach", "resume", "replace", "skip", "extend", "reopen"} {
+	for _, action := range []drover.Action{"start", "attach", "resume", "replace", "skip", "extend", "reopen"} {
 		show(func(p *drover.Plan) { p.Action = action })
 	}
 	show(func(p *drover.Plan) { p.TakesNewCode = true })
@@ -137,7 +139,7 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		show(func(p *drover.Plan) {
 			p.Spec.Verb, p.Spec.From, p.Spec.Fetch, p.Spec.Stream, p.Spec.Processes = job.Map, "list.csv", true, stream, 1
-			p.Items = engine.ItemsPlan{Count: 3, Fields: []string{"file"}}
+			p.Items = drover.PlannedItems{Count: 3, Fields: []string{"file"}}
 		})
 	}
 	clitest.CheckScreen(t, "plan-actions", lines)

@@ -11,7 +11,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -168,7 +167,7 @@ func CostLines(p *drover.Plan) []string {
 // CostJSON is what --plan --json says of it.
 func CostJSON(p *drover.Plan) map[string]any {
 	c := p.Cost
-	counts := func(r protocol.Requests) map[string]any {
+	counts := func(r drover.Requests) map[string]any {
 		return map[string]any{"writes": r.Writes, "lists": r.Lists, "reads": r.Reads, "dollars": float64(c.Of(r))}
 	}
 	return map[string]any{"object_store": c.Here, "prices": c.Price.Name, "region": c.Price.Region, "source": c.Price.Source, "day": c.Price.Day,
