@@ -78,7 +78,13 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 }
 
 // Leftovers are what a map's items did to files that are not brought home.
-type Leftovers = views.Leftovers
+type Leftovers struct {
+	Lost      int    // files that items left in their working folders
+	LostFirst string // one of them
+	Changed   int    // files of the user's own that changed while items had them as links
+	// ChangedFirst is one of them.
+	ChangedFirst string
+}
 
 // Leftovers are those of the round that ran last, as far as its agents have told. Where
 // there are very many agents they are not asked.
@@ -97,5 +103,6 @@ func (j *Job) Leftovers(ctx context.Context) (Leftovers, error) {
 			since = e.At
 		}
 	}
-	return views.ReadLeftovers(ctx, j.c.world, j.path, since)
+	made, err := views.ReadLeftovers(ctx, j.c.world, j.path, since)
+	return Leftovers(made), err
 }
