@@ -22,7 +22,7 @@ const (
 	engineTests = "internal/engine"
 	s3Tests     = "store/s3"
 	gcsTests    = "store/gcs"
-	itemsTests  = "internal/items"
+	itemsTests  = "internal/items/manifest"
 )
 
 var testedMutants = []testedMutant{
@@ -121,7 +121,7 @@ var testedMutants = []testedMutant{
 	{mutant{"T3", "a submit looks for its settings in the task's log before its first try alone", taskFile,
 		"\tfor {\n\t\tt := FoldTask(l.Entries)\n\t\tif _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept\n\t\t\treturn j.ID, true, nil\n\t\t}\n\t\tif _, gone := t.Gone[j.ID]; gone {\n\t\t\treturn \"\", false, errors.Join(abandoned(j), withdrawJob(ctx, w, j))\n\t\t}\n\t\tif _, elsewhere := t.Beside[j.SettingsKey]; elsewhere",
 		"\t_, elsewhere := FoldTask(l.Entries).Beside[j.SettingsKey]\n\tfor {\n\t\tt := FoldTask(l.Entries)\n\t\tif _, ours := t.PlaceOf(j.ID); ours { // it may have ended since, if we slept\n\t\t\treturn j.ID, true, nil\n\t\t}\n\t\tif _, gone := t.Gone[j.ID]; gone {\n\t\t\treturn \"\", false, errors.Join(abandoned(j), withdrawJob(ctx, w, j))\n\t\t}\n\t\tif elsewhere"}, ledgerTests, "TestSettingsOfAnotherTaskAreNotSubmitted"},
-	{mutant{"M14", "a list that equals the items that were added last is compared with these alone", "internal/items/fresh.go",
+	{mutant{"M14", "a list that equals the items that were added last is compared with these alone", "internal/items/manifest/fresh.go",
 		"if len(old) != 1 || old[0].m.Digest != l.digest {", "if len(old) == 0 || old[len(old)-1].m.Digest != l.digest {"}, itemsTests, "TestTheListThatWasAddedLastLacksTheRest"},
 	{mutant{"R9", "a generation whose checkpoints miss a blob is left out of the shared state", "internal/ledger/states/shared.go",
 		"s, err := foldShared(logs, stateAlone(complete))\n\t\tif", "s, err := foldShared(logs, complete)\n\t\tif"}, ledgerTests, "TestAStateThatMissesABlobIsNotOffered"},
