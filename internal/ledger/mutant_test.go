@@ -33,11 +33,13 @@ type campaign struct {
 // TestMutants plants the mutants into a copy of the source and demands that the
 // simulator finds each of them within the worlds of a normal run.
 func TestMutants(t *testing.T) {
+	t.Parallel() // each waits for programs that it starts
 	campaign{mutants, "TestSimulation", "-seeds", normalSeeds, nil}.run(t)
 }
 
 // TestMapMutants is the same for maps.
 func TestMapMutants(t *testing.T) {
+	t.Parallel() // each waits for programs that it starts
 	campaign{mapMutants, "TestMapSimulation", "-mapseeds", normalMapSeeds, rareMapMutants}.run(t)
 }
 

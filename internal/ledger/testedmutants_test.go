@@ -133,6 +133,7 @@ func TestTestedMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles some packages' tests once more")
 	}
+	t.Parallel() // each waits for programs that it starts
 	of := map[string][]testedMutant{}
 	for _, m := range testedMutants {
 		of[m.pkg] = append(of[m.pkg], m)
