@@ -34,7 +34,7 @@ const (
 var inputSections = []section{
 	{
 		name: "inputs-first", needs: "rsync", prepare: makeInputs, until: untilExit,
-		ours:  shell("drover run -i data, new store", `rm -rf ../new && "$0" run -q --store ../new -i ../data "$1" hello.py`),
+		ours:  shell("drover run -i data, new store", `"$0" run -q --store "$(mktemp -d -p .. new.XXXXXX)" -i ../data "$1" hello.py`),
 		peer:  shell("rsync -a data/ new/", `rm -rf ../copy && rsync -a ../data/ ../copy/ && echo done`),
 		claim: "to store 10,000 new files and run takes at most 40 times rsync, which syncs none",
 		holds: func(ours, peer times) bool { return ours.median() <= maxFirst*peer.median() },

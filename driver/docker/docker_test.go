@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,12 +51,7 @@ func staticProgram(t *testing.T) string {
 // scripted starts drivertest's agent, which leaves its marks in s.Marks.
 func scripted(t *testing.T, s drivertest.Script) driver.Boot {
 	t.Helper()
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return driver.Boot{Binary: staticProgram(t), Store: s.Marks, Job: "suite/task/job", Folders: []string{s.Marks},
-		Env: []string{"DROVER_DRIVERTEST=" + string(text)}}
+	return driver.Boot{Binary: staticProgram(t), Store: s.Marks, Job: "suite/task/job", Folders: []string{s.Marks}, Env: s.Environ()}
 }
 
 func TestRealDockerIsADriver(t *testing.T) {

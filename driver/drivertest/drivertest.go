@@ -152,7 +152,7 @@ func (s *stage) request(p, agents int, script Script) driver.Request {
 		if err != nil {
 			s.Fatal(err)
 		}
-		boot = driver.Boot{Binary: program, Store: s.marks, Job: "suite/task/" + s.job, Env: script.env()}
+		boot = driver.Boot{Binary: program, Store: s.marks, Job: "suite/task/" + s.job, Env: script.Environ()}
 	}
 	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
 }

@@ -58,8 +58,8 @@ type Agent struct {
 // variable carries a Script to its agent.
 const variable = "DROVER_DRIVERTEST"
 
-// env is the script as Boot.Env has it.
-func (s Script) env() []string {
+// Environ is the script as Boot.Env has it, for a Place that makes its own Boot.
+func (s Script) Environ() []string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings, booleans and a number
