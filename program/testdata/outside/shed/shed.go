@@ -62,6 +62,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	whole := folder.Measure()
 	o := driver.Offer{Machine: "the shed, on " + whole.String(), Cores: whole.Cores, Memory: whole.Memory}
 	o.Reason = whole.Refusal("the shed", 0, n)
+	if o.Reason == "" {
+		o.Reason, o.Hint = n.MachineRefusal("the shed", whole.Attributes(ctx, d.dir, n.Where.Names()))
+	}
 	o.Fits = o.Reason == ""
 	return o, nil
 }
