@@ -14,6 +14,9 @@ type Allocation struct {
 	// agent's own: Root/opt/ml and Root/state are the machine's /opt/ml and /state. It is "/"
 	// where these are folders like any other. "": the machine is shared with others, so the
 	// agent makes a folder of its own, and a view of the machine in which /opt/ml is that.
+	//
+	// Not built yet: no target may set "/" before the agent keeps its own files elsewhere, as
+	// it removes Root when it ends.
 	Root string
 	// State is the folder for what an agent keeps while it lives; "": the user's own.
 	State string
