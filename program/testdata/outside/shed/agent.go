@@ -40,7 +40,7 @@ func Adopt() (*driver.Allocation, error) {
 		return nil, err
 	}
 	stop := file(dir, i, "stop")
-	if folder.Exists(stop) { // asked before it was up
+	if grace, asked := folder.ReadWord(stop); asked && grace > 0 { // asked before it was up
 		syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	}
 	return &driver.Allocation{
@@ -73,7 +73,7 @@ func oversee(dir string, i int) int {
 		if grace, asked := folder.ReadWord(file(dir, i, "stop")); asked && !until.Equal(never) {
 			if at := time.Now().Add(grace); over == nil || at.Before(until) {
 				until, over = at, time.After(grace)
-				if heard(dir, i).Agent > 0 { // one that is coming up finds the word itself
+				if grace > 0 && heard(dir, i).Agent > 0 { // one that is coming up finds the word itself
 					syscall.Kill(agent, syscall.SIGTERM)
 				}
 			}
