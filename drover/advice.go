@@ -47,19 +47,19 @@ func (j *Job) Advice(ctx context.Context, f Figures) (*Advice, error) {
 	if err != nil || o.Cores == 0 {
 		return nil, nil
 	}
-	return f.advice(o.Cores, o.Memory), nil
+	return f.computeAdvice(o.Cores, o.Memory), nil
 }
 
-// advice is for a machine with so many cores and so much memory (0: not known).
-func (f Figures) advice(cores int, memory int64) *Advice {
+// computeAdvice is for a machine with so many cores and so much memory (0: not known).
+func (f Figures) computeAdvice(cores int, memory int64) *Advice {
 	a := &Advice{Now: atOnce(f.Limits, cores, memory)}
 	then := f.Limits
 	what, typed := "", ""
-	if want, said := f.memory(); want > 0 {
+	if want, said := f.memoryAdvice(); want > 0 {
 		a.Memory, then.Memory = want, want
 		what, typed = said, "--memory "+want.String()
 	}
-	if want := f.cores(); want > 0 {
+	if want := f.coresAdvice(); want > 0 {
 		a.CPUs, then.CPUs = want, want
 		if what != "" {
 			what, typed = what+", and ", typed+" "
@@ -74,9 +74,9 @@ func (f Figures) advice(cores int, memory int64) *Advice {
 	return a
 }
 
-// memory is the limit that would do for every item, or for nearly every one where
+// memoryAdvice is the limit that would do for every item, or for nearly every one where
 // few need much more than the others; 0 when that is not worth a word.
-func (f Figures) memory() (want job.Bytes, said string) {
+func (f Figures) memoryAdvice() (want job.Bytes, said string) {
 	asked := f.Limits.Memory
 	if asked == 0 || f.Memory.Count < adviceLeast {
 		return 0, ""
@@ -92,8 +92,8 @@ func (f Figures) memory() (want job.Bytes, said string) {
 	return 0, ""
 }
 
-// cores are those that would do; 0 when that is not worth a word.
-func (f Figures) cores() float64 {
+// coresAdvice are those that would do; 0 when that is not worth a word.
+func (f Figures) coresAdvice() float64 {
 	if f.Limits.CPUs == 0 || f.Cores.Count < adviceLeast {
 		return 0
 	}

@@ -57,7 +57,7 @@ func differ(a, b ItemResult) *Difference {
 		return before != after
 	}
 	if say("state", string(a.State), string(b.State)) || say("exit status", a.Status(), b.Status()) ||
-		say("result", a.printed(), b.printed()) || say("outputs", strconv.Itoa(len(a.Outputs)), strconv.Itoa(len(b.Outputs))) {
+		say("result", a.printedWords(), b.printedWords()) || say("outputs", strconv.Itoa(len(a.Outputs)), strconv.Itoa(len(b.Outputs))) {
 		return d
 	}
 	for i, x := range a.Outputs {
@@ -71,8 +71,8 @@ func differ(a, b ItemResult) *Difference {
 
 func modeWords(f ItemFile) string { return fmt.Sprintf("mode %#o", f.Mode) }
 
-// printed is what is kept of a try's standard output, as one text.
-func (t Try) printed() string {
+// printedWords is what is kept of a try's standard output, as one text.
+func (t Try) printedWords() string {
 	if t.Tail == "" {
 		return t.Stdout
 	}

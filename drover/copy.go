@@ -27,7 +27,7 @@ type CopyOptions struct {
 	Watch func(CopyProgress)
 }
 
-func (o CopyOptions) options() transfer.Options {
+func (o CopyOptions) transferOptions() transfer.Options {
 	t := transfer.Options{Checksum: o.Checksum, Notes: o.Notes, Away: o.Away, Back: o.Back}
 	if o.Watch != nil {
 		t.Watch = func(p transfer.Progress) { o.Watch(CopyProgress(p)) }
@@ -69,13 +69,13 @@ func copied(d transfer.Done, err error) (Copied, error) {
 //
 // The bucket is anybody's, opened for names that no store has (s3.Options.Foreign).
 func Upload(ctx context.Context, source string, to store.Bucket, key string, o CopyOptions) (Copied, error) {
-	return copied(transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.options()))
+	return copied(transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.transferOptions()))
 }
 
 // Download copies what is at key in a bucket, one object or all that is below it, to
 // target. It brings what is missing there or has changed; nothing is deleted.
 func Download(ctx context.Context, from store.Bucket, key, target string, o CopyOptions) (Copied, error) {
-	return copied(transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o.options()))
+	return copied(transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o.transferOptions()))
 }
 
 // IsURL says whether a text names a place in a bucket: s3://, gs:// or file://.

@@ -79,7 +79,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 		}
 		if rep.State == job.Succeeded {
 			d.Success = rep.Job.Short
-			if d.Outputs, err = c.kept(ctx, rep); err != nil {
+			if d.Outputs, err = c.listGenerations(ctx, rep); err != nil {
 				return d, err
 			}
 			break
@@ -88,7 +88,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 	if err := c.generations(ctx, p, nodes, &d); err != nil {
 		return d, err
 	}
-	if err := c.versions(ctx, p, &d); err != nil {
+	if err := c.addInputVersions(ctx, p, &d); err != nil {
 		return d, err
 	}
 	if len(t.Jobs) == 0 && len(d.State)+len(d.Inputs) == 0 {
@@ -97,8 +97,8 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 	return d, nil
 }
 
-// kept counts the outputs of a job that has succeeded.
-func (c *Client) kept(ctx context.Context, rep views.Report) (all []Kept, err error) {
+// listGenerations counts the outputs of a job that has succeeded.
+func (c *Client) listGenerations(ctx context.Context, rep views.Report) (all []Kept, err error) {
 	for _, name := range layout {
 		t, _, err := c.engine.OutputsOf(ctx, rep, name)
 		if errors.Is(err, store.ErrNotExist) {
@@ -162,7 +162,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 	return nil
 }
 
-func (c *Client) versions(ctx context.Context, p job.Path, d *Data) error {
+func (c *Client) addInputVersions(ctx context.Context, p job.Path, d *Data) error {
 	for name, err := range tasks.ListInputs(ctx, c.world, p) {
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ func (d *desk) submit(project, task string, nodes int) *Job {
 	if d.check(err); !mine {
 		d.t.Fatal("another job is live")
 	}
-	return d.job(j.Path())
+	return d.newJob(j.Path())
 }
 
 func (d *desk) short(j *Job) string {

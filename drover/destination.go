@@ -86,14 +86,14 @@ func openDestination(dir, jobPath, short string, o GetOptions) (d *destination, 
 	}
 	d = &destination{root: root, dir: dir, job: jobPath, short: short, overwrite: o.Overwrite,
 		beside: map[string]bool{}, replaced: map[string]bool{}}
-	if err := d.begin(); err != nil {
-		d.close()
+	if err := d.openFolder(); err != nil {
+		d.closeFolder()
 		return nil, fault.Wrap(err, fault.Denied, otherFolder, "get outputs: write into %s", dir)
 	}
 	return d, nil
 }
 
-func (d *destination) begin() (err error) {
+func (d *destination) openFolder() (err error) {
 	if info, err := d.root.Lstat(bundle.Receipt); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", bundle.Receipt)
 	}
@@ -123,7 +123,7 @@ func (d *destination) begin() (err error) {
 	return d.root.Mkdir(bundle.Workshop, 0o700)
 }
 
-func (d *destination) close() {
+func (d *destination) closeFolder() {
 	if d.log != nil {
 		_ = d.root.RemoveAll(bundle.Workshop)
 		d.log.Close()
@@ -131,18 +131,18 @@ func (d *destination) close() {
 	d.root.Close()
 }
 
-// earlier gives what the receipt named before this command.
-func (d *destination) earlier(use func(b bundle.Brought)) {
+// eachEarlierFile gives what the receipt named before this command.
+func (d *destination) eachEarlierFile(use func(b bundle.Brought)) {
 	for b := range bundle.ReadReceipt(io.NewSectionReader(d.log, 0, d.old)) {
 		use(b)
 	}
 }
 
-// ours says whether b, as it stands in the folder, was brought by drover.
-func (d *destination) ours(b bundle.Brought) bool {
+// isBroughtByUs says whether b, as it stands in the folder, was brought by drover.
+func (d *destination) isBroughtByUs(b bundle.Brought) bool {
 	if d.known == nil {
 		d.known = map[bundle.Print]bool{}
-		d.earlier(func(b bundle.Brought) {
+		d.eachEarlierFile(func(b bundle.Brought) {
 			b.For = ""
 			d.known[b.Print()] = true
 		})
@@ -162,8 +162,8 @@ const (
 	usersFiles          // a folder that is not empty
 )
 
-// stands says what is at a path where b is to be.
-func (d *destination) stands(ctx context.Context, at string, b bundle.Brought) (standing, error) {
+// compareWithThere says what is at a path where b is to be.
+func (d *destination) compareWithThere(ctx context.Context, at string, b bundle.Brought) (standing, error) {
 	info, err := d.root.Lstat(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -176,21 +176,21 @@ func (d *destination) stands(ctx context.Context, at string, b bundle.Brought) (
 		}
 		return usersFiles, nil
 	}
-	is, err := d.read(ctx, at, info)
+	is, err := d.readThere(ctx, at, info)
 	switch {
 	case err != nil:
 		return 0, err
 	case is.SHA256 == b.SHA256 && is.Link == b.Link && is.Size == b.Size && (is.SHA256 != "" || is.Link != ""):
 		return theSame, nil
-	case d.ours(is):
+	case d.isBroughtByUs(is):
 		return drovers, nil
 	}
 	return theUsers, nil
 }
 
-// read says what a file, or a link, holds. What is neither, or cannot be read, holds
+// readThere says what a file, or a link, holds. What is neither, or cannot be read, holds
 // nothing that drover brought.
-func (d *destination) read(ctx context.Context, at string, info fs.FileInfo) (bundle.Brought, error) {
+func (d *destination) readThere(ctx context.Context, at string, info fs.FileInfo) (bundle.Brought, error) {
 	is := bundle.Brought{Path: at}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -256,9 +256,9 @@ func (d *destination) besideName(name string, n int) string {
 // mostBeside ends a search for a free name.
 const mostBeside = 10_000
 
-// folder makes the folder for a file, and says where it is: where something that is not a
+// ensureFolder makes the folder for a file, and says where it is: where something that is not a
 // folder has its name, it is beside that. Every folder above the file is a real one.
-func (d *destination) folder(ctx context.Context, name string) (at string, err error) {
+func (d *destination) ensureFolder(ctx context.Context, name string) (at string, err error) {
 	switch name {
 	case ".":
 		return ".", nil
@@ -272,7 +272,7 @@ func (d *destination) folder(ctx context.Context, name string) (at string, err e
 }
 
 func (d *destination) makeFolder(ctx context.Context, name string) (at string, err error) {
-	above, err := d.folder(ctx, path.Dir(name))
+	above, err := d.ensureFolder(ctx, path.Dir(name))
 	if err != nil {
 		return "", err
 	}
@@ -283,11 +283,11 @@ func (d *destination) makeFolder(ctx context.Context, name string) (at string, e
 			return at, nil
 		}
 		if err == nil {
-			is, err := d.read(ctx, at, info)
+			is, err := d.readThere(ctx, at, info)
 			if err != nil {
 				return "", err
 			}
-			if !d.overwrite && !d.ours(is) {
+			if !d.overwrite && !d.isBroughtByUs(is) {
 				continue
 			}
 			if err := d.root.Remove(at); err != nil {
@@ -304,10 +304,10 @@ func (d *destination) makeFolder(ctx context.Context, name string) (at string, e
 	return "", fault.New(fault.Denied, otherFolder, "write %s: there are %d others beside it", name, mostBeside)
 }
 
-// find says where b is to be, and what is there now: theSame, or what may be replaced.
+// findPlaceFor says where b is to be, and what is there now: theSame, or what may be replaced.
 // named says of a path below the folder that another file of the result has it; may be nil.
-func (d *destination) find(ctx context.Context, b bundle.Brought, named func(string) bool) (at string, is standing, err error) {
-	dir, err := d.folder(ctx, path.Dir(b.Path))
+func (d *destination) findPlaceFor(ctx context.Context, b bundle.Brought, named func(string) bool) (at string, is standing, err error) {
+	dir, err := d.ensureFolder(ctx, path.Dir(b.Path))
 	if err != nil {
 		return "", 0, err
 	}
@@ -316,7 +316,7 @@ func (d *destination) find(ctx context.Context, b bundle.Brought, named func(str
 		if n > 0 && named != nil && named(at) {
 			continue
 		}
-		is, err := d.stands(ctx, at, b)
+		is, err := d.compareWithThere(ctx, at, b)
 		if err != nil {
 			return "", 0, err
 		}
@@ -327,8 +327,8 @@ func (d *destination) find(ctx context.Context, b bundle.Brought, named func(str
 	return "", 0, fault.New(fault.Denied, otherFolder, "write %s: there are %d others beside it", b.Path, mostBeside)
 }
 
-// record writes down that b comes to a path, before it does.
-func (d *destination) record(b bundle.Brought, at string) error {
+// recordBrought writes down that b comes to a path, before it does.
+func (d *destination) recordBrought(b bundle.Brought, at string) error {
 	if at != b.Path {
 		b.For, b.Path = b.Path, at
 		d.noteBeside(b.For, at)
@@ -347,16 +347,16 @@ func (d *destination) noteBeside(name, at string) {
 	}
 }
 
-// put gives a file or link, which was completed in the workshop, its place.
-func (d *destination) put(ctx context.Context, staged string, b bundle.Brought, named func(string) bool) error {
-	at, is, err := d.find(ctx, b, named)
+// putFile gives a file or link, which was completed in the workshop, its place.
+func (d *destination) putFile(ctx context.Context, staged string, b bundle.Brought, named func(string) bool) error {
+	at, is, err := d.findPlaceFor(ctx, b, named)
 	if err != nil {
 		return err
 	}
-	if b.For = ""; is == theSame && !d.ours(bundle.Brought{Path: at, Size: b.Size, SHA256: b.SHA256, Link: b.Link}) {
+	if b.For = ""; is == theSame && !d.isBroughtByUs(bundle.Brought{Path: at, Size: b.Size, SHA256: b.SHA256, Link: b.Link}) {
 		return d.root.Remove(staged) // the user has it already, and it stays the user's
 	}
-	if err := d.record(b, at); err != nil {
+	if err := d.recordBrought(b, at); err != nil {
 		return err
 	}
 	if err := d.root.Rename(staged, at); err != nil {
@@ -365,15 +365,15 @@ func (d *destination) put(ctx context.Context, staged string, b bundle.Brought, 
 	return nil
 }
 
-// remove takes away what an earlier command brought, if it has not changed since, and
+// removeFile takes away what an earlier command brought, if it has not changed since, and
 // the folders that this leaves empty.
-func (d *destination) remove(ctx context.Context, b bundle.Brought) error {
+func (d *destination) removeFile(ctx context.Context, b bundle.Brought) error {
 	info, err := d.root.Lstat(b.Path)
-	if err != nil || info.IsDir() || !d.straight(path.Dir(b.Path)) {
+	if err != nil || info.IsDir() || !d.hasNoLinks(path.Dir(b.Path)) {
 		return nil
 	}
-	is, err := d.read(ctx, b.Path, info)
-	if err != nil || !d.ours(is) {
+	is, err := d.readThere(ctx, b.Path, info)
+	if err != nil || !d.isBroughtByUs(is) {
 		return err
 	}
 	if err := d.root.Remove(b.Path); err != nil {
@@ -391,8 +391,8 @@ func (d *destination) remove(ctx context.Context, b bundle.Brought) error {
 	return nil
 }
 
-// straight says that a folder is reached through no link.
-func (d *destination) straight(dir string) bool {
+// hasNoLinks says that a folder is reached through no link.
+func (d *destination) hasNoLinks(dir string) bool {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if info, err := d.root.Lstat(dir); err != nil || !info.IsDir() {
 			return false
@@ -401,9 +401,9 @@ func (d *destination) straight(dir string) bool {
 	return true
 }
 
-// finish writes the receipt anew: the earlier lines that still count, and those of this
+// rewriteRecord writes the receipt anew: the earlier lines that still count, and those of this
 // command.
-func (d *destination) finish(counts func(b bundle.Brought) bool) (err error) {
+func (d *destination) rewriteRecord(counts func(b bundle.Brought) bool) (err error) {
 	part := path.Join(bundle.Workshop, "receipt-"+rand.Text())
 	out, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -411,10 +411,10 @@ func (d *destination) finish(counts func(b bundle.Brought) bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	w := errWriter{w: out}
-	w.write(bundle.ReceiptHead(d.job))
-	d.earlier(func(b bundle.Brought) {
+	w.writeUnlessFailed(bundle.ReceiptHead(d.job))
+	d.eachEarlierFile(func(b bundle.Brought) {
 		if counts(b) && !d.replaced[b.Path] {
-			w.write(b.Line())
+			w.writeUnlessFailed(b.Line())
 		}
 	})
 	size, err := d.log.Seek(0, io.SeekEnd)
@@ -422,7 +422,7 @@ func (d *destination) finish(counts func(b bundle.Brought) bool) (err error) {
 		return err
 	}
 	for b := range bundle.ReadReceipt(io.NewSectionReader(d.log, d.old, size-d.old)) {
-		w.write(b.Line())
+		w.writeUnlessFailed(b.Line())
 	}
 	if w.err != nil {
 		return w.err
@@ -436,14 +436,14 @@ type errWriter struct {
 	err error
 }
 
-func (w *errWriter) write(b []byte) {
+func (w *errWriter) writeUnlessFailed(b []byte) {
 	if w.err == nil {
 		_, w.err = w.w.Write(b)
 	}
 }
 
-// workshop is where a part is completed, as a path for other packages.
-func (d *destination) workshop(part string) string {
+// stagingFolder is where a part is completed, as a path for other packages.
+func (d *destination) stagingFolder(part string) string {
 	return filepath.Join(d.dir, bundle.Workshop, part)
 }
 

@@ -109,23 +109,23 @@ func (p *Plan) Drill(ctx context.Context, o DrillOptions) (DrillReport, error) {
 		o.Told = func(DrillEvent) {}
 	}
 	d := &drill{p: p, o: o, r: DrillReport{V: 1, Seed: o.Seed, Hits: map[string]int{}, Differences: []Difference{}}}
-	err := d.all(ctx)
+	err := d.runStages(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = d.interrupted()
 	}
 	return d.r, err
 }
 
-// all does the runs one after the other, and compares them.
-func (d *drill) all(ctx context.Context) error {
-	calm, err := d.run(ctx, "calm", nil)
+// runStages does the runs one after the other, and compares them.
+func (d *drill) runStages(ctx context.Context) error {
+	calm, err := d.runStage(ctx, "calm", nil)
 	if err != nil {
 		return err
 	}
 	if d.rate, err = rateOf(ctx, calm, d.calm); err != nil {
 		return err
 	}
-	hurt, err := d.run(ctx, "drill", d.harass)
+	hurt, err := d.runStage(ctx, "drill", d.hitAgents)
 	if err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func (d *drill) all(ctx context.Context) error {
 	if d.r.Differences, err = compare(ctx, calm, hurt); err != nil || len(d.r.Differences) == 0 {
 		return err
 	}
-	return d.again(ctx, calm)
+	return d.runThirdTime(ctx, calm)
 }
 
-// again runs the sample once more, undisturbed, and marks the differences that it
+// runThirdTime runs the sample once more, undisturbed, and marks the differences that it
 // has as well.
-func (d *drill) again(ctx context.Context, calm *Job) error {
-	third, err := d.run(ctx, "again", nil)
+func (d *drill) runThirdTime(ctx context.Context, calm *Job) error {
+	third, err := d.runStage(ctx, "again", nil)
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (d *drill) again(ctx context.Context, calm *Job) error {
 	return nil
 }
 
-// run does one of the runs to its end. beside disturbs it, until its context ends.
-func (d *drill) run(ctx context.Context, stage string, beside func(context.Context, *Job) error) (*Job, error) {
+// runStage does one of the runs to its end. beside disturbs it, until its context ends.
+func (d *drill) runStage(ctx context.Context, stage string, beside func(context.Context, *Job) error) (*Job, error) {
 	what := stage
 	if stage == "again" {
 		what = "calm"
@@ -185,9 +185,9 @@ func (d *drill) run(ctx context.Context, stage string, beside func(context.Conte
 	}
 	d.n = len(numbers)
 	d.o.Told(DrillEvent{Stage: stage, Job: j, Items: d.n})
-	st, err := d.attend(ctx, j, beside)
+	st, err := d.attendJob(ctx, j, beside)
 	if err != nil {
-		return j, d.stopped(ctx, j, err)
+		return j, d.cancelStage(ctx, j, err)
 	}
 	d.o.Told(DrillEvent{Stage: stage, Job: j, Items: d.n, Ended: &st})
 	if !alike(st.State) {
@@ -204,9 +204,9 @@ func (d *drill) run(ctx context.Context, stage string, beside func(context.Conte
 	return j, nil
 }
 
-// stopped cancels a run that nobody waits for any more, and waits until its agents are
+// cancelStage cancels a run that nobody waits for any more, and waits until its agents are
 // gone.
-func (d *drill) stopped(ctx context.Context, j *Job, err error) error {
+func (d *drill) cancelStage(ctx context.Context, j *Job, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -232,9 +232,9 @@ func (d *drill) interrupted() error {
 	return fault.New(fault.Interrupted, fmt.Sprintf("Run it again: --seed %d makes the same hits.", d.o.Seed), "run drill: it was interrupted%s", d.left)
 }
 
-// attend sees that the job has agents until it has settled. Agents that were asked
+// attendJob sees that the job has agents until it has settled. Agents that were asked
 // to go look as if a person had stopped the job: of those that we asked, we know better.
-func (d *drill) attend(ctx context.Context, j *Job, beside func(context.Context, *Job) error) (MapStatus, error) {
+func (d *drill) attendJob(ctx context.Context, j *Job, beside func(context.Context, *Job) error) (MapStatus, error) {
 	hurting, enough := context.WithCancel(ctx)
 	defer enough()
 	struck := make(chan error, 1)
@@ -301,25 +301,25 @@ func rateOf(ctx context.Context, calm *Job, s MapStatus) (hitRate, error) {
 	return hitRate{share, max(share, time.Duration(longest*float64(time.Second))), max(0, first.Sub(s.Submitted))}, nil
 }
 
-// harass hits the job's agents until ctx ends or there were enough hits. What is
+// hitAgents hits the job's agents until ctx ends or there were enough hits. What is
 // done, and after which pause, is the seed's; whom it befalls depends on who is there.
-func (d *drill) harass(ctx context.Context, j *Job) error {
+func (d *drill) hitAgents(ctx context.Context, j *Job) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return err
 	}
 	v := views.NewMapView(j.c.world, rec)
 	clock := j.c.world.Store.Clock()
-	random := d.random()
+	random := d.newRandom()
 	began := clock.Boot()
 	for d.r.Struck() < mostHits {
 		b := blow{}
-		b.kind, b.after, b.pick, b.pause = d.draw(random, rec.Spec)
+		b.kind, b.after, b.pick, b.pause = d.drawHit(random, rec.Spec)
 		if err := clock.Sleep(ctx, b.after); err != nil {
 			return nil // the job has settled, or nobody wants it any more
 		}
 		for did := false; !did; {
-			agent, settled, err := d.strike(ctx, j.c.engine, v, rec, b)
+			agent, settled, err := d.hitOneAgent(ctx, j.c.engine, v, rec, b)
 			if err != nil && ctx.Err() == nil {
 				return err
 			}
@@ -344,10 +344,10 @@ type blow struct {
 	pick         uint64
 }
 
-// strike looks for an agent that works, and hits it; agent is "" when there is none.
+// hitOneAgent looks for an agent that works, and hits it; agent is "" when there is none.
 // But for the first time it is one that has recorded something: what always begins
 // anew never ends.
-func (d *drill) strike(ctx context.Context, e *engine.Engine, v *views.MapView, rec job.Job, b blow) (agent string, settled bool, err error) {
+func (d *drill) hitOneAgent(ctx context.Context, e *engine.Engine, v *views.MapView, rec job.Job, b blow) (agent string, settled bool, err error) {
 	r, err := v.Refresh(ctx)
 	if err != nil || r.Map.Settled != nil {
 		return "", err == nil, err
@@ -366,11 +366,11 @@ func (d *drill) strike(ctx context.Context, e *engine.Engine, v *views.MapView, 
 	return chosen.Agent, false, err
 }
 
-// random is where hits come from.
-func (d *drill) random() *rand.Rand { return rand.New(rand.NewPCG(d.o.Seed, 1)) }
+// newRandom is where hits come from.
+func (d *drill) newRandom() *rand.Rand { return rand.New(rand.NewPCG(d.o.Seed, 1)) }
 
-// draw takes the next hit from the seed, the same numbers whatever is hit.
-func (d *drill) draw(random *rand.Rand, s job.Spec) (kind engine.Hit, after time.Duration, pick uint64, pause time.Duration) {
+// drawHit takes the next hit from the seed, the same numbers whatever is hit.
+func (d *drill) drawHit(random *rand.Rand, s job.Spec) (kind engine.Hit, after time.Duration, pick uint64, pause time.Duration) {
 	bag := []engine.Hit{engine.HitKill, engine.HitKill, engine.HitKill, engine.HitNotice, engine.HitTerm, engine.HitPause}
 	if s.Stream {
 		bag = append(bag, engine.HitProgram, engine.HitProgram)

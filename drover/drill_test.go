@@ -21,10 +21,10 @@ func TestASeedMakesTheSameHits(t *testing.T) {
 	}
 	draws := func(seed uint64, stream bool) (all []hit) {
 		d := &drill{o: DrillOptions{Seed: seed}, r: DrillReport{Hits: map[string]int{}}, rate: hitRate{share: 50 * time.Millisecond, gap: 100 * time.Millisecond, start: time.Second}}
-		random := d.random()
+		random := d.newRandom()
 		for range 200 {
 			var h hit
-			h.Kind, h.After, h.Pick, h.Pause = d.draw(random, job.Spec{Items: job.Items{Stream: stream}})
+			h.Kind, h.After, h.Pick, h.Pause = d.drawHit(random, job.Spec{Items: job.Items{Stream: stream}})
 			d.r.Hits[string(h.Kind)]++
 			all = append(all, h)
 		}

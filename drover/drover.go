@@ -138,8 +138,8 @@ type ImageOrder interface {
 	Order() (reference, digest string)
 }
 
-// given are the options as the engine has them.
-func (o Options) given() (p engine.Passes, i engine.Images, folders func() []engine.WorkFolder) {
+// engineOptions are the options as the engine has them.
+func (o Options) engineOptions() (p engine.Passes, i engine.Images, folders func() []engine.WorkFolder) {
 	p.Store, p.Machine = o.Passes.Store, o.Passes.Machine
 	if make := o.Passes.Make; make != nil {
 		p.Make = func(ctx context.Context, r store.Rights, images bool) (engine.Pass, error) {
@@ -186,12 +186,12 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	if o.Bucket == nil || len(o.Drivers) == 0 {
 		return nil, fault.New(fault.Invalid, "Give drover.Options a Bucket and Drivers.", "open client: no store or no targets")
 	}
-	if err := o.fill(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
 	s := store.New(o.Bucket, store.Options{})
 	w := protocol.World{Store: s, Rand: rand.Reader, Gone: gone, Lanes: lanes}
-	passes, images, folders := o.given()
+	passes, images, folders := o.engineOptions()
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: images, Passes: passes, Near: o.Near, OpenPlace: o.OpenPlace,
@@ -216,7 +216,7 @@ func (c *Client) MindStore(ctx context.Context, least time.Duration, away func(l
 	c.world.Store.Mind(ctx, least, away, back)
 }
 
-func (o *Options) fill() (err error) {
+func (o *Options) setDefaults() (err error) {
 	if o.Binary == "" {
 		if o.Binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("find this program: %w", err)
@@ -287,7 +287,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 		if err == nil && !ok {
 			err = fault.New(fault.Missing, "Start one: drover run train.py.", "find job: there are none yet in %s", c.world.Store)
 		}
-		return c.job(p), err
+		return c.newJob(p), err
 	}
 	if ref.Project != "" {
 		project = ref.Project
@@ -303,7 +303,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	if ref.ID != "" && len(t.Jobs) == 0 {
 		p, err := tasks.FindJob(ctx, c.world, ref.ID)
 		if err == nil {
-			return c.job(p), nil
+			return c.newJob(p), nil
 		}
 		if errors.Is(err, tasks.ErrAmbiguous) {
 			return nil, fault.Wrap(err, fault.Invalid, "Type more of it; drover status shows the ids.", "find job: %q", text)
@@ -319,7 +319,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	if n == 0 || n > len(t.Jobs) {
 		return nil, missing
 	}
-	return c.job(job.Path{Project: project, Task: ref.Task, Job: t.Jobs[n-1].Job}), nil
+	return c.newJob(job.Path{Project: project, Task: ref.Task, Job: t.Jobs[n-1].Job}), nil
 }
 
 // Jobs lists the jobs of a project, oldest first; of all projects when it is "". Short ids
@@ -332,17 +332,17 @@ func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
 	}
 	jobs := make([]*Job, len(paths))
 	for i, p := range paths {
-		jobs[i] = c.job(p)
+		jobs[i] = c.newJob(p)
 	}
 	return jobs, (&Unreadable{Jobs: catalog.Unreadable()}).OrNil()
 }
 
-// pace is how often a live job is looked at.
-func (c *Client) pace() time.Duration {
+// pollInterval is how often a live job is looked at.
+func (c *Client) pollInterval() time.Duration {
 	if c.near {
 		return 50 * time.Millisecond
 	}
 	return 2 * time.Second
 }
 
-func (c *Client) job(p job.Path) *Job { return &Job{c: c, path: p} }
+func (c *Client) newJob(p job.Path) *Job { return &Job{c: c, path: p} }

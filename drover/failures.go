@@ -54,20 +54,20 @@ type grouping struct {
 	groups []Group
 }
 
-// add takes in an item that ended without success.
-func (g *grouping) add(r ItemResult) {
+// addResult takes in an item that ended without success.
+func (g *grouping) addResult(r ItemResult) {
 	why := r.Status()
 	if r.State == job.ItemQuarantined || why == "" {
 		why = r.FailedWhy()
 	}
-	g.merge(Group{Why: why, Signature: signature(r.Reason), Items: 1, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)})
+	g.mergeGroup(Group{Why: why, Signature: signature(r.Reason), Items: 1, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)})
 }
 
 // others is what is left when there are too many ways to fail.
 const others = "others"
 
-// merge takes in a group of other items.
-func (g *grouping) merge(o Group) {
+// mergeGroup takes in a group of other items.
+func (g *grouping) mergeGroup(o Group) {
 	if g.at == nil {
 		g.at = map[[2]string]int{}
 	}
@@ -88,8 +88,8 @@ func (g *grouping) merge(o Group) {
 	}
 }
 
-// sorted are the groups, the largest first.
-func (g *grouping) sorted() []Group {
+// sortedGroups are the groups, the largest first.
+func (g *grouping) sortedGroups() []Group {
 	slices.SortFunc(g.groups, func(a, b Group) int { return cmp.Or(b.Items-a.Items, a.First-b.First) })
 	g.at = nil
 	return g.groups

@@ -35,7 +35,7 @@ type Figures struct {
 // done once for each machine: what they come to is remembered in drover's cache
 // there, so asking again costs one listing. It holds a chunk or two at a time.
 func (j *Job) Figures(ctx context.Context) (Figures, error) {
-	v, _, err := j.view(ctx)
+	v, _, err := j.newMapView(ctx)
 	if err != nil {
 		return Figures{}, err
 	}
@@ -48,22 +48,22 @@ func (j *Job) Figures(ctx context.Context) (Figures, error) {
 		return Figures{}, err
 	}
 	sum := j.remembered()
-	if !sum.stands(parts) {
+	if !sum.isCurrent(parts) {
 		sum = summary{V: summaryFormat}
 	}
-	fresh, open, err := j.read(ctx, v, sum.left(parts))
+	fresh, open, err := j.readFigures(ctx, v, sum.unreadParts(parts))
 	if err != nil {
 		return Figures{}, fmt.Errorf("read results of job %s: %w", j.path.Job, err)
 	}
-	if sum.merge(fresh); len(fresh.Seals) > 0 && m.Items() > notWorthIt {
-		j.remember(sum)
+	if sum.mergeSummary(fresh); len(fresh.Seals) > 0 && m.Items() > notWorthIt {
+		j.saveFigures(sum)
 	}
-	sum.merge(open)
-	return Figures{Seconds: sum.Seconds, CPU: sum.CPU, Memory: sum.Memory, Cores: sum.Cores, Groups: sum.sorted(), Limits: v.Limits()}, nil
+	sum.mergeSummary(open)
+	return Figures{Seconds: sum.Seconds, CPU: sum.CPU, Memory: sum.Memory, Cores: sum.Cores, Groups: sum.sortedGroups(), Limits: v.Limits()}, nil
 }
 
-// read sums parts up: fresh are those that cannot change any more, open the others.
-func (j *Job) read(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
+// readFigures sums parts up: fresh are those that cannot change any more, open the others.
+func (j *Job) readFigures(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
 	work := make(chan views.Part)
 	var mu sync.Mutex
 	var readers sync.WaitGroup
@@ -73,16 +73,16 @@ func (j *Job) read(ctx context.Context, v *views.MapView, parts []views.Part) (f
 		readers.Go(func() {
 			for p := range work {
 				var s summary
-				err := v.Ended(ctx, p, s.add)
+				err := v.Ended(ctx, p, s.addResult)
 				if err != nil {
 					stop(err)
 				}
 				mu.Lock()
 				if p.Seal == "" {
-					open.merge(s)
+					open.mergeSummary(s)
 				} else {
 					s.Seals = []string{p.Seal}
-					fresh.merge(s)
+					fresh.mergeSummary(s)
 				}
 				mu.Unlock()
 			}
@@ -119,37 +119,37 @@ type summary struct {
 	grouping
 }
 
-func (s *summary) add(r views.ItemReport) {
+func (s *summary) addResult(r views.ItemReport) {
 	it := ItemResult{Item: r.N, State: r.State, Interruptions: r.Interruptions}
 	if r.Result != nil {
 		it.Try = tryOf(r.Agent, *r.Result)
-		s.Seconds.add(it.Seconds, r.N)
-		s.CPU.add(it.CPU, r.N)
+		s.Seconds.addValue(it.Seconds, r.N)
+		s.CPU.addValue(it.CPU, r.N)
 		if it.MaxRSS > 0 { // of one that never ran, or whose process did more than it
-			s.Memory.add(float64(it.MaxRSS), r.N)
+			s.Memory.addValue(float64(it.MaxRSS), r.N)
 		}
 		if it.Seconds >= 0.1 {
-			s.Cores.add(it.CPU/it.Seconds, r.N)
+			s.Cores.addValue(it.CPU/it.Seconds, r.N)
 		}
 	}
 	if r.State != job.ItemSucceeded {
-		s.grouping.add(it)
+		s.grouping.addResult(it)
 	}
 }
 
-func (s *summary) merge(o summary) {
+func (s *summary) mergeSummary(o summary) {
 	s.Seals = append(s.Seals, o.Seals...)
-	s.Seconds.merge(o.Seconds)
-	s.CPU.merge(o.CPU)
-	s.Memory.merge(o.Memory)
-	s.Cores.merge(o.Cores)
+	s.Seconds.mergeSpread(o.Seconds)
+	s.CPU.mergeSpread(o.CPU)
+	s.Memory.mergeSpread(o.Memory)
+	s.Cores.mergeSpread(o.Cores)
 	for _, g := range o.groups {
-		s.grouping.merge(g)
+		s.grouping.mergeGroup(g)
 	}
 }
 
-// stands says whether all that was summed up is still as it was: a reopen undoes it.
-func (s *summary) stands(parts []views.Part) bool {
+// isCurrent says whether all that was summed up is still as it was: a reopen undoes it.
+func (s *summary) isCurrent(parts []views.Part) bool {
 	now := map[string]bool{}
 	for _, p := range parts {
 		now[p.Seal] = true
@@ -157,8 +157,8 @@ func (s *summary) stands(parts []views.Part) bool {
 	return !slices.ContainsFunc(s.Seals, func(seal string) bool { return seal == "" || !now[seal] })
 }
 
-// left are the parts that are not in it.
-func (s *summary) left(parts []views.Part) (left []views.Part) {
+// unreadParts are the parts that are not in it.
+func (s *summary) unreadParts(parts []views.Part) (left []views.Part) {
 	in := map[string]bool{}
 	for _, seal := range s.Seals {
 		in[seal] = true
@@ -171,29 +171,29 @@ func (s *summary) left(parts []views.Part) (left []views.Part) {
 	return left
 }
 
-// memory is the file that holds a summary of the job.
-func (j *Job) memory() string {
+// figuresFile is the file that holds a summary of the job.
+func (j *Job) figuresFile() string {
 	sum := sha256.Sum256([]byte(j.c.world.Store.String() + " " + j.path.String()))
 	return filepath.Join(j.c.engine.Caller.Cache, "figures", hex.EncodeToString(sum[:12])+".json")
 }
 
 // remembered is what remember has kept; nothing when that cannot be read.
 func (j *Job) remembered() (s summary) {
-	b, err := os.ReadFile(j.memory())
+	b, err := os.ReadFile(j.figuresFile())
 	if err != nil || json.Unmarshal(b, &s) != nil || s.V != summaryFormat {
 		return summary{V: summaryFormat}
 	}
 	for _, g := range s.Failed {
-		s.grouping.merge(g)
+		s.grouping.mergeGroup(g)
 	}
 	return s
 }
 
-// remember keeps a summary for the next look. It costs time when it cannot, nothing else.
-func (j *Job) remember(s summary) {
+// saveFigures keeps a summary for the next look. It costs time when it cannot, nothing else.
+func (j *Job) saveFigures(s summary) {
 	s.Failed = s.groups
 	b, err := json.Marshal(s)
-	file := j.memory()
+	file := j.figuresFile()
 	if err != nil || os.MkdirAll(filepath.Dir(file), 0o700) != nil {
 		return
 	}

@@ -32,11 +32,11 @@ func TestASpreadIsThatOfAllValuesWithinTwoPercent(t *testing.T) {
 		parts := [3]Spread{}
 		for i := range values {
 			values[i] = draw()
-			parts[i%3].add(values[i], i+1)
+			parts[i%3].addValue(values[i], i+1)
 		}
 		var s Spread
 		for _, p := range parts {
-			s.merge(p)
+			s.mergeSpread(p)
 		}
 		most := slices.Index(values, slices.Max(values)) + 1
 		slices.Sort(values)
@@ -68,14 +68,14 @@ func TestASpreadIsThatOfAllValuesWithinTwoPercent(t *testing.T) {
 func TestASpreadOfNothing(t *testing.T) {
 	t.Parallel()
 	var s Spread
-	s.add(math.NaN(), 1)
-	s.add(math.Inf(1), 1)
-	s.add(-1, 1)
+	s.addValue(math.NaN(), 1)
+	s.addValue(math.Inf(1), 1)
+	s.addValue(-1, 1)
 	if s.Count != 0 || s.Quantile(0.5) != 0 || s.Histogram(8) != nil {
 		t.Errorf("%+v", s)
 	}
-	s.add(0, 7)
-	s.add(0, 3)
+	s.addValue(0, 7)
+	s.addValue(0, 3)
 	if s.Quantile(0.5) != 0 || len(s.Histogram(8)) != 1 || s.MaxItem != 3 {
 		t.Errorf("of zeros: %+v", s)
 	}
@@ -89,15 +89,15 @@ func (d *desk) naive(j *Job) (f Figures) {
 		if r.State != job.ItemSucceeded && r.State != job.ItemFailed {
 			continue
 		}
-		f.Seconds.add(r.Seconds, r.Item)
-		f.CPU.add(r.CPU, r.Item)
-		f.Memory.add(float64(r.MaxRSS), r.Item)
-		f.Cores.add(r.CPU/r.Seconds, r.Item)
+		f.Seconds.addValue(r.Seconds, r.Item)
+		f.CPU.addValue(r.CPU, r.Item)
+		f.Memory.addValue(float64(r.MaxRSS), r.Item)
+		f.Cores.addValue(r.CPU/r.Seconds, r.Item)
 		if r.State != job.ItemSucceeded {
-			g.add(r)
+			g.addResult(r)
 		}
 	}
-	f.Groups = g.sorted()
+	f.Groups = g.sortedGroups()
 	return f
 }
 
@@ -237,10 +237,10 @@ func TestOldSummariesAreForgotten(t *testing.T) {
 // someFigures are n items that used so much each, and one that used most.
 func someFigures(n int, l job.Limits, usual, most float64, cores float64) (f Figures) {
 	for i := range n {
-		f.Memory.add(usual, i+1)
-		f.Cores.add(cores, i+1)
+		f.Memory.addValue(usual, i+1)
+		f.Cores.addValue(cores, i+1)
 	}
-	f.Memory.add(most, n+1)
+	f.Memory.addValue(most, n+1)
 	f.Limits = l
 	return f
 }
@@ -267,7 +267,7 @@ func TestAdviceIsGivenWhenItChangesSomething(t *testing.T) {
 		"it is used":            {someFigures(100, job.Limits{Memory: 4 * gb}, 3*gb, 3*gb, 1), 64, 16 * gb, ""},
 		"too few items":         {someFigures(10, job.Limits{Memory: 4 * gb}, mb, mb, 1), 64, 16 * gb, ""},
 	} {
-		got := row.f.advice(row.cores, row.memory)
+		got := row.f.computeAdvice(row.cores, row.memory)
 		if got == nil {
 			got = &Advice{}
 		}

@@ -60,7 +60,7 @@ func (j *Job) Made(ctx context.Context) (Made, error) {
 		return m, err
 	}
 	m.Model, m.Output = slices.Contains(names, "model"), slices.Contains(names, "output")
-	_, m.InPlace = j.placeOf(rep.Job, j.c.engine.Caller.Folder)
+	_, m.InPlace = j.placeInCode(rep.Job, j.c.engine.Caller.Folder)
 	if slices.Contains(names, "files") {
 		t, _, err := j.c.engine.OutputsOf(ctx, rep, "files")
 		if err != nil {
@@ -106,15 +106,15 @@ func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error
 		return Got{}, err
 	}
 	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
-	g.sub, g.inPlace = j.placeOf(rep.Job, dir)
-	if err := g.lists(ctx); err != nil {
+	g.sub, g.inPlace = j.placeInCode(rep.Job, dir)
+	if err := g.readLists(ctx); err != nil {
 		return Got{}, err
 	}
 	if g.d, err = openDestination(dir, rep.Path.String(), rep.Job.Short, o); err != nil {
 		return Got{}, err
 	}
-	defer g.d.close()
-	err = g.all(ctx)
+	defer g.d.closeFolder()
+	err = g.bringAll(ctx)
 	g.got.Changes = g.d.changes
 	return g.got, err
 }
@@ -133,7 +133,7 @@ type getter struct {
 	trees   map[string]tree.Tree
 }
 
-func (g *getter) wanted(part string) bool {
+func (g *getter) isWanted(part string) bool {
 	return len(g.parts) == 0 || slices.Contains(g.parts, part)
 }
 
@@ -150,11 +150,11 @@ func partOf(b bundle.Brought) string {
 // parts are all that Get brings.
 var parts = append(slices.Clone(layout), "logs")
 
-// placeOf finds out whether a folder is that of the job's code, or the folder in it in
+// placeInCode finds out whether a folder is that of the job's code, or the folder in it in
 // which the command was typed, on the machine where it stands, and the program ran there
 // in place: then what the program wrote beside itself goes to its own place. sub is where
 // the folder is in the code; "" is its root.
-func (j *Job) placeOf(rec job.Job, dir string) (sub string, is bool) {
+func (j *Job) placeInCode(rec job.Job, dir string) (sub string, is bool) {
 	code := rec.Code
 	if !code.InPlace || rec.Host != j.c.engine.Caller.Host {
 		return "", false
@@ -169,9 +169,9 @@ func (j *Job) placeOf(rec job.Job, dir string) (sub string, is bool) {
 	return "", dir == code.Root
 }
 
-// nameOf is where a file of a part is brought to, below the folder. In place, what would
+// destinationName is where a file of a part is brought to, below the folder. In place, what would
 // lie above the folder, or where another part lies, is with the other files.
-func (g *getter) nameOf(part, name string) string {
+func (g *getter) destinationName(part, name string) string {
 	if own := name; part == "files" && g.inPlace {
 		if g.sub != "" {
 			own = strings.TrimPrefix(name, g.sub+"/")
@@ -183,13 +183,13 @@ func (g *getter) nameOf(part, name string) string {
 	return part + "/" + name
 }
 
-// its says whether an earlier command brought a file as a part of a run.
-func (g *getter) its(b bundle.Brought) bool { return !b.Item && !b.State && partOf(b) != "" }
+// isOfRun says whether an earlier command brought a file as a part of a run.
+func (g *getter) isOfRun(b bundle.Brought) bool { return !b.Item && !b.State && partOf(b) != "" }
 
-// lists finds out what there is to bring.
-func (g *getter) lists(ctx context.Context) error {
+// readLists finds out what there is to bring.
+func (g *getter) readLists(ctx context.Context) error {
 	for _, name := range layout {
-		if !g.wanted(name) {
+		if !g.isWanted(name) {
 			continue
 		}
 		tree, collisions, err := g.j.c.engine.OutputsOf(ctx, g.rep, name)
@@ -198,43 +198,43 @@ func (g *getter) lists(ctx context.Context) error {
 		}
 		g.trees[name] = tree
 		for _, f := range tree.Files {
-			g.names[g.nameOf(name, f.Path)] = true
+			g.names[g.destinationName(name, f.Path)] = true
 		}
 		for _, l := range tree.Links {
-			g.names[g.nameOf(name, l.Path)] = true
+			g.names[g.destinationName(name, l.Path)] = true
 		}
 		for _, c := range collisions {
 			g.got.Notes = append(g.got.Notes, fmt.Sprintf("%s and %s both wrote %s/%s: %s's is here", c.Kept, c.Left, name, c.Path, c.Kept))
 		}
 	}
 	for rank := range g.rep.Run.Nodes {
-		if g.wanted("logs") {
+		if g.isWanted("logs") {
 			g.names[fmt.Sprintf("logs/logs%d", rank)] = true
 		}
 	}
 	return nil
 }
 
-func (g *getter) all(ctx context.Context) error {
+func (g *getter) bringAll(ctx context.Context) error {
 	for _, name := range layout {
-		if !g.wanted(name) {
+		if !g.isWanted(name) {
 			continue
 		}
-		if err := g.tree(ctx, name); err != nil {
+		if err := g.bringTree(ctx, name); err != nil {
 			return fmt.Errorf("get %s: %w", name, err)
 		}
 	}
-	if g.wanted("logs") {
-		if err := g.logs(ctx); err != nil {
+	if g.isWanted("logs") {
+		if err := g.bringLogs(ctx); err != nil {
 			return fmt.Errorf("get logs: %w", err)
 		}
 	}
-	return g.end(ctx)
+	return g.endGet(ctx)
 }
 
-// tree brings one part. It is complete in the workshop before anything of an earlier one
+// bringTree brings one part. It is complete in the workshop before anything of an earlier one
 // is removed.
-func (g *getter) tree(ctx context.Context, part string) error {
+func (g *getter) bringTree(ctx context.Context, part string) error {
 	t := g.trees[part]
 	// model and output are always there, as SageMaker's are.
 	optional := part == "files" || part == "model" && g.rep.Job.Spec.Verb == job.Process
@@ -242,7 +242,7 @@ func (g *getter) tree(ctx context.Context, part string) error {
 		return g.removeOld(ctx, part)
 	}
 	staged := path.Join(bundle.Workshop, part)
-	if err := tree.RestoreWith(ctx, g.j.c.world.Store, t, g.d.workshop(part), tree.RestoreOptions{Umask: true}); err != nil {
+	if err := tree.RestoreWith(ctx, g.j.c.world.Store, t, g.d.stagingFolder(part), tree.RestoreOptions{Umask: true}); err != nil {
 		return err
 	}
 	// First of all, or a file of an earlier job could stand where a folder is to be.
@@ -266,8 +266,8 @@ func (g *getter) tree(ctx context.Context, part string) error {
 func (g *getter) putInPlace(ctx context.Context, staged string, t tree.Tree, named func(string) bool) error {
 	for _, b := range filesOf(t, ".") {
 		from := path.Join(staged, b.Path)
-		b.Path = g.nameOf("files", b.Path)
-		if err := g.d.put(ctx, from, b, named); err != nil {
+		b.Path = g.destinationName("files", b.Path)
+		if err := g.d.putFile(ctx, from, b, named); err != nil {
 			return err
 		}
 	}
@@ -277,30 +277,30 @@ func (g *getter) putInPlace(ctx context.Context, staged string, t tree.Tree, nam
 // removeOld removes what an earlier command brought of a part, and what is not among the
 // outputs any more.
 func (g *getter) removeOld(ctx context.Context, part string) (err error) {
-	g.d.earlier(func(b bundle.Brought) {
-		if err == nil && g.its(b) && b.For == "" && partOf(b) == part && !g.names[b.Path] {
-			err = g.d.remove(ctx, b)
+	g.d.eachEarlierFile(func(b bundle.Brought) {
+		if err == nil && g.isOfRun(b) && b.For == "" && partOf(b) == part && !g.names[b.Path] {
+			err = g.d.removeFile(ctx, b)
 		}
 	})
 	return err
 }
 
-// logs writes what each node's program printed into logs/logsN.
-func (g *getter) logs(ctx context.Context) error {
+// bringLogs writes what each node's program printed into logs/logsN.
+func (g *getter) bringLogs(ctx context.Context) error {
 	if err := g.d.root.Mkdir(path.Join(bundle.Workshop, "logs"), 0o700); err != nil {
 		return err
 	}
-	at, err := g.d.folder(ctx, "logs")
+	at, err := g.d.ensureFolder(ctx, "logs")
 	if err != nil {
 		return err
 	}
 	part := Part{Name: "logs", Path: filepath.Join(g.d.dir, at)}
 	for rank := range g.rep.Run.Nodes {
-		b, err := g.log(ctx, rank)
+		b, err := g.bringLog(ctx, rank)
 		if err != nil {
 			return err
 		}
-		if err := g.d.put(ctx, path.Join(bundle.Workshop, b.Path), b, func(name string) bool { return g.names[name] }); err != nil {
+		if err := g.d.putFile(ctx, path.Join(bundle.Workshop, b.Path), b, func(name string) bool { return g.names[name] }); err != nil {
 			return err
 		}
 		part.Files++
@@ -310,8 +310,8 @@ func (g *getter) logs(ctx context.Context) error {
 	return g.removeOld(ctx, "logs")
 }
 
-// log completes one node's log in the workshop.
-func (g *getter) log(ctx context.Context, rank int) (b bundle.Brought, err error) {
+// bringLog completes one node's log in the workshop.
+func (g *getter) bringLog(ctx context.Context, rank int) (b bundle.Brought, err error) {
 	b.Path = fmt.Sprintf("logs/logs%d", rank)
 	file, err := g.d.root.OpenFile(path.Join(bundle.Workshop, b.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 	if err != nil {
@@ -332,19 +332,19 @@ func (g *getter) log(ctx context.Context, rank int) (b bundle.Brought, err error
 	return b, nil
 }
 
-// end removes what stood beside a file of the user's and has its own name now, or is not
+// endGet removes what stood beside a file of the user's and has its own name now, or is not
 // among the outputs any more, and writes the receipt.
-func (g *getter) end(ctx context.Context) (err error) {
-	g.d.earlier(func(b bundle.Brought) {
-		if err == nil && g.its(b) && b.For != "" && g.wanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
-			err = g.d.remove(ctx, b)
+func (g *getter) endGet(ctx context.Context) (err error) {
+	g.d.eachEarlierFile(func(b bundle.Brought) {
+		if err == nil && g.isOfRun(b) && b.For != "" && g.isWanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
+			err = g.d.removeFile(ctx, b)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return g.d.finish(func(b bundle.Brought) bool {
-		return !g.its(b) && !(partOf(b) == "" && g.names[b.Path]) || g.its(b) && !g.wanted(partOf(b))
+	return g.d.rewriteRecord(func(b bundle.Brought) bool {
+		return !g.isOfRun(b) && !(partOf(b) == "" && g.names[b.Path]) || g.isOfRun(b) && !g.isWanted(partOf(b))
 	})
 }
 
@@ -373,7 +373,7 @@ func (d *destination) putTree(ctx context.Context, staged string, files []bundle
 		}
 		return part, d.root.Rename(staged, part)
 	}
-	if at, err = d.folder(ctx, part); err != nil {
+	if at, err = d.ensureFolder(ctx, part); err != nil {
 		return "", err
 	}
 	for _, b := range files {
@@ -381,12 +381,12 @@ func (d *destination) putTree(ctx context.Context, staged string, files []bundle
 		if err != nil {
 			return "", err
 		}
-		if err := d.put(ctx, path.Join(staged, filepath.ToSlash(below)), b, named); err != nil {
+		if err := d.putFile(ctx, path.Join(staged, filepath.ToSlash(below)), b, named); err != nil {
 			return "", err
 		}
 	}
 	for _, dir := range dirs {
-		if _, err := d.folder(ctx, path.Join(part, dir)); err != nil {
+		if _, err := d.ensureFolder(ctx, path.Join(part, dir)); err != nil {
 			return "", err
 		}
 	}

@@ -56,9 +56,9 @@ func (c *Client) getState(ctx context.Context, project, task, dir string, o GetO
 	if err != nil {
 		return got, err
 	}
-	defer d.close()
+	defer d.closeFolder()
 	got.Kept = Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}
-	if err := tree.RestoreWith(ctx, c.world.Store, t, d.workshop("state"), tree.RestoreOptions{Umask: true}); err != nil {
+	if err := tree.RestoreWith(ctx, c.world.Store, t, d.stagingFolder("state"), tree.RestoreOptions{Umask: true}); err != nil {
 		return got, err
 	}
 	err = d.replaceState(ctx, t)
@@ -75,9 +75,9 @@ func (d *destination) replaceState(ctx context.Context, t tree.Tree) (err error)
 		names[files[i].Path] = true
 	}
 	old := func(gone func(b bundle.Brought) bool) {
-		d.earlier(func(b bundle.Brought) {
+		d.eachEarlierFile(func(b bundle.Brought) {
 			if err == nil && b.State && !names[b.Path] && gone(b) {
-				err = d.remove(ctx, b)
+				err = d.removeFile(ctx, b)
 			}
 		})
 	}
@@ -91,5 +91,5 @@ func (d *destination) replaceState(ctx context.Context, t tree.Tree) (err error)
 	if old(func(b bundle.Brought) bool { return b.For != "" && !d.beside[b.Path] }); err != nil {
 		return err
 	}
-	return d.finish(func(b bundle.Brought) bool { return !b.State })
+	return d.rewriteRecord(func(b bundle.Brought) bool { return !b.State })
 }

@@ -171,7 +171,7 @@ func TestGetSaysWhatIsWrong(t *testing.T) {
 	if _, err := j.Get(t.Context(), filepath.Join(root, "file")); fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
 		t.Errorf("into a file: %v", err)
 	}
-	gone := d.job(job.Path{Project: "demo", Task: "digits", Job: "zzzz"})
+	gone := d.newJob(job.Path{Project: "demo", Task: "digits", Job: "zzzz"})
 	if _, err := gone.Get(t.Context(), root); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
 		t.Errorf("of no job: %v", err)
 	}

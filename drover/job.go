@@ -102,15 +102,15 @@ type Node struct {
 // Spec is what was asked for, with everything that was recorded beside it.
 func (j *Job) Spec(ctx context.Context) (job.Job, error) {
 	rec, err := tasks.LoadJob(ctx, j.c.world, j.path)
-	return rec, j.damaged(err)
+	return rec, j.withVerifyHint(err)
 }
 
 // IsCallers reports whether rec, which Spec returned, names the client's own user as its
 // submitter. That is the record's own word: another writer of the store can change it.
 func (j *Job) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Caller.User }
 
-// damaged adds to an error which says that the job's objects are what to look at next.
-func (j *Job) damaged(err error) error {
+// withVerifyHint adds to an error which says that the job's objects are what to look at next.
+func (j *Job) withVerifyHint(err error) error {
 	if errors.Is(err, protocol.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
 		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
 	}
@@ -131,7 +131,7 @@ func (j *Job) look(ctx context.Context) (views.Report, error) {
 	if errors.Is(err, store.ErrNotExist) {
 		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
 	}
-	return rep, j.damaged(err)
+	return rep, j.withVerifyHint(err)
 }
 
 func status(rep views.Report) Status {
@@ -209,7 +209,7 @@ func (j *Job) Start(ctx context.Context) error {
 				enough(started)
 				return
 			}
-			_ = j.c.world.Store.Clock().Sleep(ctx, j.c.pace())
+			_ = j.c.world.Store.Clock().Sleep(ctx, j.c.pollInterval())
 		}
 	}()
 	attached, err := j.Attached(ctx)
@@ -258,7 +258,7 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 		return nil, err
 	}
 	f := record.Filter{Streams: record.Agent}
-	for line, err := range line.Lines(j.frames(ctx, rep, f, LogOptions{})) {
+	for line, err := range line.Lines(j.readFrames(ctx, rep, f, LogOptions{})) {
 		if err != nil {
 			return nil, err
 		}
@@ -293,7 +293,7 @@ func (j *Job) Watch(ctx context.Context) iter.Seq2[job.Event, error] {
 					return
 				}
 			}
-			if err := j.c.world.Store.Clock().Sleep(ctx, j.c.pace()); err != nil {
+			if err := j.c.world.Store.Clock().Sleep(ctx, j.c.pollInterval()); err != nil {
 				yield(job.Event{}, err)
 				return
 			}

@@ -194,8 +194,8 @@ func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) M
 	return s
 }
 
-// view reads the map, from its job's record on.
-func (j *Job) view(ctx context.Context) (*views.MapView, job.Job, error) {
+// newMapView reads the map, from its job's record on.
+func (j *Job) newMapView(ctx context.Context) (*views.MapView, job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		_, err := j.look(ctx) // it says it in words for people
@@ -227,7 +227,7 @@ func (j *Job) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemO
 			yield(ItemOutput{}, err)
 			return
 		}
-		for f, err := range j.frames(ctx, rep, f, o) {
+		for f, err := range j.readFrames(ctx, rep, f, o) {
 			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
 			if !yield(ItemOutput{int(f.Item), out}, err) {
 				return
@@ -267,7 +267,7 @@ func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Re
 			yield(ItemLine{}, err)
 			return
 		}
-		j.found(ctx, rep, o, f, j.itemLines(ctx, n, o), re, before, after)(yield)
+		j.searchOutput(ctx, rep, o, f, j.itemLines(ctx, n, o), re, before, after)(yield)
 	}
 }
 
@@ -283,12 +283,12 @@ func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line
 			yield(line.Line{}, err)
 			return
 		}
-		j.lines(ctx, rep, f, o)(yield)
+		j.readLines(ctx, rep, f, o)(yield)
 	}
 }
 
 func itemFilter(rep views.Report, n int, o LogOptions) (record.Filter, error) {
-	f := o.filter()
+	f := o.recordFilter()
 	f.Ranks, f.Item = nil, uint64(max(n, 0))
 	if rep.Map == nil {
 		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is not a map", n, rep.Job.Short)

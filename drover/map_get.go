@@ -62,19 +62,19 @@ func (j *Job) GetItemsWith(ctx context.Context, dir string, o GetOptions) (GotIt
 	if err != nil {
 		return GotItems{}, err
 	}
-	defer d.close()
+	defer d.closeFolder()
 	b := &bringer{j: j, d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
-	if err = b.all(ctx, o.Watch); err == nil {
+	if err = b.bringAll(ctx, o.Watch); err == nil {
 		err = b.dropOldBeside(ctx)
 	}
 	b.got.Changes = d.changes
 	if err == nil && len(d.replaced) > 0 {
-		err = d.finish(func(bundle.Brought) bool { return true })
+		err = d.rewriteRecord(func(bundle.Brought) bool { return true })
 	}
 	return b.got, err
 }
 
-func (b *bringer) all(ctx context.Context, told func(GotItems)) error {
+func (b *bringer) bringAll(ctx context.Context, told func(GotItems)) error {
 	for r, err := range b.j.Results(ctx, ResultOptions{States: []job.ItemState{job.ItemSucceeded}}) {
 		if err != nil {
 			return fmt.Errorf("get outputs: %w", err)
@@ -83,7 +83,7 @@ func (b *bringer) all(ctx context.Context, told func(GotItems)) error {
 			b.got.Items++
 		}
 		for _, f := range r.Outputs {
-			if err := b.bring(ctx, r, f); err != nil {
+			if err := b.bringFile(ctx, r, f); err != nil {
 				return fmt.Errorf("get outputs: item %d: %w", r.Item, err)
 			}
 			if told != nil {
@@ -100,13 +100,13 @@ func (b *bringer) all(ctx context.Context, told func(GotItems)) error {
 // dropOldBeside removes what an earlier command put beside a file of the user's, where
 // this one has brought that output elsewhere.
 func (b *bringer) dropOldBeside(ctx context.Context) (err error) {
-	b.d.earlier(func(old bundle.Brought) {
+	b.d.eachEarlierFile(func(old bundle.Brought) {
 		if err != nil || !old.Item || old.For == "" || b.d.beside[old.Path] {
 			return
 		}
 		if _, brought := b.of[nameHash(old.For)]; brought {
 			b.d.replaced[old.Path] = true
-			err = b.d.remove(ctx, old)
+			err = b.d.removeFile(ctx, old)
 		}
 	})
 	return err
@@ -128,7 +128,7 @@ type bringer struct {
 	got GotItems
 }
 
-func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
+func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error {
 	name := path.Clean(f.Name)
 	if !filepath.IsLocal(name) || name == "." {
 		return fault.New(fault.Invalid, "", "output %q is not a name below a folder", f.Name)
@@ -142,7 +142,7 @@ func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
 	}
 	b.of[h] = int32(r.Item)
 	want := bundle.Brought{Path: name, Size: f.Bytes, SHA256: store.Digest(f.SHA256), Item: true}
-	at, is, err := b.d.find(ctx, want, nil)
+	at, is, err := b.d.findPlaceFor(ctx, want, nil)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
 		if at != name {
 			b.d.noteBeside(name, at)
 		}
-	} else if err := b.copy(ctx, want, at, protocol.OutKey(b.j.path, r.Item, r.folder, f.Name), f); err != nil {
+	} else if err := b.copyFile(ctx, want, at, protocol.OutKey(b.j.path, r.Item, r.folder, f.Name), f); err != nil {
 		return err
 	}
 	if is == drovers {
@@ -162,8 +162,8 @@ func (b *bringer) bring(ctx context.Context, r ItemResult, f ItemFile) error {
 	return nil
 }
 
-// copy completes a file in the workshop, verifies it, and gives it its place.
-func (b *bringer) copy(ctx context.Context, want bundle.Brought, at, key string, f ItemFile) (err error) {
+// copyFile completes a file in the workshop, verifies it, and gives it its place.
+func (b *bringer) copyFile(ctx context.Context, want bundle.Brought, at, key string, f ItemFile) (err error) {
 	in, err := b.j.c.world.Store.Open(ctx, key, 0, -1)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (b *bringer) copy(ctx context.Context, want bundle.Brought, at, key string,
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("copy %s: %w", want.Path, err)
 	}
-	if err := b.d.record(want, at); err != nil {
+	if err := b.d.recordBrought(want, at); err != nil {
 		return err
 	}
 	return b.d.root.Rename(part, at)

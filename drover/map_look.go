@@ -19,7 +19,7 @@ type MapLook struct {
 
 // LookAtMap makes one. It reads nothing of the items yet.
 func (j *Job) LookAtMap(ctx context.Context) (*MapLook, error) {
-	v, _, err := j.view(ctx)
+	v, _, err := j.newMapView(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 				return
 			}
 			last = s
-			if err := clock.Sleep(ctx, 4*j.c.pace()); err != nil {
+			if err := clock.Sleep(ctx, 4*j.c.pollInterval()); err != nil {
 				yield(MapStatus{}, err)
 				return
 			}
@@ -89,7 +89,7 @@ type Leftovers struct {
 // Leftovers are those of the round that ran last, as far as its agents have told. Where
 // there are very many agents they are not asked.
 func (j *Job) Leftovers(ctx context.Context) (Leftovers, error) {
-	v, rec, err := j.view(ctx)
+	v, rec, err := j.newMapView(ctx)
 	if err != nil || !mapagent.Few(rec.Spec.Workers) {
 		return Leftovers{}, err
 	}

@@ -60,7 +60,7 @@ func (d *desk) submitChunks(task, format, text string, size int, change func(*jo
 	if d.check(err); !mine {
 		d.t.Fatal("another job is live")
 	}
-	return d.job(j.Path())
+	return d.newJob(j.Path())
 }
 
 // work does the job's items, as outcome says, until it has settled.

@@ -34,7 +34,7 @@ func times(n int) string {
 // WhyMap explains a map's state in a sentence, with its failed items in groups and
 // what to do about each.
 func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
-	v, rec, err := j.view(ctx)
+	v, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return Reason{}, err
 	}
@@ -61,7 +61,7 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 	default:
 		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
 		if s.Workers == 0 {
-			w.machines(j.machines(ctx, rec, r.Map.Placed))
+			w.explainMembers(j.listMembers(ctx, rec, r.Map.Placed))
 		}
 	}
 	if s.Items.Failed+s.Items.Quarantined > 0 {
@@ -69,7 +69,7 @@ func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
 		if err != nil {
 			return w, err
 		}
-		w.failures(s, f, rec.Spec.ItemTimeout)
+		w.addFailures(s, f, rec.Spec.ItemTimeout)
 	}
 	if s.Items.Cancelled > 0 {
 		w.Detail = append(w.Detail, fmt.Sprintf("%s cancelled, and will not run: drover retry %s --state cancelled runs them, as does the command that started it, typed again", were(s.Items.Cancelled), s.ID))
@@ -134,15 +134,15 @@ func plural(n int, one, more string) string {
 	return job.Comma(n) + " " + more
 }
 
-// failures are the ways in which items failed, each with what to do about it.
-func (w *Reason) failures(s MapStatus, f Figures, timeout job.Duration) {
+// addFailures are the ways in which items failed, each with what to do about it.
+func (w *Reason) addFailures(s MapStatus, f Figures, timeout job.Duration) {
 	for i, g := range f.Groups {
 		if i == 5 {
 			w.Detail = append(w.Detail, fmt.Sprintf("and %s other ways to fail", job.Comma(len(f.Groups)-i)))
 			break
 		}
 		w.Detail = append(w.Detail, fmt.Sprintf("%s × %s, such as item %d", job.Comma(g.Items), g.Words(), g.First))
-		if do := g.remedy(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
+		if do := g.remedyCommand(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
 			w.Detail = append(w.Detail, "    "+do)
 		}
 	}
@@ -151,9 +151,9 @@ func (w *Reason) failures(s MapStatus, f Figures, timeout job.Duration) {
 	}
 }
 
-// remedy is a command for the items of a group that may help; "" when nothing is
+// remedyCommand is a command for the items of a group that may help; "" when nothing is
 // known that all others do not need, too.
-func (g Group) remedy(id string, groups int, l job.Limits, timeout job.Duration) string {
+func (g Group) remedyCommand(id string, groups int, l job.Limits, timeout job.Duration) string {
 	switch {
 	case strings.HasPrefix(g.Said, "out of memory") && l.Memory > 0:
 		return fmt.Sprintf("drover retry %s --error 'out of memory' --memory %s", id, 2*l.Memory)

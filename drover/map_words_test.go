@@ -22,7 +22,7 @@ func TestWhyOfManyItemsCanBeRead(t *testing.T) {
 	got = append(got, w.Answer)
 	w.mapInterrupted(s, []protocol.Heartbeat{{Asked: true}})
 	got = append(got, w.Answer, were(12_345), were(1))
-	w.failures(s, Figures{Groups: []Group{{Items: 10_000, First: 123_456, Why: "exit status 3"}}}, 0)
+	w.addFailures(s, Figures{Groups: []Group{{Items: 10_000, First: 123_456, Why: "exit status 3"}}}, 0)
 	got = append(got, w.Detail...)
 	want := []string{
 		"2,000 items run on 1,200 workers, 999,000 of 1,000,000 items are left",

@@ -17,7 +17,7 @@ type MetricOptions struct {
 	Nodes    []int    // none: all
 }
 
-func (o MetricOptions) filter() record.Filter {
+func (o MetricOptions) recordFilter() record.Filter {
 	return record.Filter{Attempts: o.Attempts, Ranks: o.Nodes}
 }
 
@@ -42,7 +42,7 @@ type Point struct {
 // far as they are stored: of a live job what is some seconds old.
 func (j *Job) Metrics(ctx context.Context, o MetricOptions) ([]Series, error) {
 	w := j.c.world
-	all, err := metric.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.filter()))
+	all, err := metric.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.recordFilter()))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ type GPUSample struct {
 func (j *Job) Usage(ctx context.Context, o MetricOptions) ([]NodeUsage, error) {
 	var all []NodeUsage
 	w := j.c.world
-	for s, err := range metric.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.filter())) {
+	for s, err := range metric.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.recordFilter())) {
 		if err != nil {
 			return all, err
 		}

@@ -34,7 +34,7 @@ type LogOptions struct {
 	Settled <-chan struct{}
 }
 
-func (o LogOptions) filter() record.Filter {
+func (o LogOptions) recordFilter() record.Filter {
 	f := record.Filter{Attempts: o.Attempts, Ranks: o.Nodes, Since: o.Since, Until: o.Until}
 	for s, on := range map[record.Stream]bool{record.Stdout: o.Stdout, record.Stderr: o.Stderr, record.Agent: o.Agent} {
 		if on {
@@ -73,14 +73,14 @@ type Line struct {
 // Follow it goes on until the job has settled.
 func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 	return func(yield func(Output, error) bool) {
-		all := func() iter.Seq2[record.Frame, error] { return j.following(ctx, o.filter(), nil, nil, o) }
+		all := func() iter.Seq2[record.Frame, error] { return j.followFrames(ctx, o.recordFilter(), nil, nil, o) }
 		if o.Settled == nil {
 			rep, err := j.look(ctx)
 			if err != nil {
 				yield(Output{}, err)
 				return
 			}
-			all = func() iter.Seq2[record.Frame, error] { return j.frames(ctx, rep, o.filter(), o) }
+			all = func() iter.Seq2[record.Frame, error] { return j.readFrames(ctx, rep, o.recordFilter(), o) }
 		}
 		for f, err := range all() {
 			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
@@ -99,7 +99,7 @@ func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.lines(ctx, rep, o.filter(), o) {
+		for l, err := range j.readLines(ctx, rep, o.recordFilter(), o) {
 			if !yield(plain(l), err) {
 				return
 			}
@@ -115,7 +115,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.found(ctx, rep, o, o.filter(), j.lines(ctx, rep, o.filter(), o), re, before, after) {
+		for l, err := range j.searchOutput(ctx, rep, o, o.recordFilter(), j.readLines(ctx, rep, o.recordFilter(), o), re, before, after) {
 			if !yield(l.Line, err) {
 				return
 			}
@@ -123,17 +123,17 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 	}
 }
 
-// found looks through what is stored, and then, of a job that goes on, through what its
+// searchOutput looks through what is stored, and then, of a job that goes on, through what its
 // agents have; if only the last lines are wanted, through those.
-func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+func (j *Job) searchOutput(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	var all iter.Seq2[line.Found, error]
 	if o.Tail > 0 {
 		all = line.Search(last, re, before, after)
 	} else {
 		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
-		if !j.still(rep, o.Follow) {
+		if !j.allIsStored(rep, o.Follow) {
 			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
-				return j.following(ctx, f, known, nil, o)
+				return j.followFrames(ctx, f, known, nil, o)
 			}
 		}
 		all = line.Sift(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, then, re, before, after)
@@ -149,40 +149,40 @@ func (j *Job) found(ctx context.Context, rep views.Report, o LogOptions, f recor
 	}
 }
 
-// lines are those that o chooses. Of a job that goes on, the last lines are counted
+// readLines are those that o chooses. Of a job that goes on, the last lines are counted
 // when it is asked; what comes then follows.
-func (j *Job) lines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
+func (j *Job) readLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
 	if o.Tail > 0 {
 		return j.lastLines(ctx, rep, f, o)
 	}
-	return line.Lines(j.frames(ctx, rep, f, o))
+	return line.Lines(j.readFrames(ctx, rep, f, o))
 }
 
 func plain(l line.Line) Line {
 	return Line{V: 1, Time: l.Time, Attempt: l.Attempt, Node: l.Rank, Stream: l.Stream.String(), Text: string(l.Text)}
 }
 
-// frames reads stored output. A live job's newest output is not stored yet, so
+// readFrames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
-func (j *Job) frames(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
-	if j.still(rep, o.Follow) {
+func (j *Job) readFrames(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
+	if j.allIsStored(rep, o.Follow) {
 		return record.Read(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f)
 	}
-	return j.following(ctx, f, nil, nil, o)
+	return j.followFrames(ctx, f, nil, nil, o)
 }
 
-// still says that nothing is looked at but what is stored.
-func (j *Job) still(rep views.Report, follow bool) bool {
+// allIsStored says that nothing is looked at but what is stored.
+func (j *Job) allIsStored(rep views.Report, follow bool) bool {
 	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
 }
 
-// following gives what the job has printed and prints, but the frames that are known, and
+// followFrames gives what the job has printed and prints, but the frames that are known, and
 // those in objects before the ones that are named.
-func (j *Job) following(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
+func (j *Job) followFrames(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	ended := make(chan struct{})
-	o := record.FollowOptions{Store: w.Store, Prefix: protocol.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pace(), Ended: ended,
-		Live: j.live}
+	o := record.FollowOptions{Store: w.Store, Prefix: protocol.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pollInterval(), Ended: ended,
+		Live: j.liveSockets}
 	if !j.c.near {
 		o.Heard, o.Quick = protocol.HeartbeatEvery, func() []string { return j.c.local(j.path.Job) }
 		if l.Settled != nil {
@@ -210,9 +210,9 @@ func (j *Job) following(ctx context.Context, f record.Filter, known map[string]u
 	}
 }
 
-// live gives the sockets of the job's agents on this machine: by their folders, or by
+// liveSockets gives the sockets of the job's agents on this machine: by their folders, or by
 // their heartbeats.
-func (j *Job) live(ctx context.Context) []string {
+func (j *Job) liveSockets(ctx context.Context) []string {
 	if here := j.c.local(j.path.Job); len(here) > 0 && !j.c.near {
 		return here
 	}
@@ -274,7 +274,7 @@ func (j *Job) untilSettled(ctx context.Context, l LogOptions) bool {
 			return true
 		case <-ctx.Done():
 			return false
-		case <-time.After(j.c.pace()):
+		case <-time.After(j.c.pollInterval()):
 		}
 	}
 }

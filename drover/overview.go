@@ -70,14 +70,14 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 		}
 		g := o.seen[paths[i]]
 		if g == nil {
-			g = &glance{j: o.c.job(paths[i])}
+			g = &glance{j: o.c.newJob(paths[i])}
 			o.seen[paths[i]] = g
 		}
 		// What a job is called never changes: one that is not wanted is read once.
 		if g.known && !wanted(g.Status) {
 			continue
 		}
-		if err := o.see(ctx, g); err != nil {
+		if err := o.updateGlance(ctx, g); err != nil {
 			return list, 0, err
 		}
 		if !bad.Took(g.bad) && !g.gone && wanted(g.Status) {
@@ -87,8 +87,8 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 	return list, 0, bad.OrNil()
 }
 
-// see brings a glance up to date.
-func (o *Overview) see(ctx context.Context, g *glance) error {
+// updateGlance brings a glance up to date.
+func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
 	now := o.boot()
 	since := now - g.at
 	switch {
@@ -116,7 +116,7 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 		g.pulse = pulse
 	}
 	g.at = now
-	err := g.j.damaged(g.read(ctx))
+	err := g.j.withVerifyHint(g.readJob(ctx))
 	g.bad = nil
 	if errors.Is(err, protocol.ErrUnreadable) {
 		g.bad = err
@@ -129,8 +129,8 @@ func (o *Overview) see(ctx context.Context, g *glance) error {
 	return err
 }
 
-// read looks at the job; a map is read on from the look before.
-func (g *glance) read(ctx context.Context) error {
+// readJob looks at the job; a map is read on from the look before.
+func (g *glance) readJob(ctx context.Context) error {
 	if !g.known {
 		rec, err := g.j.Spec(ctx)
 		if err != nil {

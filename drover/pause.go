@@ -18,7 +18,7 @@ import (
 // those near the store do at once and others within half a minute; one that does not
 // answer is waited for no longer. A map that is paused already stays so.
 func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
-	rec, err := j.ofItems(ctx, "pause", "A program cannot be held: Ctrl-C where it is followed interrupts it, and drover resume goes on; drover queue pause keeps others from starting.")
+	rec, err := j.requireMap(ctx, "pause", "A program cannot be held: Ctrl-C where it is followed interrupts it, and drover resume goes on; drover queue pause keeps others from starting.")
 	if err != nil {
 		return MapStatus{}, err
 	}
@@ -33,7 +33,7 @@ func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
 		}
 		return s, err
 	}
-	return j.heeded(ctx, func(s MapStatus) bool { return s.State == job.Paused })
+	return j.waitUntilHeeded(ctx, func(s MapStatus) bool { return s.State == job.Paused })
 }
 
 // How long Pause and Drain wait for agents: longer than they look at the job's log and tell.
@@ -42,9 +42,9 @@ const (
 	farHeed  = 2 * protocol.HeartbeatEvery
 )
 
-// heeded waits until every agent of a map that was paused, or is drained, has said that
+// waitUntilHeeded waits until every agent of a map that was paused, or is drained, has said that
 // it begins nothing more; no longer than the map stands so.
-func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatus, error) {
+func (j *Job) waitUntilHeeded(ctx context.Context, stands func(MapStatus) bool) (MapStatus, error) {
 	clock := j.c.world.Store.Clock()
 	for begin := clock.Boot(); ; {
 		s, err := j.MapStatus(ctx)
@@ -56,7 +56,7 @@ func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatu
 		if err != nil || !stands(s) || clock.Boot()-begin >= limit || !slices.ContainsFunc(s.Nodes, at) {
 			return s, err
 		}
-		if err := clock.Sleep(ctx, j.c.pace()/4); err != nil {
+		if err := clock.Sleep(ctx, j.c.pollInterval()/4); err != nil {
 			return s, err
 		}
 	}
@@ -65,7 +65,7 @@ func (j *Job) heeded(ctx context.Context, stands func(MapStatus) bool) (MapStatu
 // Continue ends a pause; a map that is not paused goes on as it does. Wait and
 // Start put agents to work where none lives.
 func (j *Job) Continue(ctx context.Context) error {
-	rec, err := j.ofItems(ctx, "resume", "drover resume goes on with it.")
+	rec, err := j.requireMap(ctx, "resume", "drover resume goes on with it.")
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func unmoved(what string, rec job.Job, s MapStatus) error {
 	return fault.New(fault.Invalid, "Wait for its end: drover wait "+rec.Short+".", "%s job %s: it is being stopped", what, rec.Short)
 }
 
-// ofItems is the record of a job that must be a map; of another the hint says what
+// requireMap is the record of a job that must be a map; of another the hint says what
 // to do instead.
-func (j *Job) ofItems(ctx context.Context, what, hint string) (job.Job, error) {
+func (j *Job) requireMap(ctx context.Context, what, hint string) (job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		_, err := j.look(ctx) // it says it in words for people
@@ -106,12 +106,12 @@ func (j *Job) ofItems(ctx context.Context, what, hint string) (job.Job, error) {
 // run may end and are recorded. told is called once it is durable and agents know of it,
 // before that is waited for. Stop after it has what still runs ended.
 func (j *Job) Drain(ctx context.Context, reason string, told func(MapStatus)) (stands bool, err error) {
-	if _, err := j.ofItems(ctx, "drain", "Leave --drain out: a program gets SIGTERM, and its grace to save."); err != nil {
+	if _, err := j.requireMap(ctx, "drain", "Leave --drain out: a program gets SIGTERM, and its grace to save."); err != nil {
 		return false, err
 	}
 	return j.c.engine.Drain(ctx, j.path, reason, func() {
 		// it is for people alone
-		if s, err := j.heeded(ctx, func(s MapStatus) bool { return !s.State.Settled() }); err == nil {
+		if s, err := j.waitUntilHeeded(ctx, func(s MapStatus) bool { return !s.State.Settled() }); err == nil {
 			told(s)
 		}
 	})

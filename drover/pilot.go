@@ -77,7 +77,7 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 			all = append(all, it)
 		}
 	}
-	r.measure(s, all)
+	r.measureItems(s, all)
 	cores := 0 // that all workers share
 	if p.Properties.Attached {
 		cores = p.Offer.Cores
@@ -88,9 +88,9 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 	return r, nil
 }
 
-// measure takes the items' figures. A try that failed and was followed by another
+// measureItems takes the items' figures. A try that failed and was followed by another
 // is not read: it is taken to be as long as the last.
-func (r *Pilot) measure(s MapStatus, all []ItemResult) {
+func (r *Pilot) measureItems(s MapStatus, all []ItemResult) {
 	if len(all) == 0 {
 		return
 	}

@@ -28,7 +28,7 @@ func ran(cpu float64, walls ...float64) Pilot {
 	}
 	s.Ended = at.Add(time.Second / 4)
 	r := Pilot{Items: len(walls), Tally: s.Items}
-	r.measure(s, all)
+	r.measureItems(s, all)
 	return r
 }
 
@@ -77,7 +77,7 @@ func TestTriesThatFailedCountAsWell(t *testing.T) {
 	var r Pilot
 	at := time.Unix(1_700_000_000, 0)
 	s.Submitted, s.Ended = at, at.Add(time.Minute)
-	r.measure(s, []ItemResult{
+	r.measureItems(s, []ItemResult{
 		{State: job.ItemFailed, Failures: 3, Try: Try{Code: &code, Seconds: 2, Ended: at}},
 		{State: job.ItemSucceeded, Failures: 1, Try: Try{Code: &code, Seconds: 1, Ended: at}},
 	})

@@ -162,7 +162,7 @@ func newPlan(c *Client, from engine.Plan) *Plan {
 		Why: from.Environment.Why, Build: from.Environment.Build}, Properties: from.Properties, Offer: from.Offer, Said: from.Said,
 		Image: PlannedImage{Reference: from.Image.Ref, Python: from.Image.Python, Why: from.Image.Why}, Pass: from.Pass,
 		Cost: Cost{Requests: Requests(from.Cost.Requests), Minute: Requests(from.Cost.Minute), Here: from.Cost.Here, Price: priceOf(from.Cost.Price)}}
-	p.refresh()
+	p.copyFromEngine()
 	return p
 }
 
@@ -170,8 +170,8 @@ func priceOf(s price.Store) StorePrice {
 	return StorePrice{Name: s.Name, Region: s.Region, Writes: Dollars(s.Writes), Lists: Dollars(s.Lists), Reads: Dollars(s.Reads), Source: s.Source, Day: s.Day}
 }
 
-// refresh copies what Submit may have changed.
-func (p *Plan) refresh() {
+// copyFromEngine copies what Submit may have changed.
+func (p *Plan) copyFromEngine() {
 	from := &p.plan
 	p.Spec, p.Action, p.Note, p.Changed, p.TakesNewCode, p.Job = from.Spec, Action(from.Action), from.Note, from.Changed, from.TakesNewCode, from.Job
 	it := from.Items
@@ -207,7 +207,7 @@ func (c *Client) Plan(ctx context.Context, spec job.Spec, force bool) (*Plan, er
 func (p *Plan) Submit(ctx context.Context) (*Job, error) {
 	c := p.c
 	if p.Action != ActionSkip {
-		if err := c.trial(ctx); err != nil {
+		if err := c.probeStore(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -215,9 +215,9 @@ func (p *Plan) Submit(ctx context.Context) (*Job, error) {
 		p.plan.Watch = func(what engine.Sending, now transfer.Progress) { p.Watch(Sending(what), CopyProgress(now)) }
 	}
 	path, err := c.engine.Submit(ctx, &p.plan)
-	p.refresh()
+	p.copyFromEngine()
 	if err != nil {
 		return nil, err
 	}
-	return c.job(path), nil
+	return c.newJob(path), nil
 }

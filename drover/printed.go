@@ -39,13 +39,13 @@ func inResult(t Try) (text string, all bool) {
 	return "", false
 }
 
-// whole completes the results that do not hold all that was printed.
-func (j *Job) whole(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
+// withWholeOutput completes the results that do not hold all that was printed.
+func (j *Job) withWholeOutput(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
 		var batch []ItemResult
 		var bytes int64
 		flush := func() bool {
-			err := j.complete(ctx, batch)
+			err := j.completeOutput(ctx, batch)
 			for _, r := range batch {
 				if !yield(r, err) || err != nil {
 					return false
@@ -83,8 +83,8 @@ func (j *Job) whole(ctx context.Context, results iter.Seq2[ItemResult, error]) i
 	}
 }
 
-// complete reads the outputs that are cut in a batch of results, in one pass over their logs.
-func (j *Job) complete(ctx context.Context, batch []ItemResult) error {
+// completeOutput reads the outputs that are cut in a batch of results, in one pass over their logs.
+func (j *Job) completeOutput(ctx context.Context, batch []ItemResult) error {
 	var wanted []printing
 	for _, r := range batch {
 		if r.Cut && r.StdoutBytes <= MaxStdout {
@@ -94,7 +94,7 @@ func (j *Job) complete(ctx context.Context, batch []ItemResult) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	texts, err := j.printed(ctx, wanted)
+	texts, err := j.readPrinted(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -122,10 +122,10 @@ func printingOf(item int, t Try) printing {
 	return printing{item, began, t.StdoutBytes}
 }
 
-// printed reads what tries printed to stdout, by item, as far as it is stored. Tries of one
+// readPrinted reads what tries printed to stdout, by item, as far as it is stored. Tries of one
 // item are told apart by the times of their frames; of a try that was lost before it was
 // recorded there may be more.
-func (j *Job) printed(ctx context.Context, wanted []printing) (map[int][]byte, error) {
+func (j *Job) readPrinted(ctx context.Context, wanted []printing) (map[int][]byte, error) {
 	type found struct{ before, since []byte } // the try began
 	of, all := map[int]printing{}, map[int]map[string]*found{}
 	f := record.Filter{Streams: record.Stdout, Item: uint64(wanted[0].item)}
@@ -190,7 +190,7 @@ type PrintOptions struct {
 // it failed. What programs that stay have answered is written as a line. It holds no more
 // than some items at once, however long the first one takes: the rest is in the store.
 func (j *Job) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) error {
-	v, rec, err := j.view(ctx)
+	v, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,14 +202,14 @@ func (j *Job) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) err
 			over = true
 		default:
 		}
-		if err := p.round(ctx, over); err != nil || over {
+		if err := p.printRound(ctx, over); err != nil || over {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-o.Settled:
-		case <-time.After(4 * j.c.pace()):
+		case <-time.After(4 * j.c.pollInterval()):
 		}
 	}
 }
@@ -229,8 +229,8 @@ type inOrder struct {
 
 var errNotYet = errors.New("the next item has not ended")
 
-// round prints what can be printed now.
-func (p *inOrder) round(ctx context.Context, over bool) error {
+// printRound prints what can be printed now.
+func (p *inOrder) printRound(ctx context.Context, over bool) error {
 	r, err := p.v.Refresh(ctx)
 	if err != nil {
 		return err
@@ -250,18 +250,18 @@ func (p *inOrder) round(ctx context.Context, over bool) error {
 			return nil // nobody works on it: it is left out
 		}
 		batch = append(batch, r)
-		if _, all := inResult(p.try(r)); !all {
+		if _, all := inResult(p.tryOfReport(r)); !all {
 			size += r.Result.Size
 		}
 		if size < batchBytes && len(batch) < batchItems {
 			return nil
 		}
-		err := p.print(ctx, batch, over)
+		err := p.printItems(ctx, batch, over)
 		batch, size = nil, 0
 		return err
 	})
 	if err == nil || errors.Is(err, errNotYet) {
-		err = p.print(ctx, batch, over)
+		err = p.printItems(ctx, batch, over)
 	}
 	if errors.Is(err, errNotYet) {
 		return nil
@@ -273,19 +273,19 @@ func hasEnded(s job.ItemState) bool {
 	return s == job.ItemSucceeded || s == job.ItemFailed || s == job.ItemQuarantined || s == job.ItemCancelled
 }
 
-// try is what counts of an item; of one that never ran nothing was printed.
-func (p *inOrder) try(r views.ItemReport) Try {
+// tryOfReport is what counts of an item; of one that never ran nothing was printed.
+func (p *inOrder) tryOfReport(r views.ItemReport) Try {
 	if r.Result == nil {
 		return Try{}
 	}
 	return tryOf(r.Agent, *r.Result)
 }
 
-// print prints items in order until one whose output is not stored yet.
-func (p *inOrder) print(ctx context.Context, batch []views.ItemReport, over bool) error {
+// printItems prints items in order until one whose output is not stored yet.
+func (p *inOrder) printItems(ctx context.Context, batch []views.ItemReport, over bool) error {
 	var wanted []printing
 	for _, r := range batch {
-		if t := p.try(r); !p.stream && t.StdoutBytes <= batchBytes {
+		if t := p.tryOfReport(r); !p.stream && t.StdoutBytes <= batchBytes {
 			if _, all := inResult(t); !all {
 				wanted = append(wanted, printingOf(r.N, t))
 			}
@@ -295,19 +295,19 @@ func (p *inOrder) print(ctx context.Context, batch []views.ItemReport, over bool
 	if len(wanted) > 0 {
 		for {
 			var err error
-			if texts, err = p.j.printed(ctx, wanted); err != nil {
+			if texts, err = p.j.readPrinted(ctx, wanted); err != nil {
 				return err
 			}
-			if !over || !p.lacks(wanted, texts) || !p.patient() {
+			if !over || !p.outputIsMissing(wanted, texts) || !p.mayWait() {
 				break
 			}
-			if err := p.pause(ctx); err != nil {
+			if err := p.waitForMore(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	for _, r := range batch {
-		if err := p.item(ctx, r, texts, over); err != nil {
+		if err := p.printItem(ctx, r, texts, over); err != nil {
 			return err
 		}
 		p.next, p.waited = r.N+1, 0
@@ -315,28 +315,28 @@ func (p *inOrder) print(ctx context.Context, batch []views.ItemReport, over bool
 	return nil
 }
 
-// kept is how much of an item's output the logs have in the end.
-func (p *inOrder) kept(bytes int64) int64 {
+// keptBytes is how much of an item's output the logs have in the end.
+func (p *inOrder) keptBytes(bytes int64) int64 {
 	if p.secrets {
 		return min(bytes, 1)
 	}
 	return min(bytes, proc.DefaultMaxOutput)
 }
 
-func (p *inOrder) lacks(wanted []printing, texts map[int][]byte) bool {
-	return slices.ContainsFunc(wanted, func(w printing) bool { return int64(len(texts[w.item])) < p.kept(w.bytes) })
+func (p *inOrder) outputIsMissing(wanted []printing, texts map[int][]byte) bool {
+	return slices.ContainsFunc(wanted, func(w printing) bool { return int64(len(texts[w.item])) < p.keptBytes(w.bytes) })
 }
 
 // patience is how long output is waited for that is not stored though its item has ended,
 // once the job has: agents store what they have before they go.
 const patience = 65 * time.Second
 
-func (p *inOrder) patient() bool {
+func (p *inOrder) mayWait() bool {
 	return p.waited < patience && (!p.j.c.near || p.waited < patience/10)
 }
 
-func (p *inOrder) pause(ctx context.Context) error {
-	d := 4 * p.j.c.pace()
+func (p *inOrder) waitForMore(ctx context.Context) error {
+	d := 4 * p.j.c.pollInterval()
 	p.waited += d
 	select {
 	case <-ctx.Done():
@@ -346,9 +346,9 @@ func (p *inOrder) pause(ctx context.Context) error {
 	}
 }
 
-// item prints one.
-func (p *inOrder) item(ctx context.Context, r views.ItemReport, texts map[int][]byte, over bool) error {
-	t := p.try(r)
+// printItem prints one.
+func (p *inOrder) printItem(ctx context.Context, r views.ItemReport, texts map[int][]byte, over bool) error {
+	t := p.tryOfReport(r)
 	text, all := inResult(t)
 	switch {
 	case p.stream:
@@ -361,28 +361,28 @@ func (p *inOrder) item(ctx context.Context, r views.ItemReport, texts map[int][]
 		_, err := io.WriteString(p.to, text)
 		return err
 	case t.StdoutBytes > batchBytes:
-		return p.large(ctx, r.N, t, over)
+		return p.printLargeOutput(ctx, r.N, t, over)
 	}
 	stored := texts[r.N]
-	if int64(len(stored)) < p.kept(t.StdoutBytes) {
+	if int64(len(stored)) < p.keptBytes(t.StdoutBytes) {
 		if !over {
 			p.waited += 1 // look again, though no other item has ended
 			return errNotYet
 		}
-		p.short(r.N, int64(len(stored)), t.StdoutBytes)
+		p.noteCutOutput(r.N, int64(len(stored)), t.StdoutBytes)
 	}
 	_, err := p.to.Write(stored)
 	return err
 }
 
-func (p *inOrder) short(item int, has, of int64) {
+func (p *inOrder) noteCutOutput(item int, has, of int64) {
 	if p.o.Note != nil && !p.secrets {
 		p.o.Note(fmt.Sprintf("item %d printed %s bytes, and the first %s of them were kept", item, job.Comma(int(of)), job.Comma(int(has))))
 	}
 }
 
-// large prints what is too much to hold, frame by frame, once all of it is stored.
-func (p *inOrder) large(ctx context.Context, item int, t Try, over bool) error {
+// printLargeOutput prints what is too much to hold, frame by frame, once all of it is stored.
+func (p *inOrder) printLargeOutput(ctx context.Context, item int, t Try, over bool) error {
 	w := printingOf(item, t)
 	f := record.Filter{Streams: record.Stdout, Item: uint64(item), Since: w.began}
 	for {
@@ -395,18 +395,18 @@ func (p *inOrder) large(ctx context.Context, item int, t Try, over bool) error {
 				best = fr.Writer
 			}
 		}
-		if sizes[best] < p.kept(w.bytes) && !over {
+		if sizes[best] < p.keptBytes(w.bytes) && !over {
 			p.waited++
 			return errNotYet
 		}
-		if sizes[best] < p.kept(w.bytes) && p.patient() {
-			if err := p.pause(ctx); err != nil {
+		if sizes[best] < p.keptBytes(w.bytes) && p.mayWait() {
+			if err := p.waitForMore(ctx); err != nil {
 				return err
 			}
 			continue
 		}
 		if sizes[best] < w.bytes {
-			p.short(item, sizes[best], w.bytes)
+			p.noteCutOutput(item, sizes[best], w.bytes)
 		}
 		for fr, err := range record.Read(ctx, p.j.c.world.Store, protocol.LogsPrefix(p.j.path), f) {
 			if err != nil {

@@ -19,10 +19,10 @@ const probeLasts = 24 * time.Hour
 // probeForm changes when a later drover's trial asks for more.
 const probeForm = "1"
 
-// trial tries a store out, unless it passed a moment ago: in this client, or, where
+// probeStore tries a store out, unless it passed a moment ago: in this client, or, where
 // requests cost something, on this machine and in this day. Only success is
 // remembered, by the store's whole name, so a store that lies is refused each time.
-func (c *Client) trial(ctx context.Context) error {
+func (c *Client) probeStore(ctx context.Context) error {
 	c.probing.Lock()
 	defer c.probing.Unlock()
 	if c.sound {

@@ -57,7 +57,7 @@ func (b *onTrial) tries(t *testing.T, cache string, near bool) (n int) {
 	b.keys = map[string]bool{}
 	c := b.opens(t, cache, near)
 	for range 2 {
-		if err := c.trial(t.Context()); err != nil {
+		if err := c.probeStore(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestAStoreThatLiesIsRefusedEachTime(t *testing.T) {
 	cache := t.TempDir()
 	b := &onTrial{keys: map[string]bool{}, Bucket: mem.New(), name: "s3://one", careless: true}
 	for range 3 {
-		if err := b.opens(t, cache, false).trial(t.Context()); fault.KindOf(err) != fault.Invalid {
+		if err := b.opens(t, cache, false).probeStore(t.Context()); fault.KindOf(err) != fault.Invalid {
 			t.Fatalf("a store that lets two win: %v", err)
 		}
 	}

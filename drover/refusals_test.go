@@ -144,10 +144,10 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 	}
 	to, err := openDestination(filepath.Join(dir, "items"), "a/b/c", "c", GetOptions{})
 	d.check(err)
-	defer to.close()
+	defer to.closeFolder()
 	for _, hostile := range []string{"../a", "/a", "."} {
 		b := bringer{j: j, d: to, of: map[uint64]int32{}}
-		refused(t, b.bring(t.Context(), ItemResult{Item: 1}, ItemFile{Name: hostile}), fault.Invalid, `output "`+hostile+`" is not a name below a folder`, "")
+		refused(t, b.bringFile(t.Context(), ItemResult{Item: 1}, ItemFile{Name: hostile}), fault.Invalid, `output "`+hostile+`" is not a name below a folder`, "")
 	}
 }
 

@@ -100,14 +100,14 @@ type ResultOptions struct {
 // time, however many there are.
 func (j *Job) Results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
 	if o.Whole {
-		return j.whole(ctx, j.results(ctx, o))
+		return j.withWholeOutput(ctx, j.readResults(ctx, o))
 	}
-	return j.results(ctx, o)
+	return j.readResults(ctx, o)
 }
 
-func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
+func (j *Job) readResults(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
-		v, _, err := j.view(ctx)
+		v, _, err := j.newMapView(ctx)
 		if err != nil {
 			yield(ItemResult{}, err)
 			return
@@ -117,7 +117,7 @@ func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult
 			yield(ItemResult{}, err)
 			return
 		}
-		next, stop := iter.Pull2(j.values(ctx, m))
+		next, stop := iter.Pull2(j.readValues(ctx, m))
 		defer stop()
 		enough := errors.New("enough")
 		err = v.Each(ctx, func(r views.ItemReport) error {
@@ -132,7 +132,7 @@ func (j *Job) results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult
 				return nil
 			}
 			found := result(it, r, m)
-			if o.Error != nil && !found.says(o.Error) {
+			if o.Error != nil && !found.outputMatches(o.Error) {
 				return nil
 			}
 			if !yield(found, nil) {
@@ -152,8 +152,8 @@ func mapOf(ctx context.Context, v *views.MapView) (*chunks.Map, error) {
 	return r.Map, err
 }
 
-// values reads the items of the manifest, then those that were added, in order.
-func (j *Job) values(ctx context.Context, m *chunks.Map) iter.Seq2[manifest.Item, error] {
+// readValues reads the items of the manifest, then those that were added, in order.
+func (j *Job) readValues(ctx context.Context, m *chunks.Map) iter.Seq2[manifest.Item, error] {
 	return func(yield func(manifest.Item, error) bool) {
 		readers, err := j.c.engine.Readers(ctx, m)
 		if err != nil {
@@ -183,7 +183,7 @@ func fieldsOf(m *chunks.Map, n int) []string {
 
 // Item is one item, with all its tries.
 func (j *Job) Item(ctx context.Context, n int) (ItemResult, error) {
-	v, rec, err := j.view(ctx)
+	v, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return ItemResult{}, err
 	}
@@ -217,7 +217,7 @@ func (j *Job) Item(ctx context.Context, n int) (ItemResult, error) {
 
 // Fields names the fields of a map's items, in their order; none of plain lines.
 func (j *Job) Fields(ctx context.Context) ([]string, error) {
-	v, _, err := j.view(ctx)
+	v, _, err := j.newMapView(ctx)
 	if err != nil {
 		return nil, err
 	}

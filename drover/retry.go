@@ -37,16 +37,16 @@ type RetryOptions struct {
 // for failures, and gives how many these are. It returns once that is durable; Start
 // puts agents to work. A success is never undone.
 func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
-	_, rec, err := j.view(ctx)
+	_, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return 0, err
 	}
 	again := &protocol.Reopened{States: o.States}
-	if n, again.Items, err = j.chosen(ctx, o); err != nil {
+	if n, again.Items, err = j.countChosen(ctx, o); err != nil {
 		return 0, err
 	}
 	if n == 0 {
-		return 0, fault.New(fault.Missing, "drover items "+rec.Short+" lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.words())
+		return 0, fault.New(fault.Missing, "drover items "+rec.Short+" lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.chosenWords())
 	}
 	r := control.Round{Again: again}
 	if a := (protocol.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries, RetryOn: o.RetryOn, MemoryStep: o.MemoryStep}); a != (protocol.Amended{}) {
@@ -57,7 +57,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	}
 	live, ok := "", false
 	if o.NewCode {
-		live, ok, err = j.recode(ctx, rec, r, o.OnCode)
+		live, ok, err = j.retryWithNewCode(ctx, rec, r, o.OnCode)
 	} else {
 		live, ok, err = control.ReopenMap(ctx, j.c.world, rec, j.c.engine.Caller.By, r)
 	}
@@ -70,9 +70,9 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	return n, nil
 }
 
-// recode gives the map a round with new code. Agents that live have the old one, and
+// retryWithNewCode gives the map a round with new code. Agents that live have the old one, and
 // nobody may be there to replace them.
-func (j *Job) recode(ctx context.Context, rec job.Job, r control.Round, onCode func(string, int)) (live string, ok bool, err error) {
+func (j *Job) retryWithNewCode(ctx context.Context, rec job.Job, r control.Round, onCode func(string, int)) (live string, ok bool, err error) {
 	s, err := j.MapStatus(ctx)
 	switch {
 	case err != nil:
@@ -128,9 +128,9 @@ func (j *Job) checkAmended(ctx context.Context, rec job.Job, a protocol.Amended)
 // retryable are the states of items that can run again.
 var retryable = []job.ItemState{job.ItemFailed, job.ItemQuarantined, job.ItemCancelled}
 
-// chosen counts the items, and names them when their states and numbers alone do not
+// countChosen counts the items, and names them when their states and numbers alone do not
 // tell.
-func (j *Job) chosen(ctx context.Context, o RetryOptions) (n int, spans protocol.Spans, err error) {
+func (j *Job) countChosen(ctx context.Context, o RetryOptions) (n int, spans protocol.Spans, err error) {
 	spans = o.Items
 	var named protocol.Spans
 	states := o.States
@@ -165,12 +165,12 @@ func (j *Job) chosen(ctx context.Context, o RetryOptions) (n int, spans protocol
 	return n, spans, nil
 }
 
-// says looks for an expression in why an item failed and in what it printed last.
-func (r ItemResult) says(re *regexp.Regexp) bool {
+// outputMatches looks for an expression in why an item failed and in what it printed last.
+func (r ItemResult) outputMatches(re *regexp.Regexp) bool {
 	return re.MatchString(r.Why()) || re.MatchString(r.Stdout) || re.MatchString(r.Tail)
 }
 
-func (o RetryOptions) words() string {
+func (o RetryOptions) chosenWords() string {
 	states := o.States
 	if len(states) == 0 {
 		states = retryable

@@ -34,20 +34,20 @@ func bucket(v float64) int {
 // middle is the value that stands for those of a bucket.
 func middle(bucket int) float64 { return math.Pow(bucketGrowth, float64(bucket)+0.5) }
 
-// add takes the value of an item in.
-func (s *Spread) add(v float64, item int) {
+// addValue takes the value of an item in.
+func (s *Spread) addValue(v float64, item int) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		return
 	}
-	s.merge(Spread{Count: 1, Sum: v, Min: v, Max: v, MaxItem: item})
+	s.mergeSpread(Spread{Count: 1, Sum: v, Min: v, Max: v, MaxItem: item})
 	if s.Buckets == nil {
 		s.Buckets = map[int]int{}
 	}
 	s.Buckets[bucket(v)]++
 }
 
-// merge takes the values of other items in.
-func (s *Spread) merge(o Spread) {
+// mergeSpread takes the values of other items in.
+func (s *Spread) mergeSpread(o Spread) {
 	if o.Count == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (s *Spread) merge(o Spread) {
 // 0 without items.
 func (s Spread) Quantile(share float64) float64 {
 	rank, seen := int(math.Ceil(share*float64(s.Count))), 0
-	for _, b := range s.buckets() {
+	for _, b := range s.sortedBuckets() {
 		if seen += s.Buckets[b]; seen >= max(rank, 1) {
 			return min(max(middle(b), s.Min), s.Max)
 		}
@@ -78,7 +78,7 @@ func (s Spread) Quantile(share float64) float64 {
 	return s.Max
 }
 
-func (s Spread) buckets() []int {
+func (s Spread) sortedBuckets() []int {
 	all := make([]int, 0, len(s.Buckets))
 	for b := range s.Buckets {
 		all = append(all, b)

@@ -23,7 +23,7 @@ func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, 
 		most += openLines
 	}
 	stored := record.ReadTailTo(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, most, after, objects)
-	if j.still(rep, o.Follow) {
+	if j.allIsStored(rep, o.Follow) {
 		return line.Tail(line.Lines(stored), o.Tail)
 	}
 	return func(yield func(line.Line, error) bool) {
@@ -31,20 +31,20 @@ func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, 
 		for fr, err := range stored {
 			there = append(there, frame{fr, err})
 		}
-		now := line.Lines(there.then(j.following(ctx, f, after, objects, LogOptions{})))
+		now := line.Lines(there.followedBy(j.followFrames(ctx, f, after, objects, LogOptions{})))
 		if !o.Follow {
 			line.Tail(now, o.Tail)(yield)
 			return
 		}
 		seen := passed{}
-		for l, err := range line.Tail(seen.whole(now), o.Tail) {
+		for l, err := range line.Tail(seen.skipPassed(now), o.Tail) {
 			if !yield(l, err) {
 				return
 			}
 		}
-		there.sound()
-		for l, err := range line.Lines(there.then(j.following(ctx, f, after, objects, o))) {
-			if err == nil && seen.again(l) {
+		there.sortFrames()
+		for l, err := range line.Lines(there.followedBy(j.followFrames(ctx, f, after, objects, o))) {
+			if err == nil && seen.wasPassed(l) {
 				continue
 			}
 			if !yield(l, err) {
@@ -62,8 +62,8 @@ type frame struct {
 	err error
 }
 
-// then gives them, and those behind them.
-func (fs frames) then(more iter.Seq2[record.Frame, error]) iter.Seq2[record.Frame, error] {
+// followedBy gives them, and those behind them.
+func (fs frames) followedBy(more iter.Seq2[record.Frame, error]) iter.Seq2[record.Frame, error] {
 	return func(yield func(record.Frame, error) bool) {
 		for _, f := range fs {
 			if !yield(f.Frame, f.err) {
@@ -74,8 +74,8 @@ func (fs frames) then(more iter.Seq2[record.Frame, error]) iter.Seq2[record.Fram
 	}
 }
 
-// sound forgets what could not be read: it was said.
-func (fs *frames) sound() {
+// sortFrames forgets what could not be read: it was said.
+func (fs *frames) sortFrames() {
 	sound := (*fs)[:0]
 	for _, f := range *fs {
 		if f.err == nil {
@@ -101,9 +101,9 @@ func originOf(l line.Line) origin {
 	return origin{l.Attempt, l.Rank, l.Writer, l.Item, l.Stream}
 }
 
-// whole passes on lines that have ended, and remembers them: one that goes on is
+// skipPassed passes on lines that have ended, and remembers them: one that goes on is
 // for who reads on.
-func (p passed) whole(lines iter.Seq2[line.Line, error]) iter.Seq2[line.Line, error] {
+func (p passed) skipPassed(lines iter.Seq2[line.Line, error]) iter.Seq2[line.Line, error] {
 	return func(yield func(line.Line, error) bool) {
 		for l, err := range lines {
 			if err == nil && !l.Whole {
@@ -119,8 +119,8 @@ func (p passed) whole(lines iter.Seq2[line.Line, error]) iter.Seq2[line.Line, er
 	}
 }
 
-// again says of a line that it was passed on before.
-func (p passed) again(l line.Line) bool {
+// wasPassed says of a line that it was passed on before.
+func (p passed) wasPassed(l line.Line) bool {
 	from := originOf(l)
 	if p[from] == 0 {
 		return false

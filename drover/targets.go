@@ -32,10 +32,10 @@ const askTime = 10 * time.Second
 func (c *Client) Targets(ctx context.Context) []TargetStatus {
 	var list []TargetStatus
 	for name := range c.engine.Drivers {
-		list = append(list, c.target(ctx, name, nil))
+		list = append(list, c.askTarget(ctx, name, nil))
 	}
 	for name, t := range c.engine.Targets {
-		list = append(list, c.target(ctx, name, &t))
+		list = append(list, c.askTarget(ctx, name, &t))
 	}
 	slices.SortFunc(list, func(a, b TargetStatus) int {
 		return cmp.Or(cmp.Compare(order(a.Named), order(b.Named)), cmp.Compare(a.Name, b.Name))
@@ -50,7 +50,7 @@ func order(t *job.Target) int {
 	return 1
 }
 
-func (c *Client) target(ctx context.Context, name string, t *job.Target) TargetStatus {
+func (c *Client) askTarget(ctx context.Context, name string, t *job.Target) TargetStatus {
 	s := TargetStatus{Name: name, Named: t}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -123,7 +123,7 @@ func (c *Client) Offers(ctx context.Context, target string, n driver.Needs) ([]C
 		case err != nil:
 			list = append(list, Choice{Target: name, Free: -1, All: -1, Reason: err.Error(), Fix: fault.Hint(err)})
 		default:
-			if detail := c.detail(name); detail != "" { // it has made its choice
+			if detail := c.offeredDetail(name); detail != "" { // it has made its choice
 				o.Choices = slices.DeleteFunc(o.Choices, func(c driver.Choice) bool { return c.Detail != detail })
 			}
 			list = append(list, choices(name, o)...)
@@ -132,8 +132,8 @@ func (c *Client) Offers(ctx context.Context, target string, n driver.Needs) ([]C
 	return list, nil
 }
 
-// detail is the kind of machine that a target's name stands for; "" if it is left open.
-func (c *Client) detail(name string) string {
+// offeredDetail is the kind of machine that a target's name stands for; "" if it is left open.
+func (c *Client) offeredDetail(name string) string {
 	if t, ok := c.engine.Targets[name]; ok {
 		name = t.On
 	}
@@ -208,7 +208,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 			if ctx.Err() != nil || err != nil {
 				_, _ = j.Stop(left, "the test of target "+target+" ended early")
 			}
-			tidy := func() (string, error) { return "", c.tidy(left, j) }
+			tidy := func() (string, error) { return "", c.removeTestJob(left, j) }
 			if failed := err; failed != nil {
 				err = nil
 				step("clean up", tidy)
@@ -218,7 +218,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 			step("clean up", tidy)
 		}()
 	}
-	step("agent", func() (string, error) { return "it is up", c.up(ctx, j) })
+	step("agent", func() (string, error) { return "it is up", c.waitUntilUp(ctx, j) })
 	step("job", func() (string, error) {
 		s, err := j.Wait(ctx)
 		if err == nil && s.State != job.Succeeded {
@@ -229,8 +229,8 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 	return err
 }
 
-// up has an agent asked for, and waits for its first word.
-func (c *Client) up(ctx context.Context, j *Job) error {
+// waitUntilUp has an agent asked for, and waits for its first word.
+func (c *Client) waitUntilUp(ctx context.Context, j *Job) error {
 	if err := j.Start(ctx); err != nil {
 		return err
 	}
@@ -239,14 +239,14 @@ func (c *Client) up(ctx context.Context, j *Job) error {
 		if err != nil || len(rep.Beats) > 0 || rep.Run.Settled != nil {
 			return err
 		}
-		if err := c.world.Store.Clock().Sleep(ctx, c.pace()); err != nil {
+		if err := c.world.Store.Clock().Sleep(ctx, c.pollInterval()); err != nil {
 			return err
 		}
 	}
 }
 
-// tidy takes a job and all that was kept for it away.
-func (c *Client) tidy(ctx context.Context, j *Job) error {
+// removeTestJob takes a job and all that was kept for it away.
+func (c *Client) removeTestJob(ctx context.Context, j *Job) error {
 	if err := c.engine.Clean(ctx, j.path); err != nil {
 		return err
 	}

@@ -60,17 +60,17 @@ func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 			r.Open++
 			continue
 		}
-		v, ok := reader.of(it.Try)
+		v, ok := reader.numberOfTry(it.Try)
 		if !ok {
 			r.Without++
 			continue
 		}
-		h.offer(Ranked{Number: v, ItemResult: it}, o.N)
+		h.offerRanked(Ranked{Number: v, ItemResult: it}, o.N)
 	}
 	r.Top = h.list
-	slices.SortFunc(r.Top, h.compare)
+	slices.SortFunc(r.Top, h.compareRanked)
 	if len(r.Top) == 0 && r.Without > 0 {
-		return r, fault.New(fault.Invalid, reader.hint(), "order results by %q: none of %s has such a number", o.By, job.Comma(r.Without))
+		return r, fault.New(fault.Invalid, reader.hintAtFields(), "order results by %q: none of %s has such a number", o.By, job.Comma(r.Without))
 	}
 	return r, nil
 }
@@ -81,18 +81,18 @@ type ranks struct {
 	ascending bool
 }
 
-// offer takes one in if it is among the first.
-func (h *ranks) offer(one Ranked, most int) {
+// offerRanked takes one in if it is among the first.
+func (h *ranks) offerRanked(one Ranked, most int) {
 	switch {
 	case h.Len() < most:
 		heap.Push(h, one)
-	case h.before(one, h.list[0]):
+	case h.comesBefore(one, h.list[0]):
 		h.list[0] = one
 		heap.Fix(h, 0)
 	}
 }
 
-func (h *ranks) compare(a, b Ranked) int {
+func (h *ranks) compareRanked(a, b Ranked) int {
 	c := cmp.Compare(b.Number, a.Number)
 	if h.ascending {
 		c = -c
@@ -100,12 +100,12 @@ func (h *ranks) compare(a, b Ranked) int {
 	return cmp.Or(c, cmp.Compare(a.Item, b.Item))
 }
 
-func (h *ranks) before(a, b Ranked) bool { return h.compare(a, b) < 0 }
-func (h *ranks) Len() int                { return len(h.list) }
-func (h *ranks) Less(i, k int) bool      { return h.before(h.list[k], h.list[i]) }
-func (h *ranks) Swap(i, k int)           { h.list[i], h.list[k] = h.list[k], h.list[i] }
-func (h *ranks) Push(x any)              { h.list = append(h.list, x.(Ranked)) }
-func (h *ranks) Pop() any                { panic("nobody leaves a ranking") }
+func (h *ranks) comesBefore(a, b Ranked) bool { return h.compareRanked(a, b) < 0 }
+func (h *ranks) Len() int                     { return len(h.list) }
+func (h *ranks) Less(i, k int) bool           { return h.comesBefore(h.list[k], h.list[i]) }
+func (h *ranks) Swap(i, k int)                { h.list[i], h.list[k] = h.list[k], h.list[i] }
+func (h *ranks) Push(x any)                   { h.list = append(h.list, x.(Ranked)) }
+func (h *ranks) Pop() any                     { panic("nobody leaves a ranking") }
 
 // numbers finds one number in what items came to.
 type numbers struct {
@@ -116,9 +116,9 @@ type numbers struct {
 // mostSeen bounds the names that a hint is made from.
 const mostSeen = 100
 
-// of finds it in a try's standard output, which is a stream's answer too. What is
+// numberOfTry finds it in a try's standard output, which is a stream's answer too. What is
 // not a number, and NaN, has no place in an order.
-func (n *numbers) of(t Try) (float64, bool) {
+func (n *numbers) numberOfTry(t Try) (float64, bool) {
 	head, tail := t.Stdout, t.Tail
 	if int64(len(head)+len(tail)) == t.StdoutBytes {
 		head, tail = head+tail, ""
@@ -137,13 +137,13 @@ func (n *numbers) of(t Try) (float64, bool) {
 		if v, ok := field(object, n.by); ok {
 			return v, true
 		}
-		n.remember(object)
+		n.rememberFields(object)
 	}
-	return n.printed(head + tail)
+	return n.numberPrinted(head + tail)
 }
 
-// printed finds it as a metric is found.
-func (n *numbers) printed(text string) (v float64, ok bool) {
+// numberPrinted finds it as a metric is found.
+func (n *numbers) numberPrinted(text string) (v float64, ok bool) {
 	e, err := metric.NewExtractor(nil)
 	if err != nil {
 		return 0, false
@@ -163,7 +163,7 @@ func (n *numbers) printed(text string) (v float64, ok bool) {
 	return v, ok
 }
 
-func (n *numbers) remember(object map[string]any) {
+func (n *numbers) rememberFields(object map[string]any) {
 	for name, value := range object {
 		if _, ok := numberOf(value); ok && len(n.seen) < mostSeen {
 			n.seen[name] = true
@@ -171,8 +171,8 @@ func (n *numbers) remember(object map[string]any) {
 	}
 }
 
-// hint names what there is instead.
-func (n *numbers) hint() string {
+// hintAtFields names what there is instead.
+func (n *numbers) hintAtFields() string {
 	names := slices.Sorted(maps.Keys(n.seen))
 	if near := fault.Nearest(n.by, names); near != "" {
 		return fmt.Sprintf("Did you mean --by %s?", near)

@@ -42,7 +42,7 @@ func TestANumberIsFoundInWhatAnItemCameTo(t *testing.T) {
 	} {
 		n := &numbers{by: row.by, seen: map[string]bool{}}
 		got := ""
-		if v, ok := n.of(row.try); ok {
+		if v, ok := n.numberOfTry(row.try); ok {
 			got = fmt.Sprint(v)
 		}
 		if got != row.want {
@@ -59,8 +59,8 @@ func TestAHintNamesWhatThereIs(t *testing.T) {
 		"Let each item answer or print a JSON object, or a line such as acc=0.91.": {"acc", "hello"},
 	} {
 		n := &numbers{by: row[0], seen: map[string]bool{}}
-		if _, ok := n.of(Try{Stdout: row[1], StdoutBytes: int64(len(row[1]))}); ok || n.hint() != want {
-			t.Errorf("%v: %q, want %q", row, n.hint(), want)
+		if _, ok := n.numberOfTry(Try{Stdout: row[1], StdoutBytes: int64(len(row[1]))}); ok || n.hintAtFields() != want {
+			t.Errorf("%v: %q, want %q", row, n.hintAtFields(), want)
 		}
 	}
 }
@@ -75,10 +75,10 @@ func TestTheFirstOfAnOrder(t *testing.T) {
 		for i := range r.IntN(30) {
 			one := Ranked{Number: float64(r.IntN(6)), ItemResult: ItemResult{Item: i + 1, State: job.ItemSucceeded}}
 			all = append(all, one)
-			h.offer(one, most)
+			h.offerRanked(one, most)
 		}
-		slices.SortFunc(all, h.compare)
-		slices.SortFunc(h.list, h.compare)
+		slices.SortFunc(all, h.compareRanked)
+		slices.SortFunc(h.list, h.compareRanked)
 		want := all[:min(most, len(all))]
 		if !slices.EqualFunc(h.list, want, func(a, b Ranked) bool { return a.Item == b.Item }) {
 			t.Fatalf("%d of them: %v, want %v", most, h.list, want)

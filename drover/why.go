@@ -41,7 +41,7 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 		w.Answer = "every node exited with status 0, and its outputs are stored"
 		w.Next = "drover get " + s.ID + " -o out"
 	case job.Failed:
-		w.failed(rep, s)
+		w.explainFailure(rep, s)
 		if hint := j.stayedHome(ctx, rep); hint != "" {
 			w.Detail = append(w.Detail, hint)
 		}
@@ -50,19 +50,19 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 		w.Detail = []string{"the command that started it, typed again, goes on from its checkpoints"}
 		w.Next = "drover logs " + s.ID
 	case job.Interrupted:
-		w.interrupted(rep)
+		w.explainInterruption(rep)
 		w.Next = "drover resume " + s.ID
 	default:
-		w.waiting(rep)
+		w.explainWaiting(rep)
 		if len(rep.Living) == 0 {
-			w.machines(j.machines(ctx, rep.Job, rep.Run.Placed))
+			w.explainMembers(j.listMembers(ctx, rep.Job, rep.Run.Placed))
 		}
 		w.Next = "drover logs -f " + s.ID
 	}
 	return w, nil
 }
 
-func (w *Reason) failed(rep views.Report, s Status) {
+func (w *Reason) explainFailure(rep views.Report, s Status) {
 	settled := rep.Run.Settled
 	w.Answer = s.Reason
 	if rep.Run.Nodes > 1 {
@@ -112,7 +112,7 @@ func lastIndex(lines []string, text string) int {
 	return -1
 }
 
-func (w *Reason) interrupted(rep views.Report) {
+func (w *Reason) explainInterruption(rep views.Report) {
 	w.Answer = "no agent is working on it: its agents are gone"
 	for rank := range rep.Run.Nodes {
 		e, ok := rep.Run.Exits[rank]
@@ -130,7 +130,7 @@ func (w *Reason) interrupted(rep views.Report) {
 	}
 }
 
-func (w *Reason) waiting(rep views.Report) {
+func (w *Reason) explainWaiting(rep views.Report) {
 	w.Answer = "no agent has started yet"
 	if len(rep.Run.Placed) == 0 {
 		w.Answer = "no agent has been requested yet"
@@ -160,8 +160,8 @@ func (w *Reason) waiting(rep views.Report) {
 // mostMachines is how many different things that machines wait for are said.
 const mostMachines = 5
 
-// machines asks the target about all agents that it was asked for.
-func (j *Job) machines(ctx context.Context, rec job.Job, placed []protocol.Placed) (all []driver.Member, err error) {
+// listMembers asks the target about all agents that it was asked for.
+func (j *Job) listMembers(ctx context.Context, rec job.Job, placed []protocol.Placed) (all []driver.Member, err error) {
 	for _, pl := range placed {
 		members, err := j.c.engine.Members(ctx, rec, pl.Placement)
 		if err != nil {
@@ -172,8 +172,8 @@ func (j *Job) machines(ctx context.Context, rec job.Job, placed []protocol.Place
 	return all, nil
 }
 
-// machines says what the target has to say of agents that have not come up.
-func (w *Reason) machines(members []driver.Member, err error) {
+// explainMembers says what the target has to say of agents that have not come up.
+func (w *Reason) explainMembers(members []driver.Member, err error) {
 	if err != nil {
 		w.Detail = append(w.Detail, err.Error())
 		return
@@ -228,7 +228,7 @@ func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 		if idle > idleLooks || limit > 0 && clock.Boot()-begin >= limit {
 			return s, nil
 		}
-		if err := clock.Sleep(ctx, j.c.pace()); err != nil {
+		if err := clock.Sleep(ctx, j.c.pollInterval()); err != nil {
 			return s, err
 		}
 	}

@@ -50,15 +50,15 @@ func (j *Job) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers, err := j.c.workers(ctx, rep)
+	workers, err := j.c.listWorkers(ctx, rep)
 	if err == nil && !all {
-		workers = slices.DeleteFunc(workers, func(w Worker) bool { return !w.lives() })
+		workers = slices.DeleteFunc(workers, func(w Worker) bool { return !w.isAlive() })
 	}
 	return workers, err
 }
 
-// lives says whether it may still be working: the engine's word comes first.
-func (w Worker) lives() bool {
+// isAlive says whether it may still be working: the engine's word comes first.
+func (w Worker) isAlive() bool {
 	if w.State == protocol.Left {
 		return false
 	}
@@ -71,8 +71,8 @@ func (w Worker) lives() bool {
 // unknown is what an engine says of an agent that it cannot be asked about.
 const unknown = "unknown"
 
-// workers puts together what a job's engine and its agents say.
-func (c *Client) workers(ctx context.Context, rep views.Report) ([]Worker, error) {
+// listWorkers puts together what a job's engine and its agents say.
+func (c *Client) listWorkers(ctx context.Context, rep views.Report) ([]Worker, error) {
 	if rep.Run.Settled != nil {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (c *Client) workers(ctx context.Context, rep views.Report) ([]Worker, error
 			w, made.at = &made, [2]int{placement, index}
 			by[made.at] = w
 		}
-		w.beat(b, rep, c.world.Store.Clock().Now())
+		w.setFromHeartbeat(b, rep, c.world.Store.Clock().Now())
 		_, w.Drained = drained[b.Agent]
 	}
 	var list []Worker
@@ -114,7 +114,7 @@ func (c *Client) workers(ctx context.Context, rep views.Report) ([]Worker, error
 	return list, nil
 }
 
-func (w *Worker) beat(b protocol.Heartbeat, rep views.Report, now time.Time) {
+func (w *Worker) setFromHeartbeat(b protocol.Heartbeat, rep views.Report, now time.Time) {
 	w.Agent, w.State = b.Agent, b.Phase
 	w.Where = cmp.Or(b.Name, w.Where)
 	w.Age = max(0, now.Sub(b.At).Seconds())
@@ -237,7 +237,7 @@ func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.beside(rec, workers, who)
+	w, err := j.findAgentBeside(rec, workers, who)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 	return w.enter, nil
 }
 
-func (j *Job) beside(rec job.Job, workers []Worker, who string) (Worker, error) {
+func (j *Job) findAgentBeside(rec job.Job, workers []Worker, who string) (Worker, error) {
 	workers = slices.DeleteFunc(workers, func(w Worker) bool { return w.Agent == "" })
 	if rank, err := strconv.Atoi(cmp.Or(who, "0")); err == nil && rec.Spec.Verb != job.Map {
 		if rank < 0 || rank >= rec.Spec.Nodes {

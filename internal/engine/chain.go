@@ -22,12 +22,12 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// chained finds what another task left (an input such as m=task:train/model). Its
+// findTaskInput finds what another task left (an input such as m=task:train/model). Its
 // blobs are in the store already; those of a source, which is an archive there,
 // are stored if keep says so.
 //
 // By the rules of ssm a task may have a state before it has a job.
-func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (tree.Tree, job.Origin, error) {
+func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (tree.Tree, job.Origin, error) {
 	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
 	task, err := tasks.ReadTask(ctx, e.World, p)
 	if err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	}
 	p.Job = task.Newest()
 	if rules == job.SSM && ref.What == "state" {
-		return e.stateNow(ctx, in, ref, p)
+		return e.readStateNow(ctx, in, ref, p)
 	}
 	if p.Job == "" {
 		hint := "drover status lists what there is"
@@ -58,7 +58,7 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	case "state":
 		t, err = e.StateOf(ctx, p, rep.Job.Spec.Nodes)
 	case "source":
-		t, err = e.sourceOf(ctx, rep.Job, keep)
+		t, err = e.readJobSource(ctx, rep.Job, keep)
 	default:
 		if err = ended(in, ref, rep); err == nil {
 			o.Attempt = rep.Run.Settled.Attempt
@@ -84,9 +84,9 @@ func (e *Engine) chained(ctx context.Context, in job.Input, ref job.TaskRef, pro
 	return t, o, err
 }
 
-// stateNow is the state that a task has at this moment, whatever its jobs have come
+// readStateNow is the state that a task has at this moment, whatever its jobs have come
 // to. One without any is refused, as SageMaker refuses an input of no objects.
-func (e *Engine) stateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (tree.Tree, job.Origin, error) {
+func (e *Engine) readStateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (tree.Tree, job.Origin, error) {
 	o := job.Origin{Job: strings.TrimSuffix(p.String(), "/"), What: ref.What} // its task alone, where there is no job
 	ranks := 1
 	if p.Job != "" {
@@ -128,15 +128,15 @@ func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 // StateOf is the newest state of a task, that of all its ranks as one folder. ranks
 // are how many there are, where each has a state of its own.
 func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree, error) {
-	if s, err := states.ReadShared(ctx, e.World, p, e.complete(ctx)); err != nil || s.Begun != nil {
+	if s, err := states.ReadShared(ctx, e.World, p, e.stateIsComplete(ctx)); err != nil || s.Begun != nil {
 		if err != nil {
 			return tree.Tree{}, err
 		}
-		return e.united(ctx, s)
+		return e.readUnitedTree(ctx, s)
 	}
 	var all []tree.Named
 	for rank := range max(1, ranks) {
-		saved, err := states.ReadState(ctx, e.World, p, rank, e.complete(ctx))
+		saved, err := states.ReadState(ctx, e.World, p, rank, e.stateIsComplete(ctx))
 		if err != nil {
 			return tree.Tree{}, err
 		}
@@ -153,8 +153,8 @@ func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree,
 	return t, nil
 }
 
-// united is a state that ranks share as one folder.
-func (e *Engine) united(ctx context.Context, s states.Shared) (tree.Tree, error) {
+// readUnitedTree is a state that ranks share as one folder.
+func (e *Engine) readUnitedTree(ctx context.Context, s states.Shared) (tree.Tree, error) {
 	var copies []union.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})
@@ -162,8 +162,8 @@ func (e *Engine) united(ctx context.Context, s states.Shared) (tree.Tree, error)
 	return union.Unite(ctx, e.World.Store, base, copies, contract.IsHost)
 }
 
-// complete says whether what a generation names as state is all in the store.
-func (e *Engine) complete(ctx context.Context) func(protocol.Saved) (bool, error) {
+// stateIsComplete says whether what a generation names as state is all in the store.
+func (e *Engine) stateIsComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
 	return func(s protocol.Saved) (bool, error) {
 		if s.State == "" {
 			return true, nil
@@ -234,7 +234,7 @@ func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int,
 			continue
 		}
 		for rank := range left {
-			s, err := states.ReadState(ctx, e.World, rep.Path, rank, e.whole(ctx))
+			s, err := states.ReadState(ctx, e.World, rep.Path, rank, e.outputsAreComplete(ctx))
 			if err != nil {
 				return nil, err
 			}
@@ -247,9 +247,9 @@ func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int,
 	return lists, nil
 }
 
-// whole says whether all that a generation names is in the store.
-func (e *Engine) whole(ctx context.Context) func(protocol.Saved) (bool, error) {
-	complete := e.complete(ctx)
+// outputsAreComplete says whether all that a generation names is in the store.
+func (e *Engine) outputsAreComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
+	complete := e.stateIsComplete(ctx)
 	return func(s protocol.Saved) (bool, error) {
 		for _, d := range s.Lists() {
 			if ok, err := complete(protocol.Saved{State: d}); err != nil || !ok {
@@ -283,8 +283,8 @@ func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...
 	return held, nil
 }
 
-// sourceOf lays a job's code out and reads it as a folder.
-func (e *Engine) sourceOf(ctx context.Context, j job.Job, keep bool) (tree.Tree, error) {
+// readJobSource lays a job's code out and reads it as a folder.
+func (e *Engine) readJobSource(ctx context.Context, j job.Job, keep bool) (tree.Tree, error) {
 	if j.Code.Blob == "" {
 		return tree.Tree{}, nil
 	}

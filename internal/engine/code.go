@@ -48,10 +48,10 @@ type codeJudge struct {
 	writers func() map[written.ID]written.Process
 }
 
-// judgeOf makes the judge for a command whose code is in dir, and remembers what the
+// newCodeJudge makes the judge for a command whose code is in dir, and remembers what the
 // command prints into. That may go wrong, as in a home that cannot be written to: the
 // next command then sees a file more than this one.
-func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
+func (e *Engine) newCodeJudge(s job.Spec, dir string) *codeJudge {
 	j := &codeJudge{own: map[written.ID]bool{}, named: map[string]bool{}, brought: map[string]bool{}, writers: sync.OnceValue(written.Writers)}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -70,11 +70,11 @@ func (e *Engine) judgeOf(s job.Spec, dir string) *codeJudge {
 	}
 	for _, word := range append([]string{s.Program}, s.Args...) {
 		for _, name := range namesIn(word) {
-			j.named[e.realPath(e.Caller.Folder, name)] = true
-			j.named[e.realPath(dir, name)] = true
+			j.named[e.resolvePath(e.Caller.Folder, name)] = true
+			j.named[e.resolvePath(dir, name)] = true
 		}
 	}
-	if out := e.realPath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && !strings.HasPrefix(e.realPath(e.Caller.Folder, ".")+"/", out) {
+	if out := e.resolvePath(e.Caller.Folder, s.Output) + "/"; s.Output != "" && strings.HasPrefix(out, dir+"/") && !strings.HasPrefix(e.resolvePath(e.Caller.Folder, ".")+"/", out) {
 		j.output = out
 	}
 	j.readReceipt(dir, "")
@@ -104,8 +104,8 @@ func namesIn(word string) []string {
 	return append(names, word)
 }
 
-// realPath is where a file lies that is named from dir; it need not be there.
-func (e *Engine) realPath(dir, name string) string {
+// resolvePath is where a file lies that is named from dir; it need not be there.
+func (e *Engine) resolvePath(dir, name string) string {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
@@ -118,8 +118,8 @@ func (e *Engine) realPath(dir, name string) string {
 	return filepath.Clean(name)
 }
 
-// judge is bundle.Source.Judge.
-func (j *codeJudge) judge(f bundle.Found) (why string, uncertain bool) {
+// judgeFile is bundle.Source.Judge.
+func (j *codeJudge) judgeFile(f bundle.Found) (why string, uncertain bool) {
 	id, identified := written.IDOf(f.Info)
 	if identified && j.own[id] {
 		return ownOutput, false
@@ -144,7 +144,7 @@ func (j *codeJudge) judge(f bundle.Found) (why string, uncertain bool) {
 		return "", true
 	}
 	if p, is := j.writers()[id]; is {
-		j.remember(f.Path)
+		j.rememberFile(f.Path)
 		return fmt.Sprintf("%s by process %d, %s", changesNow, p.PID, p.Name), false
 	}
 	return "", true
@@ -160,16 +160,16 @@ func (j *codeJudge) leavesUnshipped(f bundle.Found) bool {
 		j.output != "" && strings.HasPrefix(f.Path, j.output) || j.store != "" && inside(j.store, f.Path)
 }
 
-// remember has later commands leave a file out, too, that is being written now.
-func (j *codeJudge) remember(path string) {
+// rememberFile has later commands leave a file out, too, that is being written now.
+func (j *codeJudge) rememberFile(path string) {
 	if f, ok := written.FileAt(path); ok && j.memory.Path != "" {
 		f.Foreign = true
-		_ = j.memory.Add(f) // as in judgeOf
+		_ = j.memory.Add(f) // as in newCodeJudge
 	}
 }
 
-// together names a folder of -o once, and not each file in it.
-func (j *codeJudge) together(dir string, left []bundle.Left) (all []bundle.Left) {
+// summarizeLeft names a folder of -o once, and not each file in it.
+func (j *codeJudge) summarizeLeft(dir string, left []bundle.Left) (all []bundle.Left) {
 	for _, l := range left {
 		if rel, err := filepath.Rel(dir, j.output); l.Why == inOutput && err == nil {
 			l.Name = filepath.ToSlash(rel) + "/"
@@ -189,27 +189,27 @@ func (p *Plan) hashCode(ctx context.Context) (err error) {
 			p.Digest = p.tree.Digest()
 			return nil
 		}
-		if !p.leaveOut(err) {
+		if !p.leaveOutUnreadable(err) {
 			return err
 		}
 	}
 }
 
-// leaveOut takes the file out of the code that err says is being written.
-func (p *Plan) leaveOut(err error) bool {
+// leaveOutUnreadable takes the file out of the code that err says is being written.
+func (p *Plan) leaveOutUnreadable(err error) bool {
 	var file *bundle.WrittenError
 	if !errors.As(err, &file) || !p.Code.LeaveOut(file.Name, changesNow) {
 		return false
 	}
-	p.ship.judge.remember(filepath.Join(p.Code.Dir, file.Name))
+	p.ship.judge.rememberFile(filepath.Join(p.Code.Dir, file.Name))
 	return true
 }
 
-// putCode stores the code, as hashCode reads it.
-func (e *Engine) putCode(ctx context.Context, p *Plan) (bundle.Bundle, error) {
+// storeCodeArchive stores the code, as hashCode reads it.
+func (e *Engine) storeCodeArchive(ctx context.Context, p *Plan) (bundle.Bundle, error) {
 	for {
 		b, err := bundle.Put(ctx, e.World.Store, p.Code)
-		if err == nil || !p.leaveOut(err) {
+		if err == nil || !p.leaveOutUnreadable(err) {
 			return b, err
 		}
 		p.Note = strings.TrimPrefix(p.Note+"; left out: "+p.Code.Left[len(p.Code.Left)-1].Name+" ("+changesNow+")", "; ")
@@ -219,8 +219,8 @@ func (e *Engine) putCode(ctx context.Context, p *Plan) (bundle.Bundle, error) {
 // mostLeftOut bounds the names that a job keeps of files that were left out.
 const mostLeftOut = 1000
 
-// leftOut are the names that the job keeps.
-func (p *Plan) leftOut() (names []string) {
+// namesLeftOut are the names that the job keeps.
+func (p *Plan) namesLeftOut() (names []string) {
 	for _, l := range p.Code.Left[:min(mostLeftOut, len(p.Code.Left))] {
 		names = append(names, l.Name)
 	}
@@ -277,19 +277,19 @@ func covers(left, name string) bool {
 	return left == name || strings.HasSuffix(left, "/") && strings.HasPrefix(name, left)
 }
 
-// sameCode tells whether a job's code is what is here, but for what is left out.
-func (p *Plan) sameCode(old job.Code) bool {
-	return p.sameUnshipped(old) && p.sameShipped(old)
+// codeIsSame tells whether a job's code is what is here, but for what is left out.
+func (p *Plan) codeIsSame(old job.Code) bool {
+	return p.unshippedFilesAreSame(old) && p.shippedFilesAreSame(old)
 }
 
-// sameUnshipped tells whether what a program finds beside its code is as it was. Where
+// unshippedFilesAreSame tells whether what a program finds beside its code is as it was. Where
 // there is too much to look at, now or then, nothing is known of it. Items of a map may
 // leave results there, and begin one after the other: to them it does not count.
-func (p *Plan) sameUnshipped(old job.Code) bool {
+func (p *Plan) unshippedFilesAreSame(old job.Code) bool {
 	return p.Spec.Verb == job.Map || !p.InPlace || !old.InPlace || p.Seen.More || old.UnshippedMore || p.Seen.Digest == old.Unshipped
 }
 
-func (p *Plan) sameShipped(old job.Code) bool {
+func (p *Plan) shippedFilesAreSame(old job.Code) bool {
 	return p.Digest == old.Digest || old.Digest != "" && p.alike == old.Digest
 }
 
@@ -299,7 +299,7 @@ const shownFiles = 3
 // changedFiles is " (train.py, lib.py, a.txt and 4 more)"; "" when no file is known.
 func (p *Plan) changedFiles() string {
 	if len(p.ChangedFiles) == 0 {
-		if p.differ.code && p.sameShipped(p.before.Job.Code) {
+		if p.differ.code && p.shippedFilesAreSame(p.before.Job.Code) {
 			return " (in files that are not shipped)"
 		}
 		return ""

@@ -17,11 +17,11 @@ import (
 // headSize is more than any script says before its first command.
 const headSize = 64 << 10
 
-// directed puts what a job's script says to the target's own scheduler into its spec, so
+// applyDirectives puts what a job's script says to the target's own scheduler into its spec, so
 // that a job goes on without the script: options before those that were typed, which
 // so win, and the number of nodes where none was typed. It comes before a named
 // target's limits, which hold for that number, too.
-func (e *Engine) directed(s job.Spec) (job.Spec, driver.Said, error) {
+func (e *Engine) applyDirectives(s job.Spec) (job.Spec, driver.Said, error) {
 	var said driver.Said
 	on := s.On
 	if t, ok := e.Targets[on]; ok {
@@ -32,7 +32,7 @@ func (e *Engine) directed(s job.Spec) (job.Spec, driver.Said, error) {
 	if read == nil {
 		return s, said, nil
 	}
-	head, err := e.head(s)
+	head, err := e.readScriptHead(s)
 	if err != nil || head == nil {
 		return s, said, err
 	}
@@ -80,9 +80,9 @@ func agreed(s job.Spec, said *driver.Said) int {
 	return s.Nodes
 }
 
-// head is the begin of a job's script; nil where its program is none of ours.
-func (e *Engine) head(s job.Spec) ([]byte, error) {
-	dir, script, err := e.program(s, true)
+// readScriptHead is the begin of a job's script; nil where its program is none of ours.
+func (e *Engine) readScriptHead(s job.Spec) ([]byte, error) {
+	dir, script, err := e.findProgram(s, true)
 	if err != nil || script == "" {
 		return nil, nil // locate says it, with the words that the target calls for
 	}

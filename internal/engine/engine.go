@@ -121,9 +121,9 @@ func (e *Engine) Driver(target string) (driver.Opened, error) {
 	return driver.Opened{}, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
 }
 
-// named puts what a person's own name for a target means in its place. From then on
+// applyTargetName puts what a person's own name for a target means in its place. From then on
 // nobody knows that name: a job runs where it was placed, whatever the config says later.
-func (e *Engine) named(s job.Spec) (job.Spec, error) {
+func (e *Engine) applyTargetName(s job.Spec) (job.Spec, error) {
 	t, ok := e.Targets[s.On]
 	if !ok {
 		return s, nil
@@ -134,7 +134,7 @@ func (e *Engine) named(s job.Spec) (job.Spec, error) {
 	return t.Apply(s.On, s)
 }
 
-func (e *Engine) handle(p job.Path, target string, placement int) driver.Handle {
+func (e *Engine) placementHandle(p job.Path, target string, placement int) driver.Handle {
 	name, _, _ := strings.Cut(target, "/")
 	return driver.Handle{Target: name, Job: p.Job, Placement: placement}
 }
@@ -182,7 +182,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 	if err != nil {
 		return nil, err
 	}
-	k, look := e.keeperOf(ctx, d, j)
+	k, look := e.newKeeper(ctx, d, j)
 	var rows []attached.Machine
 	pace := quickest
 	passes := renewal{e: e, d: d, j: j}
@@ -198,7 +198,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 			return nil, fault.New(fault.Interrupted, "Continue it: drover resume "+j.Short+".", "follow job %s: another command has interrupted it", j.Short)
 		}
 		if w.Start {
-			if err := e.start(ctx, d, j, w.Placed); err != nil {
+			if err := e.startPlacement(ctx, d, j, w.Placed); err != nil {
 				return nil, err
 			}
 			passes.begun(ctx)
@@ -214,7 +214,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 				return nil, err
 			}
 			pace = min(slowest, pace*5/4)
-			if rows, err = e.machines(ctx, d, j, k.Placed()); err != nil {
+			if rows, err = e.listMachines(ctx, d, j, k.Placed()); err != nil {
 				return nil, err
 			}
 			if fewer(before, rows) || clock.Boot()-asked >= look {
@@ -224,9 +224,9 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 	}
 }
 
-// keeperOf is our part in a job, and how long it may go without a look at the store
+// newKeeper is our part in a job, and how long it may go without a look at the store
 // while no machine goes.
-func (e *Engine) keeperOf(ctx context.Context, d driver.Opened, j job.Job) (keeper, time.Duration) {
+func (e *Engine) newKeeper(ctx context.Context, d driver.Opened, j job.Job) (keeper, time.Duration) {
 	look := time.Duration(0)
 	inherited := e.placedWith(d.Properties, j)
 	if !e.Near && d.Attached {
@@ -258,9 +258,9 @@ func fewer(before, now []attached.Machine) bool {
 	return lived(now) < lived(before) || len(now)-lived(now) > len(before)-lived(before)
 }
 
-// start asks a driver for a placement's agents. A place that is full or gone is
+// startPlacement asks a driver for a placement's agents. A place that is full or gone is
 // said, and the job stays as it is.
-func (e *Engine) start(ctx context.Context, d driver.Opened, j job.Job, placed protocol.Placed) error {
+func (e *Engine) startPlacement(ctx context.Context, d driver.Opened, j job.Job, placed protocol.Placed) error {
 	if d.Attached {
 		// Its agents inherit what this command has: without a secret the job would
 		// fail for good, and here somebody can still be asked.
@@ -268,18 +268,18 @@ func (e *Engine) start(ctx context.Context, d driver.Opened, j job.Job, placed p
 			return err
 		}
 	}
-	in, err := e.stdinFor(d.Properties, j)
+	in, err := e.stdinForPlacement(d.Properties, j)
 	if err != nil {
 		return err
 	}
-	if err := e.request(ctx, d, j, placed.Placement, placed.Agents, in); err != nil {
+	if err := e.requestAgents(ctx, d, j, placed.Placement, placed.Agents, in); err != nil {
 		return fmt.Errorf("place job %s on %s: %w", j.Short, placed.Target, err)
 	}
 	return nil
 }
 
-// request is the Start of a placement, the first or another.
-func (e *Engine) request(ctx context.Context, d driver.Opened, j job.Job, placement, agents int, in *os.File) error {
+// requestAgents is the Start of a placement, the first or another.
+func (e *Engine) requestAgents(ctx context.Context, d driver.Opened, j job.Job, placement, agents int, in *os.File) error {
 	each := needsOf(j)
 	if s := j.Spec; s.Verb == job.Map && s.Slots == 0 && s.GPUs == 0 && (s.CPUs > 0 || s.Memory > 0) {
 		if o, err := d.Offer(ctx, each); err == nil { // a container takes as many items as its machine has room for
@@ -287,7 +287,7 @@ func (e *Engine) request(ctx context.Context, d driver.Opened, j job.Job, placem
 		}
 	}
 	each.Agents = agents
-	boot := e.boot(ctx, d, j)
+	boot := e.makeBoot(ctx, d, j)
 	boot.Stdin = in
 	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: boot})
 	return err
@@ -299,14 +299,14 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 	if err != nil {
 		return nil, err
 	}
-	return d.Status(ctx, e.handle(j.Path(), j.Spec.On, placement))
+	return d.Status(ctx, e.placementHandle(j.Path(), j.Spec.On, placement))
 }
 
-// machines asks a driver about every placement of a job.
-func (e *Engine) machines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
+// listMachines asks a driver about every placement of a job.
+func (e *Engine) listMachines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
 	var rows []attached.Machine
 	for _, pl := range placed {
-		members, err := d.Status(ctx, e.handle(j.Path(), j.Spec.On, pl.Placement))
+		members, err := d.Status(ctx, e.placementHandle(j.Path(), j.Spec.On, pl.Placement))
 		if err != nil {
 			return nil, fmt.Errorf("ask %s about job %s: %w", j.Spec.On, j.Short, err)
 		}
@@ -333,7 +333,7 @@ func (e *Engine) Interrupt(ctx context.Context, p job.Path, grace time.Duration)
 		return err
 	}
 	for {
-		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
+		rows, err := e.listMachines(ctx, d, rep.Job, rep.Run.Placed)
 		if err != nil {
 			return err
 		}
@@ -361,7 +361,7 @@ func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration
 		return rep, d, err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), grace, false); err != nil {
+		if err := d.Stop(ctx, e.placementHandle(p, pl.Target, pl.Placement), grace, false); err != nil {
 			return rep, d, err
 		}
 	}
@@ -372,7 +372,7 @@ func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration
 // are given to save is the job's grace. stands is false when it had already ended.
 func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands bool, err error) {
 	stands, err = control.CancelJob(ctx, e.World, p, e.Caller.By, reason)
-	return e.windUp(ctx, p, stands, err)
+	return e.waitUntilSettled(ctx, p, stands, err)
 }
 
 // Drain is Cancel of a map whose items that run may end. told is called once that
@@ -382,11 +382,11 @@ func (e *Engine) Drain(ctx context.Context, p job.Path, reason string, told func
 	if err == nil && stands {
 		told()
 	}
-	return e.windUp(ctx, p, stands, err)
+	return e.waitUntilSettled(ctx, p, stands, err)
 }
 
-// windUp waits until a job that was cancelled has settled.
-func (e *Engine) windUp(ctx context.Context, p job.Path, stands bool, err error) (bool, error) {
+// waitUntilSettled waits until a job that was cancelled has settled.
+func (e *Engine) waitUntilSettled(ctx context.Context, p job.Path, stands bool, err error) (bool, error) {
 	if err != nil || !stands {
 		return stands, err
 	}
@@ -416,7 +416,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		return err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.handle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
+		if err := d.Stop(ctx, e.placementHandle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
 			return err
 		}
 	}
@@ -425,7 +425,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		patience = parting
 	}
 	for begin := clock.Boot(); clock.Boot()-begin < patience; {
-		rows, err := e.machines(ctx, d, rep.Job, rep.Run.Placed)
+		rows, err := e.listMachines(ctx, d, rep.Job, rep.Run.Placed)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -436,9 +436,9 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 	return nil // whoever looks next takes the rest away
 }
 
-// sweep takes away what a target still holds of jobs that settled while nobody
+// stopLeftAgents takes away what a target still holds of jobs that settled while nobody
 // was attached. It is a courtesy: what cannot be asked or taken stays.
-func (e *Engine) sweep(ctx context.Context, target string) {
+func (e *Engine) stopLeftAgents(ctx context.Context, target string) {
 	d, err := e.Driver(target)
 	if err != nil {
 		return

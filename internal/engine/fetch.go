@@ -27,7 +27,7 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 		return nil
 	}
 	l, first, found := p.Items.list, "", false
-	err := e.sample(ctx, p, l, func(it manifest.Item, value string) {
+	err := e.showSomeItems(ctx, p, l, func(it manifest.Item, value string) {
 		if it.N == 1 {
 			first = it.Text
 		}
@@ -98,11 +98,11 @@ func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *manifest.List) erro
 	if !p.Spec.Fetch {
 		return nil
 	}
-	return e.sample(ctx, p, l, func(manifest.Item, string) {})
+	return e.showSomeItems(ctx, p, l, func(manifest.Item, string) {})
 }
 
-// sample shows what the first items of l may name files by, and notes the places of it.
-func (e *Engine) sample(ctx context.Context, p *Plan, l *manifest.List, show func(it manifest.Item, value string)) error {
+// showSomeItems shows what the first items of l may name files by, and notes the places of it.
+func (e *Engine) showSomeItems(ctx context.Context, p *Plan, l *manifest.List, show func(it manifest.Item, value string)) error {
 	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (e *Engine) notePlace(ctx context.Context, p *Plan, text string) {
 	if input.PlaceOf(p.Items.places, url) != url {
 		return
 	}
-	if _, full, err := e.place(ctx, url); err == nil {
+	if _, full, err := e.openBucketURL(ctx, url); err == nil {
 		p.Items.places = addPlace(p.Items.places, full)
 	}
 }

@@ -104,9 +104,9 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 	if err := census.Look(ctx); err != nil {
 		return g, err
 	}
-	choice := o.choose(census.Jobs(), nil, now)
+	choice := o.chooseJobs(census.Jobs(), nil, now)
 	g.Kept = choice.kept
-	if err := e.leftJobs(ctx, &g, census, choice, now); err != nil {
+	if err := e.addJobs(ctx, &g, census, choice, now); err != nil {
 		return g, err
 	}
 	e.leftAgents(ctx, &g, census)
@@ -118,18 +118,18 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 	for _, item := range g.Items {
 		going[item.job] = true
 	}
-	if err := names.add(ctx, census, going); err != nil {
+	if err := names.addNames(ctx, census, going); err != nil {
 		return g, err
 	}
 	for _, bad := range names.unknown {
 		g.Notes = append(g.Notes, bad.Error())
 	}
-	if blind := names.blind(); blind != "" {
+	if blind := names.whyNotKnown(); blind != "" {
 		g.Kept = append(g.Kept, Leftover{Kind: LeftBlobs, Name: "all", Why: blind})
-		return g.summed(), nil
+		return g.withTotal(), nil
 	}
 	var err error
-	if g.blobs, err = names.others(ctx, now.Add(-o.MinAge)); err != nil {
+	if g.blobs, err = names.listUnnamed(ctx, now.Add(-o.MinAge)); err != nil {
 		return g, err
 	}
 	if n := len(g.blobs); n > 0 {
@@ -139,25 +139,25 @@ func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
 		}
 		g.Items = append(g.Items, item)
 	}
-	return g.summed(), nil
+	return g.withTotal(), nil
 }
 
-func (g Garbage) summed() Garbage {
+func (g Garbage) withTotal() Garbage {
 	for _, item := range g.Items {
 		g.Bytes += item.Bytes
 	}
 	return g
 }
 
-// leftJobs adds the jobs that go, unfinished submits, and rests.
-func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
+// addJobs adds the jobs that go, unfinished submits, and rests.
+func (e *Engine) addJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
 	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
 	}
 	sizes := map[job.Path]removal.Folder{}
 	for _, t := range census.Tasks() {
-		if !g.options.sees(t.Path) && !c.in(t.Path) || t.Bad != nil { // which jobs it has had is not known
+		if !g.options.includesJob(t.Path) && !c.includesTask(t.Path) || t.Bad != nil { // which jobs it has had is not known
 			continue
 		}
 		folders, err := removal.ListFolders(ctx, e.World, t.Path)
@@ -171,7 +171,7 @@ func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *removal.Censu
 			_, known := jobs[p]
 			_, removed := t.Task.Gone[p.Job]
 			switch {
-			case !g.options.sees(t.Path):
+			case !g.options.includesJob(t.Path):
 			case removed:
 				g.Items = append(g.Items, Leftover{Kind: LeftRest, Name: p.String(), Bytes: f.Bytes, Why: "its job was removed", job: p})
 			case !known && now.Sub(f.Newest) >= g.options.MinAge:
@@ -191,11 +191,11 @@ func (e *Engine) leftJobs(ctx context.Context, g *Garbage, census *removal.Censu
 	return nil
 }
 
-func (o GCOptions) sees(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
+func (o GCOptions) includesJob(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
 
 // unfinished says whether a submit has been going on for longer than any does.
 func (o GCOptions) unfinished(j *removal.Counted, now time.Time) bool {
-	return o.sees(j.Path) && !j.Submitted && !j.Removed && j.Bad == nil && now.Sub(j.Since) >= o.MinAge
+	return o.includesJob(j.Path) && !j.Submitted && !j.Removed && j.Bad == nil && now.Sub(j.Since) >= o.MinAge
 }
 
 // leftAgents adds what targets hold of jobs that have ended. A target that cannot
@@ -203,7 +203,7 @@ func (o GCOptions) unfinished(j *removal.Counted, now time.Time) bool {
 func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *removal.Census) {
 	ended := map[string]*removal.Counted{}
 	for _, j := range census.Jobs() {
-		if g.options.sees(j.Path) && (j.Removed || j.Settled != nil) {
+		if g.options.includesJob(j.Path) && (j.Removed || j.Settled != nil) {
 			ended[j.Path.Job] = j
 		}
 	}
@@ -241,7 +241,7 @@ func (e *Engine) leftFolders(g *Garbage, census *removal.Census) {
 		l := Leftover{Kind: LeftFolder, Name: f.Dir, Bytes: f.Bytes, job: f.Job}
 		j := jobs[f.Job]
 		switch {
-		case !g.options.sees(f.Job):
+		case !g.options.includesJob(f.Job):
 			continue
 		case f.Store != e.World.Store.String():
 			l.Why = "its job is in another store, " + f.Store

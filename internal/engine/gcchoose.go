@@ -19,8 +19,8 @@ type choice struct {
 	kept    []Leftover
 }
 
-// in says whether a job of a task goes.
-func (c choice) in(task job.Path) bool {
+// includesTask says whether a job of a task goes.
+func (c choice) includesTask(task job.Path) bool {
 	for p := range c.going {
 		if p.Project == task.Project && p.Task == task.Task {
 			return true
@@ -29,10 +29,10 @@ func (c choice) in(task job.Path) bool {
 	return false
 }
 
-// choose picks the settled jobs that o lets go, and takes back those that somebody
+// chooseJobs picks the settled jobs that o lets go, and takes back those that somebody
 // needs. jobs are in the order of their tasks and places. may are the only ones that
 // can go, nil: all. One that may not, and was made from another, keeps that.
-func (o GCOptions) choose(jobs []*removal.Counted, may map[job.Path]bool, now time.Time) choice {
+func (o GCOptions) chooseJobs(jobs []*removal.Counted, may map[job.Path]bool, now time.Time) choice {
 	c := choice{going: map[job.Path]string{}, because: map[job.Path]tasks.Place{}}
 	asked := map[job.Path]bool{}
 	for _, p := range o.Jobs {
@@ -44,12 +44,12 @@ func (o GCOptions) choose(jobs []*removal.Counted, may map[job.Path]bool, now ti
 		j := jobs[i]
 		if j.Bad != nil {
 			if asked[j.Path] {
-				c.keep(j, j.Bad.Error())
+				c.keepJob(j, j.Bad.Error())
 			}
 			continue
 		}
 		if j.Live() && asked[j.Path] {
-			c.keep(j, "it has not ended")
+			c.keepJob(j, "it has not ended")
 		}
 		if !j.There || j.Removed || j.Settled == nil {
 			continue
@@ -65,7 +65,7 @@ func (o GCOptions) choose(jobs []*removal.Counted, may map[job.Path]bool, now ti
 		case asked[j.Path]:
 			c.going[j.Path] = "it was named"
 		default:
-			if why := o.lets(j, newer[task], now); why != "" {
+			if why := o.whyJobMayGo(j, newer[task], now); why != "" {
 				c.going[j.Path] = why
 				if j.Settled.State == job.Succeeded {
 					c.because[j.Path] = success[task]
@@ -74,14 +74,14 @@ func (o GCOptions) choose(jobs []*removal.Counted, may map[job.Path]bool, now ti
 		}
 		newer[task]++
 	}
-	c.spare(jobs)
-	c.sort(jobs)
+	c.keepOrigins(jobs)
+	c.sortByOrigin(jobs)
 	return c
 }
 
-// lets says why a job may go that nobody named; "" when it stays.
-func (o GCOptions) lets(j *removal.Counted, newer int, now time.Time) string {
-	if !o.sees(j.Path) || o.Keep <= 0 && o.Older <= 0 {
+// whyJobMayGo says why a job may go that nobody named; "" when it stays.
+func (o GCOptions) whyJobMayGo(j *removal.Counted, newer int, now time.Time) string {
+	if !o.includesJob(j.Path) || o.Keep <= 0 && o.Older <= 0 {
 		return ""
 	}
 	var why []string
@@ -100,18 +100,18 @@ func (o GCOptions) lets(j *removal.Counted, newer int, now time.Time) string {
 	return strings.Join(why, ", and ")
 }
 
-func (c *choice) keep(j *removal.Counted, why string) {
+func (c *choice) keepJob(j *removal.Counted, why string) {
 	c.kept = append(c.kept, Leftover{Kind: LeftJob, Name: j.Path.String(), Why: why, job: j.Path})
 }
 
-// stay takes back a job, and with it what it was made from.
-func (c *choice) stay(p job.Path, jobs []*removal.Counted) {
+// keepJobAndOrigins takes back a job, and with it what it was made from.
+func (c *choice) keepJobAndOrigins(p job.Path, jobs []*removal.Counted) {
 	delete(c.going, p)
-	c.spare(jobs)
+	c.keepOrigins(jobs)
 }
 
-// spare takes back what a job that stays was made from, however far back.
-func (c *choice) spare(jobs []*removal.Counted) {
+// keepOrigins takes back what a job that stays was made from, however far back.
+func (c *choice) keepOrigins(jobs []*removal.Counted) {
 	for again := true; again; {
 		again = false
 		for _, j := range jobs {
@@ -142,9 +142,9 @@ func origins(j *removal.Counted) []job.Path {
 	return all
 }
 
-// sort orders those that go: a gc that is cut short leaves no job whose origin it
+// sortByOrigin orders those that go: a gc that is cut short leaves no job whose origin it
 // has removed.
-func (c *choice) sort(jobs []*removal.Counted) {
+func (c *choice) sortByOrigin(jobs []*removal.Counted) {
 	made := map[job.Path][]*removal.Counted{} // from a job
 	for _, j := range jobs {
 		for _, origin := range origins(j) {

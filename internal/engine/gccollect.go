@@ -41,7 +41,7 @@ func (e *Engine) Collect(ctx context.Context, g Garbage, told func(Leftover)) (F
 	if g.options.MinAge == 0 {
 		return c.freed, fault.New(fault.Bug, "", "collect garbage: it was not found by Leftovers")
 	}
-	return c.freed, c.run(ctx)
+	return c.freed, c.removeAll(ctx)
 }
 
 type collector struct {
@@ -52,18 +52,18 @@ type collector struct {
 	now   time.Time // by the store's clock
 }
 
-func (c *collector) gone(l Leftover) {
+func (c *collector) noteRemoved(l Leftover) {
 	c.freed.Items = append(c.freed.Items, l)
 	c.freed.Bytes += l.Bytes
 	c.told(l)
 }
 
-func (c *collector) stays(l Leftover, why string) {
+func (c *collector) noteKept(l Leftover, why string) {
 	l.Why = why
 	c.freed.Kept = append(c.freed.Kept, l)
 }
 
-func (c *collector) run(ctx context.Context) (err error) {
+func (c *collector) removeAll(ctx context.Context) (err error) {
 	if c.now, err = removal.StoreTime(ctx, c.e.World); err != nil {
 		return err
 	}
@@ -87,114 +87,114 @@ func (c *collector) run(ctx context.Context) (err error) {
 	for _, l := range c.g.Items {
 		named[l.job] = l.Kind == LeftJob
 	}
-	choice := c.g.options.choose(census.Jobs(), named, c.e.World.Store.Clock().Now())
+	choice := c.g.options.chooseJobs(census.Jobs(), named, c.e.World.Store.Clock().Now())
 	for _, l := range c.g.Items {
 		switch l.Kind {
 		case LeftJob:
 			if _, goes := choice.going[l.job]; goes {
-				err = c.job(ctx, l, jobs[l.job], &choice, census.Jobs())
+				err = c.removeJob(ctx, l, jobs[l.job], &choice, census.Jobs())
 			} else if jobs[l.job] != nil && !jobs[l.job].Removed {
-				c.stays(l, inUse)
+				c.noteKept(l, inUse)
 			}
 		case LeftSubmit:
-			err = c.submit(ctx, l, jobs[l.job])
+			err = c.removeSubmit(ctx, l, jobs[l.job])
 		case LeftRest:
 			if err = removal.RemoveJob(ctx, c.e.World, l.job, 0, tasks.Place{}, c.e.Caller.By); err == nil {
-				c.gone(l)
+				c.noteRemoved(l)
 			}
 		case LeftEnvironment:
-			err = c.environment(ctx, l)
+			err = c.removeEnvironment(ctx, l)
 		case LeftFolder:
-			c.folder(l, jobs[l.job])
+			c.removeFolder(l, jobs[l.job])
 		case LeftAgents:
-			err = c.agents(ctx, l)
+			err = c.stopAgents(ctx, l)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := c.sweep(ctx); err != nil {
+	if err := c.sweepBlobs(ctx); err != nil {
 		return err
 	}
 	return removal.RemoveProbes(ctx, c.e.World, c.now.Add(-tidyAge))
 }
 
-// job removes one that may go. When its task's log refuses that, it stays, and so do
+// removeJob removes one that may go. When its task's log refuses that, it stays, and so do
 // those that it was made from: they were to go because it goes, and come after it.
-func (c *collector) job(ctx context.Context, l Leftover, j *removal.Counted, going *choice, all []*removal.Counted) error {
+func (c *collector) removeJob(ctx context.Context, l Leftover, j *removal.Counted, going *choice, all []*removal.Counted) error {
 	err := removal.RemoveJob(ctx, c.e.World, l.job, j.Place, going.because[l.job], c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
-		going.stay(l.job, all)
-		c.stays(l, inUse)
+		going.keepJobAndOrigins(l.job, all)
+		c.noteKept(l, inUse)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.gone(l)
+	c.noteRemoved(l)
 	return nil
 }
 
-// submit removes one that never finished. It may have just done so after all, or
+// removeSubmit removes one that never finished. It may have just done so after all, or
 // be younger than our clock says.
-func (c *collector) submit(ctx context.Context, l Leftover, j *removal.Counted) error {
+func (c *collector) removeSubmit(ctx context.Context, l Leftover, j *removal.Counted) error {
 	if j != nil && !j.Submitted && !j.Removed && !c.g.options.unfinished(j, c.now) {
-		c.stays(l, "it is newer than it was when it was listed")
+		c.noteKept(l, "it is newer than it was when it was listed")
 		return nil
 	}
 	err := removal.RemoveUnfinished(ctx, c.e.World, l.job, l.short, c.e.Caller.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
-		c.stays(l, "it was submitted since")
+		c.noteKept(l, "it was submitted since")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.gone(l)
+	c.noteRemoved(l)
 	return nil
 }
 
-func (c *collector) environment(ctx context.Context, l Leftover) error {
+func (c *collector) removeEnvironment(ctx context.Context, l Leftover) error {
 	err := env.Remove(ctx, c.e.Caller.Cache, l.Name)
 	if err != nil && fault.KindOf(err) == fault.Full {
-		c.stays(l, err.Error())
+		c.noteKept(l, err.Error())
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.gone(l)
+	c.noteRemoved(l)
 	return nil
 }
 
-// folder removes the work folder of an agent that died, unless its job goes on again.
-func (c *collector) folder(l Leftover, j *removal.Counted) {
+// removeFolder removes the work folder of an agent that died, unless its job goes on again.
+func (c *collector) removeFolder(l Leftover, j *removal.Counted) {
 	if j != nil && !j.Removed && j.Settled == nil {
-		c.stays(l, inUse)
+		c.noteKept(l, inUse)
 		return
 	}
 	if err := c.e.Caller.Remove(l.Name); err != nil {
-		c.stays(l, err.Error())
+		c.noteKept(l, err.Error())
 		return
 	}
-	c.gone(l)
+	c.noteRemoved(l)
 }
 
-func (c *collector) agents(ctx context.Context, l Leftover) error {
+func (c *collector) stopAgents(ctx context.Context, l Leftover) error {
 	d, err := c.e.Driver(l.handle.Target)
 	if err != nil {
 		return err
 	}
 	if err := d.Stop(ctx, l.handle, lastMinutes, true); err != nil {
-		c.stays(l, err.Error())
+		c.noteKept(l, err.Error())
 		return nil
 	}
-	c.gone(l)
+	c.noteRemoved(l)
 	return nil
 }
 
-// sweep deletes blobs, in as many sweeps as it takes.
-func (c *collector) sweep(ctx context.Context) error {
+// sweepBlobs deletes blobs, in as many sweeps as it takes.
+func (c *collector) sweepBlobs(ctx context.Context) error {
 	clock := c.e.World.Store.Clock()
 	census, names := removal.NewCensus(c.e.World), newNames(c.e.World.Store)
 	var took time.Duration
@@ -204,28 +204,28 @@ func (c *collector) sweep(ctx context.Context) error {
 		if err := census.Look(ctx); err != nil {
 			return err
 		}
-		return names.add(ctx, census, nil)
+		return names.addNames(ctx, census, nil)
 	}
 	if err := look(); err != nil {
 		return err
 	}
 	before := c.now.Add(-c.g.options.MinAge).Unix()
-	if blind := names.blind(); blind != "" {
+	if blind := names.whyNotKnown(); blind != "" {
 		c.blobsStay(blind)
 		return nil
 	}
-	todo := names.without(c.g.blobs, func(b blob) bool { return b.at < before })
+	todo := names.keepUnnamed(c.g.blobs, func(b blob) bool { return b.at < before })
 	for idle := 0; len(todo) > 0; {
 		batch := todo[:min(len(todo), sweepMost)]
-		n, freed, err := c.batch(ctx, batch, c.g.options.Lag+sweepTime+min(sweepLooks*took, sweepLongest), names, look)
+		n, freed, err := c.deleteBatch(ctx, batch, c.g.options.Lag+sweepTime+min(sweepLooks*took, sweepLongest), names, look)
 		if freed.Count > 0 {
 			freed.Name = plural(freed.Count, "blob")
-			c.gone(freed)
+			c.noteRemoved(freed)
 		}
 		if err != nil {
 			return err
 		}
-		if blind := names.blind(); blind != "" {
+		if blind := names.whyNotKnown(); blind != "" {
 			c.blobsStay(blind)
 			return nil
 		}
@@ -243,13 +243,13 @@ func (c *collector) sweep(ctx context.Context) error {
 // blobsStay says of what was to go why it does not.
 func (c *collector) blobsStay(why string) {
 	if n := len(c.g.blobs); n > 0 {
-		c.stays(Leftover{Kind: LeftBlobs, Name: plural(n, "blob"), Count: n}, why)
+		c.noteKept(Leftover{Kind: LeftBlobs, Name: plural(n, "blob"), Count: n}, why)
 	}
 }
 
-// batch is one sweep: it says that these blobs may go, looks once more, and deletes
+// deleteBatch is one sweep: it says that these blobs may go, looks once more, and deletes
 // those that are still named by nothing. n is how many of them are done with.
-func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration, names *names, look func() error) (n int, freed Leftover, err error) {
+func (c *collector) deleteBatch(ctx context.Context, batch []blob, most time.Duration, names *names, look func() error) (n int, freed Leftover, err error) {
 	freed = Leftover{Kind: LeftBlobs, Why: "nothing named them"}
 	doomed := make([]store.Digest, len(batch))
 	for i, b := range batch {
@@ -272,7 +272,7 @@ func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration,
 	if err := look(); err != nil {
 		return 0, freed, err
 	}
-	if names.blind() != "" {
+	if names.whyNotKnown() != "" {
 		return 0, freed, nil
 	}
 	timed, stop := context.WithTimeout(ctx, s.Left())
@@ -298,8 +298,8 @@ func (c *collector) batch(ctx context.Context, batch []blob, most time.Duration,
 	return n, freed, nil
 }
 
-// without leaves out the blobs that are named, and those that may does not let go.
-func (n *names) without(all []blob, may func(blob) bool) []blob {
+// keepUnnamed leaves out the blobs that are named, and those that may does not let go.
+func (n *names) keepUnnamed(all []blob, may func(blob) bool) []blob {
 	var left []blob
 	for _, b := range all {
 		if _, named := n.set[b.key]; !named && may(b) {

@@ -50,28 +50,28 @@ func newNames(s *store.Store) *names {
 	return &names{store: s, set: map[key]struct{}{}, lists: map[store.Digest][]key{}, items: map[string]bool{}}
 }
 
-// add takes in what a census has found, but for jobs that go. What cannot be read may
+// addNames takes in what a census has found, but for jobs that go. What cannot be read may
 // name any blob, and is in unknown.
-func (n *names) add(ctx context.Context, census *removal.Census, going map[job.Path]bool) error {
+func (n *names) addNames(ctx context.Context, census *removal.Census, going map[job.Path]bool) error {
 	n.unknown = census.Unreadable()
 	for _, j := range census.Jobs() {
 		if going[j.Path] || !j.There || j.Removed {
 			continue
 		}
-		if err := n.job(ctx, j); err != nil && !n.missed(ctx, err) {
+		if err := n.addJobNames(ctx, j); err != nil && !n.noteUnreadable(ctx, err) {
 			return err
 		}
 	}
 	for _, t := range census.Tasks() {
-		if err := n.task(ctx, t); err != nil && !n.missed(ctx, err) {
+		if err := n.addTaskNames(ctx, t); err != nil && !n.noteUnreadable(ctx, err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// missed notes what could not be read, unless we were told to stop.
-func (n *names) missed(ctx context.Context, err error) bool {
+// noteUnreadable notes what could not be read, unless we were told to stop.
+func (n *names) noteUnreadable(ctx context.Context, err error) bool {
 	if context.Cause(ctx) != nil {
 		return false
 	}
@@ -79,8 +79,8 @@ func (n *names) missed(ctx context.Context, err error) bool {
 	return true
 }
 
-// blind is why no blob may go, in one line; "" when all that is named is known.
-func (n *names) blind() string {
+// whyNotKnown is why no blob may go, in one line; "" when all that is named is known.
+func (n *names) whyNotKnown() string {
 	if len(n.unknown) == 0 {
 		return ""
 	}
@@ -91,34 +91,34 @@ func (n *names) blind() string {
 	return fmt.Sprintf("what cannot be read may name them: %v%s", n.unknown[0], more)
 }
 
-func (n *names) job(ctx context.Context, j *removal.Counted) error {
+func (n *names) addJobNames(ctx context.Context, j *removal.Counted) error {
 	if j.Job.Code.Blob != "" {
-		n.blob(store.Digest(j.Job.Code.Blob))
+		n.addBlobName(store.Digest(j.Job.Code.Blob))
 	}
 	for _, code := range j.Codes {
-		n.blob(code)
+		n.addBlobName(code)
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Job.Inputs)) {
-		if _, err := n.list(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
+		if _, err := n.addListNames(ctx, store.Digest(j.Job.Inputs[name])); err != nil {
 			return fmt.Errorf("read inputs of job %s: %w", j.Path.Job, err)
 		}
 	}
 	for _, m := range append([]job.Manifest{j.Job.Manifest}, j.More...) {
-		if err := n.manifest(ctx, m); err != nil {
+		if err := n.addItemNames(ctx, m); err != nil {
 			return fmt.Errorf("read items of job %s: %w", j.Path.Job, err)
 		}
 	}
 	for _, list := range j.Outputs {
-		if _, err := n.list(ctx, list); err != nil {
+		if _, err := n.addListNames(ctx, list); err != nil {
 			return fmt.Errorf("read outputs of job %s: %w", j.Path.Job, err)
 		}
 	}
 	return nil
 }
 
-func (n *names) task(ctx context.Context, t *removal.CountedTask) error {
+func (n *names) addTaskNames(ctx context.Context, t *removal.CountedTask) error {
 	for _, rank := range slices.Sorted(maps.Keys(t.Generations)) {
-		if err := n.state(ctx, t.Generations[rank]); err != nil {
+		if err := n.addStateNames(ctx, t.Generations[rank]); err != nil {
 			return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
 		}
 	}
@@ -128,19 +128,19 @@ func (n *names) task(ctx context.Context, t *removal.CountedTask) error {
 	for _, b := range t.Begun {
 		begun = append(begun, protocol.Saved{State: b.State})
 	}
-	if err := n.state(ctx, begun); err != nil {
+	if err := n.addStateNames(ctx, begun); err != nil {
 		return fmt.Errorf("read state of task %s: %w", t.Path.Task, err)
 	}
 	return nil
 }
 
-// state names the newest generation that is whole, which is what the next attempt
+// addStateNames names the newest generation that is whole, which is what the next attempt
 // begins with (R6), and those after it: somebody may be about to complete them.
-func (n *names) state(ctx context.Context, newestFirst []protocol.Saved) error {
+func (n *names) addStateNames(ctx context.Context, newestFirst []protocol.Saved) error {
 	for _, s := range newestFirst {
 		whole := true
 		for _, d := range s.Lists() {
-			w, err := n.list(ctx, d)
+			w, err := n.addListNames(ctx, d)
 			if err != nil {
 				return err
 			}
@@ -161,17 +161,17 @@ func (n *names) state(ctx context.Context, newestFirst []protocol.Saved) error {
 	return nil
 }
 
-func (n *names) blob(d store.Digest) {
+func (n *names) addBlobName(d store.Digest) {
 	if k, ok := keyOf(d); ok {
 		n.set[k] = struct{}{}
 	}
 }
 
-// list names a list of files and all that it holds. there is false when the list
+// addListNames names a list of files and all that it holds. there is false when the list
 // is not in the store: then it is named alone. One that is there and cannot be read
 // is an error: its blobs are not known, and must not go.
-func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error) {
-	n.blob(d)
+func (n *names) addListNames(ctx context.Context, d store.Digest) (there bool, err error) {
+	n.addBlobName(d)
 	if _, read := n.lists[d]; read {
 		return true, nil
 	}
@@ -193,9 +193,9 @@ func (n *names) list(ctx context.Context, d store.Digest) (there bool, err error
 	return true, nil
 }
 
-// manifest names the files that items name. A list that is gone names nothing: no
+// addItemNames names the files that items name. A list that is gone names nothing: no
 // agent could find a file by it.
-func (n *names) manifest(ctx context.Context, m job.Manifest) error {
+func (n *names) addItemNames(ctx context.Context, m job.Manifest) error {
 	if m.Files == nil || n.items[m.Files.Key] {
 		return nil
 	}
@@ -206,14 +206,14 @@ func (n *names) manifest(ctx context.Context, m job.Manifest) error {
 		if err != nil {
 			return err
 		}
-		n.blob(d)
+		n.addBlobName(d)
 	}
 	n.items[m.Files.Key] = true
 	return nil
 }
 
-// others lists the blobs that nothing names, stored before a time.
-func (n *names) others(ctx context.Context, before time.Time) (found []blob, err error) {
+// listUnnamed lists the blobs that nothing names, stored before a time.
+func (n *names) listUnnamed(ctx context.Context, before time.Time) (found []blob, err error) {
 	const prefix = "blobs/"
 	for o, err := range n.store.List(ctx, prefix) {
 		if err != nil {

@@ -38,9 +38,9 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h 
 	case HitTerm:
 		return send(id, syscall.SIGTERM)
 	case HitNotice:
-		return e.notice(ctx, j, b)
+		return e.giveNotice(ctx, j, b)
 	case HitPause:
-		return e.pause(ctx, id, pause)
+		return e.pauseProcess(ctx, id, pause)
 	case HitProgram:
 		programs, err := proc.Minded(id)
 		if err != nil || len(programs) == 0 {
@@ -51,7 +51,7 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h 
 	return false, fault.New(fault.Bug, "", "strike agent %s: %q is not a hit", b.Agent, h)
 }
 
-func (e *Engine) notice(ctx context.Context, j job.Job, b protocol.Heartbeat) (bool, error) {
+func (e *Engine) giveNotice(ctx context.Context, j job.Job, b protocol.Heartbeat) (bool, error) {
 	var placement int
 	if _, err := fmt.Sscanf(b.Agent, "%d-", &placement); err != nil {
 		return false, nil // it is none of a driver's
@@ -60,12 +60,12 @@ func (e *Engine) notice(ctx context.Context, j job.Job, b protocol.Heartbeat) (b
 	if err != nil {
 		return false, err
 	}
-	err = d.Stop(ctx, e.handle(j.Path(), j.Spec.On, placement), time.Duration(j.Spec.Grace), false)
+	err = d.Stop(ctx, e.placementHandle(j.Path(), j.Spec.On, placement), time.Duration(j.Spec.Grace), false)
 	return err == nil, err
 }
 
-// pause has a process go on again whatever becomes of the caller.
-func (e *Engine) pause(ctx context.Context, id proc.Identity, d time.Duration) (bool, error) {
+// pauseProcess has a process go on again whatever becomes of the caller.
+func (e *Engine) pauseProcess(ctx context.Context, id proc.Identity, d time.Duration) (bool, error) {
 	did, err := send(id, syscall.SIGSTOP)
 	if !did || err != nil {
 		return did, err

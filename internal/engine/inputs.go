@@ -34,20 +34,20 @@ type feed struct {
 	held    tree.Tree
 }
 
-// stored is the tree that the job is given.
-func (f *feed) stored() tree.Tree {
+// storedTree is the tree that the job is given.
+func (f *feed) storedTree() tree.Tree {
 	if f.archive != "" {
 		return f.held
 	}
 	return f.tree
 }
 
-// feeds finds all inputs of a spec and reads what they hold, but for files that
+// findFeeds finds all inputs of a spec and reads what they hold, but for files that
 // have not changed since they were read last. Nothing is stored.
-func (e *Engine) feeds(ctx context.Context, spec job.Spec) ([]feed, error) {
+func (e *Engine) findFeeds(ctx context.Context, spec job.Spec) ([]feed, error) {
 	var all []feed
 	for _, in := range spec.Inputs {
-		f, err := e.feed(ctx, in, spec, false)
+		f, err := e.findFeed(ctx, in, spec, false)
 		if err != nil {
 			return all, err
 		}
@@ -56,16 +56,16 @@ func (e *Engine) feeds(ctx context.Context, spec job.Spec) ([]feed, error) {
 	return all, nil
 }
 
-// feed finds one input. keep stores the files of another task's source, which are
+// findFeed finds one input. keep stores the files of another task's source, which are
 // no blobs yet.
-func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep bool) (feed, error) {
+func (e *Engine) findFeed(ctx context.Context, in job.Input, spec job.Spec, keep bool) (feed, error) {
 	f := feed{in: in}
 	ref, chained, err := in.TaskRef()
 	if err != nil {
 		return f, err
 	}
 	if chained {
-		t, origin, err := e.chained(ctx, in, ref, spec.Project, spec.Rules, keep)
+		t, origin, err := e.findTaskInput(ctx, in, ref, spec.Project, spec.Rules, keep)
 		f.tree, f.origin = below(t, in.Subdir), &origin
 		if err == nil && in.Subdir != "" && len(f.tree.Files)+len(f.tree.Links) == 0 {
 			task := job.Path{Project: cmp.Or(ref.Project, spec.Project), Task: ref.Task}
@@ -80,7 +80,7 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 	case err != nil:
 		return f, err
 	case kind == input.Bucket:
-		if f.tree, err = e.listed(ctx, in); err != nil {
+		if f.tree, err = e.listBucketInput(ctx, in); err != nil {
 			return f, fmt.Errorf("read input %s: %w", in.Name, err)
 		}
 		return f, nil
@@ -95,16 +95,16 @@ func (e *Engine) feed(ctx context.Context, in job.Input, spec job.Spec, keep boo
 	if f.cache, err = tree.OpenCache(filepath.Join(e.Caller.Cache, "inputs", f.source.Key)); err != nil {
 		f.cache = &tree.Cache{} // it costs time, nothing else
 	}
-	f.tree, err = tree.Hash(ctx, f.source.Root, f.options())
+	f.tree, err = tree.Hash(ctx, f.source.Root, f.saveOptions())
 	if err != nil {
 		return f, fmt.Errorf("read input %s: %w", in.Name, err)
 	}
-	f.remember()
+	f.rememberDigests()
 	return f, nil
 }
 
-// listed is what is in somebody's bucket: nothing is read of it but the list.
-func (e *Engine) listed(ctx context.Context, in job.Input) (tree.Tree, error) {
+// listBucketInput is what is in somebody's bucket: nothing is read of it but the list.
+func (e *Engine) listBucketInput(ctx context.Context, in job.Input) (tree.Tree, error) {
 	url, key, err := transfer.Split(in.Path)
 	if err != nil {
 		return tree.Tree{}, err
@@ -112,15 +112,15 @@ func (e *Engine) listed(ctx context.Context, in job.Input) (tree.Tree, error) {
 	if in.Subdir != "" {
 		key = path.Join(key, in.Subdir) + "/"
 	}
-	s, url, err := e.place(ctx, url)
+	s, url, err := e.openBucketURL(ctx, url)
 	if err != nil {
 		return tree.Tree{}, err
 	}
 	return bucket.ListAway(ctx, s, url, key)
 }
 
-// place opens somebody's bucket. full is the URL that opens it elsewhere too.
-func (e *Engine) place(ctx context.Context, url string) (s *store.Store, full string, err error) {
+// openBucketURL opens somebody's bucket. full is the URL that opens it elsewhere too.
+func (e *Engine) openBucketURL(ctx context.Context, url string) (s *store.Store, full string, err error) {
 	if e.OpenPlace == nil {
 		return nil, "", fault.New(fault.Invalid, "Give drover.Options an OpenPlace.", "open %s: this program opens no buckets", url)
 	}
@@ -134,26 +134,26 @@ func (e *Engine) place(ctx context.Context, url string) (s *store.Store, full st
 	return store.New(b, store.Options{}), full, nil
 }
 
-func (f *feed) options() tree.SaveOptions {
+func (f *feed) saveOptions() tree.SaveOptions {
 	return tree.SaveOptions{Skip: f.source.Skip, Cache: f.cache}
 }
 
-// remember keeps for the next command what was read.
-func (f *feed) remember() {
+// rememberDigests keeps for the next command what was read.
+func (f *feed) rememberDigests() {
 	_ = f.cache.Keep() // without it that takes longer, and nothing else
 	if f.source.File != "" {
 		f.tree.Dirs, f.tree.Links = nil, nil // the folder around it is not what was asked for
 	}
 }
 
-// sync stores a local input and gives the digest of its list.
-func (f *feed) sync(ctx context.Context, s *store.Store, watch func(transfer.Progress)) (d store.Digest, err error) {
+// storeFeed stores a local input and gives the digest of its list.
+func (f *feed) storeFeed(ctx context.Context, s *store.Store, watch func(transfer.Progress)) (d store.Digest, err error) {
 	told := toldBlobs{s, newTelling(watch, s.Clock())}
-	defer told.tell.end()
-	if f.tree, d, err = tree.Sync(ctx, told, s.String(), f.source.Root, f.options()); err != nil {
+	defer told.tell.reportEnd()
+	if f.tree, d, err = tree.Sync(ctx, told, s.String(), f.source.Root, f.saveOptions()); err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
 	}
-	if f.remember(); f.source.File == "" {
+	if f.rememberDigests(); f.source.File == "" {
 		return d, nil
 	}
 	return tree.PutTree(ctx, s, f.tree)
@@ -196,19 +196,19 @@ func (e *Engine) shipInput(ctx context.Context, f *feed, p *Plan) (store.Digest,
 		return d, nil
 	}
 	if f.origin == nil {
-		return f.sync(ctx, e.World.Store, p.watching(OfInputs))
+		return f.storeFeed(ctx, e.World.Store, p.progressOf(OfInputs))
 	}
 	if f.origin.What == "source" {
-		again, err := e.feed(ctx, f.in, p.Spec, true)
+		again, err := e.findFeed(ctx, f.in, p.Spec, true)
 		if err != nil {
 			return "", err
 		}
 		*f = again
 	}
-	err := e.pack(ctx, f)
+	err := e.packArchive(ctx, f)
 	d := store.Digest("")
 	if err == nil {
-		d, err = tree.PutTree(ctx, e.World.Store, f.stored())
+		d, err = tree.PutTree(ctx, e.World.Store, f.storedTree())
 	}
 	if err != nil {
 		return d, fmt.Errorf("store input %s: %w", f.in.Name, err)
@@ -232,7 +232,7 @@ func (e *Engine) shipInputs(ctx context.Context, p *Plan, j *job.Job) error {
 			}
 			j.Lineage[in.Name] = *f.origin
 		}
-		v := protocol.Version{List: d, From: in.Path, Files: len(f.stored().Files), Bytes: f.stored().Bytes()}
+		v := protocol.Version{List: d, From: in.Path, Files: len(f.storedTree().Files), Bytes: f.storedTree().Bytes()}
 		if err := tasks.AddVersion(ctx, e.World, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, in.Name, v, e.Caller.By); err != nil {
 			return fmt.Errorf("note version of input %s: %w", in.Name, err)
 		}

@@ -57,8 +57,8 @@ func (p *Plan) Close() error {
 	return p.Items.dir.Close()
 }
 
-// collect reads a map's items, once.
-func (e *Engine) collect(ctx context.Context, p *Plan) error {
+// collectItems reads a map's items, once.
+func (e *Engine) collectItems(ctx context.Context, p *Plan) error {
 	s := p.Spec
 	dir, err := newItemsFolder()
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) collect(ctx context.Context, p *Plan) error {
 	p.Items.dir = dir
 	source := items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}
 	source.Open = func(ctx context.Context, url string) (b *store.Store, err error) {
-		b, url, err = e.place(ctx, url)
+		b, url, err = e.openBucketURL(ctx, url)
 		p.Items.places = addPlace(nil, url)
 		return b, err
 	}
@@ -159,17 +159,17 @@ func checkNames(ctx context.Context, s job.Spec, l *manifest.List) error {
 	return t.CheckNames(ctx, func() iter.Seq2[manifest.Item, error] { return l.Reader().Range(ctx, 1, l.Count()) }, l.Count())
 }
 
-// ofItems decides what a map's command comes to, given the newest job of its task:
+// decideMap decides what a map's command comes to, given the newest job of its task:
 // its own, whose failed items and new lines it runs, or another.
-func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
+func (e *Engine) decideMap(ctx context.Context, p *Plan, force bool) error {
 	rep := p.before
 	old := rep.Job
-	fresh, err := e.compare(ctx, p, rep)
+	fresh, err := e.findNewItems(ctx, p, rep)
 	if err != nil {
 		return err
 	}
 	d := p.differ
-	content := d.content()
+	content := d.changedContent()
 	settled, same := rep.Run.Settled != nil, len(d.command) == 0
 	takes := p.Spec.NewCode && !force && hasCode(content) && same
 	left := fresh > 0
@@ -179,15 +179,15 @@ func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
 	}
 	switch {
 	case !settled && rep.Run.Stop == nil:
-		return p.unfinished(fresh)
+		return p.decideUnfinishedMap(fresh)
 	case !settled && (force || (!same || len(content) > 0) && !takes):
-		return p.again()
+		return p.decideUnsettled()
 	case !settled:
-		return p.stopping()
+		return p.decideStopping()
 	case takes:
 		return p.endedWithNewCode(fresh)
-	case force || !same || len(content) > 0 || !left && len(d.all()) > 0 || left && d.moved():
-		p.allAnew(force)
+	case force || !same || len(content) > 0 || !left && len(d.allChanges()) > 0 || left && d.targetHasChanged():
+		p.startAllAnew(force)
 		return nil
 	}
 	if left {
@@ -211,22 +211,22 @@ func (e *Engine) ofItems(ctx context.Context, p *Plan, force bool) error {
 	default:
 		p.Items.New = p.Items.Count
 	}
-	if left && d.seen() {
-		p.Choices = p.choices(nil)
+	if left && d.programWouldDiffer() {
+		p.Choices = p.otherCommands(nil)
 	}
 	return nil
 }
 
-// allAnew has a map that has settled run with all its items, in a new job.
-func (p *Plan) allAnew(force bool) {
-	old, changed := p.before.Job, p.differ.all()
+// startAllAnew has a map that has settled run with all its items, in a new job.
+func (p *Plan) startAllAnew(force bool) {
+	old, changed := p.before.Job, p.differ.allChanges()
 	p.Items.New, p.Items.Again = p.Items.Count, 0
 	p.Changed = changed
 	switch {
 	case len(changed) == 0:
 	case p.before.State != job.Succeeded:
 		p.Note = fmt.Sprintf("%s changed since job %s%s; this is a new one, with all items", strings.Join(changed, ", "), old.Short, p.changedFiles())
-		if content := p.differ.content(); !force && len(p.differ.command) == 0 && !p.differ.moved() && hasCode(content) && len(besideCode(content)) == 0 {
+		if content := p.differ.changedContent(); !force && len(p.differ.command) == 0 && !p.differ.targetHasChanged() && hasCode(content) && len(besideCode(content)) == 0 {
 			p.Choices = []string{"only what had no success, with the new code: drover retry --new-code " + old.Short}
 		}
 	case p.Spec.Named:
@@ -234,8 +234,8 @@ func (p *Plan) allAnew(force bool) {
 	}
 }
 
-// moved says that a map is to run where it cannot go on.
-func (d differ) moved() bool {
+// targetHasChanged says that a map is to run where it cannot go on.
+func (d differ) targetHasChanged() bool {
 	return slices.ContainsFunc(d.options, func(x job.Difference) bool { return slices.Contains(fixed, x.Name) })
 }
 
@@ -246,8 +246,8 @@ func itemWord(n int) string {
 	return "items"
 }
 
-// compare finds the items that the job which is there does not have (M14).
-func (e *Engine) compare(ctx context.Context, p *Plan, rep views.Report) (fresh int, err error) {
+// findNewItems finds the items that the job which is there does not have (M14).
+func (e *Engine) findNewItems(ctx context.Context, p *Plan, rep views.Report) (fresh int, err error) {
 	m := rep.Map.Map
 	if len(m.Extensions) == 0 && m.Base.Digest == p.Items.list.Digest() {
 		return 0, nil
@@ -284,11 +284,11 @@ func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*manifest.Reader
 	return all, nil
 }
 
-// reopen carries out Extend and Reopen: new items are stored, their files are named so
+// reopenJob carries out Extend and Reopen: new items are stored, their files are named so
 // that no gc takes them, and the job is given both in one entry.
-func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
+func (e *Engine) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	j := p.before.Job
-	if err := e.unseen(ctx, p); err != nil {
+	if err := e.checkNewItemsAreSeen(ctx, p); err != nil {
 		return p.Job, true, err
 	}
 	var again *protocol.Reopened
@@ -301,7 +301,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	}
 	var more *protocol.Extended
 	if p.Items.fresh != nil && p.Items.fresh.Count() > 0 {
-		m, err := e.putItems(ctx, p, p.Items.fresh, p.Job)
+		m, err := e.storeItems(ctx, p, p.Items.fresh, p.Job)
 		if err != nil {
 			return p.Job, true, err
 		}
@@ -324,7 +324,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 			return p.Job, true, err
 		}
 	}
-	e.sweep(ctx, p.Spec.On)
+	e.stopLeftAgents(ctx, p.Spec.On)
 	live, ok, err := control.ReopenMap(ctx, e.World, j, e.Caller.By, r)
 	if err != nil {
 		return p.Job, true, err
@@ -332,7 +332,7 @@ func (e *Engine) reopen(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	path := p.Job
 	path.Job = live
 	if !ok {
-		return e.lost(ctx, p, path)
+		return e.attachToWinner(ctx, p, path)
 	}
 	return path, true, nil
 }
@@ -366,7 +366,7 @@ func (e *Engine) nameRound(ctx context.Context, p *Plan, r control.Round, sweeps
 		if !files {
 			return nil
 		}
-		return e.putAgain(ctx, p, p.Items.fresh, r.More.Manifest)
+		return e.storeItemsAgain(ctx, p, p.Items.fresh, r.More.Manifest)
 	})
 }
 
@@ -375,7 +375,7 @@ func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
 	if p.Spec.Verb != job.Map {
 		return nil
 	}
-	m, err := e.putItems(ctx, p, p.Items.list, j.Path())
+	m, err := e.storeItems(ctx, p, p.Items.list, j.Path())
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func newItemsFolder() (f itemsFolder, err error) {
 	sweepItemsFolders(os.TempDir())
 	f.dir, err = os.MkdirTemp("", itemsFolders)
 	if err == nil {
-		err = f.hold()
+		err = f.lockFolder()
 	}
 	if err != nil {
 		return f, fault.Wrap(errors.Join(err, f.Close()), fault.Full, "Free some space, or set TMPDIR to a folder with room.", "read items")
@@ -39,9 +39,9 @@ func newItemsFolder() (f itemsFolder, err error) {
 	return f, nil
 }
 
-// hold makes the lock. It gets its name when it is held: one that is named and free
+// lockFolder makes the lock. It gets its name when it is held: one that is named and free
 // is a dead command's.
-func (f *itemsFolder) hold() (err error) {
+func (f *itemsFolder) lockFolder() (err error) {
 	name := filepath.Join(f.dir, itemsLock)
 	if f.lock, err = os.Create(name + ".new"); err != nil {
 		return err

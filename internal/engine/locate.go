@@ -27,20 +27,20 @@ type shipment struct {
 	judge   *codeJudge
 }
 
-// locate finds out what a spec's program is and what comes with it
-// (docs/design/013-code-where-it-stands.md): the project around it, see codeRoot. Where
+// locateCode finds out what a spec's program is and what comes with it
+// (docs/design/013-code-where-it-stands.md): the project around it, see findProjectRoot. Where
 // that is too big, a script brings its folder, and for a program from elsewhere, and for a
 // shell line, the current folder comes along.
 // items says which files are items, and so no code; it may be nil. apart says that
 // the job runs where other programs are than here.
-func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool, apart bool) (shipment, error) {
-	dir, script, err := e.program(s, apart)
+func (e *Engine) locateCode(ctx context.Context, s job.Spec, items func(string) bool, apart bool) (shipment, error) {
+	dir, script, err := e.findProgram(s, apart)
 	if err != nil {
 		return shipment{}, err
 	}
 	note := ""
-	if root := e.codeRoot(s, dir, script); root.dir != "" {
-		ship, err := e.locateIn(ctx, s, root, items)
+	if root := e.findProjectRoot(s, dir, script); root.dir != "" {
+		ship, err := e.locateInProject(ctx, s, root, items)
 		if !errors.Is(err, bundle.ErrTooBig) {
 			return ship, err
 		}
@@ -56,12 +56,12 @@ func (e *Engine) locate(ctx context.Context, s job.Spec, items func(string) bool
 // root is a project's folder, and where in it the program and the working folder are.
 type root struct{ dir, script, sub string }
 
-// codeRoot finds the project that a program belongs to: the git repository of the script's
+// findProjectRoot finds the project that a program belongs to: the git repository of the script's
 // folder, or of the current one for other programs; where the current folder lies in a
 // repository around that one, this repository. Without git it is the current folder, if
 // the script is in it. A folder that is no project's is none, such as HOME and /tmp: root{}.
 // dir and script are as program gives them.
-func (e *Engine) codeRoot(s job.Spec, dir, script string) root {
+func (e *Engine) findProjectRoot(s job.Spec, dir, script string) root {
 	here, err := filepath.EvalSymlinks(e.Caller.Folder)
 	if err != nil || s.Rules == job.SSM || s.Source != "" {
 		return root{}
@@ -101,13 +101,13 @@ func slashPath(dir, path string) string {
 	return filepath.ToSlash(rel)
 }
 
-// locateIn ships a project's folder.
-func (e *Engine) locateIn(ctx context.Context, s job.Spec, r root, items func(string) bool) (shipment, error) {
-	ship := shipment{script: r.script, sub: r.sub, judge: e.judgeOf(s, r.dir)}
+// locateInProject ships a project's folder.
+func (e *Engine) locateInProject(ctx context.Context, s job.Spec, r root, items func(string) bool) (shipment, error) {
+	ship := shipment{script: r.script, sub: r.sub, judge: e.newCodeJudge(s, r.dir)}
 	var err error
-	ship.files, err = bundle.Scan(ctx, bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolute(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judge})
+	ship.files, err = bundle.Scan(ctx, bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judgeFile})
 	if err == nil {
-		ship.files.Left = ship.judge.together(ship.files.Dir, ship.files.Left)
+		ship.files.Left = ship.judge.summarizeLeft(ship.files.Dir, ship.files.Left)
 	}
 	return ship, err
 }
@@ -115,9 +115,9 @@ func (e *Engine) locateIn(ctx context.Context, s job.Spec, r root, items func(st
 // locateBeside ships the folder of the script, or the current one.
 func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script string, items func(string) bool) (ship shipment, err error) {
 	ship = shipment{script: script}
-	judge := e.judgeOf(s, dir)
+	judge := e.newCodeJudge(s, dir)
 	ship.judge = judge
-	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolute(s.Deps), Without: items, Judge: judge.judge}
+	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolutePaths(s.Deps), Without: items, Judge: judge.judgeFile}
 	if s.Rules == job.SSM && s.Source == "" {
 		// simple-sagemaker ships what is named and nothing else: a folder beside the
 		// script may hold all the data there is.
@@ -130,7 +130,7 @@ func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script strin
 	ship.files, err = bundle.Scan(ctx, src)
 	switch {
 	case err == nil:
-		ship.files.Left = judge.together(ship.files.Dir, ship.files.Left)
+		ship.files.Left = judge.summarizeLeft(ship.files.Dir, ship.files.Left)
 		return ship, nil
 	case errors.Is(err, bundle.ErrHome) && script != "":
 		ship.note = "only " + script + " is shipped: " + whyNothing(dir, err)
@@ -162,18 +162,18 @@ func whyNothing(dir string, err error) string {
 	return dir + " is your home folder"
 }
 
-// program says which folder comes along, and the script's name in it.
-func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error) {
+// findProgram says which folder comes along, and the script's name in it.
+func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err error) {
 	dir = e.Caller.Folder
 	if s.Source != "" {
-		if dir, err = e.folder("source folder", s.Source); err != nil {
+		if dir, err = e.findFolder("source folder", s.Source); err != nil {
 			return "", "", err
 		}
 	}
 	if s.Verb == job.Shell || s.ByShell {
 		return dir, "", nil
 	}
-	if strings.ContainsRune(s.Program, '/') && len(s.Entrypoint) == 0 && isInterpreter(e.absolute([]string{s.Program})[0]) {
+	if strings.ContainsRune(s.Program, '/') && len(s.Entrypoint) == 0 && isInterpreter(e.absolutePaths([]string{s.Program})[0]) {
 		return dir, "", nil
 	}
 	if s.Verb == job.Map && s.Source == "" {
@@ -182,11 +182,11 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 			file = filepath.Join(dir, file)
 		}
 		info, err := os.Stat(file)
-		if err == nil && info.Mode().IsRegular() && e.inside(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
+		if err == nil && info.Mode().IsRegular() && e.isInFolder(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
 			if err := unrunnable(s.Program, file); err != nil && !apart {
 				return "", "", err
 			}
-			if target := pythonTarget(file); e.inside(target) {
+			if target := pythonTarget(file); e.isInFolder(target) {
 				file = target
 			}
 			rel, err := filepath.Rel(dir, file) // the whole folder comes along, and items run in it
@@ -219,7 +219,7 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 		if err := unrunnable(s.Program, file); err != nil && !apart {
 			return "", "", err
 		}
-		if file = pythonTarget(file); e.inside(file) || isScript(file) {
+		if file = pythonTarget(file); e.isInFolder(file) || isScript(file) {
 			return filepath.Dir(file), filepath.Base(file), nil
 		}
 		return dir, "", nil
@@ -227,7 +227,7 @@ func (e *Engine) program(s job.Spec, apart bool) (dir, script string, err error)
 	if apart && elsewhere(s.Program) {
 		return dir, "", nil
 	}
-	return dir, "", e.onPath(s.Program)
+	return dir, "", e.checkOnPath(s.Program)
 }
 
 // others says whether a job runs where other programs are than here: those of the
@@ -263,8 +263,8 @@ func pythonTarget(file string) string {
 	return real
 }
 
-// inside says whether a file lies in the current folder or below.
-func (e *Engine) inside(file string) bool {
+// isInFolder says whether a file lies in the current folder or below.
+func (e *Engine) isInFolder(file string) bool {
 	rel, err := filepath.Rel(e.Caller.Folder, file)
 	return err == nil && filepath.IsLocal(rel)
 }
@@ -285,10 +285,10 @@ func isScript(file string) bool {
 	return n == 2 && string(first[:]) == "#!"
 }
 
-// onPath refuses a program that is neither a file here nor on PATH.
-func (e *Engine) onPath(name string) error {
+// checkOnPath refuses a program that is neither a file here nor on PATH.
+func (e *Engine) checkOnPath(name string) error {
 	if _, err := exec.LookPath(name); err != nil {
-		if err := unrunnable(name, e.absolute([]string{name})[0]); err != nil && strings.ContainsRune(name, '.') {
+		if err := unrunnable(name, e.absolutePaths([]string{name})[0]); err != nil && strings.ContainsRune(name, '.') {
 			return err
 		}
 	}
@@ -302,7 +302,7 @@ func (e *Engine) onPath(name string) error {
 		return fault.New(fault.Invalid, "Write ./"+name+" for the file here.", "find program: %q is not on PATH", name)
 	}
 	hint := "Check the spelling; drover's own flags come before the script."
-	if near := e.nearest(name); near != "" {
+	if near := e.nearestFile(name); near != "" {
 		hint = "Did you mean " + near + "?"
 	}
 	if looksLikeFile {
@@ -311,8 +311,8 @@ func (e *Engine) onPath(name string) error {
 	return fault.New(fault.Invalid, hint, "find program: %q is not a file here and not on PATH", name)
 }
 
-// nearest finds the file beside a mistyped one whose name is closest to it.
-func (e *Engine) nearest(name string) string {
+// nearestFile finds the file beside a mistyped one whose name is closest to it.
+func (e *Engine) nearestFile(name string) string {
 	dir := filepath.Dir(name)
 	full := dir
 	if !filepath.IsAbs(dir) {
@@ -331,7 +331,7 @@ func (e *Engine) nearest(name string) string {
 	return best
 }
 
-func (e *Engine) folder(what, dir string) (string, error) {
+func (e *Engine) findFolder(what, dir string) (string, error) {
 	full := dir
 	if !filepath.IsAbs(dir) {
 		full = filepath.Join(e.Caller.Folder, dir)
@@ -349,7 +349,7 @@ func (e *Engine) folder(what, dir string) (string, error) {
 	return full, nil
 }
 
-func (e *Engine) absolute(paths []string) []string {
+func (e *Engine) absolutePaths(paths []string) []string {
 	var full []string
 	for _, p := range paths {
 		if !filepath.IsAbs(p) {

@@ -53,28 +53,28 @@ func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string
 		if err != nil || j.Code.InPlace && inside(j.Code.Root, full) { // there, the program has it
 			continue
 		}
-		if hint := at.bringing(ctx, j.Spec, filepath.ToSlash(rel), info.IsDir()); hint != "" {
+		if hint := at.flagThatBrings(ctx, j.Spec, filepath.ToSlash(rel), info.IsDir()); hint != "" {
 			return hint
 		}
 	}
 	return ""
 }
 
-// bringing finds the option that ships a file, and tries it.
-func (e *Engine) bringing(ctx context.Context, s job.Spec, rel string, folder bool) string {
+// flagThatBrings finds the option that ships a file, and tries it.
+func (e *Engine) flagThatBrings(ctx context.Context, s job.Spec, rel string, folder bool) string {
 	full := filepath.Join(e.Caller.Folder, filepath.FromSlash(rel))
 	asInput := "-i in=" + rel + " makes it an input, at $SM_CHANNEL_IN"
 	if !filepath.IsLocal(filepath.FromSlash(rel)) {
 		return full + " exists on this machine, outside of the folder that was shipped: " + asInput
 	}
-	if shipped, err := e.ships(ctx, s, rel, folder); err != nil || shipped {
+	if shipped, err := e.wouldShip(ctx, s, rel, folder); err != nil || shipped {
 		return "" // it is not for lack of it
 	}
 	top, _, _ := strings.Cut(rel, "/")
 	for _, dep := range []string{top, rel} {
 		with := s
 		with.Deps = append(slices.Clone(s.Deps), dep)
-		shipped, err := e.ships(ctx, with, rel, folder)
+		shipped, err := e.wouldShip(ctx, with, rel, folder)
 		switch {
 		case errors.Is(err, bundle.ErrTooBig):
 			return rel + " exists here and was not shipped; " + dep + " is too big to ship as code: " + asInput
@@ -85,10 +85,10 @@ func (e *Engine) bringing(ctx context.Context, s job.Spec, rel string, folder bo
 	return rel + " exists here and was not shipped: " + asInput
 }
 
-// ships says whether a spec's code has a file, or something in a folder, at rel in the
+// wouldShip says whether a spec's code has a file, or something in a folder, at rel in the
 // folder where it was typed.
-func (e *Engine) ships(ctx context.Context, s job.Spec, rel string, folder bool) (bool, error) {
-	ship, err := e.locate(ctx, s, nil, true)
+func (e *Engine) wouldShip(ctx context.Context, s job.Spec, rel string, folder bool) (bool, error) {
+	ship, err := e.locateCode(ctx, s, nil, true)
 	if err != nil {
 		return false, err
 	}

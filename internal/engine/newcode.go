@@ -30,7 +30,7 @@ type NewCode struct {
 // decided by where the command is typed, and not by what the store says of the job, such
 // as the folder where it was started or an absolute path.
 func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewCode, err error) {
-	if file := e.lacks(j); file != "" {
+	if file := e.whyProgramIsMissing(j); file != "" {
 		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
 	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
@@ -50,7 +50,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = e.locate(ctx, j.Spec, files, others(c.plan.Properties, j.Spec)); err != nil {
+	if c.plan.ship, err = e.locateCode(ctx, j.Spec, files, others(c.plan.Properties, j.Spec)); err != nil {
 		if kind := fault.KindOf(err); (kind == fault.Invalid || kind == fault.Missing) && j.Folder != e.Caller.Folder {
 			err = fault.Wrap(err, kind, startedIn(j), "find code of job %s in %s", j.Short, e.Caller.Folder)
 		}
@@ -77,18 +77,18 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 		}
 		e.compareCode(ctx, p, was)
 	}
-	c.Same = p.sameCode(was)
+	c.Same = p.codeIsSame(was)
 	if !p.Properties.Attached || p.Properties.Apart {
 		return c, nil
 	}
-	p.Environment, err = e.environment(ctx, *p)
+	p.Environment, err = e.resolveEnvironment(ctx, *p)
 	return c, err
 }
 
-// lacks returns a file that a map's command names beside its program, such as the script
+// whyProgramIsMissing returns a file that a map's command names beside its program, such as the script
 // in "python3 work.py", if the folder where the map was started has it and the caller's
 // has not: the caller's is then another project's. It is "" where that folder is not here.
-func (e *Engine) lacks(j job.Job) string {
+func (e *Engine) whyProgramIsMissing(j job.Job) string {
 	if j.Host != e.Caller.Host || j.Folder == e.Caller.Folder || j.Spec.Source != "" {
 		return ""
 	}
@@ -157,7 +157,7 @@ func (e *Engine) storeCodeAgain(ctx context.Context, p *Plan, blob string) error
 	if p.ship.nothing {
 		return nil
 	}
-	again, err := e.putCode(ctx, p)
+	again, err := e.storeCodeArchive(ctx, p)
 	if err == nil && string(again.Blob) != blob {
 		err = fault.New(fault.Invalid, "Run it again.", "store code of job %s: it changed meanwhile", p.before.Job.Short)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// each gives the stored files of each item of a list. The packs that it names are on
+// eachItemFiles gives the stored files of each item of a list. The packs that it names are on
 // their way then: all is there when it has ended without an error.
-func (u *uploader) each(ctx context.Context, l *manifest.List) iter.Seq2[[]manifest.File, error] {
+func (u *uploader) eachItemFiles(ctx context.Context, l *manifest.List) iter.Seq2[[]manifest.File, error] {
 	return func(yield func([]manifest.File, error) bool) {
 		ctx, stop := context.WithCancelCause(ctx)
 		s := &cargo{uploader: u, stop: stop, turns: make(chan struct{}, packHands)}
@@ -28,7 +28,7 @@ func (u *uploader) each(ctx context.Context, l *manifest.List) iter.Seq2[[]manif
 		var batch [][]wanted
 		var cut manifest.Cut
 		flush := func() bool {
-			if err := s.send(ctx, batch); err != nil {
+			if err := s.sendBatch(ctx, batch); err != nil {
 				yield(nil, err)
 				return false
 			}
@@ -49,7 +49,7 @@ func (u *uploader) each(ctx context.Context, l *manifest.List) iter.Seq2[[]manif
 				yield(nil, err)
 				return
 			}
-			found, _ := u.find(it)
+			found, _ := u.findItemFiles(it)
 			small := int64(0)
 			for _, w := range found {
 				if w.Size <= manifest.PackedFile {
@@ -84,9 +84,9 @@ type packed struct {
 	content []byte // nil of a large one
 }
 
-// send stores the files of some items, each path once, and fills in what they are. The
+// sendBatch stores the files of some items, each path once, and fills in what they are. The
 // small ones of them are a pack.
-func (s *cargo) send(ctx context.Context, batch [][]wanted) error {
+func (s *cargo) sendBatch(ctx context.Context, batch [][]wanted) error {
 	if len(s.known) > mostKnown {
 		clear(s.known)
 		clear(s.had)
@@ -95,17 +95,17 @@ func (s *cargo) send(ctx context.Context, batch [][]wanted) error {
 	for _, found := range batch {
 		for _, w := range found {
 			if _, done := s.known[w.path]; done {
-				s.tell.same(w.Size)
+				s.tell.addSame(w.Size)
 				continue
 			}
 			s.known[w.path] = w.File
 			todo = append(todo, &packed{wanted: w})
 		}
 	}
-	if err := s.read(ctx, todo); err != nil {
+	if err := s.readFiles(ctx, todo); err != nil {
 		return err
 	}
-	if err := s.pack(ctx, todo); err != nil {
+	if err := s.packFiles(ctx, todo); err != nil {
 		return err
 	}
 	for _, found := range batch {
@@ -117,8 +117,8 @@ func (s *cargo) send(ctx context.Context, batch [][]wanted) error {
 	return nil
 }
 
-// read reads small files and stores large ones, many at once.
-func (s *cargo) read(ctx context.Context, todo []*packed) error {
+// readFiles reads small files and stores large ones, many at once.
+func (s *cargo) readFiles(ctx context.Context, todo []*packed) error {
 	var hands sync.WaitGroup
 	turns := make(chan struct{}, uploadHands)
 	for _, f := range todo {
@@ -128,7 +128,7 @@ func (s *cargo) read(ctx context.Context, todo []*packed) error {
 			if ctx.Err() != nil {
 				return
 			}
-			if err := s.one(ctx, f); err != nil {
+			if err := s.storeOneFile(ctx, f); err != nil {
 				s.stop(err)
 			}
 		})
@@ -137,8 +137,8 @@ func (s *cargo) read(ctx context.Context, todo []*packed) error {
 	return context.Cause(ctx)
 }
 
-// pack puts what was read into packs and sends these.
-func (s *cargo) pack(ctx context.Context, todo []*packed) error {
+// packFiles puts what was read into packs and sends these.
+func (s *cargo) packFiles(ctx context.Context, todo []*packed) error {
 	p := &manifest.Pack{}
 	var in []*packed
 	for _, f := range todo {
@@ -148,22 +148,22 @@ func (s *cargo) pack(ctx context.Context, todo []*packed) error {
 		}
 		if had, is := s.had[f.Blob]; is {
 			s.known[f.path] = had
-			s.tell.same(f.Size)
+			s.tell.addSame(f.Size)
 			continue
 		}
 		f.Off, f.content = p.Add(f.Blob, f.content), nil
 		if in = append(in, f); p.Full() {
-			if err := s.ship(ctx, p, in); err != nil {
+			if err := s.storePack(ctx, p, in); err != nil {
 				return err
 			}
 			p, in = &manifest.Pack{}, nil
 		}
 	}
-	return s.ship(ctx, p, in)
+	return s.storePack(ctx, p, in)
 }
 
-// ship names a pack, and sends it when one of those before has arrived.
-func (s *cargo) ship(ctx context.Context, p *manifest.Pack, in []*packed) error {
+// storePack names a pack, and sends it when one of those before has arrived.
+func (s *cargo) storePack(ctx context.Context, p *manifest.Pack, in []*packed) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -182,18 +182,18 @@ func (s *cargo) ship(ctx context.Context, p *manifest.Pack, in []*packed) error 
 	}
 	s.hands.Go(func() { // ends with the pack, or with ctx
 		defer func() { <-s.turns }()
-		body := s.tell.body(bytes.NewReader(p.Bytes()))
+		body := s.tell.countingBody(bytes.NewReader(p.Bytes()))
 		if _, _, err := s.store.PutBlob(ctx, body); err != nil {
 			s.stop(fmt.Errorf("store %s with %s more: %w", in[0].path, plural(len(in)-1, "small file"), err))
 			return
 		}
-		body.sent(int64(len(in)), bytesOf)
+		body.countSent(int64(len(in)), bytesOf)
 	})
 	return nil
 }
 
-// one reads a small file whole, and stores another one.
-func (s *cargo) one(ctx context.Context, f *packed) error {
+// storeOneFile reads a small file whole, and stores another one.
+func (s *cargo) storeOneFile(ctx context.Context, f *packed) error {
 	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return fault.Wrap(err, fault.Invalid, "Check its permissions, or leave it out.", "read item")
@@ -215,10 +215,10 @@ func (s *cargo) one(ctx context.Context, f *packed) error {
 			return nil
 		}
 	}
-	body := s.tell.body(file)
+	body := s.tell.countingBody(file)
 	if f.Blob, f.Size, err = s.store.PutBlob(ctx, body); err != nil {
 		return fmt.Errorf("store %s: %w", f.path, err)
 	}
-	body.sent(1, f.Size)
+	body.countSent(1, f.Size)
 	return nil
 }

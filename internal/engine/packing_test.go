@@ -105,7 +105,7 @@ func (s *shelf) ship(watch func(transfer.Progress)) (job.Manifest, error) {
 	}
 	j := job.Job{V: 1, Spec: p.Spec}
 	s.check(tasks.NameJob(s.t.Context(), s.World, &j))
-	m, err := s.putItems(s.t.Context(), &p, p.Items.list, j.Path())
+	m, err := s.storeItems(s.t.Context(), &p, p.Items.list, j.Path())
 	if err != nil {
 		return m, err
 	}
@@ -209,8 +209,8 @@ func TestAPackThatCannotBeStoredEndsTheSubmit(t *testing.T) {
 func TestItIsToldHowFarAFileIs(t *testing.T) {
 	var told []transfer.Progress
 	tell := newTelling(func(p transfer.Progress) { told = append(told, p) }, store.System)
-	tell.found(1, 100)
-	b := tell.body(bytes.NewReader(make([]byte, 100)))
+	tell.addFound(1, 100)
+	b := tell.countingBody(bytes.NewReader(make([]byte, 100)))
 	from := func(n int) {
 		tell.last -= 1 << 40
 		_, err := b.Seek(0, io.SeekStart)
@@ -225,8 +225,8 @@ func TestItIsToldHowFarAFileIs(t *testing.T) {
 	from(60)  // sent, and broken off
 	from(40)
 	from(100)
-	b.sent(1, 100)
-	tell.end()
+	b.countSent(1, 100)
+	tell.reportEnd()
 	var at []int64
 	for _, p := range told {
 		if len(at) == 0 || at[len(at)-1] != p.Bytes {
@@ -255,7 +255,7 @@ func TestItIsToldHowFarAnInputIs(t *testing.T) {
 			t.Errorf("told of %d", what)
 		}
 	}
-	_, err = d.ship(t.Context(), &p)
+	_, err = d.shipJob(t.Context(), &p)
 	d.check(err)
 	if last.Files < 3 || last.Bytes < 5002 || last.Counted { // and the list of them
 		t.Errorf("told %+v", last)

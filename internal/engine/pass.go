@@ -137,7 +137,7 @@ func (r *renewal) look(ctx context.Context, rows []attached.Machine) {
 		if !live[placement] {
 			continue
 		}
-		if err := r.e.request(ctx, r.d, r.j, placement, n, nil); err != nil {
+		if err := r.e.requestAgents(ctx, r.d, r.j, placement, n, nil); err != nil {
 			r.next = now.Add(retryPass)
 			return
 		}

@@ -96,8 +96,8 @@ func hasVariable(environ []string, name string) bool {
 	return slices.ContainsFunc(environ, func(kv string) bool { return len(kv) > len(name)+1 && strings.HasPrefix(kv, name+"=") })
 }
 
-// boot is what agents of a job begin with.
-func (e *Engine) boot(ctx context.Context, d driver.Opened, j job.Job) driver.Boot {
+// makeBoot is what agents of a job begin with.
+func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) driver.Boot {
 	b := e.Boot
 	if d.Identity != "" && e.Passes.Machine != nil {
 		if name, err := e.Passes.Machine(); err == nil { // else as this process names it, and the agent says what is wrong
@@ -125,9 +125,9 @@ func (e *Engine) boot(ctx context.Context, d driver.Opened, j job.Job) driver.Bo
 	return b
 }
 
-// pythonOf is the version of Python that a script finds here, so that a target's
+// findPythonVersion is the version of Python that a script finds here, so that a target's
 // own choice of an image brings the same; "" when there is none, or none is needed.
-func (e *Engine) pythonOf(ctx context.Context, p Plan) string {
+func (e *Engine) findPythonVersion(ctx context.Context, p Plan) string {
 	r := e.pythonRequest(p)
 	r.NoEnv = false
 	if v := strings.TrimPrefix(p.Spec.Python, "python"); v != "" && strings.Trim(v, "0123456789.") == "" {
@@ -149,9 +149,9 @@ const mostSeen = 32
 var imagesOwn = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr",
 	"/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var"}
 
-// seen are the folders of this machine that items lie in, which are names of files:
+// findItemFolders are the folders of this machine that items lie in, which are names of files:
 // a place apart has to show them. A folder that lies in another one is left out.
-func (e *Engine) seen(ctx context.Context, l *manifest.List) ([]string, error) {
+func (e *Engine) findItemFolders(ctx context.Context, l *manifest.List) ([]string, error) {
 	found := map[string]bool{}
 	last := ""
 	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
@@ -171,7 +171,7 @@ func (e *Engine) seen(ctx context.Context, l *manifest.List) ([]string, error) {
 			}
 		}
 	}
-	return e.narrowed(found)
+	return e.narrowFolders(found)
 }
 
 // itemNames are the texts of an item that may be names of files.
@@ -188,8 +188,8 @@ func itemNames(it manifest.Item) []string {
 	return names
 }
 
-// narrowed leaves out what lies in another, and goes up where there are too many.
-func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
+// narrowFolders leaves out what lies in another, and goes up where there are too many.
+func (e *Engine) narrowFolders(found map[string]bool) ([]string, error) {
 	for {
 		var kept []string
 		deepest := 0
@@ -227,13 +227,13 @@ func (e *Engine) narrowed(found map[string]bool) ([]string, error) {
 	}
 }
 
-// unseen refuses new items that lie where a job's agents do not look.
-func (e *Engine) unseen(ctx context.Context, p *Plan) error {
+// checkNewItemsAreSeen refuses new items that lie where a job's agents do not look.
+func (e *Engine) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
 	old := p.before.Job.Seen
 	if !p.Properties.Containers || len(p.Properties.Shown) == 0 || p.Items.fresh == nil {
 		return nil
 	}
-	dirs, err := e.seen(ctx, p.Items.fresh)
+	dirs, err := e.findItemFolders(ctx, p.Items.fresh)
 	if err != nil {
 		return err
 	}
@@ -245,9 +245,9 @@ func (e *Engine) unseen(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// offer finds out what the job would run in on a target whose kind p.Offer says,
+// checkOffer finds out what the job would run in on a target whose kind p.Offer says,
 // and asks whether it fits.
-func (e *Engine) offer(ctx context.Context, p *Plan) (err error) {
+func (e *Engine) checkOffer(ctx context.Context, p *Plan) (err error) {
 	n := needs(p.Spec)
 	if !p.Properties.Containers {
 		if err := e.noContainers(p); err != nil {
@@ -295,7 +295,7 @@ func (e *Engine) noContainers(p *Plan) error {
 // container finds out what the agents run in.
 func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error {
 	if p.Spec.Verb == job.Map && len(p.Properties.Shown) > 0 { // else what items name is stored
-		dirs, err := e.seen(ctx, p.Items.list)
+		dirs, err := e.findItemFolders(ctx, p.Items.list)
 		if err != nil {
 			return err
 		}
@@ -312,22 +312,22 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		if e.Images.Build == nil {
 			return fault.New(fault.Invalid, "Build it first with drover image build, then name it with --image.", "build image: this machine has nothing that can build one")
 		}
-		if err := e.pin(ctx, p, made); err != nil {
+		if err := e.pinImage(ctx, p, made); err != nil {
 			return err
 		}
 		p.Image.plan, n.Place.Later = made, true
 	}
 	if p.Image.Ref == "" {
-		p.Image.Python = e.pythonOf(ctx, *p)
+		p.Image.Python = e.findPythonVersion(ctx, *p)
 	}
 	n.Place.Image, n.Place.Python, n.Place.Seen = p.Image.Ref, p.Image.Python, p.seen
 	return nil
 }
 
-// pin names an image that is to be built as it will be named. That another base came
+// pinImage names an image that is to be built as it will be named. That another base came
 // in under the same name does not make another job, as with an image that was
 // named; another archive does, as with a file that is copied.
-func (e *Engine) pin(ctx context.Context, p *Plan, made *image.Plan) error {
+func (e *Engine) pinImage(ctx context.Context, p *Plan, made *image.Plan) error {
 	if e.Images.Pin == nil {
 		return nil
 	}
@@ -363,15 +363,15 @@ type Images struct {
 	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
 }
 
-// build makes the image of a job that is about to be submitted.
-func (e *Engine) build(ctx context.Context, p *Plan) (err error) {
+// buildImage makes the image of a job that is about to be submitted.
+func (e *Engine) buildImage(ctx context.Context, p *Plan) (err error) {
 	if p.Image.plan != nil {
 		p.Image.Ref, err = e.Images.Build(ctx, p.Image.plan)
 	}
 	return err
 }
 
-// placeOf is what a planned job's agents run in.
-func (p *Plan) placeOf(j *job.Job) {
+// setContainer is what a planned job's agents run in.
+func (p *Plan) setContainer(j *job.Job) {
 	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Ref, p.Image.Built, p.Image.Python, p.seen
 }

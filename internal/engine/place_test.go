@@ -166,12 +166,12 @@ func TestSeenFoldersAreFew(t *testing.T) {
 		many[filepath.Join("/data/x/y/z", string(rune('a'+i)))] = true
 		many[filepath.Join("/pics", string(rune('a'+i)), "raw")] = true
 	}
-	got, err := e.narrowed(many)
+	got, err := e.narrowFolders(many)
 	if diff := cmp.Diff([]string{"/data", "/other", "/pics"}, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	for _, all := range []string{"/", "/home/ann", "/usr/bin", "/etc"} {
-		if _, err := e.narrowed(map[string]bool{all: true, "/data": true}); err == nil {
+		if _, err := e.narrowFolders(map[string]bool{all: true, "/data": true}); err == nil {
 			t.Errorf("%s is shown", all)
 		}
 	}
@@ -249,7 +249,7 @@ func TestADifferenceOfMountsIsNotOneOfTheImage(t *testing.T) {
 		"--mount (none, now /d:/d)": {Image: "a:1", Mounts: []string{"/d:/d"}},
 	} {
 		p := Plan{Spec: job.Spec{Container: c}}
-		if got := strings.Join(p.differences(old, nil).all(), ", "); got != want {
+		if got := strings.Join(p.differences(old, nil).allChanges(), ", "); got != want {
 			t.Errorf("%+v: %q, want %q", c, got, want)
 		}
 	}

@@ -96,21 +96,21 @@ var planSteps = []planStep{
 	(*Engine).readStdin,
 	(*Engine).findCode,
 	(*Engine).findInputs,
-	(*Engine).offer,
+	(*Engine).checkOffer,
 	(*Engine).lookAtFiles,
 	(*Engine).noteOfPass,
 	(*Engine).checkMachine,
-	(*Engine).decide,
+	(*Engine).decideAction,
 }
 
 // Plan returns what spec would do. force makes a complete task run again. A plan that is
 // refused is closed already: it has left nothing of a map's items behind.
 func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
-	return e.planBy(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
+	return e.runPlanSteps(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
 }
 
-// planBy runs the steps of a plan, and closes the plan when one of them refuses it.
-func (e *Engine) planBy(ctx context.Context, p Plan, steps []planStep) (Plan, error) {
+// runPlanSteps runs the steps of a plan, and closes the plan when one of them refuses it.
+func (e *Engine) runPlanSteps(ctx context.Context, p Plan, steps []planStep) (Plan, error) {
 	for _, step := range steps {
 		if err := step(e, ctx, &p); err != nil {
 			return p, joinClose(err, p.Close())
@@ -137,10 +137,10 @@ func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
 	if err := e.absoluteMounts(&s); err != nil {
 		return err
 	}
-	if s, p.Said, err = e.directed(s); err != nil {
+	if s, p.Said, err = e.applyDirectives(s); err != nil {
 		return err
 	}
-	if s, err = e.named(s); err != nil {
+	if s, err = e.applyTargetName(s); err != nil {
 		return err
 	}
 	if s, err = s.Normal(); err != nil {
@@ -154,11 +154,11 @@ func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
 // readItems reads a map's items, and computes what the facts of the job will cost.
 func (e *Engine) readItems(ctx context.Context, p *Plan) error {
 	if p.Spec.Verb == job.Map {
-		if err := e.collect(ctx, p); err != nil {
+		if err := e.collectItems(ctx, p); err != nil {
 			return err
 		}
 	}
-	p.Cost = e.cost(p.Spec, p.Items.Count, p.Items.Chunks)
+	p.Cost = e.estimateCost(p.Spec, p.Items.Count, p.Items.Chunks)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (e *Engine) askTarget(_ context.Context, p *Plan) (err error) {
 
 // findCode finds the files that go along with the program, and hashes them.
 func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
-	if p.ship, err = e.locate(ctx, p.Spec, p.Items.files, others(p.Properties, p.Spec)); err != nil {
+	if p.ship, err = e.locateCode(ctx, p.Spec, p.Items.files, others(p.Properties, p.Spec)); err != nil {
 		return err
 	}
 	notePasswords(&p.ship.files)
@@ -192,7 +192,7 @@ func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
 
 // findInputs finds what the inputs hold, and its digests.
 func (e *Engine) findInputs(ctx context.Context, p *Plan) (err error) {
-	if p.feeds, err = e.feeds(ctx, p.Spec); err != nil {
+	if p.feeds, err = e.findFeeds(ctx, p.Spec); err != nil {
 		return err
 	}
 	for _, f := range p.feeds {
@@ -210,23 +210,23 @@ func (e *Engine) checkMachine(ctx context.Context, p *Plan) (err error) {
 	if _, err = job.Resolve(p.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil || p.Properties.Apart {
 		return err
 	}
-	if err = e.packages(ctx, *p); err != nil {
+	if err = e.checkPackages(ctx, *p); err != nil {
 		return err
 	}
-	if p.Environment, err = e.environment(ctx, *p); err != nil {
+	if p.Environment, err = e.resolveEnvironment(ctx, *p); err != nil {
 		return err
 	}
-	return e.launcher(ctx, *p)
+	return e.checkLauncher(ctx, *p)
 }
 
-// environment says what Python the script will find, where the machine is ours.
-func (e *Engine) environment(ctx context.Context, p Plan) (env.Plan, error) {
+// resolveEnvironment says what Python the script will find, where the machine is ours.
+func (e *Engine) resolveEnvironment(ctx context.Context, p Plan) (env.Plan, error) {
 	return env.Resolve(ctx, e.pythonRequest(p))
 }
 
-// packages refuses a job whose Linux packages are missing, where the machine is
+// checkPackages refuses a job whose Linux packages are missing, where the machine is
 // ours and nobody has said that they may be installed.
-func (e *Engine) packages(ctx context.Context, p Plan) error {
+func (e *Engine) checkPackages(ctx context.Context, p Plan) error {
 	if p.Spec.Packages || p.Spec.NoEnv || p.ship.nothing {
 		return nil
 	}
@@ -241,10 +241,10 @@ func (e *Engine) packages(ctx context.Context, p Plan) error {
 	return env.LackPackages(missing)
 }
 
-// launcher refuses a launcher that is missing, where the machine is ours and the
+// checkLauncher refuses a launcher that is missing, where the machine is ours and the
 // environment is there already: one that is still to be built may bring it, so
 // then the agent looks.
-func (e *Engine) launcher(ctx context.Context, p Plan) error {
+func (e *Engine) checkLauncher(ctx context.Context, p Plan) error {
 	if p.Environment.Build {
 		return nil
 	}
@@ -260,12 +260,12 @@ func (e *Engine) launcher(ctx context.Context, p Plan) error {
 
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// ship stores all that the job needs: a job is never named before (T1).
-func (e *Engine) ship(ctx context.Context, p *Plan) (job.Job, error) {
+// shipJob stores all that the job needs: a job is never named before (T1).
+func (e *Engine) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
-	p.placeOf(&j)
+	p.setContainer(&j)
 	if p.inherited == nil && p.Properties.Inherits() { // the first command of this user on this machine
 		p.inherited = e.inherited(p.Spec, true)
 	}
@@ -286,11 +286,11 @@ func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
 	if p.ship.nothing {
 		return code, nil
 	}
-	b, err := e.putCode(ctx, p)
+	b, err := e.storeCodeArchive(ctx, p)
 	if err != nil {
 		return code, err
 	}
-	code.Blob, code.Digest, code.LeftOut = string(b.Blob), b.Content, p.leftOut()
+	code.Blob, code.Digest, code.LeftOut = string(b.Blob), b.Content, p.namesLeftOut()
 	code.Files, code.Bytes = len(p.Code.Entries), p.Code.Bytes
 	if p.Code.How != bundle.Alone {
 		code.Root = p.Code.Dir

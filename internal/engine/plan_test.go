@@ -233,7 +233,7 @@ func TestWhatDiffersIsSaidInWords(t *testing.T) {
 	} {
 		p := Plan{Spec: base.Spec, Digest: "c", Contents: base.Contents, Environment: env.Plan{Digest: "e"}}
 		row.change(&p)
-		if diff := cmp.Diff(row.want, p.differences(base, nil).all()); diff != "" {
+		if diff := cmp.Diff(row.want, p.differences(base, nil).allChanges()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
@@ -289,7 +289,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 		"data":       {"sub/z", "x.csv", "y.csv"},
 		"data/":      {"sub/z", "x.csv", "y.csv"},
 	} {
-		f, err := d.feed(t.Context(), job.Input{Name: "data", Path: path}, spec(), false)
+		f, err := d.findFeed(t.Context(), job.Input{Name: "data", Path: path}, spec(), false)
 		tree := f.tree
 		d.check(err)
 		var got []string
@@ -300,7 +300,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s%v%v", path, diff, tree.Dirs, tree.Links)
 		}
 	}
-	if _, err := d.feed(t.Context(), job.Input{Name: "data", Path: "gone"}, spec(), false); err == nil {
+	if _, err := d.findFeed(t.Context(), job.Input{Name: "data", Path: "gone"}, spec(), false); err == nil {
 		t.Error("an input that is not there was saved")
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// propose stores all that a job needs and writes what the job is. From then on no
+// proposeJob stores all that a job needs and writes what the job is. From then on no
 // gc takes any of it; what one took before is stored again (docs/design/004-gc.md).
-func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
+func (e *Engine) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return job.Job{}, err
@@ -24,7 +24,7 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 			sweeps.Since(0)
 		}
 	}
-	j, err := e.ship(ctx, p)
+	j, err := e.shipJob(ctx, p)
 	if err != nil {
 		return j, err
 	}
@@ -39,7 +39,7 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 	}
 	need := func() ([]store.Digest, error) {
 		files, err := e.blobsOfItems(ctx, j.Manifest)
-		return append(files, p.needs(j)...), err
+		return append(files, p.blobsOfJob(j)...), err
 	}
 	return j, sweeps.Assure(ctx, need, func(ctx context.Context, gone []store.Digest) error {
 		for _, f := range p.feeds {
@@ -47,24 +47,24 @@ func (e *Engine) propose(ctx context.Context, p *Plan) (job.Job, error) {
 				f.cache.Forget(gone...)
 			}
 		}
-		again, err := e.ship(ctx, p)
+		again, err := e.shipJob(ctx, p)
 		if err == nil && (again.Code.Blob != j.Code.Blob || !maps.Equal(again.Inputs, j.Inputs)) {
 			err = fault.New(fault.Invalid, "Run it again.", "submit job: code or inputs changed while they were stored")
 		}
 		if err != nil || p.Spec.Verb != job.Map {
 			return err
 		}
-		return e.putAgain(ctx, p, p.Items.list, j.Manifest)
+		return e.storeItemsAgain(ctx, p, p.Items.list, j.Manifest)
 	})
 }
 
-// needs are the blobs that the planned job names.
-func (p *Plan) needs(j job.Job) (all []store.Digest) {
+// blobsOfJob are the blobs that the planned job names.
+func (p *Plan) blobsOfJob(j job.Job) (all []store.Digest) {
 	if j.Code.Blob != "" {
 		all = append(all, store.Digest(j.Code.Blob))
 	}
 	for _, f := range p.feeds {
-		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.stored())...)
+		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.storedTree())...)
 	}
 	return all
 }

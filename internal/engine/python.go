@@ -26,7 +26,7 @@ func (e *Engine) pythonFile(p Plan) string {
 func (e *Engine) pythonRequest(p Plan) env.Request {
 	program := p.Spec.Program
 	if strings.ContainsRune(program, '/') {
-		program = e.absolute([]string{program})[0]
+		program = e.absolutePaths([]string{program})[0]
 	}
 	return env.Request{Dir: p.Code.Dir, Sub: p.Sub, Python: p.Spec.Python, NoEnv: p.Spec.NoEnv, Environ: e.Caller.Environ, Cache: e.Caller.Cache}.For(p.Script, p.Python, program)
 }

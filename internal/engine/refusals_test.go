@@ -84,10 +84,10 @@ func TestATemporaryFolderThatIsGone(t *testing.T) {
 	j := d.load(d.submit(spec(named)))
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "gone"))
 	const hint = "Free some space, or set TMPDIR."
-	if _, err := d.sourceOf(t.Context(), j, false); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "read source of job "+j.Short+": ") || fault.Hint(err) != hint {
+	if _, err := d.readJobSource(t.Context(), j, false); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "read source of job "+j.Short+": ") || fault.Hint(err) != hint {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
-	if err := d.pack(t.Context(), &feed{archive: "code.tar.gz"}); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "make code.tar.gz: ") || fault.Hint(err) != hint {
+	if err := d.packArchive(t.Context(), &feed{archive: "code.tar.gz"}); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "make code.tar.gz: ") || fault.Hint(err) != hint {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
 }
@@ -97,5 +97,5 @@ func TestCallsInAWrongOrderAreFaultsOfDrover(t *testing.T) {
 	_, err := d.Collect(t.Context(), Garbage{}, nil)
 	refused(t, err, fault.Bug, "collect garbage: it was not found by Leftovers", "")
 	p, s := Plan{Spec: job.Spec{Task: "digits"}}, Plan{}
-	refused(t, d.choose(t.Context(), &p, &s, nil), fault.Bug, "choose items: the plan of task digits was closed", "")
+	refused(t, d.chooseItems(t.Context(), &p, &s, nil), fault.Bug, "choose items: the plan of task digits was closed", "")
 }

@@ -26,14 +26,14 @@ func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int
 		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
-	return e.planBy(ctx, s, []planStep{
-		func(e *Engine, ctx context.Context, s *Plan) error { return e.choose(ctx, p, s, numbers) },
-		(*Engine).anew,
+	return e.runPlanSteps(ctx, s, []planStep{
+		func(e *Engine, ctx context.Context, s *Plan) error { return e.chooseItems(ctx, p, s, numbers) },
+		(*Engine).decideSample,
 	})
 }
 
-// choose makes the list of the sample's items, which outlives that of p.
-func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
+// chooseItems makes the list of the sample's items, which outlives that of p.
+func (e *Engine) chooseItems(ctx context.Context, p, s *Plan, numbers []int) error {
 	if p.Items.list == nil {
 		return fault.New(fault.Bug, "", "choose items: the plan of task %s was closed", p.Spec.Task)
 	}
@@ -52,12 +52,12 @@ func (e *Engine) choose(ctx context.Context, p, s *Plan, numbers []int) error {
 	s.Items.Uploads = p.Items.Uploads // of the sample there may be fewer
 	size := chunks.ChunkSize(l.Count(), s.Spec.Workers)
 	s.Items.Chunks = (l.Count() + size - 1) / size
-	s.Cost = e.cost(s.Spec, s.Items.Count, s.Items.Chunks)
+	s.Cost = e.estimateCost(s.Spec, s.Items.Count, s.Items.Chunks)
 	return nil
 }
 
-// anew decides for a job that is never gone on with.
-func (e *Engine) anew(ctx context.Context, s *Plan) error {
+// decideSample decides for a job that is never gone on with.
+func (e *Engine) decideSample(ctx context.Context, s *Plan) error {
 	path := job.Path{Project: s.Spec.Project, Task: s.Spec.Task}
 	task, err := tasks.ReadTask(ctx, e.World, path)
 	if err != nil {
@@ -69,14 +69,14 @@ func (e *Engine) anew(ctx context.Context, s *Plan) error {
 	rep, err := views.ReadReport(ctx, e.World, path)
 	if errors.Is(err, store.ErrNotExist) { // removed since
 		gone := task.Gone[path.Job]
-		s.begin(task, path.Job, gone.Since, gone.StateSince, true)
+		s.setFirstState(task, path.Job, gone.Since, gone.StateSince, true)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	s.before, s.Job = rep, path
-	s.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, true)
+	s.setFirstState(task, path.Job, rep.Job.Since, rep.Job.StateSince, true)
 	switch {
 	case rep.State.Settled():
 	case rep.State == job.Interrupted || rep.Run.Stop != nil:

@@ -37,9 +37,9 @@ type beside struct {
 	to   string // the other task
 }
 
-// decide applies the second-command rule. It may be called again, when what it was decided
+// decideAction applies the second-command rule. It may be called again, when what it was decided
 // by has changed since.
-func (e *Engine) decide(ctx context.Context, p *Plan) error {
+func (e *Engine) decideAction(ctx context.Context, p *Plan) error {
 	if p.undecided == nil {
 		p.inherited = nil
 		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
@@ -55,22 +55,22 @@ func (e *Engine) decide(ctx context.Context, p *Plan) error {
 			if err == nil {
 				p.Note = strings.TrimPrefix(note+"; "+p.Note, "; ")
 				p.Note = strings.TrimSuffix(p.Note, "; ")
-				p.keep()
+				p.keepJobSettings()
 			}
 			return err
 		}
 		to := job.TaskBeside(p.Spec.Task, settingsKey(p.Spec, p.inherited))
 		if live := p.before.Job.Short; live != "" {
-			note = fmt.Sprintf("job %s of this command is live with other settings: %s; this is another job beside it", live, strings.Join(p.differ.live(), ", "))
+			note = fmt.Sprintf("job %s of this command is live with other settings: %s; this is another job beside it", live, strings.Join(p.differ.changedForLiveJob(), ", "))
 		}
 		all := append(p.besides, beside{job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Job.Job, to})
-		p.reset(to, all)
+		p.resetTo(to, all)
 	}
 	return fault.New(fault.Invalid, "Give it a name with -t.", "start task %s: as many jobs with other settings are live under names alike", p.Spec.Task)
 }
 
-// reset makes a plan undecided again, for a task.
-func (p *Plan) reset(task string, besides []beside) {
+// resetTo makes a plan undecided again, for a task.
+func (p *Plan) resetTo(task string, besides []beside) {
 	if p.Items.fresh != nil {
 		_ = p.Items.fresh.Close()
 	}
@@ -80,8 +80,8 @@ func (p *Plan) reset(task string, besides []beside) {
 	p.Spec.Task = task
 }
 
-// keep has the plan say what runs where it is a job that is there: that one's settings.
-func (p *Plan) keep() {
+// keepJobSettings has the plan say what runs where it is a job that is there: that one's settings.
+func (p *Plan) keepJobSettings() {
 	switch {
 	case p.Action == Attach, p.Action == Skip, p.Action == Resume && p.amend == nil:
 	case (p.Action == Extend || p.Action == Reopen) && p.amend == nil:
@@ -98,7 +98,7 @@ func (p *Plan) keep() {
 func (p *Plan) KeepsCode() (since time.Time, keeps bool) {
 	switch p.Action {
 	case Attach, Resume, Extend, Reopen:
-		return codeTime(p.before), !p.TakesNewCode && hasCode(p.differ.content())
+		return codeTime(p.before), !p.TakesNewCode && hasCode(p.differ.changedContent())
 	}
 	return since, false
 }
@@ -113,7 +113,7 @@ func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	p.Action = Start
 	if !p.Spec.Named && len(task.Beside) > 0 {
 		if to, ok := task.Beside[settingsKey(p.Spec, p.inherited)]; ok {
-			p.reset(to, p.besides)
+			p.resetTo(to, p.besides)
 			return e.decideTask(ctx, p)
 		}
 	}
@@ -124,9 +124,9 @@ func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	rep, err := views.ReadReport(ctx, e.World, path)
 	if errors.Is(err, store.ErrNotExist) { // removed since
 		gone := task.Gone[path.Job]
-		p.begin(task, path.Job, gone.Since, gone.StateSince, p.force)
+		p.setFirstState(task, path.Job, gone.Since, gone.StateSince, p.force)
 		if p.Spec.Rules == job.SSM {
-			return e.ofSeed(ctx, p, task, p.force)
+			return e.decideBySSM(ctx, p, task, p.force)
 		}
 		return nil
 	}
@@ -145,24 +145,24 @@ func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
 	p.before, p.Job = rep, path
 	e.compareCode(ctx, p, rep.Job.Code)
 	p.differ = p.differences(rep.Job, rep.Run.Placed)
-	p.begin(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || p.force)
+	p.setFirstState(task, path.Job, rep.Job.Since, rep.Job.StateSince, rep.State == job.Succeeded || p.force)
 	if p.Spec.Verb == job.Map && rep.Map != nil {
-		return e.ofItems(ctx, p, p.force)
+		return e.decideMap(ctx, p, p.force)
 	}
 	if rep.Run.Settled == nil {
-		return p.again()
+		return p.decideUnsettled()
 	}
 	if p.Spec.Rules == job.SSM {
-		return e.ofSeed(ctx, p, task, p.force)
+		return e.decideBySSM(ctx, p, task, p.force)
 	}
 	if rep.State != job.Succeeded {
 		p.Note = fmt.Sprintf("job %s %s; this is a new one", rep.Job.Short, badEnd(rep.State))
-		if other := p.differ.live(); len(other) > 0 {
+		if other := p.differ.changedForLiveJob(); len(other) > 0 {
 			p.Note += ", with other settings: " + strings.Join(other, ", ")
 		}
 		return nil
 	}
-	p.Changed = p.differ.all()
+	p.Changed = p.differ.allChanges()
 	switch {
 	case p.Spec.Named && !p.force && len(p.Changed) == 0:
 		p.Action = Skip
@@ -212,9 +212,9 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// begin says from where on a new job may begin with checkpoints and state, given
+// setFirstState says from where on a new job may begin with checkpoints and state, given
 // where the newest one might; fresh is with no checkpoints.
-func (p *Plan) begin(task tasks.Task, newest string, since, stateSince int, fresh bool) {
+func (p *Plan) setFirstState(task tasks.Task, newest string, since, stateSince int, fresh bool) {
 	p.since, p.stateSince = since, stateSince
 	place, _ := task.PlaceOf(newest)
 	if fresh {
@@ -225,8 +225,8 @@ func (p *Plan) begin(task tasks.Task, newest string, since, stateSince int, fres
 	}
 }
 
-// again decides for a run that has not settled, and for what a map has in common with it.
-func (p *Plan) again() error {
+// decideUnsettled decides for a run that has not settled, and for what a map has in common with it.
+func (p *Plan) decideUnsettled() error {
 	rep, d := p.before, p.differ
 	id, live := rep.Job.Short, rep.State != job.Interrupted
 	if rep.Run.Stop != nil {
@@ -241,12 +241,12 @@ func (p *Plan) again() error {
 	if p.force && !seed {
 		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
 	}
-	content := d.content()
+	content := d.changedContent()
 	code := slices.ContainsFunc(content, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
-	changed := append(content, d.settings()...)
+	changed := append(content, d.changedSettings()...)
 	switch {
 	case live && p.Spec.NewCode && code:
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.command("--new-code")+".",
+		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.typedWith("--new-code")+".",
 			"run job %s with new code: it is live, and runs the code as it was", id)
 	case live:
 		p.Action = Attach
@@ -279,7 +279,7 @@ func (p *Plan) again() error {
 // command's, or is live and has other settings. A task without a name has a job beside it.
 func (p *Plan) anotherCommand(live bool) error {
 	d, id := p.differ, p.before.Job.Short
-	other := d.live()
+	other := d.changedForLiveJob()
 	switch {
 	case len(d.command) > 0 && !p.Spec.Named:
 		return errBeside
@@ -312,7 +312,7 @@ type differ struct {
 // were placed so.
 func (p *Plan) differences(old job.Job, placed []protocol.Placed) (d differ) {
 	s, o := p.Spec, old.Spec
-	d.code, d.python = !p.sameCode(old.Code), p.Environment.Digest != "" && p.Environment.Digest != old.Environment
+	d.code, d.python = !p.codeIsSame(old.Code), p.Environment.Digest != "" && p.Environment.Digest != old.Environment
 	for _, x := range s.Differences(o) {
 		if x.Class == job.ClassCommand {
 			d.command = append(d.command, x.String())
@@ -335,8 +335,8 @@ func (p *Plan) differences(old job.Job, placed []protocol.Placed) (d differ) {
 	return d
 }
 
-// content is what has changed though the same was typed.
-func (d differ) content() (all []string) {
+// changedContent is what has changed though the same was typed.
+func (d differ) changedContent() (all []string) {
 	if d.code {
 		all = append(all, "code")
 	}
@@ -347,26 +347,26 @@ func (d differ) content() (all []string) {
 	return all
 }
 
-// settings are those that were typed otherwise.
-func (d differ) settings() (all []string) {
+// changedSettings are those that were typed otherwise.
+func (d differ) changedSettings() (all []string) {
 	for _, x := range d.options {
 		all = append(all, x.String())
 	}
 	return all
 }
 
-// live is what a job that is live would have to be told, and cannot.
-func (d differ) live() []string {
-	all := d.settings()
+// changedForLiveJob is what a job that is live would have to be told, and cannot.
+func (d differ) changedForLiveJob() []string {
+	all := d.changedSettings()
 	if len(d.inherited) > 0 {
 		all = append(all, job.Variables(d.inherited))
 	}
 	return all
 }
 
-// all is what makes a complete task run again.
-func (d differ) all() []string {
-	all := append(slices.Clone(d.command), d.content()...)
+// allChanges is what makes a complete task run again.
+func (d differ) allChanges() []string {
+	all := append(slices.Clone(d.command), d.changedContent()...)
 	for _, x := range d.options {
 		if x.Class != job.ClassLabel {
 			all = append(all, x.String())
@@ -387,9 +387,9 @@ func (d differ) inheritedNote() string {
 	return ", with " + job.Variables(d.inherited) + " as here"
 }
 
-// seen says that the program, or what it finds, would be another by what differs, and not
+// programWouldDiffer says that the program, or what it finds, would be another by what differs, and not
 // merely its limits.
-func (d differ) seen() bool {
+func (d differ) programWouldDiffer() bool {
 	return len(d.inherited) > 0 || slices.ContainsFunc(d.options, func(x job.Difference) bool { return x.Class == job.ClassSetting })
 }
 
@@ -414,8 +414,8 @@ func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
 	if p.Properties.Inherits() && p.Spec.Rules != job.SSM {
 		p.undecided.inherited = e.inherited(p.undecided.Spec, true)
 	}
-	p.reset(p.undecided.Spec.Task, nil)
-	return e.decide(ctx, p)
+	p.resetTo(p.undecided.Spec.Task, nil)
+	return e.decideAction(ctx, p)
 }
 
 // submitOnce is Submit by what the plan was decided by; done is false when that has
@@ -431,11 +431,11 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 	case Attach, Skip:
 		return p.Job, true, nil
 	case Resume:
-		return e.resume(ctx, p)
+		return e.resumeJob(ctx, p)
 	case Extend, Reopen:
-		return e.reopen(ctx, p)
+		return e.reopenJob(ctx, p)
 	}
-	if err := e.build(ctx, p); err != nil {
+	if err := e.buildImage(ctx, p); err != nil {
 		return path, true, err
 	}
 	if p.Action == Replace {
@@ -446,8 +446,8 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 			return path, true, err
 		}
 	}
-	e.sweep(ctx, p.Spec.On)
-	j, err := e.propose(ctx, p)
+	e.stopLeftAgents(ctx, p.Spec.On)
+	j, err := e.proposeJob(ctx, p)
 	if err != nil {
 		return path, true, err
 	}
@@ -464,19 +464,19 @@ func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done b
 	if mine {
 		return path, true, nil
 	}
-	return e.lost(ctx, p, path)
+	return e.attachToWinner(ctx, p, path)
 }
 
 // replacedBy says what the job is cancelled for.
 func (p *Plan) replacedBy() string {
-	if len(p.differ.settings()) > 0 && len(p.differ.content()) == 0 {
+	if len(p.differ.changedSettings()) > 0 && len(p.differ.changedContent()) == 0 {
 		return "other settings"
 	}
 	return "changed code"
 }
 
-// lost is a submit that another one has beaten: it attaches if that is the same command.
-func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) (job.Path, bool, error) {
+// attachToWinner is a submit that another one has beaten: it attaches if that is the same command.
+func (e *Engine) attachToWinner(ctx context.Context, p *Plan, path job.Path) (job.Path, bool, error) {
 	winner, err := tasks.LoadJob(ctx, e.World, path)
 	if err != nil {
 		return path, true, err
@@ -490,7 +490,7 @@ func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) (job.Path, bo
 		d.options = append(d.options, x)
 	}
 	d.inherited = otherVariables(p.inherited, p.Spec, winner.Inherited, winner.Spec)
-	other := d.live()
+	other := d.changedForLiveJob()
 	switch {
 	case !p.Spec.Named && len(d.command)+len(other) > 0:
 		return path, false, nil
@@ -504,12 +504,12 @@ func (e *Engine) lost(ctx context.Context, p *Plan, path job.Path) (job.Path, bo
 	p.Action, p.Job = Attach, path
 	p.before.Job = winner
 	p.Note = fmt.Sprintf("job %s was started a moment ago: showing its output", winner.Short)
-	p.keep()
+	p.keepJobSettings()
 	return path, true, nil
 }
 
-// resume has a job that was interrupted go on; a map with the settings that were typed.
-func (e *Engine) resume(ctx context.Context, p *Plan) (job.Path, bool, error) {
+// resumeJob has a job that was interrupted go on; a map with the settings that were typed.
+func (e *Engine) resumeJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	if p.amend == nil {
 		return p.Job, true, nil
 	}

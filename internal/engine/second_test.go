@@ -163,7 +163,7 @@ func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, 
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "drover") || !strings.Contains(err.Error(), words(f.Name)) {
 			t.Fatalf("refused: %v (%s)", err, fault.Hint(err))
 		}
-		fixedMap := verb == job.Map && name == "interrupted" && (differ{options: []job.Difference{{Name: f.Name}}}).moved()
+		fixedMap := verb == job.Map && name == "interrupted" && (differ{options: []job.Difference{{Name: f.Name}}}).targetHasChanged()
 		if live := name == "live" && (byName || verb == job.Map && f.Class != job.ClassSetting); !live && !fixedMap {
 			t.Fatalf("refused: %v", err)
 		}
@@ -189,7 +189,7 @@ func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, 
 	if name == "live" && (path == first || path.Task == first.Task || !strings.Contains(p.Note, "another job beside it")) {
 		t.Errorf("it is job %s beside %s: %s", path, first, p.Note)
 	}
-	if verb == job.Map && name != "live" && path != first && !(differ{options: []job.Difference{{Name: f.Name}}}).moved() {
+	if verb == job.Map && name != "live" && path != first && !(differ{options: []job.Difference{{Name: f.Name}}}).targetHasChanged() {
 		t.Errorf("results of %s are lost: it would %s: %s", first, p.Action, p.Note)
 	}
 	if name != "live" && !skips && !strings.Contains(p.Note, words(f.Name)) && !(name == "complete" && !byName) {

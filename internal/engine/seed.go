@@ -19,9 +19,9 @@ import (
 // What a command means by the rules of simple-sagemaker (job.SSM), where that is not
 // what it means by drover's own: docs/design/008-the-seeds-rules.md.
 
-// ofSeed decides for a task whose newest job has settled, or is gone: it is complete
+// decideBySSM decides for a task whose newest job has settled, or is gone: it is complete
 // when the last job of the same type has succeeded, whatever has changed since.
-func (e *Engine) ofSeed(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
+func (e *Engine) decideBySSM(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
 	rep, err := e.lastOfType(ctx, p, task)
 	if err != nil || rep == nil {
 		return err
@@ -86,9 +86,9 @@ func (e *Engine) archiveOf(ctx context.Context, ref job.TaskRef, project string,
 	return ref.What + ".tar.gz", nil
 }
 
-// pack stores the archive of a feed that is to be one. The same files give the same
+// packArchive stores the archive of a feed that is to be one. The same files give the same
 // archive.
-func (e *Engine) pack(ctx context.Context, f *feed) error {
+func (e *Engine) packArchive(ctx context.Context, f *feed) error {
 	if f.archive == "" {
 		return nil
 	}

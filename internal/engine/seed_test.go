@@ -121,7 +121,7 @@ func TestATaskOfTwoTypesCompletesTwice(t *testing.T) {
 	}
 	// Newest of all is what others are chained to, as there.
 	in := job.Input{Name: "m", Path: "task:ex3-1/model"}
-	if _, err := d.feed(t.Context(), in, spec(seed), false); err == nil || !strings.Contains(err.Error(), "is failed") {
+	if _, err := d.findFeed(t.Context(), in, spec(seed), false); err == nil || !strings.Contains(err.Error(), "is failed") {
 		t.Errorf("its model is had though its last job failed: %v", err)
 	}
 }
@@ -230,8 +230,8 @@ func TestInputsOfOtherTasksAreWhatTheSeedGives(t *testing.T) {
 	}
 	// The same command once more finds the same, and attaches.
 	again, err := d.Plan(t.Context(), second, false)
-	if d.check(err); again.Action != Attach || len(again.differences(d.look(p).Job, nil).all()) > 0 {
-		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job, nil).all())
+	if d.check(err); again.Action != Attach || len(again.differences(d.look(p).Job, nil).allChanges()) > 0 {
+		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job, nil).allChanges())
 	}
 }
 
@@ -241,7 +241,7 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	d := newDesk(t)
 	in := job.Input{Name: "s", Path: "task:ex3-1/state"}
 	read := func() (tree.Tree, error) {
-		f, err := d.feed(t.Context(), in, spec(seed), false)
+		f, err := d.findFeed(t.Context(), in, spec(seed), false)
 		return f.tree, err
 	}
 	if _, err := read(); err == nil || !strings.Contains(err.Error(), "task ex3-1 has no state") {
@@ -282,12 +282,12 @@ func (d *desk) share(p job.Path, ranks ...map[string]string) {
 	own := []string{"algo-1", "algo-2", "algo-3"}[:len(ranks)]
 	for rank, files := range ranks {
 		agent := "1-0-" + own[rank]
-		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.complete(ctx))
+		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.stateIsComplete(ctx))
 		d.check(err)
 		var base tree.Tree
-		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.complete(ctx),
+		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.stateIsComplete(ctx),
 			func(s states.Shared) (store.Digest, int64, error) {
-				if base, err = d.united(ctx, s); err != nil {
+				if base, err = d.readUnitedTree(ctx, s); err != nil {
 					return "", 0, err
 				}
 				list, err := tree.PutTree(ctx, d.World.Store, base)
@@ -324,13 +324,13 @@ func TestGCKeepsASharedState(t *testing.T) {
 	census := removal.NewCensus(d.World)
 	d.check(census.Look(t.Context()))
 	n := newNames(d.World.Store)
-	d.check(n.add(t.Context(), census, nil))
+	d.check(n.addNames(t.Context(), census, nil))
 	for _, f := range want.Files {
 		if k, _ := keyOf(f.SHA256); !has(n.set, k) {
 			t.Errorf("%s is not named", f.Path)
 		}
 	}
-	s, err := states.ReadShared(t.Context(), d.World, path, d.complete(t.Context()))
+	s, err := states.ReadShared(t.Context(), d.World, path, d.stateIsComplete(t.Context()))
 	d.check(err)
 	if k, _ := keyOf(s.Begun.State); !has(n.set, k) {
 		t.Error("the list that its ranks began with is not named")

@@ -55,14 +55,14 @@ func TestAnImageOnATargetWithoutContainersSaysWhere(t *testing.T) {
 }
 
 func TestACommandThatWasNotTypedIsTheSame(t *testing.T) {
-	if got := (&Plan{}).command("--force"); got != "the same with --force" {
+	if got := (&Plan{}).typedWith("--force"); got != "the same with --force" {
 		t.Errorf("it is %q", got)
 	}
 }
 
 func TestATaskThatIsNotThereMayBeAnotherProjects(t *testing.T) {
 	d := newDesk(t)
-	_, _, err := d.chained(t.Context(), job.Input{Name: "model"}, job.TaskRef{Task: "train", What: "model"}, "demo", "", false)
+	_, _, err := d.findTaskInput(t.Context(), job.Input{Name: "model"}, job.TaskRef{Task: "train", What: "model"}, "demo", "", false)
 	if fault.KindOf(err) != fault.Missing || err.Error() != "read input model: project demo has no task train" ||
 		fault.Hint(err) != "drover status lists what there is; another project's is task:PROJECT/train/model." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))

@@ -48,13 +48,13 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	if err != nil {
 		return t, fmt.Errorf("put state of task %s: %w", p.Task, err)
 	}
-	was, err := states.ReadShared(ctx, e.World, p, e.complete(ctx))
+	was, err := states.ReadShared(ctx, e.World, p, e.stateIsComplete(ctx))
 	switch {
 	case err != nil:
 	case was.Begun != nil: // the one of all ranks
 		err = states.PutShared(ctx, e.World, p, e.Caller.By, list, t.Bytes())
 	default:
-		err = states.PutState(ctx, e.World, p, rank, e.Caller.By, e.complete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
+		err = states.PutState(ctx, e.World, p, rank, e.Caller.By, e.stateIsComplete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
 	}
 	if errors.Is(err, states.ErrFenced) {
 		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)

@@ -49,8 +49,8 @@ type given struct {
 	once bool
 }
 
-// stdinFor returns the standard input for a placement of a job; nil is none.
-func (e *Engine) stdinFor(o driver.Properties, j job.Job) (*os.File, error) {
+// stdinForPlacement returns the standard input for a placement of a job; nil is none.
+func (e *Engine) stdinForPlacement(o driver.Properties, j job.Job) (*os.File, error) {
 	in := e.Caller.Input
 	if j.Spec.StdinOf != "" {
 		if in == nil || !in.Held() {

@@ -89,13 +89,13 @@ func TestAJobGoesOnWithItsStandardInputAlone(t *testing.T) {
 		t.Errorf("without any it would %s: %v", p.Action, err)
 	}
 	j := d.load(first)
-	if _, err := third.stdinFor(p.Properties, j); fault.KindOf(err) != fault.Invalid ||
+	if _, err := third.stdinForPlacement(p.Properties, j); fault.KindOf(err) != fault.Invalid ||
 		err.Error() != "go on with job "+j.Short+": its program reads a pipe on standard input, and this command has none" ||
 		fault.Hint(err) != "Give it again: ... | drover resume "+j.Short+"; or end the job with drover cancel "+j.Short+"." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 	for _, e := range []*Engine{d.Engine, second} {
-		if f, err := e.stdinFor(p.Properties, j); err != nil || f != e.Caller.Input.File {
+		if f, err := e.stdinForPlacement(p.Properties, j); err != nil || f != e.Caller.Input.File {
 			t.Errorf("an agent is given %v: %v", f, err)
 		}
 	}

@@ -19,8 +19,8 @@ const (
 	OfInputs                // those of the input that is stored just now, of which some may be there
 )
 
-// watching is a plan's Watch for one of them; nil: nobody watches.
-func (p *Plan) watching(what Sending) func(transfer.Progress) {
+// progressOf is a plan's Watch for one of them; nil: nobody watches.
+func (p *Plan) progressOf(what Sending) func(transfer.Progress) {
 	if p.Watch == nil {
 		return nil
 	}
@@ -48,17 +48,17 @@ func newTelling(watch func(transfer.Progress), c store.Clock) *telling {
 	return &telling{watch: watch, clock: c, last: c.Boot() - tellEach}
 }
 
-// found says what there is to be sent, if that is known before.
-func (t *telling) found(files, bytes int64) {
-	t.add(func(p *transfer.Progress) { p.Found, p.FoundBytes, p.Counted = files, bytes, true })
+// addFound says what there is to be sent, if that is known before.
+func (t *telling) addFound(files, bytes int64) {
+	t.addProgress(func(p *transfer.Progress) { p.Found, p.FoundBytes, p.Counted = files, bytes, true })
 }
 
-// same is a file that is on its way already, or there.
-func (t *telling) same(bytes int64) {
-	t.add(func(p *transfer.Progress) { p.Same++; p.SameBytes += bytes })
+// addSame is a file that is on its way already, or there.
+func (t *telling) addSame(bytes int64) {
+	t.addProgress(func(p *transfer.Progress) { p.Same++; p.SameBytes += bytes })
 }
 
-func (t *telling) add(change func(*transfer.Progress)) {
+func (t *telling) addProgress(change func(*transfer.Progress)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if change(&t.now); !t.now.Counted {
@@ -70,8 +70,8 @@ func (t *telling) add(change func(*transfer.Progress)) {
 	}
 }
 
-// end tells once more, of all that was done.
-func (t *telling) end() {
+// reportEnd tells once more, of all that was done.
+func (t *telling) reportEnd() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watch(t.now)
@@ -84,16 +84,16 @@ type toldBlobs struct {
 }
 
 func (b toldBlobs) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
-	told := b.tell.body(body)
+	told := b.tell.countingBody(body)
 	d, n, err := b.Store.PutBlob(ctx, told)
 	if err == nil {
-		told.sent(1, n)
+		told.countSent(1, n)
 	}
 	return d, n, err
 }
 
-// body is r, of which it is told how much was sent.
-func (t *telling) body(r io.ReadSeeker) *toldBody { return &toldBody{ReadSeeker: r, tell: t} }
+// countingBody is r, of which it is told how much was sent.
+func (t *telling) countingBody(r io.ReadSeeker) *toldBody { return &toldBody{ReadSeeker: r, tell: t} }
 
 // toldBody is a file that PutBlob reads: once to name it, and from its beginning again
 // to send it, which counts; what is sent a second time does not.
@@ -118,14 +118,14 @@ func (b *toldBody) Read(p []byte) (int, error) {
 	if b.at += int64(n); b.turns > 1 && b.at > b.told {
 		more := b.at - b.told
 		b.told = b.at
-		b.tell.add(func(p *transfer.Progress) { p.Bytes += more })
+		b.tell.addProgress(func(p *transfer.Progress) { p.Bytes += more })
 	}
 	return n, err
 }
 
-// sent says that all of it is there, which is so many files and bytes.
-func (b *toldBody) sent(files, bytes int64) {
+// countSent says that all of it is there, which is so many files and bytes.
+func (b *toldBody) countSent(files, bytes int64) {
 	more := bytes - b.told
 	b.told = bytes
-	b.tell.add(func(p *transfer.Progress) { p.Files += files; p.Bytes += more })
+	b.tell.addProgress(func(p *transfer.Progress) { p.Files += files; p.Bytes += more })
 }

@@ -18,22 +18,22 @@ import (
 // cancelled without being asked to be, and no item runs with other code without being
 // asked to.
 
-// unfinished decides for a map that has not settled and is not being stopped. fresh is
+// decideUnfinishedMap decides for a map that has not settled and is not being stopped. fresh is
 // how many items the command has that the job does not.
-func (p *Plan) unfinished(fresh int) error {
+func (p *Plan) decideUnfinishedMap(fresh int) error {
 	rep := p.before
 	id, live := rep.Job.Short, rep.State != job.Interrupted
 	if fresh > 0 {
 		p.Items.New = fresh
 	}
-	changed := p.differ.content()
+	changed := p.differ.changedContent()
 	switch {
 	case len(p.differ.command) > 0:
 		return p.anotherCommand(live)
-	case live && len(p.differ.live()) > 0:
+	case live && len(p.differ.changedForLiveJob()) > 0:
 		return p.liveOtherwise()
 	case p.force && live:
-		return p.again() // which refuses it
+		return p.decideUnsettled() // which refuses it
 	case p.force:
 		p.Action, p.Items.New = Replace, p.Items.Count
 		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, as --force says, and all items run in a new job", id)
@@ -54,7 +54,7 @@ func (p *Plan) unfinished(fresh int) error {
 		p.Note = fmt.Sprintf("job %s: added %d new %s%s", id, fresh, itemWord(fresh), p.newSettings())
 		return nil
 	case live:
-		if err := p.again(); err != nil || len(changed) == 0 {
+		if err := p.decideUnsettled(); err != nil || len(changed) == 0 {
 			return err
 		}
 	default:
@@ -64,11 +64,11 @@ func (p *Plan) unfinished(fresh int) error {
 			p.Note = fmt.Sprintf("job %s was interrupted; it continues with the code of %s, without what has changed since: %s%s%s",
 				id, stamp(codeTime(rep)), strings.Join(changed, ", "), p.changedFiles(), p.newSettings())
 		}
-		if len(changed) == 0 && !p.differ.seen() {
+		if len(changed) == 0 && !p.differ.programWouldDiffer() {
 			return nil
 		}
 	}
-	p.Choices = p.choices(changed)
+	p.Choices = p.otherCommands(changed)
 	return nil
 }
 
@@ -76,14 +76,14 @@ func (p *Plan) unfinished(fresh int) error {
 // would find other things, it is another job, beside it if it has no name. Where limits
 // and numbers alone differ the items would merely run twice.
 func (p *Plan) liveOtherwise() error {
-	if p.Spec.Named || p.differ.seen() {
+	if p.Spec.Named || p.differ.programWouldDiffer() {
 		if err := p.anotherCommand(true); err == nil || errors.Is(err, errBeside) {
 			return err
 		}
 	}
 	id := p.before.Job.Short
-	return fault.New(fault.Invalid, "Let what runs end and go on with these: drover cancel --drain "+id+", then "+p.command("")+"; or follow it as it is: drover logs -f "+id+".",
-		"start task %s: job %s is live with other settings: %s", p.Spec.Task, id, strings.Join(p.differ.live(), ", "))
+	return fault.New(fault.Invalid, "Let what runs end and go on with these: drover cancel --drain "+id+", then "+p.typedWith("")+"; or follow it as it is: drover logs -f "+id+".",
+		"start task %s: job %s is live with other settings: %s", p.Spec.Task, id, strings.Join(p.differ.changedForLiveJob(), ", "))
 }
 
 // fixed are settings that a map keeps for life: where its agents are asked for, and what
@@ -101,7 +101,7 @@ func (p *Plan) takeSettings() error {
 	}
 	id := p.before.Job.Short
 	if len(no) > 0 {
-		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+p.command("--force")+".",
+		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+p.typedWith("--force")+".",
 			"go on with job %s: a map cannot be moved: %s changed", id, strings.Join(no, ", "))
 	}
 	if len(p.differ.options) == 0 {
@@ -124,23 +124,23 @@ func (p *Plan) newSettings() string {
 	if p.amend == nil {
 		return p.differ.inheritedNote()
 	}
-	return ", with other settings from now on: " + strings.Join(p.differ.live(), ", ")
+	return ", with other settings from now on: " + strings.Join(p.differ.changedForLiveJob(), ", ")
 }
 
-// choices are the commands for what a map that goes on with its own code leaves out.
-func (p *Plan) choices(changed []string) (lines []string) {
+// otherCommands are the commands for what a map that goes on with its own code leaves out.
+func (p *Plan) otherCommands(changed []string) (lines []string) {
 	id, before := p.before.Job.Short, ""
 	if p.before.State != job.Interrupted && p.before.Run.Settled == nil {
 		before = "drover cancel --drain " + id + ", then "
 	}
 	if hasCode(changed) {
-		lines = append(lines, "new code for what is left: "+before+p.command("--new-code"))
+		lines = append(lines, "new code for what is left: "+before+p.typedWith("--new-code"))
 	}
-	return append(lines, "all items anew: "+before+p.command("--force"))
+	return append(lines, "all items anew: "+before+p.typedWith("--force"))
 }
 
-// command is the command that was typed, with one flag more, to be pasted.
-func (p *Plan) command(flag string) string {
+// typedWith is the command that was typed, with one flag more, to be pasted.
+func (p *Plan) typedWith(flag string) string {
 	if p.typed == nil {
 		return strings.TrimSuffix("the same with "+flag, " with ")
 	}
@@ -151,12 +151,12 @@ func (p *Plan) command(flag string) string {
 func (p *Plan) takeNewCode() error {
 	rep := p.before
 	id := rep.Job.Short
-	if other := besideCode(p.differ.content()); len(other) > 0 {
-		return fault.New(fault.Invalid, "Go on with what it has by drover resume "+id+", or run all items in a new job: "+p.command("--force")+".",
+	if other := besideCode(p.differ.changedContent()); len(other) > 0 {
+		return fault.New(fault.Invalid, "Go on with what it has by drover resume "+id+", or run all items in a new job: "+p.typedWith("--force")+".",
 			"run job %s with new code: it would get new code alone, and changed too: %s", id, strings.Join(other, ", "))
 	}
 	if len(rep.Living) > 0 && rep.Run.Settled == nil {
-		return fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+id+"; then "+p.command("--new-code")+".",
+		return fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+id+"; then "+p.typedWith("--new-code")+".",
 			"run job %s with new code: it is running, and its agents have the earlier code", id)
 	}
 	p.Action, p.TakesNewCode = Reopen, true
@@ -173,9 +173,9 @@ func (p *Plan) refuseItems(changed []string, fresh int) error {
 		before, first = "drover cancel --drain "+id+" and ", "Wait for it by drover wait "+id
 	}
 	if hasCode(changed) {
-		first += "; what is left and the new items with the new code by " + before + p.command("--new-code")
+		first += "; what is left and the new items with the new code by " + before + p.typedWith("--new-code")
 	}
-	return fault.New(fault.Invalid, first+"; or all items in a new job by "+before+p.command("--force")+".",
+	return fault.New(fault.Invalid, first+"; or all items in a new job by "+before+p.typedWith("--force")+".",
 		"add %d %s to job %s: it has other %s than is here%s", fresh, itemWord(fresh), id, strings.Join(changed, ", "), p.changedFiles())
 }
 
@@ -201,14 +201,14 @@ func codeTime(rep views.Report) (t time.Time) {
 	return t
 }
 
-// stopping decides for a map that is being stopped: what had no success runs again once
+// decideStopping decides for a map that is being stopped: what had no success runs again once
 // it has settled, as it would for a command that came a moment later.
-func (p *Plan) stopping() error {
+func (p *Plan) decideStopping() error {
 	rep := p.before
 	if err := p.takeSettings(); err != nil {
 		return err
 	}
-	if len(p.differ.content()) > 0 {
+	if len(p.differ.changedContent()) > 0 {
 		if err := p.takeNewCode(); err != nil {
 			return err
 		}

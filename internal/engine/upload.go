@@ -97,9 +97,9 @@ func (e *Engine) newUploader(p *Plan) (*uploader, error) {
 	return u, nil
 }
 
-// find gives the names in an item that are to be stored, by path, and what they are
+// findItemFiles gives the names in an item that are to be stored, by path, and what they are
 // now. folder says that one is a folder, which is not.
-func (u *uploader) find(it manifest.Item) (found []wanted, folder bool) {
+func (u *uploader) findItemFiles(it manifest.Item) (found []wanted, folder bool) {
 	for _, f := range u.fields {
 		text := it.Text
 		if f != manifest.Whole {
@@ -152,7 +152,7 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 		if err != nil {
 			return err
 		}
-		found, folder := u.find(it)
+		found, folder := u.findItemFiles(it)
 		if folder {
 			folders++
 		}
@@ -170,10 +170,10 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// upload stores the files that the items of l name, and gives the list of them, to be
+// uploadItemFiles stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
 // sent again. watch hears how far it is; it may be nil.
-func (e *Engine) upload(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
+func (e *Engine) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
@@ -183,10 +183,10 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *manifest.List, watch fu
 	}
 	u.tell = newTelling(watch, e.World.Store.Clock())
 	if p.Items.counted == l {
-		u.tell.found(int64(p.Items.Uploads), p.Items.UploadBytes)
+		u.tell.addFound(int64(p.Items.Uploads), p.Items.UploadBytes)
 	}
-	defer u.tell.end()
-	list, n, err := manifest.StoredFiles(p.Items.dir.dir, u.each(ctx, l))
+	defer u.tell.reportEnd()
+	list, n, err := manifest.StoredFiles(p.Items.dir.dir, u.eachItemFiles(ctx, l))
 	if err != nil {
 		return nil, fmt.Errorf("store files of items: %w", err)
 	}
@@ -196,9 +196,9 @@ func (e *Engine) upload(ctx context.Context, p *Plan, l *manifest.List, watch fu
 	return list, nil
 }
 
-// putItems stores a list and its files below a job.
-func (e *Engine) putItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
-	files, err := e.upload(ctx, p, l, p.watching(OfItems))
+// storeItems stores a list and its files below a job.
+func (e *Engine) storeItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
+	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(OfItems))
 	if err != nil {
 		return job.Manifest{}, err
 	}
@@ -228,12 +228,12 @@ func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.
 	return all, nil
 }
 
-// putAgain stores the files once more that a gc took while they were being named.
-func (e *Engine) putAgain(ctx context.Context, p *Plan, l *manifest.List, m job.Manifest) error {
+// storeItemsAgain stores the files once more that a gc took while they were being named.
+func (e *Engine) storeItemsAgain(ctx context.Context, p *Plan, l *manifest.List, m job.Manifest) error {
 	if m.Files == nil {
 		return nil
 	}
-	again, err := e.upload(ctx, p, l, nil)
+	again, err := e.uploadItemFiles(ctx, p, l, nil)
 	if err != nil {
 		return err
 	}

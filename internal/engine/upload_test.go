@@ -236,7 +236,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	census := removal.NewCensus(d.World)
 	d.check(census.Look(t.Context()))
 	n := newNames(d.World.Store)
-	d.check(n.add(t.Context(), census, nil))
+	d.check(n.addNames(t.Context(), census, nil))
 	for _, text := range []string{"a", "b"} {
 		b, _, err := d.World.Store.PutBlob(t.Context(), strings.NewReader(text))
 		d.check(err)
@@ -329,12 +329,12 @@ func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
 	defer p.Close()
 	j := job.Job{V: 1, Spec: p.Spec}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
-	m, err := d.putItems(t.Context(), &p, p.Items.list, j.Path())
+	m, err := d.storeItems(t.Context(), &p, p.Items.list, j.Path())
 	d.check(err)
-	d.check(d.putAgain(t.Context(), &p, p.Items.list, m))
+	d.check(d.storeItemsAgain(t.Context(), &p, p.Items.list, m))
 	for _, change := range []func() error{func() error { return os.WriteFile(file, []byte("two"), 0o644) }, func() error { return os.Remove(file) }} {
 		d.check(change())
-		if err := d.putAgain(t.Context(), &p, p.Items.list, m); fault.KindOf(err) != fault.Invalid {
+		if err := d.storeItemsAgain(t.Context(), &p, p.Items.list, m); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("other content is taken for the same: %v", err)
 		}
 	}
