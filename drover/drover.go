@@ -29,6 +29,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/engine/gc"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -139,7 +140,7 @@ type ImageOrder interface {
 }
 
 // engineOptions are the options as the engine has them.
-func (o Options) engineOptions() (p engine.Passes, i engine.Images, folders func() []engine.WorkFolder) {
+func (o Options) engineOptions() (p engine.Passes, i engine.Images, folders func() []gc.WorkFolder) {
 	p.Store, p.Machine = o.Passes.Store, o.Passes.Machine
 	if make := o.Passes.Make; make != nil {
 		p.Make = func(ctx context.Context, r store.Rights, images bool) (engine.Pass, error) {
@@ -155,9 +156,9 @@ func (o Options) engineOptions() (p engine.Passes, i engine.Images, folders func
 		i.Build = func(ctx context.Context, p *image.Plan) (string, error) { return build(ctx, p) }
 	}
 	if find := o.Folders; find != nil {
-		folders = func() (all []engine.WorkFolder) {
+		folders = func() (all []gc.WorkFolder) {
 			for _, f := range find() {
-				all = append(all, engine.WorkFolder(f))
+				all = append(all, gc.WorkFolder(f))
 			}
 			return all
 		}
@@ -171,10 +172,11 @@ const lanes = 16
 
 // Client acts on one store. Its methods may be called from many goroutines.
 type Client struct {
-	engine *engine.Engine
-	world  protocol.World
-	near   bool
-	local  func(id string) []string
+	engine  *engine.Engine
+	remover *gc.Remover
+	world   protocol.World
+	near    bool
+	local   func(id string) []string
 
 	probing sync.Mutex
 	sound   bool // the store has passed its trial
@@ -198,15 +200,15 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
-			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal,
-			Folders: folders, Remove: o.RemoveFolder}})
+			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal}})
+	remover := &gc.Remover{World: w, Drivers: o.Drivers, By: e.Caller.By, Cache: o.Cache, Folders: folders, Remove: o.RemoveFolder}
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
 	}
 	if o.Sockets == nil {
 		o.Sockets = func(string) []string { return nil }
 	}
-	return &Client{engine: e, world: w, near: o.Near, local: o.Sockets}, nil
+	return &Client{engine: e, remover: remover, world: w, near: o.Near, local: o.Sockets}, nil
 }
 
 // MindStore calls away once the store has done nothing of what it is asked for least,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/engine/gc"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 )
@@ -26,7 +26,7 @@ type Leftover struct {
 	Why   string `json:"why"` // one sentence
 }
 
-func leftovers(from []engine.Leftover) []Leftover {
+func leftovers(from []gc.Leftover) []Leftover {
 	if from == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ type Garbage struct {
 	Bytes int64      `json:"bytes"`          // of all items
 	Notes []string   `json:"notes,omitempty"`
 
-	found engine.Garbage
+	found gc.Garbage
 	c     *Client
 }
 
@@ -60,11 +60,11 @@ type Freed struct {
 // Leftovers finds what nobody needs, and the jobs that o lets go: never a live
 // one, nor one whose output another job that stays was given. It changes nothing.
 func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
-	opt := engine.GCOptions{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(proc.Self())}
+	opt := gc.Options{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(proc.Self())}
 	for _, j := range o.Jobs {
 		opt.Jobs = append(opt.Jobs, j.path)
 	}
-	g, err := c.engine.Leftovers(ctx, opt)
+	g, err := c.remover.Leftovers(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,6 @@ func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
 // Collect removes it for good. It may be stopped at any moment: the next one
 // finishes what was begun. What has come into use meanwhile stays.
 func (g *Garbage) Collect(ctx context.Context) (Freed, error) {
-	f, err := g.c.engine.Collect(ctx, g.found, nil)
+	f, err := g.c.remover.Collect(ctx, g.found, nil)
 	return Freed{V: f.V, Items: leftovers(f.Items), Kept: leftovers(f.Kept), Bytes: f.Bytes}, err
 }

@@ -73,22 +73,9 @@ type Caller struct {
 	// State is drover's state folder, where it remembers what commands have printed
 	// into; "": it does not.
 	State string
-	// Folders are the work folders of agents that have died on this machine, and Remove
-	// takes one of them away. Nil: there are none.
-	Folders func() []WorkFolder
-	Remove  func(dir string) error
 	// Again is the command as it was typed, with one flag more, to be pasted. Nil: there
 	// is no such line.
 	Again func(flag string) string
-}
-
-// WorkFolder is the folder of an agent that died: what its program had written last
-// may be there alone.
-type WorkFolder struct {
-	Dir   string
-	Store string // as its store calls itself
-	Job   job.Path
-	Bytes int64
 }
 
 // Engine acts for one command line or one program. Its methods may be called

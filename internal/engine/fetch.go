@@ -145,3 +145,10 @@ func addPlace(places []string, url string) []string {
 	}
 	return places
 }
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
@@ -64,18 +63,7 @@ func (p *Plan) blobsOfJob(j job.Job) (all []store.Digest) {
 		all = append(all, store.Digest(j.Code.Blob))
 	}
 	for _, f := range p.feeds {
-		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), blobsOf(f.storedTree())...)
-	}
-	return all
-}
-
-// blobsOf are the contents that a tree names.
-func blobsOf(t tree.Tree) (all []store.Digest) {
-	if t.Away != nil {
-		return nil
-	}
-	for _, f := range t.Files {
-		all = append(all, f.SHA256)
+		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), f.storedTree().Blobs()...)
 	}
 	return all
 }

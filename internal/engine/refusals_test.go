@@ -94,8 +94,6 @@ func TestATemporaryFolderThatIsGone(t *testing.T) {
 
 func TestCallsInAWrongOrderAreFaultsOfDrover(t *testing.T) {
 	d := newDesk(t)
-	_, err := d.Collect(t.Context(), Garbage{}, nil)
-	refused(t, err, fault.Bug, "collect garbage: it was not found by Leftovers", "")
 	p, s := Plan{Spec: job.Spec{Task: "digits"}}, Plan{}
 	refused(t, d.chooseItems(t.Context(), &p, &s, nil), fault.Bug, "choose items: the plan of task digits was closed", "")
 }

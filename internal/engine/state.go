@@ -62,7 +62,7 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	if err != nil || dir == "" {
 		return t, err
 	}
-	need := func() ([]store.Digest, error) { return append(blobsOf(t), list), nil }
+	need := func() ([]store.Digest, error) { return append(t.Blobs(), list), nil }
 	return t, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
 		_, again, err := e.saveState(ctx, dir)
 		if err == nil && again != list {

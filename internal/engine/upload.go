@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -215,12 +216,13 @@ func (e *Engine) storeItems(ctx context.Context, p *Plan, l *manifest.List, path
 
 // blobsOfItems are what a manifest's items name, each once.
 func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.Digest, err error) {
-	had := map[key]bool{}
+	had := map[[32]byte]bool{} // there may be a million
 	for d, err := range manifest.Blobs(ctx, e.World.Store, m) {
 		if err != nil {
 			return nil, err
 		}
-		if k, ok := keyOf(d); ok && !had[k] {
+		var k [32]byte
+		if n, err := hex.Decode(k[:], []byte(d)); err == nil && n == len(k) && !had[k] {
 			had[k] = true
 			all = append(all, d)
 		}

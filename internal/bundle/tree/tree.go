@@ -76,6 +76,17 @@ func (t Tree) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// Blobs are the contents that the tree names in its store; none of one that is read elsewhere.
+func (t Tree) Blobs() (all []store.Digest) {
+	if t.Away != nil {
+		return nil
+	}
+	for _, f := range t.Files {
+		all = append(all, f.SHA256)
+	}
+	return all
+}
+
 // Bytes is the size of all files together.
 func (t Tree) Bytes() int64 {
 	var n int64

@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"bytes"
@@ -42,14 +42,14 @@ type room struct {
 	loud   bool
 	agents map[job.Path]int // alive
 	look   time.Duration    // when to look after them next
-	rest   time.Duration    // until when nobody starts one
+	rest   time.Duration    // until when none is started
 	said   truth
 	calm   bool // no more deaths and pauses
 	seen   map[string]int
 	reborn map[string]bool // keys that were deleted once
 }
 
-// truth is what somebody was promised.
+// truth is what users were promised.
 type truth struct {
 	minAge    time.Duration
 	asked     map[job.Path]bool // by name, of a gc

@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func keyOf(d store.Digest) (k key, ok bool) {
 
 func (k key) digest() store.Digest { return store.Digest(hex.EncodeToString(k[:])) }
 
-// blob is one that nobody names.
+// blob is one that nothing names.
 type blob struct {
 	key  key
 	size int64
@@ -135,7 +135,7 @@ func (n *names) addTaskNames(ctx context.Context, t *removal.CountedTask) error 
 }
 
 // addStateNames names the newest generation that is whole, which is what the next attempt
-// begins with (R6), and those after it: somebody may be about to complete them.
+// begins with (R6), and those after it: a saver may be about to complete them.
 func (n *names) addStateNames(ctx context.Context, newestFirst []protocol.Saved) error {
 	for _, s := range newestFirst {
 		whole := true
@@ -183,7 +183,7 @@ func (n *names) addListNames(ctx context.Context, d store.Digest) (there bool, e
 		return false, err
 	}
 	keys := make([]key, 0, len(t.Files))
-	for _, d := range blobsOf(t) {
+	for _, d := range t.Blobs() {
 		if k, ok := keyOf(d); ok {
 			n.set[k] = struct{}{}
 			keys = append(keys, k)

@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func (r *room) history() {
 	// The last gc has all to itself: what it leaves is named.
 	r.now += r.said.minAge + 25*time.Hour
 	r.enter("gc", func(a *actor, w protocol.World) {
-		r.collect(a, w, GCOptions{MinAge: r.said.minAge, Self: a.host(), Lag: r.lag})
+		r.collect(a, w, Options{MinAge: r.said.minAge, Self: a.host(), Lag: r.lag})
 	})
 	r.lag = 0
 	r.play(r.now + 3*time.Hour)
@@ -131,7 +131,7 @@ func (r *room) assure(ctx context.Context, a *actor, s *removal.Sweeps, need []s
 	return err
 }
 
-// old leaves contents that nobody names: what a later saver finds there.
+// old leaves contents that nothing names: what a later saver finds there.
 func (r *room) old(_ *actor, w protocol.World) {
 	for i := range 5 {
 		_, _, _ = w.Store.PutBlob(context.Background(), strings.NewReader(fmt.Sprintf("content %d", i)))
@@ -278,7 +278,7 @@ func (r *room) rival(gc *actor, p job.Path) {
 	p.Job = t.Newest()
 	r.later("gc", r.now, func(a *actor, w protocol.World) {
 		r.said.asked[p] = true
-		r.collect(a, w, GCOptions{MinAge: r.said.minAge, Lag: r.lag, Jobs: []job.Path{p}})
+		r.collect(a, w, Options{MinAge: r.said.minAge, Lag: r.lag, Jobs: []job.Path{p}})
 	})
 	gc.until = r.now + r.upTo(3*time.Minute)
 	r.logf("%s dozes until %s", gc.name, gc.until)
@@ -342,7 +342,7 @@ func (r *room) supervise() {
 			r.agents[p]++
 			at := max(r.now, r.rest)
 			if r.chance(20) {
-				at += r.upTo(10 * time.Minute) // nobody was there to start one
+				at += r.upTo(10 * time.Minute) // there was no user to start one
 			}
 			r.later("agent", at, func(a *actor, w protocol.World) { r.agent(a, w, p) })
 		}
@@ -545,9 +545,9 @@ func (r *room) reader(a *actor, w protocol.World) {
 	}
 }
 
-// gc is one, as somebody may type it.
+// gc is one, as a user may type it.
 func (r *room) gc(a *actor, w protocol.World) {
-	o := GCOptions{MinAge: r.said.minAge, Keep: r.rng.IntN(3), Lag: r.lag}
+	o := Options{MinAge: r.said.minAge, Keep: r.rng.IntN(3), Lag: r.lag}
 	if r.chance(50) {
 		o.Self = a.host()
 	}
@@ -561,9 +561,9 @@ func (r *room) gc(a *actor, w protocol.World) {
 	r.collect(a, w, o)
 }
 
-func (r *room) collect(a *actor, w protocol.World, o GCOptions) {
+func (r *room) collect(a *actor, w protocol.World, o Options) {
 	ctx := context.Background()
-	e := New(Config{World: w, Caller: Caller{By: a.name}})
+	e := &Remover{World: w, By: a.name}
 	g, err := e.Leftovers(ctx, o)
 	if err != nil {
 		r.violate("%s: %v", a.name, err)
@@ -574,7 +574,7 @@ func (r *room) collect(a *actor, w protocol.World, o GCOptions) {
 			r.seen["kept for another"]++
 		}
 	}
-	a.doze(20) // somebody reads it, and types y
+	a.doze(20) // a user reads it, and types y
 	r.said.collected[a.name] = r.now
 	if _, err := e.Collect(ctx, g, nil); err != nil && fault.KindOf(err) != fault.Lost { // it slept through its sweeps
 		r.violate("%s: %v", a.name, err)

@@ -1,4 +1,12 @@
-package engine
+// Package gc finds what is of no use, in a store, at targets and on this machine, and
+// removes it: submits that never finished, what is left of removed jobs, blobs that nothing names,
+// environments, agents of ended jobs, and the jobs that a user lets go.
+//
+// It refuses to know what a command means. It may be stopped at any moment, and run beside others
+// and beside all else: a log of sweeps keeps it from removing what a saver is about to name.
+//
+// Proved by a simulation with planted mutants, and by its tests over the memory store.
+package gc
 
 import (
 	"context"
@@ -15,8 +23,30 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// GCOptions say what may go beside what is of no use to anybody.
-type GCOptions struct {
+// Remover removes what is of no use from one store, its targets and this machine. Its methods
+// may be called from many goroutines.
+type Remover struct {
+	World   protocol.World
+	Drivers map[string]driver.Opened // by target
+	By      string                   // this process's name in logs; never used twice
+	Cache   string                   // root of drover's cache; "": environments are not looked at
+	// Folders are the work folders of agents that have died on this machine, and Remove
+	// takes one of them away. Nil: there are none.
+	Folders func() []WorkFolder
+	Remove  func(dir string) error
+}
+
+// WorkFolder is the folder of an agent that died: what its program had written last
+// may be there alone.
+type WorkFolder struct {
+	Dir   string
+	Store string // as its store calls itself
+	Job   job.Path
+	Bytes int64
+}
+
+// Options say what may go beside what is of no use.
+type Options struct {
 	// Project is the only one whose jobs are looked at; "": all. Blobs and
 	// environments belong to no project.
 	Project string
@@ -27,14 +57,14 @@ type GCOptions struct {
 	Older time.Duration
 	// Jobs are to go in any case, but for live ones and those that others name.
 	Jobs []job.Path
-	// MinAge is how old the store says that a blob is which nobody names, or a
+	// MinAge is how old the store says that an unnamed blob is, or a
 	// submit that was not finished; 0 is DefaultMinAge. It spares savers work;
 	// what keeps their blobs is the sweeps' log (package ledger).
 	MinAge time.Duration
 	// Lag is how old a listing of the store may be; 0 on a disk and on stores whose
 	// listings are current.
 	Lag time.Duration
-	// Self is this process, so that nobody waits for it when it has died.
+	// Self is this process, so that a later gc does not wait for it when it has died.
 	Self protocol.Host
 }
 
@@ -43,7 +73,7 @@ const (
 	DefaultMinAge = time.Hour
 	// idleEnvironment is how long an environment may be unused.
 	idleEnvironment = 30 * 24 * time.Hour
-	// tidyAge is when what a gc keeps for itself is nobody's any more.
+	// tidyAge is when what a gc keeps for itself is of no use any more.
 	tidyAge = 24 * time.Hour
 )
 
@@ -79,7 +109,7 @@ type Garbage struct {
 	Bytes int64      `json:"bytes"`          // of all items
 	Notes []string   `json:"notes,omitempty"`
 
-	options GCOptions
+	options Options
 	blobs   []blob
 }
 
@@ -92,29 +122,29 @@ type Freed struct {
 }
 
 // Leftovers finds what is of no use and changes nothing: submits that never
-// finished, what is left of removed jobs, blobs nobody names, environments half
+// finished, what is left of removed jobs, blobs that nothing names, environments half
 // built or long unused, agents of ended jobs; and the jobs that o lets go.
-func (e *Engine) Leftovers(ctx context.Context, o GCOptions) (Garbage, error) {
+func (r *Remover) Leftovers(ctx context.Context, o Options) (Garbage, error) {
 	if o.MinAge == 0 {
 		o.MinAge = DefaultMinAge
 	}
 	g := Garbage{V: 1, options: o, Items: []Leftover{}}
-	now := e.World.Store.Clock().Now()
-	census := removal.NewCensus(e.World)
+	now := r.World.Store.Clock().Now()
+	census := removal.NewCensus(r.World)
 	if err := census.Look(ctx); err != nil {
 		return g, err
 	}
 	choice := o.chooseJobs(census.Jobs(), nil, now)
 	g.Kept = choice.kept
-	if err := e.addJobs(ctx, &g, census, choice, now); err != nil {
+	if err := r.addJobs(ctx, &g, census, choice, now); err != nil {
 		return g, err
 	}
-	e.leftAgents(ctx, &g, census)
-	e.leftFolders(&g, census)
-	if err := e.leftEnvironments(&g, now); err != nil {
+	r.leftAgents(ctx, &g, census)
+	r.leftFolders(&g, census)
+	if err := r.leftEnvironments(&g, now); err != nil {
 		return g, err
 	}
-	names, going := newNames(e.World.Store), map[job.Path]bool{}
+	names, going := newNames(r.World.Store), map[job.Path]bool{}
 	for _, item := range g.Items {
 		going[item.job] = true
 	}
@@ -150,7 +180,7 @@ func (g Garbage) withTotal() Garbage {
 }
 
 // addJobs adds the jobs that go, unfinished submits, and rests.
-func (e *Engine) addJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
+func (r *Remover) addJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
 	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
@@ -160,7 +190,7 @@ func (e *Engine) addJobs(ctx context.Context, g *Garbage, census *removal.Census
 		if !g.options.includesJob(t.Path) && !c.includesTask(t.Path) || t.Bad != nil { // which jobs it has had is not known
 			continue
 		}
-		folders, err := removal.ListFolders(ctx, e.World, t.Path)
+		folders, err := removal.ListFolders(ctx, r.World, t.Path)
 		if err != nil {
 			return err
 		}
@@ -191,24 +221,24 @@ func (e *Engine) addJobs(ctx context.Context, g *Garbage, census *removal.Census
 	return nil
 }
 
-func (o GCOptions) includesJob(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
+func (o Options) includesJob(p job.Path) bool { return o.Project == "" || o.Project == p.Project }
 
 // unfinished says whether a submit has been going on for longer than any does.
-func (o GCOptions) unfinished(j *removal.Counted, now time.Time) bool {
+func (o Options) unfinished(j *removal.Counted, now time.Time) bool {
 	return o.includesJob(j.Path) && !j.Submitted && !j.Removed && j.Bad == nil && now.Sub(j.Since) >= o.MinAge
 }
 
 // leftAgents adds what targets hold of jobs that have ended. A target that cannot
 // be asked is a note.
-func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *removal.Census) {
+func (r *Remover) leftAgents(ctx context.Context, g *Garbage, census *removal.Census) {
 	ended := map[string]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		if g.options.includesJob(j.Path) && (j.Removed || j.Settled != nil) {
 			ended[j.Path.Job] = j
 		}
 	}
-	for _, target := range slices.Sorted(maps.Keys(e.Drivers)) {
-		held, err := e.Drivers[target].List(ctx)
+	for _, target := range slices.Sorted(maps.Keys(r.Drivers)) {
+		held, err := r.Drivers[target].List(ctx)
 		if err != nil {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s was not checked: %v", target, err))
 			continue
@@ -229,21 +259,21 @@ func (e *Engine) leftAgents(ctx context.Context, g *Garbage, census *removal.Cen
 
 // leftFolders adds the work folders of agents that died on this machine, of jobs that
 // have ended. Those of others are kept: what they hold may not be stored.
-func (e *Engine) leftFolders(g *Garbage, census *removal.Census) {
-	if e.Caller.Folders == nil {
+func (r *Remover) leftFolders(g *Garbage, census *removal.Census) {
+	if r.Folders == nil {
 		return
 	}
 	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
 	}
-	for _, f := range e.Caller.Folders() {
+	for _, f := range r.Folders() {
 		l := Leftover{Kind: LeftFolder, Name: f.Dir, Bytes: f.Bytes, job: f.Job}
 		j := jobs[f.Job]
 		switch {
 		case !g.options.includesJob(f.Job):
 			continue
-		case f.Store != e.World.Store.String():
+		case f.Store != r.World.Store.String():
 			l.Why = "its job is in another store, " + f.Store
 			g.Kept = append(g.Kept, l)
 			continue
@@ -264,19 +294,19 @@ func (e *Engine) leftFolders(g *Garbage, census *removal.Census) {
 	}
 }
 
-// leftEnvironments adds environments that nobody finished, or uses.
-func (e *Engine) leftEnvironments(g *Garbage, now time.Time) error {
-	if e.Caller.Cache == "" {
+// leftEnvironments adds environments that are unfinished or unused.
+func (r *Remover) leftEnvironments(g *Garbage, now time.Time) error {
+	if r.Cache == "" {
 		return nil
 	}
-	broken, err := env.Broken(e.Caller.Cache)
+	broken, err := env.Broken(r.Cache)
 	if err != nil {
 		return err
 	}
 	for _, b := range broken {
 		g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it is half built, and no command is building it"})
 	}
-	whole, err := env.List(e.Caller.Cache)
+	whole, err := env.List(r.Cache)
 	if err != nil {
 		return err
 	}

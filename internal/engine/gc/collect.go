@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"context"
@@ -26,6 +26,9 @@ const (
 	sweepMost = 100_000
 	// inUse is why something stays that was to go.
 	inUse = "it has been used since"
+	// lastMinutes is how long agents of a job that has settled may still take: they go
+	// by themselves once output/ is made, which takes as long as the model is large.
+	lastMinutes = time.Hour
 	// endTime is given to the entry that ends a sweep, also after Ctrl-C.
 	endTime = 10 * time.Second
 )
@@ -33,8 +36,8 @@ const (
 // Collect removes what g names and what is still of no use now; told hears of each
 // thing that is gone, and may be nil. It may be stopped or die at any moment, and
 // run beside others and beside all else: the next one finishes what it began.
-func (e *Engine) Collect(ctx context.Context, g Garbage, told func(Leftover)) (Freed, error) {
-	c := collector{e: e, g: g, told: told, freed: Freed{V: 1, Items: []Leftover{}}}
+func (r *Remover) Collect(ctx context.Context, g Garbage, told func(Leftover)) (Freed, error) {
+	c := collector{r: r, g: g, told: told, freed: Freed{V: 1, Items: []Leftover{}}}
 	if c.told == nil {
 		c.told = func(Leftover) {}
 	}
@@ -45,7 +48,7 @@ func (e *Engine) Collect(ctx context.Context, g Garbage, told func(Leftover)) (F
 }
 
 type collector struct {
-	e     *Engine
+	r     *Remover
 	g     Garbage
 	told  func(Leftover)
 	freed Freed
@@ -64,18 +67,18 @@ func (c *collector) noteKept(l Leftover, why string) {
 }
 
 func (c *collector) removeAll(ctx context.Context) (err error) {
-	if c.now, err = removal.StoreTime(ctx, c.e.World); err != nil {
+	if c.now, err = removal.StoreTime(ctx, c.r.World); err != nil {
 		return err
 	}
 	if c.now.IsZero() { // its own listing does not show it yet
-		c.now = c.e.World.Store.Clock().Now()
+		c.now = c.r.World.Store.Clock().Now()
 	}
 	if lag := c.g.options.Lag; lag > 0 { // what was submitted before we began must show
-		if err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {
+		if err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {
 			return err
 		}
 	}
-	census := removal.NewCensus(c.e.World)
+	census := removal.NewCensus(c.r.World)
 	if err := census.Look(ctx); err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (c *collector) removeAll(ctx context.Context) (err error) {
 	for _, l := range c.g.Items {
 		named[l.job] = l.Kind == LeftJob
 	}
-	choice := c.g.options.chooseJobs(census.Jobs(), named, c.e.World.Store.Clock().Now())
+	choice := c.g.options.chooseJobs(census.Jobs(), named, c.r.World.Store.Clock().Now())
 	for _, l := range c.g.Items {
 		switch l.Kind {
 		case LeftJob:
@@ -99,7 +102,7 @@ func (c *collector) removeAll(ctx context.Context) (err error) {
 		case LeftSubmit:
 			err = c.removeSubmit(ctx, l, jobs[l.job])
 		case LeftRest:
-			if err = removal.RemoveJob(ctx, c.e.World, l.job, 0, tasks.Place{}, c.e.Caller.By); err == nil {
+			if err = removal.RemoveJob(ctx, c.r.World, l.job, 0, tasks.Place{}, c.r.By); err == nil {
 				c.noteRemoved(l)
 			}
 		case LeftEnvironment:
@@ -116,13 +119,13 @@ func (c *collector) removeAll(ctx context.Context) (err error) {
 	if err := c.sweepBlobs(ctx); err != nil {
 		return err
 	}
-	return removal.RemoveProbes(ctx, c.e.World, c.now.Add(-tidyAge))
+	return removal.RemoveProbes(ctx, c.r.World, c.now.Add(-tidyAge))
 }
 
 // removeJob removes one that may go. When its task's log refuses that, it stays, and so do
 // those that it was made from: they were to go because it goes, and come after it.
 func (c *collector) removeJob(ctx context.Context, l Leftover, j *removal.Counted, going *choice, all []*removal.Counted) error {
-	err := removal.RemoveJob(ctx, c.e.World, l.job, j.Place, going.because[l.job], c.e.Caller.By)
+	err := removal.RemoveJob(ctx, c.r.World, l.job, j.Place, going.because[l.job], c.r.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
 		going.keepJobAndOrigins(l.job, all)
 		c.noteKept(l, inUse)
@@ -142,7 +145,7 @@ func (c *collector) removeSubmit(ctx context.Context, l Leftover, j *removal.Cou
 		c.noteKept(l, "it is newer than it was when it was listed")
 		return nil
 	}
-	err := removal.RemoveUnfinished(ctx, c.e.World, l.job, l.short, c.e.Caller.By)
+	err := removal.RemoveUnfinished(ctx, c.r.World, l.job, l.short, c.r.By)
 	if err != nil && fault.KindOf(err) == fault.Invalid {
 		c.noteKept(l, "it was submitted since")
 		return nil
@@ -155,7 +158,7 @@ func (c *collector) removeSubmit(ctx context.Context, l Leftover, j *removal.Cou
 }
 
 func (c *collector) removeEnvironment(ctx context.Context, l Leftover) error {
-	err := env.Remove(ctx, c.e.Caller.Cache, l.Name)
+	err := env.Remove(ctx, c.r.Cache, l.Name)
 	if err != nil && fault.KindOf(err) == fault.Full {
 		c.noteKept(l, err.Error())
 		return nil
@@ -173,7 +176,7 @@ func (c *collector) removeFolder(l Leftover, j *removal.Counted) {
 		c.noteKept(l, inUse)
 		return
 	}
-	if err := c.e.Caller.Remove(l.Name); err != nil {
+	if err := c.r.Remove(l.Name); err != nil {
 		c.noteKept(l, err.Error())
 		return
 	}
@@ -181,11 +184,7 @@ func (c *collector) removeFolder(l Leftover, j *removal.Counted) {
 }
 
 func (c *collector) stopAgents(ctx context.Context, l Leftover) error {
-	d, err := c.e.Driver(l.handle.Target)
-	if err != nil {
-		return err
-	}
-	if err := d.Stop(ctx, l.handle, lastMinutes, true); err != nil {
+	if err := c.r.Drivers[l.handle.Target].Stop(ctx, l.handle, lastMinutes, true); err != nil {
 		c.noteKept(l, err.Error())
 		return nil
 	}
@@ -195,8 +194,8 @@ func (c *collector) stopAgents(ctx context.Context, l Leftover) error {
 
 // sweepBlobs deletes blobs, in as many sweeps as it takes.
 func (c *collector) sweepBlobs(ctx context.Context) error {
-	clock := c.e.World.Store.Clock()
-	census, names := removal.NewCensus(c.e.World), newNames(c.e.World.Store)
+	clock := c.r.World.Store.Clock()
+	census, names := removal.NewCensus(c.r.World), newNames(c.r.World.Store)
 	var took time.Duration
 	look := func() error {
 		began := clock.Boot()
@@ -233,7 +232,7 @@ func (c *collector) sweepBlobs(ctx context.Context) error {
 			idle = 0
 		}
 		if idle == 3 {
-			return fault.New(fault.Lost, "Run it again when the store is quicker.", "delete blobs: %s: it takes %s to look what is named", c.e.World.Store, took)
+			return fault.New(fault.Lost, "Run it again when the store is quicker.", "delete blobs: %s: it takes %s to look what is named", c.r.World.Store, took)
 		}
 		todo = todo[n:]
 	}
@@ -255,7 +254,7 @@ func (c *collector) deleteBatch(ctx context.Context, batch []blob, most time.Dur
 	for i, b := range batch {
 		doomed[i] = b.key.digest()
 	}
-	s, err := removal.BeginSweep(ctx, c.e.World, c.e.Caller.By, c.g.options.Self, doomed, most)
+	s, err := removal.BeginSweep(ctx, c.r.World, c.r.By, c.g.options.Self, doomed, most)
 	if err != nil {
 		return 0, freed, err
 	}
@@ -265,7 +264,7 @@ func (c *collector) deleteBatch(ctx context.Context, batch []blob, most time.Dur
 		err = errors.Join(err, s.End(ctx))
 	}()
 	if lag := c.g.options.Lag; lag > 0 {
-		if err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {
+		if err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {
 			return 0, freed, err
 		}
 	}
@@ -283,7 +282,7 @@ func (c *collector) deleteBatch(ctx context.Context, batch []blob, most time.Dur
 			if !s.Open() {
 				break
 			}
-			err := c.e.World.Store.Delete(until, "blobs/"+string(b.key.digest()))
+			err := c.r.World.Store.Delete(until, "blobs/"+string(b.key.digest()))
 			if err != nil && until.Err() != nil && ctx.Err() == nil {
 				break // the next sweep tries again
 			}

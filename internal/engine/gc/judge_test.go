@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"context"
@@ -95,9 +95,9 @@ func (r *room) check(when string) {
 	}
 }
 
-// swept looks whether nothing is left that nobody names.
+// swept looks whether nothing is left that nothing names.
 func (r *room) swept() {
-	g, err := New(Config{World: r.calmly()}).Leftovers(context.Background(), GCOptions{MinAge: r.said.minAge})
+	g, err := (&Remover{World: r.calmly()}).Leftovers(context.Background(), Options{MinAge: r.said.minAge})
 	if err != nil || len(g.Items) > 0 {
 		r.violate("after the last gc: %+v (%v)", g.Items, err)
 	}

@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"strings"
@@ -43,7 +43,7 @@ func TestGCGoesOnBesideWhatItCannotRead(t *testing.T) {
 			w.World.Store = store.New(w.bucket, store.Options{Clock: w.clock}) // a process that remembers nothing
 			w.pass(2 * time.Hour)
 			blobs := w.objects("blobs/")
-			o := GCOptions{Jobs: []job.Path{other.Path()}}
+			o := Options{Jobs: []job.Path{other.Path()}}
 			if !plant.not {
 				o.Jobs = append(o.Jobs, bad.Path())
 			}
@@ -78,7 +78,7 @@ func TestGCLeavesBlobsThatDamageMayName(t *testing.T) {
 	bad := w.job("digits", job.Succeeded)
 	w.stored("nobody's")
 	w.pass(2 * time.Hour)
-	g := w.leftovers(GCOptions{})
+	g := w.leftovers(Options{})
 	if len(g.blobs) != 1 {
 		t.Fatalf("it would take %v", says(g.Items))
 	}

@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"strings"
@@ -29,10 +29,10 @@ func (c choice) includesTask(task job.Path) bool {
 	return false
 }
 
-// chooseJobs picks the settled jobs that o lets go, and takes back those that somebody
+// chooseJobs picks the settled jobs that o lets go, and takes back those that another job
 // needs. jobs are in the order of their tasks and places. may are the only ones that
 // can go, nil: all. One that may not, and was made from another, keeps that.
-func (o GCOptions) chooseJobs(jobs []*removal.Counted, may map[job.Path]bool, now time.Time) choice {
+func (o Options) chooseJobs(jobs []*removal.Counted, may map[job.Path]bool, now time.Time) choice {
 	c := choice{going: map[job.Path]string{}, because: map[job.Path]tasks.Place{}}
 	asked := map[job.Path]bool{}
 	for _, p := range o.Jobs {
@@ -79,8 +79,8 @@ func (o GCOptions) chooseJobs(jobs []*removal.Counted, may map[job.Path]bool, no
 	return c
 }
 
-// whyJobMayGo says why a job may go that nobody named; "" when it stays.
-func (o GCOptions) whyJobMayGo(j *removal.Counted, newer int, now time.Time) string {
+// whyJobMayGo says why a job may go that the options do not name; "" when it stays.
+func (o Options) whyJobMayGo(j *removal.Counted, newer int, now time.Time) string {
 	if !o.includesJob(j.Path) || o.Keep <= 0 && o.Older <= 0 {
 		return ""
 	}

@@ -1,16 +1,13 @@
-package engine
+package gc
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -79,7 +76,7 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 		t.Helper()
 		nobodys := w.stored("nobody's, " + when)
 		w.pass(2 * time.Hour)
-		for _, o := range []GCOptions{{}, {Keep: 1}, {Older: 100 * time.Hour}} {
+		for _, o := range []Options{{}, {Keep: 1}, {Older: 100 * time.Hour}} {
 			w.collect(o)
 		}
 		for i, code := range codes {
@@ -129,7 +126,7 @@ func TestEveryCodeOfAMapStaysAsLongAsTheMap(t *testing.T) {
 	}
 	sweep("it has succeeded")
 
-	w.collect(GCOptions{Jobs: []job.Path{j.Path()}})
+	w.collect(Options{Jobs: []job.Path{j.Path()}})
 	for i, code := range codes {
 		if readBlob(ctx, w.World.Store, code) == nil {
 			t.Errorf("code %d outlives its job", i)
@@ -164,7 +161,7 @@ func TestAMapThatComesBackMeanwhileStays(t *testing.T) {
 			}
 			w.job("sums", job.Succeeded)
 			w.pass(2 * time.Hour)
-			g := w.leftovers(GCOptions{Keep: 1})
+			g := w.leftovers(Options{Keep: 1})
 			came := 0
 			world := w.World
 			world.Store = store.New(before{w.bucket, func(key string) {
@@ -179,7 +176,7 @@ func TestAMapThatComesBackMeanwhileStays(t *testing.T) {
 					w.plays(j, "2-0-b", false)
 				}
 			}}, store.Options{Clock: w.clock})
-			freed, err := New(Config{World: world, Caller: w.Caller}).Collect(ctx, g, nil)
+			freed, err := (&Remover{World: world, By: w.By, Cache: w.Cache}).Collect(ctx, g, nil)
 			w.check(err)
 			if came != 1 || g.Items[0].Kind != LeftJob || len(freed.Items) > 0 || len(freed.Kept) != 1 {
 				t.Errorf("it was retried %d times; of %q was removed %q, and kept %q", came, says(g.Items), says(freed.Items), says(freed.Kept))
@@ -202,7 +199,7 @@ func TestAMapThatIsAboutToBeReopenedStays(t *testing.T) {
 	w.job("sums", job.Succeeded)
 	w.job("sums", job.Succeeded)
 	w.pass(2 * time.Hour)
-	if g := w.leftovers(GCOptions{Jobs: []job.Path{j.Path()}}); g.Items[0].Kind != LeftJob {
+	if g := w.leftovers(Options{Jobs: []job.Path{j.Path()}}); g.Items[0].Kind != LeftJob {
 		t.Fatalf("before: %q", says(g.Items))
 	}
 	came := 0
@@ -212,7 +209,7 @@ func TestAMapThatIsAboutToBeReopenedStays(t *testing.T) {
 			return
 		}
 		came++
-		for _, o := range []GCOptions{{Keep: 1}, {Jobs: []job.Path{j.Path()}}} {
+		for _, o := range []Options{{Keep: 1}, {Jobs: []job.Path{j.Path()}}} {
 			for _, l := range w.collect(o).Items {
 				if l.Name == j.Path().String() {
 					t.Errorf("gc removes it: %s", l.Why)
@@ -237,60 +234,4 @@ type before struct {
 func (b before) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	b.do(key)
 	return b.Bucket.Create(ctx, key, body)
-}
-
-// The new code was there, of a job that is gone, and nobody names it: gc comes while
-// the round is being prepared. From the moment in which items may ask for the code, it
-// is there, and stays.
-func TestNewCodeThatGCTakesMeanwhileIsStoredAgain(t *testing.T) {
-	t.Parallel()
-	for _, moment := range []string{"/rounds/00000000", "/log/00000000", "/log/00000001"} {
-		t.Run(moment, func(t *testing.T) {
-			t.Parallel()
-			w := newWard(t)
-			ctx := t.Context()
-			dir := t.TempDir()
-			w.check(os.WriteFile(filepath.Join(dir, "work.py"), []byte("print('new')\n"), 0o600))
-			list, err := bundle.Scan(ctx, bundle.Source{Dir: dir})
-			w.check(err)
-			there, err := bundle.Put(ctx, w.World.Store, list)
-			w.check(err)
-			j := w.job("sums", job.Pending, ofThree)
-			w.pass(2 * time.Hour)
-
-			came := 0
-			world := w.World
-			world.Store = store.New(before{w.bucket, func(key string) {
-				if came == 0 && strings.Contains(key, j.ID+moment) {
-					came++
-					w.collect(GCOptions{})
-				}
-				if strings.HasSuffix(key, j.ID+"/log/00000001") { // the round: the one before begins the log
-					if err := readBlob(ctx, w.World.Store, there.Blob); err != nil {
-						t.Errorf("the round begins: %v", err)
-					}
-				}
-			}}, store.Options{Clock: w.clock})
-			cli := New(Config{World: world, Caller: w.Caller})
-			r := control.Round{Again: &protocol.Reopened{}}
-			if _, ok, err := cli.Recode(ctx, j, NewCode{plan: Plan{Code: list, Script: "work.py"}}, r); err != nil || !ok {
-				t.Fatalf("new code: %v, %v", ok, err)
-			}
-			if came != 1 {
-				t.Fatal("gc did not come meanwhile")
-			}
-			m, err := chunks.ReadMap(ctx, w.World, j)
-			w.check(err)
-			if c := m.Code(j); c.Blob != string(there.Blob) || c.Script != "work.py" {
-				t.Errorf("items run with %+v", c)
-			}
-			for range 2 {
-				if err := readBlob(ctx, w.World.Store, there.Blob); err != nil {
-					t.Fatal(err)
-				}
-				w.pass(2 * time.Hour)
-				w.collect(GCOptions{})
-			}
-		})
-	}
 }

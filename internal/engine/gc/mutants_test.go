@@ -1,4 +1,4 @@
-package engine
+package gc
 
 import (
 	"encoding/json"
@@ -16,27 +16,27 @@ import (
 // gcMutants are rules taken out of the real source: each edit puts a condition
 // beside the code, and N is the mutant's number. Those of one name are one mutant.
 var gcMutants = []struct{ what, file, old, new string }{
-	{"gc does not look again before it deletes", "engine/gccollect.go",
+	{"gc does not look again before it deletes", "engine/gc/collect.go",
 		"if err := look(); err != nil {\n\t\treturn 0, freed, err\n\t}", "if mutantNow != N {\n\t\tif err := look(); err != nil {\n\t\t\treturn 0, freed, err\n\t\t}\n\t}"},
-	{"gc looks again too soon for what a listing shows", "engine/gccollect.go",
-		"if lag := c.g.options.Lag; lag > 0 {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0", "if lag := c.g.options.Lag; lag > 0 && mutantNow != N {\n\t\tif err := c.e.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0"},
+	{"gc looks again too soon for what a listing shows", "engine/gc/collect.go",
+		"if lag := c.g.options.Lag; lag > 0 {\n\t\tif err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0", "if lag := c.g.options.Lag; lag > 0 && mutantNow != N {\n\t\tif err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0"},
 	{"gc deletes when its time is over", "ledger/removal/sweep.go", "return s.w.Clock().Boot() < s.until", "return mutantNow == N || s.w.Clock().Boot() < s.until"},
 	{"two gcs sweep at once", "ledger/removal/sweep.go", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) {", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) && mutantNow != N {"},
 	{"a saver does not look for gc", "ledger/removal/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
 	{"a saver does not wait for a gc that is about", "ledger/removal/sweep.go", "if !open || s.judge.sweepIsOver(s.log, n) {", "if mutantNow == N || !open || s.judge.sweepIsOver(s.log, n) {"},
-	{"state is forgotten", "engine/gcnames.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
-	{"checkpoints are forgotten", "engine/gcnames.go", "\t\tfor _, d := range s.Lists() {\n", "\t\tfor _, d := range s.Lists() {\n\t\t\tif mutantNow == N && d == s.Checkpoints {\n\t\t\t\tcontinue\n\t\t\t}\n"},
-	{"a torn generation is taken for a whole one", "engine/gcnames.go", "whole = whole && w", "whole = whole && (w || mutantNow == N)"},
-	{"a submit under way names nothing", "engine/gcnames.go", "if going[j.Path] || !j.There || j.Removed {", "if going[j.Path] || !j.There || j.Removed || mutantNow == N && !j.Submitted {"},
+	{"state is forgotten", "engine/gc/names.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
+	{"checkpoints are forgotten", "engine/gc/names.go", "\t\tfor _, d := range s.Lists() {\n", "\t\tfor _, d := range s.Lists() {\n\t\t\tif mutantNow == N && d == s.Checkpoints {\n\t\t\t\tcontinue\n\t\t\t}\n"},
+	{"a torn generation is taken for a whole one", "engine/gc/names.go", "whole = whole && w", "whole = whole && (w || mutantNow == N)"},
+	{"a submit under way names nothing", "engine/gc/names.go", "if going[j.Path] || !j.There || j.Removed {", "if going[j.Path] || !j.There || j.Removed || mutantNow == N && !j.Submitted {"},
 	{"outputs are not named before the exit", "ledger/removal/census.go", "if e.Named != nil {", "if e.Named != nil && mutantNow != N {"},
-	{"lineage is forgotten", "engine/gcchoose.go", "\tc.keepOrigins(jobs)\n\tc.sortByOrigin(jobs)\n", "\tif mutantNow != N {\n\t\tc.keepOrigins(jobs)\n\t}\n\tc.sortByOrigin(jobs)\n"},
-	{"an origin is removed before what was made from it", "engine/gcchoose.go", "for _, later := range made[j.Path] {", "for _, later := range made[j.Path] {\n\t\t\tif mutantNow == N {\n\t\t\t\tbreak\n\t\t\t}"},
-	{"what a job was made from goes, and the job stays after all", "engine/gccollect.go", "\t\tgoing.keepJobAndOrigins(l.job, all)\n", "\t\tif mutantNow != N {\n\t\t\tgoing.keepJobAndOrigins(l.job, all)\n\t\t}\n"},
-	{"the newest success goes", "engine/gcchoose.go", "case !can || latest:", "case !can || latest && mutantNow != N:"},
+	{"lineage is forgotten", "engine/gc/choose.go", "\tc.keepOrigins(jobs)\n\tc.sortByOrigin(jobs)\n", "\tif mutantNow != N {\n\t\tc.keepOrigins(jobs)\n\t}\n\tc.sortByOrigin(jobs)\n"},
+	{"an origin is removed before what was made from it", "engine/gc/choose.go", "for _, later := range made[j.Path] {", "for _, later := range made[j.Path] {\n\t\t\tif mutantNow == N {\n\t\t\t\tbreak\n\t\t\t}"},
+	{"what a job was made from goes, and the job stays after all", "engine/gc/collect.go", "\t\tgoing.keepJobAndOrigins(l.job, all)\n", "\t\tif mutantNow != N {\n\t\t\tgoing.keepJobAndOrigins(l.job, all)\n\t\t}\n"},
+	{"the newest success goes", "engine/gc/choose.go", "case !can || latest:", "case !can || latest && mutantNow != N:"},
 	{"two gcs remove two successes that stand for each other", "ledger/removal/remove.go", "!t.StillHas(because) {", "!t.StillHas(because) && mutantNow != N {"},
-	{"blobs may be young", "engine/gcnames.go", "ok && !named && o.Time.Before(before)", "ok && !named && (mutantNow == N || o.Time.Before(before))"},
-	{"blobs may be young", "engine/gccollect.go", "return b.at < before", "return mutantNow == N || b.at < before"},
-	{"submits may be young", "engine/gc.go", "now.Sub(j.Since) >= o.MinAge", "(mutantNow == N || now.Sub(j.Since) >= o.MinAge)"},
+	{"blobs may be young", "engine/gc/names.go", "ok && !named && o.Time.Before(before)", "ok && !named && (mutantNow == N || o.Time.Before(before))"},
+	{"blobs may be young", "engine/gc/collect.go", "return b.at < before", "return mutantNow == N || b.at < before"},
+	{"submits may be young", "engine/gc/gc.go", "now.Sub(j.Since) >= o.MinAge", "(mutantNow == N || now.Sub(j.Since) >= o.MinAge)"},
 	{"a submit that has finished is removed", "ledger/removal/remove.go", "if _, submitted := t.PlaceOf(p.Job); submitted {", "if _, submitted := t.PlaceOf(p.Job); submitted && mutantNow != N {"},
 	{"a removed submit goes on", "ledger/tasks/task.go", "if _, gone := t.Gone[j.ID]; gone {", "if _, gone := t.Gone[j.ID]; gone && mutantNow != N {"},
 	{"a removed submit goes on", "ledger/tasks/task.go", "if _, gone := t.Gone[e.Submitted.Job]; gone {", "if _, gone := t.Gone[e.Submitted.Job]; gone && mutantNow != N {"},
@@ -79,7 +79,7 @@ func TestGCMutants(t *testing.T) {
 // plantGC compiles this package's tests with all mutants in the source.
 func plantGC(t *testing.T, names []string) (bin string) {
 	t.Helper()
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func plantGC(t *testing.T, names []string) (bin string) {
 		edit = strings.ReplaceAll(edit, "mutantNow != N", "mutantNow != "+number)
 		texts[m.file] = strings.Replace(texts[m.file], m.old, edit, 1)
 	}
-	for _, room := range []string{"engine", "ledger/removal", "ledger/tasks"} {
+	for _, room := range []string{"engine/gc", "ledger/removal", "ledger/tasks"} {
 		texts[room+"/planted.go"] = "package " + path.Base(room) + "\n\nimport (\n\"os\"\n\"strconv\"\n)\n\nvar mutantNow, _ = strconv.Atoi(os.Getenv(\"DROVER_MUTANT\"))\n"
 	}
 	dir, overlay := t.TempDir(), map[string]string{}
