@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/price"
@@ -81,6 +82,7 @@ type Unshipped struct {
 	Names     []string // of the first few; a folder, with a slash, stands for all in it
 	MoreNames bool     // Names are not all
 	InPlace   bool     // the program finds them all the same
+	Partial   bool     // the folder is too large to be shipped: they are not ignored ones alone
 }
 
 // PlannedPython is the Python environment that a plan's script will find; empty where that is
@@ -179,7 +181,7 @@ func (p *Plan) copyFromEngine() {
 		Uploads: it.Uploads, UploadBytes: it.UploadBytes}
 	p.Code = PlannedCode{Dir: from.Code.Dir, WorkingFolder: from.Sub, Files: len(from.Code.Entries), Bytes: from.Code.Bytes, Digest: from.Digest, Note: from.CodeNote,
 		Notes: from.Code.Notes, ChangedFiles: from.ChangedFiles,
-		Unshipped: Unshipped{from.Seen.Files, from.Seen.Bytes, from.Seen.More, from.Seen.Names, from.Seen.MoreNames, from.InPlace}}
+		Unshipped: Unshipped{from.Seen.Files, from.Seen.Bytes, from.Seen.More, from.Seen.Names, from.Seen.MoreNames, from.InPlace, from.Code.How == bundle.Partly}}
 	for _, l := range from.Code.Left {
 		p.Code.Left = append(p.Code.Left, LeftFile(l))
 	}

@@ -82,6 +82,9 @@ type Code struct {
 	// InPlace says that the program runs in Root, as the machine Job.Host has it: what was
 	// shipped lies over it, and what the program writes over that.
 	InPlace bool `json:"in_place,omitempty"`
+	// Partial says that Root is above the caps of what is shipped: of it no more was shipped
+	// than what the command names, and the program finds the rest there (InPlace).
+	Partial bool `json:"partial,omitempty"`
 	// Unshipped is a digest of what lay in Root and was not shipped: names, sizes and
 	// times; "" is nothing. With UnshippedMore there was too much to look at.
 	Unshipped     string `json:"unshipped,omitempty"`

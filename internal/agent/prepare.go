@@ -139,7 +139,11 @@ func (p *preparation) installPackages(ctx context.Context) error {
 // envRequest is what the script is and has around it.
 func (p *preparation) envRequest() env.Request {
 	spec, code := p.job.Spec, p.job.Code
-	return env.Request{Dir: p.space.paths().Code, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
+	dir := p.space.paths().Code
+	if code.Partial && p.space.stands() { // what says which packages are needed was not shipped
+		dir = code.Root
+	}
+	return env.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
 		NoEnv: spec.NoEnv, Environ: p.environ(), Cache: p.Machine.Cache, Job: p.root}.For(code.Script, code.Python, spec.Program)
 }
 

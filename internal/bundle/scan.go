@@ -24,7 +24,11 @@ type Source struct {
 	Extra  []string // further files or folders, under their last name in Dir's folder At. What git ignores in one comes along
 	At     string   // slash-separated, below Dir; "" is Dir
 	Alone  bool     // ship Script and Extra without the rest of Dir
-	Caps   Caps
+	// Partial ships of Dir Script, Extra and Parts alone: files and folders of Dir,
+	// slash-separated, each at its own place.
+	Partial bool
+	Parts   []string
+	Caps    Caps
 	// Without says of a file, by its path, that it is not code; nil: all are.
 	Without func(path string) bool
 	// Judge says of a file other than Script why it is no code, for List.Left; "" means
@@ -48,10 +52,13 @@ type Left struct{ Name, Why string }
 // Alone is List.How of what was named file by file.
 const Alone = "script"
 
+// Partly is List.How with Source.Partial.
+const Partly = "part"
+
 // List is what Scan found: names and sizes, no contents.
 type List struct {
 	Dir     string   // absolute, without symbolic links
-	How     string   // who chose the files: "git", "walk", Alone
+	How     string   // who chose the files: "git", "walk", Alone, Partly
 	Script  string   // Source.Script's name in the bundle, or empty
 	Entries []Entry  // by name
 	Bytes   int64    // of all Entries
@@ -99,10 +106,7 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		if isHome(root) {
 			return List{}, fault.Wrap(ErrHome, fault.Invalid, "Choose the program's own folder with `-s DIR`.", "scan code: %s", root)
 		}
-		if l.How, err = c.folder(ctx, root, s.At, "", find); err != nil {
-			return List{}, fmt.Errorf("scan code: %w", err)
-		}
-		if err = c.ignoredFolders(ctx, root, s); err != nil {
+		if l.How, err = c.project(ctx, root, s); err != nil {
 			return List{}, fmt.Errorf("scan code: %w", err)
 		}
 	}
@@ -176,6 +180,32 @@ func isHome(dir string) bool {
 type collector struct {
 	files map[string]Entry
 	notes tree.Notes
+}
+
+// project adds the files of a source's folder, or its parts.
+func (c *collector) project(ctx context.Context, root string, s Source) (how string, err error) {
+	if !s.Partial {
+		if how, err = c.folder(ctx, root, s.At, "", find); err != nil {
+			return "", err
+		}
+		return how, c.ignoredFolders(ctx, root, s)
+	}
+	for _, part := range s.Parts {
+		full := filepath.Join(root, filepath.FromSlash(part))
+		info, err := os.Stat(full)
+		switch {
+		case err != nil:
+			return "", err
+		case info.IsDir():
+			_, err = c.folder(ctx, full, "", part+"/", find)
+		default:
+			err = c.add(Entry{Name: part, Size: info.Size(), path: full, info: info})
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return Partly, nil
 }
 
 // folder adds the files below root, as list has them, under prefix ("" or "name/").

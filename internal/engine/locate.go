@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -23,30 +25,53 @@ type shipment struct {
 	script  string // the program's path among them; "" when it is looked up on PATH there
 	sub     string // the working folder among them; "" is their root
 	nothing bool   // no files go along
-	note    string // why less goes along than somebody may expect
+	note    string // why less goes along than a user may expect
+	tooBig  error  // why nothing goes along, where the folder is above the caps
 	judge   *codeJudge
+}
+
+// surroundings is what is known of a job before its program is located.
+type surroundings struct {
+	items   func(string) bool // says which files are items, and so no code; may be nil
+	apart   bool              // the job runs where other programs are than here
+	inPlace bool              // the program can run where its code stands: see job.Code.InPlace
+}
+
+// runsInPlace says whether a job's program can run where its code stands.
+func runsInPlace(o driver.Properties, s job.Spec) bool {
+	return o.InPlace && s.Rules != job.SSM && s.Verb != job.Process
 }
 
 // locateCode finds out what a spec's program is and what comes with it
 // (docs/design/013-code-where-it-stands.md): the project around it, see findProjectRoot. Where
 // that is too big, a script brings its folder, and for a program from elsewhere, and for a
-// shell line, the current folder comes along.
-// items says which files are items, and so no code; it may be nil. apart says that
-// the job runs where other programs are than here.
-func (e *Engine) locateCode(ctx context.Context, s job.Spec, items func(string) bool, apart bool) (shipment, error) {
-	dir, script, err := e.findProgram(s, apart)
+// shell line, the current folder comes along. Where the program can run in place, what is
+// too big stays where it is: see locatePart.
+func (e *Engine) locateCode(ctx context.Context, s job.Spec, at surroundings) (shipment, error) {
+	dir, script, err := e.findProgram(s, at.apart)
 	if err != nil {
 		return shipment{}, err
 	}
-	note := ""
-	if root := e.findProjectRoot(s, dir, script); root.dir != "" {
+	note, items := "", at.items
+	root := e.findProjectRoot(s, dir, script)
+	if root.dir != "" {
 		ship, err := e.locateInProject(ctx, s, root, items)
+		if errors.Is(err, bundle.ErrTooBig) && at.inPlace {
+			return e.locatePart(ctx, s, root, items, err)
+		}
 		if !errors.Is(err, bundle.ErrTooBig) {
 			return ship, err
 		}
 		note = "only the files of " + dir + " are shipped: all of " + root.dir + " is too big (-s DIR chooses another folder)"
 	}
 	ship, err := e.locateBeside(ctx, s, dir, script, items)
+	if why := cmp.Or(err, ship.tooBig); errors.Is(why, bundle.ErrTooBig) && at.inPlace {
+		if root.dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return ship, err
+		}
+		root.script = script
+		return e.locatePart(ctx, s, root, items, why)
+	}
 	if ship.note == "" {
 		ship.note = note
 	}
@@ -112,6 +137,38 @@ func (e *Engine) locateInProject(ctx context.Context, s job.Spec, r root, items 
 	return ship, err
 }
 
+// locatePart ships, of a project that is above the caps, what the command names, and the
+// folder of that if it is not too big: the program runs in place and finds the rest there.
+// why is what Scan says of the whole.
+func (e *Engine) locatePart(ctx context.Context, s job.Spec, r root, items func(string) bool, why error) (shipment, error) {
+	ship := shipment{script: r.script, sub: r.sub, judge: e.newCodeJudge(s, r.dir)}
+	src := bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judgeFile, Partial: true}
+	file := r.script
+	if named := e.pythonFileIn(s, r.dir); file == "" && named != env.NoFile {
+		file = named
+	}
+	if at := path.Dir(file); file != "" && at != "." {
+		src.Parts = []string{at}
+		files, err := bundle.Scan(ctx, src)
+		if err == nil {
+			ship.files = files
+			ship.note = fmt.Sprintf("%s/ is kept with the job; the whole folder is too large for that, so the program finds the rest where it stands: %s", at, whyNothing(r.dir, why))
+			return ship, nil
+		}
+		if !errors.Is(err, bundle.ErrTooBig) {
+			return ship, err
+		}
+	}
+	src.Parts = nil
+	if file != "" {
+		src.Parts = []string{file}
+	}
+	var err error
+	ship.files, err = bundle.Scan(ctx, src)
+	ship.note = "too large to be kept with the job, so it runs from where it stands: " + whyNothing(r.dir, why)
+	return ship, err
+}
+
 // locateBeside ships the folder of the script, or the current one.
 func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script string, items func(string) bool) (ship shipment, err error) {
 	ship = shipment{script: script}
@@ -138,7 +195,7 @@ func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script strin
 		ship.files, err = bundle.Scan(ctx, src)
 		return ship, err
 	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
-		ship.files, ship.nothing = bundle.List{}, true
+		ship.files, ship.nothing, ship.tooBig = bundle.List{}, true, err
 		ship.note = "no files are shipped: " + whyNothing(dir, err) + " (-s DIR chooses another)"
 		if len(src.Extra) > 0 {
 			src.Alone, ship.nothing = true, false

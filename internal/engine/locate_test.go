@@ -17,7 +17,7 @@ import (
 func TestBySSMsRulesNothingMayGoAlong(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	ship, err := d.locateCode(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, nil, false)
+	ship, err := d.locateCode(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, surroundings{})
 	d.check(err)
 	if !ship.nothing || len(ship.files.Entries) > 0 || ship.note != "" {
 		t.Errorf("nothing %t, %d files, note %q", ship.nothing, len(ship.files.Entries), ship.note)
@@ -69,7 +69,7 @@ func TestWhatGoesAlong(t *testing.T) {
 			d := newDesk(t)
 			d.check(os.Remove(filepath.Join(d.dir, "train.sh")))
 			d.write(map[string]string{"train.py": "", "lib/step.py": "", "bin/prog": "\x7fELF"})
-			ship, err := d.locateCode(t.Context(), row.spec, nil, false)
+			ship, err := d.locateCode(t.Context(), row.spec, surroundings{})
 			d.check(err)
 			if ship.script != row.script || ship.nothing || ship.note != "" {
 				t.Errorf("script %q, nothing %t, note %q", ship.script, ship.nothing, ship.note)
@@ -94,7 +94,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	d.write(map[string]string{"private": "", "more/x": ""})
 	look := func(name string, s job.Spec, nothing bool, note string, files ...string) {
 		t.Helper()
-		ship, err := d.locateCode(t.Context(), s, nil, false)
+		ship, err := d.locateCode(t.Context(), s, surroundings{})
 		d.check(err)
 		if diff := cmp.Diff(files, shipped(ship)); diff != "" || ship.nothing != nothing || !strings.HasPrefix(ship.note, note) || note == "" && ship.note != "" {
 			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.nothing, ship.note, diff)
@@ -105,7 +105,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir+" is your home folder (-s DIR chooses another)")
 	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files are shipped")
 	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files are shipped", "more/x")
-	if _, err := d.locateCode(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if _, err := d.locateCode(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("HOME by -s: %v", err)
 	}
 
@@ -120,7 +120,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 		"a source folder":  {Program: "sh", Source: "."},
 		"a file beside it": {Verb: job.Shell, Program: "ls", Deps: []string{"big.bin"}},
 	} {
-		if _, err := d.locateCode(t.Context(), s, nil, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		if _, err := d.locateCode(t.Context(), s, surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s that is too big: %v", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 		{"a source folder that is a file", "train.py", "train.py", `read source folder: "train.py" is a file`, "Name the folder"},
 		{"not in the source folder", "train.py", "lib", `read script: "train.py" is not in the source folder "lib"`, "Choose a source folder"},
 	} {
-		_, err := d.locateCode(t.Context(), job.Spec{Program: row.program, Source: row.source}, nil, false)
+		_, err := d.locateCode(t.Context(), job.Spec{Program: row.program, Source: row.source}, surroundings{})
 		if fault.KindOf(err) != fault.Invalid || err.Error() != row.text || !strings.Contains(fault.Hint(err), row.hint) {
 			t.Errorf("%s: %v (%s)", row.name, err, fault.Hint(err))
 		}
@@ -154,12 +154,12 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 func TestAPlaceApartHasProgramsOfItsOwn(t *testing.T) {
 	d := newDesk(t)
 	for _, program := range []string{"/app", "/usr/local/bin/solve.x", "solver"} {
-		if ship, err := d.locateCode(t.Context(), job.Spec{Program: program}, nil, true); err != nil || ship.script != "" {
+		if ship, err := d.locateCode(t.Context(), job.Spec{Program: program}, surroundings{apart: true}); err != nil || ship.script != "" {
 			t.Errorf("%s: %+v, %v", program, ship.script, err)
 		}
 	}
 	for _, program := range []string{"trian.py", "/nowhere/train.py", "bin/solver", "solve.x", "./app"} {
-		if _, err := d.locateCode(t.Context(), job.Spec{Program: program}, nil, true); err == nil {
+		if _, err := d.locateCode(t.Context(), job.Spec{Program: program}, surroundings{apart: true}); err == nil {
 			t.Errorf("%s is taken for one of the place's", program)
 		}
 	}
@@ -234,7 +234,7 @@ func TestAProjectThatIsTooBigBringsTheScriptsFolder(t *testing.T) {
 	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
 	d.check(err)
 	d.check(errors.Join(big.Truncate(101_000_000), big.Close()))
-	ship, err := d.locateCode(t.Context(), job.Spec{Program: "lib/step.py"}, nil, false)
+	ship, err := d.locateCode(t.Context(), job.Spec{Program: "lib/step.py"}, surroundings{})
 	d.check(err)
 	if diff := cmp.Diff([]string{"helper.py", "step.py"}, shipped(ship)); diff != "" || ship.script != "step.py" || ship.sub != "" {
 		t.Errorf("script %q in %q, files %s", ship.script, ship.sub, diff)

@@ -88,7 +88,7 @@ func (e *Engine) flagThatBrings(ctx context.Context, s job.Spec, rel string, fol
 // wouldShip says whether a spec's code has a file, or something in a folder, at rel in the
 // folder where it was typed.
 func (e *Engine) wouldShip(ctx context.Context, s job.Spec, rel string, folder bool) (bool, error) {
-	ship, err := e.locateCode(ctx, s, nil, true)
+	ship, err := e.locateCode(ctx, s, surroundings{apart: true})
 	if err != nil {
 		return false, err
 	}

@@ -50,7 +50,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = e.locateCode(ctx, j.Spec, files, others(c.plan.Properties, j.Spec)); err != nil {
+	if c.plan.ship, err = e.locateCode(ctx, j.Spec, surroundings{files, others(c.plan.Properties, j.Spec), j.Code.InPlace}); err != nil {
 		if kind := fault.KindOf(err); (kind == fault.Invalid || kind == fault.Missing) && j.Folder != e.Caller.Folder {
 			err = fault.Wrap(err, kind, startedIn(j), "find code of job %s in %s", j.Short, e.Caller.Folder)
 		}

@@ -171,7 +171,7 @@ func (e *Engine) askTarget(_ context.Context, p *Plan) (err error) {
 
 // findCode finds the files that go along with the program, and hashes them.
 func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
-	if p.ship, err = e.locateCode(ctx, p.Spec, p.Items.files, others(p.Properties, p.Spec)); err != nil {
+	if p.ship, err = e.locateCode(ctx, p.Spec, surroundings{p.Items.files, others(p.Properties, p.Spec), runsInPlace(p.Properties, p.Spec)}); err != nil {
 		return err
 	}
 	notePasswords(&p.ship.files)
@@ -185,7 +185,7 @@ func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
 	}
 	if p.Code.How != bundle.Alone {
 		p.Seen = p.Code.Unshipped(p.ship.judge.leavesUnshipped)
-		p.InPlace = p.Properties.InPlace && p.Spec.Rules != job.SSM && p.Spec.Verb != job.Process
+		p.InPlace = runsInPlace(p.Properties, p.Spec)
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
 	code.Blob, code.Digest, code.LeftOut = string(b.Blob), b.Content, p.namesLeftOut()
 	code.Files, code.Bytes = len(p.Code.Entries), p.Code.Bytes
 	if p.Code.How != bundle.Alone {
-		code.Root = p.Code.Dir
+		code.Root, code.Partial = p.Code.Dir, p.Code.How == bundle.Partly
 		if code.InPlace, code.UnshippedMore = p.InPlace, p.InPlace && p.Seen.More; p.InPlace && !p.Seen.More {
 			code.Unshipped = p.Seen.Digest
 		}

@@ -11,14 +11,23 @@ import (
 // runs that is named as the program, which is then given its environment as a script is.
 func (e *Engine) pythonFile(p Plan) string {
 	s := p.Spec
-	if p.ship.nothing || p.Script != "" || s.Verb == job.Shell || s.ByShell || len(s.Entrypoint) > 0 || !env.IsInterpreter(s.Program) {
+	if p.ship.nothing || p.Script != "" {
+		return ""
+	}
+	return e.pythonFileIn(s, p.Code.Dir)
+}
+
+// pythonFileIn is the file that a spec's Python interpreter runs, in the folder dir of its
+// code; "" where the program is none.
+func (e *Engine) pythonFileIn(s job.Spec, dir string) string {
+	if s.Verb == job.Shell || s.ByShell || len(s.Entrypoint) > 0 || !env.IsInterpreter(s.Program) {
 		return ""
 	}
 	cwd := e.Caller.Folder
 	if s.Source != "" {
-		cwd = p.Code.Dir
+		cwd = dir
 	}
-	return env.PythonFile(s.Args, p.Code.Dir, cwd, s.Verb == job.Map)
+	return env.PythonFile(s.Args, dir, cwd, s.Verb == job.Map)
 }
 
 // pythonRequest asks for what the plan's program needs of Python. A path that names an

@@ -101,7 +101,11 @@ func seenLine(s drover.Unshipped) string {
 	if s.Files == 0 {
 		return ""
 	}
-	number, names := terminal.Count(s.Files, "ignored file"), slices.Clone(s.Names)
+	what := "ignored file"
+	if s.Partial {
+		what = "file"
+	}
+	number, names := terminal.Count(s.Files, what), slices.Clone(s.Names)
 	if s.More {
 		number = "more than " + number
 	}
@@ -115,6 +119,9 @@ func seenLine(s drover.Unshipped) string {
 	case s.InPlace && s.More:
 		return "found in place, not shipped: " + text + "; changes in them are not noticed"
 	case s.InPlace:
+		if s.Partial {
+			return "found in place, not shipped: " + text + "; a change in them is noticed by size and time"
+		}
 		return "found in place, not shipped: " + text
 	default:
 		return "not shipped: " + text
