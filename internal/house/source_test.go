@@ -280,7 +280,7 @@ func nobodySleepsInTests(h *house) (found []string) {
 }
 
 // publicRooms are the packages whose exported names are a promise to other modules.
-var publicRooms = []string{"drover", "driver", "fault", "job", "store"}
+var publicRooms = []string{"drover", "cloud", "driver", "fault", "job", "store"}
 
 // publicPackagesNameNoInternalType finds exported declarations of public packages that name a
 // type of an internal package: another module could not write that type's name.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/store"
@@ -149,7 +150,7 @@ func TestARequestInWhichNothingMovesEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		silent := transport()
+		silent := google.Transport()
 		silent.Proxy = nil
 		dialed := 0
 		silent.DialContext = func(context.Context, string, string) (net.Conn, error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
@@ -58,12 +59,12 @@ func TestWithoutCredentialsItIsAskedAsAPublicOneAndThatIsSaid(t *testing.T) {
 		say  func()
 		want bool
 	}{
-		{errNoKeys, func() { said++ }, true},
-		{errNoKeys, nil, false},
+		{google.ErrNone, func() { said++ }, true},
+		{google.ErrNone, nil, false},
 		{fmt.Errorf("they have ended"), func() { said++ }, false},
 	} {
-		b := signed(t, f, func(context.Context) (credential, error) {
-			return credential{}, fault.Wrap(c.why, fault.Denied, signIn, "find credentials")
+		b := signed(t, f, func(context.Context) (google.Token, error) {
+			return google.Token{}, fault.Wrap(c.why, fault.Denied, google.SignInHint, "find credentials")
 		})
 		b.given.Unsigned = c.say
 		for range 2 {

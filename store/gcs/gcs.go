@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
@@ -62,8 +63,8 @@ type Bucket struct {
 	place
 	clock    store.Clock
 	client   *http.Client
-	keys     *keys  // nil: anonymous
-	source   source // of keys' tokens; unused with a pass
+	tokens   *google.Tokens // nil: anonymous
+	source   google.Source  // of tokens; unused with a pass
 	patience func(size int64) time.Duration
 	unsigned sync.Once // says that it is asked without credentials
 }
@@ -82,22 +83,41 @@ func Open(ctx context.Context, text string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{place: p, clock: o.Clock, client: newClient(transport()), patience: patience, source: source{account: p.given.Account}}
+	b := &Bucket{place: p, clock: o.Clock, client: newClient(google.Transport()), patience: patience}
 	if b.clock == nil {
 		b.clock = store.System
 	}
+	b.source = google.Source{Account: p.given.Account, Clock: b.clock}
 	switch {
 	case p.given.Anonymous || !strings.HasPrefix(p.endpoint, "https:"):
 	case o.PassFile != "":
-		pass := passed{path: o.PassFile, clock: b.clock}
-		if _, err := pass.read(); err != nil {
+		file := google.FileSource{Path: o.PassFile, Clock: b.clock}
+		if _, err := file.Read(); err != nil {
 			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the credential", b)
 		}
-		b.keys = newKeys(b.clock, pass.find)
+		b.tokens = google.NewTokens(b.clock, tokenOf(file))
 	default:
-		b.keys = newKeys(b.clock, b.source.find)
+		b.tokens = google.NewTokens(b.clock, b.objectToken)
 	}
 	return b, nil
+}
+
+// objectToken is one for objects alone.
+func (b *Bucket) objectToken(ctx context.Context) (google.Token, error) {
+	t, err := b.source.Token(ctx, google.Objects)
+	return t, storeBusy(err)
+}
+
+// tokenOf is the newest token of a pass. One that has ended is waited for: a command that is
+// attached may renew it.
+func tokenOf(file google.FileSource) func(context.Context) (google.Token, error) {
+	return func(ctx context.Context) (google.Token, error) {
+		t, err := file.Token(ctx)
+		if err = storeBusy(err); err != nil && !errors.Is(err, store.ErrBusy) {
+			return t, fault.Wrap(errors.Unwrap(err), fault.Denied, renewHint, "read the credential")
+		}
+		return t, err
+	}
 }
 
 // payer is the project that is charged for requests; "": what credentials say.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/gcs/gcstest"
@@ -37,20 +38,21 @@ func TestAPlaceThatCannotBeOpenedSaysWhatToWrite(t *testing.T) {
 	refusedWith(t, opened("gs://b-1", Options{PassFile: keep(t, []byte("{"))}), fault.Invalid, "open store gs://b-1: read the credential: read ", renewHint)
 
 	path := keep(t, []byte(`{"token":"sesame"}`))
-	_, err := passed{path: path, clock: store.System}.find(t.Context())
+	_, err := tokenOf(google.FileSource{Path: path, Clock: store.System})(t.Context())
 	refusedWith(t, err, fault.Denied, "read the credential: read "+path+": it holds no credential", renewHint)
 
 	const account = "agents@project.iam.gserviceaccount.com"
-	t.Setenv("CLOUDSDK_CONFIG", t.TempDir())
-	if err := os.MkdirAll(filepath.Dir(accountFile(account)), 0o700); err != nil {
+	dir := t.TempDir()
+	t.Setenv("CLOUDSDK_CONFIG", dir)
+	if err := os.MkdirAll(filepath.Dir(accountFile(dir, account)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(accountFile(account), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(accountFile(dir, account), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := source{account: account}
-	_, err = s.find(t.Context())
-	refusedWith(t, err, fault.Denied, "find credentials for Google Cloud: read those of "+account+": it is not JSON", s.hint())
+	_, err = google.Source{Account: account}.Token(t.Context(), google.Objects)
+	refusedWith(t, err, fault.Denied, "find credentials for Google Cloud: read those of "+account+": it is not JSON",
+		"Sign this machine in as it: gcloud auth login "+account+", or gcloud auth activate-service-account "+account+" --key-file=FILE.")
 }
 
 func TestWhatGoogleRefusesHasANextStep(t *testing.T) {
@@ -107,7 +109,7 @@ func TestAnUploadThatWentElsewhereIsRefused(t *testing.T) {
 func TestACredentialThatCannotBeMadeSaysWhy(t *testing.T) {
 	const machine = "let agents use the identity of their machine: drover config set agent_profile machine."
 	pass := func(g *gcstest.Google, account string) error {
-		_, over := cloud(t, g)
+		_, over := fakeGoogle(t, g)
 		_, err := reaches(t, over, "gs://b-1", Options{Clock: &storetest.Clock{}}).Pass(t.Context(), agents, account)
 		return err
 	}
@@ -117,22 +119,28 @@ func TestACredentialThatCannotBeMadeSaysWhy(t *testing.T) {
 	refusedWith(t, pass(&gcstest.Google{Uneven: true}, ""), fault.Denied, "make a credential for gs://b-1: try it: ",
 		"Boundaries want uniform access to the bucket: gcloud storage buckets update gs://b-1 --uniform-bucket-level-access. Or "+machine)
 
-	b := at(t, "http://127.0.0.1:1", "gs://b-1")
-	b.source.over = func() *http.Transport {
+	g := &gcstest.Google{}
+	_, over := fakeGoogle(t, g)
+	b := reaches(t, over, "gs://b-1", Options{})
+	b.source.Over = func() *http.Transport {
 		way := &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 		way.RegisterProtocol("https", empty{})
 		return way
 	}
-	root := credential{token: "ya29.person"}
-	_, err := b.exchanged(t.Context(), root, b.boundary(agents))
+	_, err := b.Pass(t.Context(), agents, "")
 	refusedWith(t, err, fault.Lost, "narrow the token: the server has answered, and given none", "Try again, or "+machine)
-	_, err = b.exchanged(t.Context(), root, nil)
+	_, err = b.source.Narrow(t.Context(), google.Token{Value: "ya29.person"}, nil, "")
 	refusedWith(t, err, fault.Bug, "narrow the token: ", "")
 }
 
-// empty is a server of tokens that gives none.
+// empty is a server that gives tokens, and narrows none.
 type empty struct{}
 
 func (empty) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(`{"access_token":"","expires_in":3600,"token_type":"Bearer"}`))}, nil
+	token := "ya29.person"
+	if strings.HasPrefix(r.URL.Host, "sts.") {
+		token = ""
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"access_token":"` + token + `","expires_in":3600,"token_type":"Bearer"}`))}, nil
 }

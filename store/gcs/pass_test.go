@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/gcs/gcstest"
@@ -28,8 +29,8 @@ var agents = store.Rights{Read: []string{"blobs/", "_gc/", "demo/"}, Create: []s
 
 const lasting = "1//the-lasting-secret"
 
-// cloud is a fake Google with a bucket b-1; over is the way there.
-func cloud(t *testing.T, g *gcstest.Google) (f *fake, over func() *http.Transport) {
+// fakeGoogle is a fake Google with a bucket b-1; over is the way there.
+func fakeGoogle(t *testing.T, g *gcstest.Google) (f *fake, over func() *http.Transport) {
 	t.Helper()
 	f = newFake()
 	g.Next, g.Refresh = unsignedOnly(f), lasting
@@ -47,7 +48,7 @@ func cloud(t *testing.T, g *gcstest.Google) (f *fake, over func() *http.Transpor
 	}
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", g.SignIn(t))
 	return f, func() *http.Transport {
-		way := transport()
+		way := google.Transport()
 		way.Proxy, way.TLSClientConfig = http.ProxyURL(to), &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
 		return way
 	}
@@ -69,9 +70,9 @@ func reaches(t *testing.T, over func() *http.Transport, place string, o Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.source.over = over
+	b.source.Over = over
 	if o.PassFile == "" {
-		b.keys = newKeys(b.clock, b.source.find)
+		b.tokens = google.NewTokens(b.clock, b.objectToken)
 	}
 	way := over()
 	b.client = newClient(way)
@@ -90,7 +91,7 @@ func keep(t *testing.T, file []byte) string {
 
 func TestAPassIsATokenInABoundary(t *testing.T) {
 	g := &gcstest.Google{}
-	_, over := cloud(t, g)
+	_, over := fakeGoogle(t, g)
 	p, err := reaches(t, over, "gs://b-1/team", Options{}).Pass(t.Context(), agents, "")
 	if err != nil || p.Wide || time.Until(p.Until) < 50*time.Minute || time.Until(p.Until) > time.Hour {
 		t.Fatalf("%+v, %v", p, err)
@@ -115,7 +116,7 @@ func TestAPassIsATokenInABoundary(t *testing.T) {
 // What a pass opens, and what it does not.
 func TestAPassOpensWhatItsTaskNeedsAndNothingElse(t *testing.T) {
 	g := &gcstest.Google{}
-	_, over := cloud(t, g)
+	_, over := fakeGoogle(t, g)
 	own := reaches(t, over, "gs://b-1/team", Options{})
 	for _, k := range []string{"blobs/b", "_gc/log/0", "demo/train/mine", "demo/other/k", "elsewhere/t/k", "ids/abcd"} {
 		if err := own.Put(t.Context(), k, strings.NewReader("x")); err != nil {
@@ -187,7 +188,7 @@ func TestAPassIsOfAnAccountThatWasNamed(t *testing.T) {
 	const account = "agents@project.iam.gserviceaccount.com"
 	for longest, want := range map[time.Duration]time.Duration{0: time.Hour, 12 * time.Hour: 12 * time.Hour} {
 		g := &gcstest.Google{May: []string{account}, Longest: longest}
-		_, over := cloud(t, g)
+		_, over := fakeGoogle(t, g)
 		b := reaches(t, over, "gs://b-1", Options{})
 		p, err := b.Pass(t.Context(), agents, account)
 		if left := time.Until(p.Until); err != nil || left > want || left < want-time.Minute || !bytes.Contains(p.File, []byte("ya29."+account)) {
@@ -223,7 +224,7 @@ func TestAPassIsNeverOnesOwnToken(t *testing.T) {
 		"a server that is away": {&gcstest.Google{Away: true}, fault.Lost, "fetch a token", "agent_profile machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, over := cloud(t, c.g)
+			_, over := fakeGoogle(t, c.g)
 			b := reaches(t, over, "gs://b-1/team", Options{Clock: &storetest.Clock{}})
 			p, err := b.Pass(t.Context(), agents, "")
 			if p.File != nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(fault.Hint(err), c.hint) {
@@ -256,7 +257,8 @@ func TestAPassIsReadAgain(t *testing.T) {
 		return fmt.Appendf(nil, `{"token":%q,"until":%q}`, token, clock.Now().Add(left).Format(time.RFC3339))
 	}
 	path := keep(t, text("first", time.Hour))
-	b := signed(t, f, passed{path, clock}.find)
+	b := signed(t, f, nil)
+	b.tokens = google.NewTokens(clock, tokenOf(google.FileSource{Path: path, Clock: clock}))
 	b.given.PassFile = path
 	replace := func(token string, left time.Duration) {
 		t.Helper()
@@ -272,7 +274,6 @@ func TestAPassIsReadAgain(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	b.keys.clock = clock
 	works("at first", "first")
 	replace("second", 2*time.Hour)
 	works("long before its end", "first")
@@ -301,12 +302,17 @@ func TestAFileThatIsNoPassIsNotQuoted(t *testing.T) {
 	}
 }
 
+// accountFile is where gcloud keeps an account's credentials for other programs, below its folder.
+func accountFile(dir, account string) string {
+	return filepath.Join(dir, "legacy_credentials", account, "adc.json")
+}
+
 // An account of the machine's is found where gcloud keeps it, and else asked of the
 // machine itself.
 func TestAnAccountIsTheMachinesOwn(t *testing.T) {
 	const account = "agents@project.iam.gserviceaccount.com"
 	g := &gcstest.Google{}
-	f, over := cloud(t, g)
+	f, over := fakeGoogle(t, g)
 	dir := t.TempDir()
 	t.Setenv("CLOUDSDK_CONFIG", dir)
 	text, err := os.ReadFile(os.Getenv("GOOGLE_APPLICATION_CREDENTIALS"))
@@ -314,20 +320,20 @@ func TestAnAccountIsTheMachinesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(dir, "of-somebody-else"))
-	if err := os.MkdirAll(filepath.Dir(accountFile(account)), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(accountFile(dir, account)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(accountFile(account), text, 0o600); err != nil {
+	if err := os.WriteFile(accountFile(dir, account), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := reaches(t, over, "gs://b-1?account="+account, Options{})
 	if err := b.Put(t.Context(), "k", strings.NewReader("x")); err != nil || len(f.objects) != 1 {
 		t.Errorf("with gcloud's: %v", err)
 	}
-	if err := os.WriteFile(accountFile(account), []byte(`{"refresh_token":"sesame`), 0o600); err != nil {
+	if err := os.WriteFile(accountFile(dir, account), []byte(`{"refresh_token":"sesame`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = source{account: account}.find(t.Context())
+	_, err = google.Source{Account: account}.Token(t.Context(), google.Objects)
 	if fault.KindOf(err) != fault.Denied || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("with a file that is none: %v", err)
 	}
@@ -339,9 +345,9 @@ func TestAnAccountIsTheMachinesOwn(t *testing.T) {
 		fmt.Fprint(w, `{"access_token":"of-the-machine","expires_in":600,"token_type":"Bearer"}`)
 	})
 	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(serve(t, metadata), "http://"))
-	c, err := source{account: account}.find(t.Context())
-	if err != nil || c.token != "of-the-machine" || !slices.ContainsFunc(asked, func(p string) bool { return strings.HasSuffix(p, "/service-accounts/"+account+"/token") }) {
-		t.Errorf("of the machine: %q, %v, after %v", c.token, err, asked)
+	c, err := google.Source{Account: account}.Token(t.Context(), google.Objects)
+	if err != nil || c.Value != "of-the-machine" || !slices.ContainsFunc(asked, func(p string) bool { return strings.HasSuffix(p, "/service-accounts/"+account+"/token") }) {
+		t.Errorf("of the machine: %q, %v, after %v", c.Value, err, asked)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/store"
 )
 
@@ -146,7 +147,7 @@ func (r *reader) place(resp *http.Response, off, n int64) error {
 		var err error
 		first, r.end, total, err = parseContentRange(resp.Header.Get("Content-Range"))
 		if err != nil || first != off {
-			return fmt.Errorf("%s: asked for the bytes from %d and got %q: %w", r.doing, off, line(resp.Header.Get("Content-Range")), store.ErrBusy)
+			return fmt.Errorf("%s: asked for the bytes from %d and got %q: %w", r.doing, off, google.Line(resp.Header.Get("Content-Range")), store.ErrBusy)
 		}
 	} else if off > 0 { // a server without ranges sends everything
 		switch _, err := io.CopyN(io.Discard, resp.Body, off); {
@@ -222,7 +223,7 @@ func (r *reader) Read(p []byte) (int, error) {
 
 func (r *reader) finish() error {
 	if r.sum != nil && checksum(r.sum.Sum32()) != r.want {
-		return fmt.Errorf("%s: its CRC32C is not %s: %w", r.doing, line(r.want), store.ErrCorrupt)
+		return fmt.Errorf("%s: its CRC32C is not %s: %w", r.doing, google.Line(r.want), store.ErrCorrupt)
 	}
 	return io.EOF
 }
@@ -235,7 +236,7 @@ func (r *reader) resume(err error) error {
 			return fmt.Errorf("%s: %w", r.doing, why)
 		}
 		if r.generation == "" || r.b.clock.Boot()-r.moved > giveUp {
-			return fmt.Errorf("%s: %w: %w", r.doing, bare(err), store.ErrBusy)
+			return fmt.Errorf("%s: %w: %w", r.doing, google.Bare(err), store.ErrBusy)
 		}
 		if stop := r.pause(r.try); stop != nil {
 			return fmt.Errorf("%s: %w (last answer: %w)", r.doing, stop, err)

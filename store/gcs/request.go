@@ -7,13 +7,13 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/store"
 )
 
@@ -43,22 +43,6 @@ func patience(size int64) time.Duration {
 }
 
 var errStalled = errors.New("nothing moves")
-
-// transport has many connections, each with one request: one connection with
-// many requests shares one window, and large objects crawl.
-func transport() *http.Transport {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 64,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // an object is what was stored
-		Protocols:           p,
-	}
-}
 
 func newClient(t http.RoundTripper) *http.Client {
 	// 308 is an answer of ours, and nothing else that redirects is Google's.
@@ -145,7 +129,7 @@ func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked 
 		w.end()
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held.sign(req.Header, b.payer())
+	held.Sign(req.Header, b.payer())
 	var body *sending
 	if c.size > 0 {
 		body = &sending{r: r, w: w, left: c.size, closed: make(chan struct{})}
@@ -162,26 +146,26 @@ func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked 
 	if resp.StatusCode < 300 || resp.StatusCode == statusIncomplete {
 		return resp, 0, nil
 	}
-	said := listen(resp)
+	said := google.ReadRefusal(resp)
 	resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound && c.absent && !said.noBucket() {
+	if resp.StatusCode == http.StatusNotFound && c.absent && !noBucket(said) {
 		resp.Body = http.NoBody
 		return resp, 0, nil
 	}
-	if resp.StatusCode == http.StatusUnauthorized && held.token != "" {
-		b.keys.reject(held.token)
+	if resp.StatusCode == http.StatusUnauthorized && held.Value != "" {
+		b.tokens.Reject(held.Value)
 	}
-	return nil, wanted(resp.Header), b.refused(c, resp.StatusCode, said, held.token != "")
+	return nil, wanted(resp.Header), b.refused(c, resp.StatusCode, said, held.Value != "")
 }
 
-func (b *Bucket) bearer(ctx context.Context, c *call) (credential, error) {
-	if b.keys == nil || c.free {
-		return credential{}, nil
+func (b *Bucket) bearer(ctx context.Context, c *call) (google.Token, error) {
+	if b.tokens == nil || c.free {
+		return google.Token{}, nil
 	}
-	held, err := b.keys.get(ctx)
-	if b.given.Unsigned != nil && errors.Is(err, errNoKeys) {
+	held, err := b.tokens.Get(ctx)
+	if b.given.Unsigned != nil && errors.Is(err, google.ErrNone) {
 		b.unsigned.Do(b.given.Unsigned)
-		return credential{}, nil
+		return google.Token{}, nil
 	}
 	return held, err
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
@@ -138,7 +139,7 @@ func (b *Bucket) confirm(doing string, resp *http.Response, want kept) error {
 	}
 	if got != want {
 		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+b.endpoint+", or name another store with --store.",
-			"%s: the server has %s bytes with CRC32C %s, and %s with %s were sent", doing, line(got.Size), line(got.CRC32C), want.Size, want.CRC32C)
+			"%s: the server has %s bytes with CRC32C %s, and %s with %s were sent", doing, google.Line(got.Size), google.Line(got.CRC32C), want.Size, want.CRC32C)
 	}
 	return nil
 }
@@ -291,7 +292,7 @@ func (u *upload) parseKept(s string) (int64, error) {
 	}
 	last, err := strconv.ParseInt(strings.TrimPrefix(s, "bytes=0-"), 10, 64)
 	if err != nil || last < 0 || last >= u.size {
-		return 0, fault.New(fault.Lost, "", "%s: the server says it has %q of %d bytes", u.doing, line(s), u.size)
+		return 0, fault.New(fault.Lost, "", "%s: the server says it has %q of %d bytes", u.doing, google.Line(s), u.size)
 	}
 	return last + 1, nil
 }

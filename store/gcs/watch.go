@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/drover-run/drover/cloud/google"
 )
 
 // watch ends a request in which nothing has moved for d.
@@ -33,7 +35,7 @@ func (w *watch) why(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return fmt.Errorf("%w for %v", errStalled, w.d)
 	}
-	return bare(err)
+	return google.Bare(err)
 }
 
 // sending is the body of a request. The transport may go on reading it after an

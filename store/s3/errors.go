@@ -10,84 +10,21 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
 
 // answer is what came back when something went wrong.
-type answer struct {
-	status    int    // HTTP's; 0: no answer came
-	code, say string // of the XML body; a proxy sends none
-	region    string // where the bucket is, if it says so
-	id        string // of the request, for whoever runs the server
-	err       error  // as the SDK gives it
-}
+type answer = amazon.Answer
 
 // hear takes an answer out of the SDK's words.
-func hear(err error) answer {
-	a := answer{err: err}
-	var r *smithyhttp.ResponseError
-	if errors.As(err, &r) && r.Response != nil {
-		a.status = r.Response.StatusCode
-		a.region = r.Response.Header.Get("X-Amz-Bucket-Region")
-		a.id = r.Response.Header.Get("X-Amz-Request-Id")
-	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		a.code, a.say = api.ErrorCode(), api.ErrorMessage()
-	}
-	return a
-}
-
-// Error is one line: the server's own words, or the network's.
-func (a answer) Error() string {
-	if a.status == 0 {
-		var op *net.OpError
-		var creds *noCredentials
-		var cert *tls.CertificateVerificationError
-		var sending *url.Error
-		switch {
-		case errors.As(a.err, &creds):
-			return creds.Error()
-		case errors.Is(a.err, http.ErrSchemeMismatch):
-			return "the server speaks http, not https"
-		case errors.As(a.err, &cert):
-			return cert.Err.Error()
-		case errors.As(a.err, &op):
-			return op.Error()
-		case errors.As(a.err, &sending) && errors.Is(sending.Err, io.EOF):
-			return "the server closed the connection without an answer"
-		case errors.As(a.err, &sending):
-			return sending.Err.Error()
-		}
-		return a.err.Error()
-	}
-	text := fmt.Sprintf("the server says %d", a.status)
-	if a.code != "" && a.code != "UnknownError" {
-		text += " " + a.code
-	}
-	if a.say != "" && a.say != "UnknownError" {
-		text += ": " + strings.TrimSuffix(strings.Join(strings.Fields(a.say), " "), ".")
-	}
-	if a.id != "" && a.status >= 400 {
-		text += " (request " + a.id + ")"
-	}
-	return text
-}
-
-// short is the answer without what only its server's owner wants to know.
-func (a answer) short() string {
-	a.id = ""
-	return a.Error()
-}
-
-func (a answer) Unwrap() error { return a.err }
+func hear(err error) answer { return amazon.ReadAnswer(err) }
 
 // refusal is what an answer says went wrong, in the SDK's words: without a body the
 // status is its code, and of a body that cannot be read none is known. Also 200 may be
@@ -124,19 +61,9 @@ func refusal(resp *http.Response) error {
 	return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: resp}, Err: err}
 }
 
-// throttled: asked too often. The server has looked at nothing but the rate.
-func (a answer) throttled() bool {
-	switch a.code {
-	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "TooManyRequestsException",
-		"Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded":
-		return true
-	}
-	return a.status == http.StatusTooManyRequests
-}
-
 // damaged: the body did not arrive as it was sent, and was thrown away.
-func (a answer) damaged() bool {
-	switch a.code {
+func damaged(a answer) bool {
+	switch a.Code {
 	case "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout":
 		return true
 	}
@@ -146,23 +73,23 @@ func (a answer) damaged() bool {
 // hasty: MinIO denies a write, once in some thousands, where it is just taking away the
 // folder that the last object of a prefix has left. Amazon means what it says.
 func (b *Bucket) hasty(a answer) bool {
-	return a.code == "AccessDenied" && b.wrote.Load() && !b.amazons()
+	return a.Code == "AccessDenied" && b.wrote.Load() && !b.amazons()
 }
 
 // nameless: a refusal without S3's word for it. It was cut on its way, or comes
 // from something that is no S3 server and will say it every time.
-func (a answer) nameless() bool {
-	return a.status >= 400 && a.status < 500 && (a.code == "" || a.code == "UnknownError")
+func nameless(a answer) bool {
+	return a.Status >= 400 && a.Status < 500 && (a.Code == "" || a.Code == "UnknownError")
 }
 
 // final: a refusal of 5xx that will be the same the next time.
-func (a answer) final() bool {
-	return a.status == http.StatusNotImplemented || a.code == "NotImplemented" || a.full()
+func final(a answer) bool {
+	return a.Status == http.StatusNotImplemented || a.Code == "NotImplemented" || full(a)
 }
 
 // full: there is no room.
-func (a answer) full() bool {
-	return a.status == http.StatusInsufficientStorage || a.code == "QuotaExceeded" || a.code == "XMinioStorageFull"
+func full(a answer) bool {
+	return a.Status == http.StatusInsufficientStorage || a.Code == "QuotaExceeded" || a.Code == "XMinioStorageFull"
 }
 
 // refused translates an answer into what store.Bucket promises. After a write
@@ -172,7 +99,7 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 	if write {
 		unclear = store.ErrUnclear
 	}
-	var creds *noCredentials
+	var creds *amazon.NoCredentials
 	stop := context.Cause(ctx)
 	switch {
 	case stop != nil && write:
@@ -180,26 +107,26 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 		return fmt.Errorf("%s: %w: %w", doing, stop, unclear)
 	case stop != nil:
 		return stop
-	case errors.As(a.err, &creds) && creds.away():
+	case errors.As(a.Err, &creds) && creds.Away():
 		return fmt.Errorf("%s: find credentials: %w: %w", doing, creds, store.ErrBusy) // nothing was sent
-	case errors.As(a.err, &creds):
+	case errors.As(a.Err, &creds):
 		return b.denied(doing, a)
-	case a.status == 0:
+	case a.Status == 0:
 		return b.unreached(doing, a, unclear)
-	case a.throttled(), b.ended(a):
+	case a.Throttled(), b.ended(a):
 		return fmt.Errorf("%s: %w: %w", doing, a, store.ErrBusy)
-	case write && a.status == http.StatusPreconditionFailed:
+	case write && a.Status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)
-	case a.code == "NoSuchBucket":
+	case a.Code == "NoSuchBucket":
 		return fault.Wrap(a, fault.Missing, "Check the name with aws s3 ls, or make it: aws s3 mb s3://"+b.bucket+".", "%s", doing)
-	case !write && a.status == http.StatusNotFound && (a.code == "NoSuchKey" || a.code == "NoSuchVersion"):
+	case !write && a.Status == http.StatusNotFound && (a.Code == "NoSuchKey" || a.Code == "NoSuchVersion"):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
-	case a.damaged():
+	case damaged(a):
 		return b.spoilt(doing, a, unclear)
-	case a.nameless() && b.damaged.Add(1) <= 10:
+	case nameless(a) && b.damaged.Add(1) <= 10:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
-	case a.code == "ConditionalRequestConflict", a.code == "OperationAborted", a.code == "NoSuchUpload",
-		a.status >= 500 && !a.final(), a.status < 300:
+	case a.Code == "ConditionalRequestConflict", a.Code == "OperationAborted", a.Code == "NoSuchUpload",
+		a.Status >= 500 && !final(a), a.Status < 300:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 	}
 	return b.denied(doing, a)
@@ -221,16 +148,16 @@ func (b *Bucket) unreached(doing string, a answer, unclear error) error {
 	var cert *tls.CertificateVerificationError
 	hint := b.reachHint()
 	switch {
-	case errors.Is(a.err, http.ErrSchemeMismatch):
+	case errors.Is(a.Err, http.ErrSchemeMismatch):
 		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in --store-endpoint, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
-	case errors.As(a.err, &cert):
+	case errors.As(a.Err, &cert):
 		unclear, hint = store.ErrBusy, "If the server is yours, name the authority that signed its certificate: SSL_CERT_FILE=ca.pem. Else see that --store-endpoint is right."
-	case errors.As(a.err, &dns), errors.As(a.err, &op) && op.Op == "dial":
+	case errors.As(a.Err, &dns), errors.As(a.Err, &op) && op.Op == "dial":
 		unclear = store.ErrBusy
 	}
 	var api smithy.APIError
 	var op2 *smithy.OperationError
-	if errors.As(a.err, &op2) && !errors.As(a.err, &op) && !errors.As(a.err, &dns) && !errors.As(a.err, &api) && !sent(a.err) {
+	if errors.As(a.Err, &op2) && !errors.As(a.Err, &op) && !errors.As(a.Err, &dns) && !errors.As(a.Err, &api) && !amazon.Sent(a.Err) {
 		// Refused before it was sent: a parameter, an endpoint that cannot be.
 		return fault.Wrap(op2.Err, fault.Invalid, hint, "%s", doing)
 	}
@@ -239,13 +166,6 @@ func (b *Bucket) unreached(doing string, a answer, unclear error) error {
 		return fault.Wrap(a, fault.Lost, hint, "%s", doing)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, a, unclear)
-}
-
-// sent says whether a request left us.
-func sent(err error) bool {
-	var r *smithyhttp.RequestSendError
-	var w *smithyhttp.ResponseError
-	return errors.As(err, &r) || errors.As(err, &w)
 }
 
 // lostPatience with a server that has never answered.
@@ -267,33 +187,33 @@ func (b *Bucket) reachHint() string {
 // denied says what nobody but a person can mend.
 func (b *Bucket) denied(doing string, a answer) error {
 	kind, hint := fault.Denied, ""
-	var creds *noCredentials
+	var creds *amazon.NoCredentials
 	switch {
-	case errors.As(a.err, &creds):
+	case errors.As(a.Err, &creds):
 		return fault.Wrap(creds, fault.Denied, b.signInHint(), "%s: find credentials", doing)
-	case a.code == "ExpiredToken", a.code == "ExpiredTokenException", a.code == "TokenRefreshRequired", a.code == "InvalidToken":
+	case a.Expired(), a.Code == "InvalidToken":
 		hint = b.signInHint()
-	case a.code == "InvalidAccessKeyId", a.code == "XAdminUserNotFound": // versitygw says the second
+	case a.Code == "InvalidAccessKeyId", a.Code == "XAdminUserNotFound": // versitygw says the second
 		hint = "See which key is used with aws configure list, and whether it is still there."
-	case a.code == "SignatureDoesNotMatch":
+	case a.Code == "SignatureDoesNotMatch":
 		hint = "The secret key is not that of the access key: aws configure list shows where both come from."
-	case a.code == "RequestTimeTooSkewed", a.code == "RequestExpired":
+	case a.Code == "RequestTimeTooSkewed", a.Code == "RequestExpired":
 		hint = "This machine's clock is wrong: compare date -u with curl -sI https://s3.amazonaws.com | grep -i ^date, and set it."
-	case a.code == "AccessDenied" && b.given.Owner != "":
+	case a.Code == "AccessDenied" && b.given.Owner != "":
 		hint = "See that account " + b.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + b.bucket + " --expected-bucket-owner " + b.given.Owner + "."
-	case a.code == "AccessDenied" && b.unsigned.Load():
+	case a.Code == "AccessDenied" && b.unsigned.Load():
 		hint = b.signInHint()
-	case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
+	case a.Status == http.StatusForbidden || a.Status == http.StatusUnauthorized:
 		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for the user that aws sts get-caller-identity names."
-	case a.status == http.StatusNotImplemented || a.code == "NotImplemented":
+	case a.Status == http.StatusNotImplemented || a.Code == "NotImplemented":
 		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with --store-endpoint."
-	case a.status == http.StatusMovedPermanently || a.code == "AuthorizationHeaderMalformed" || a.status == http.StatusTemporaryRedirect:
+	case a.Status == http.StatusMovedPermanently || a.Code == "AuthorizationHeaderMalformed" || a.Status == http.StatusTemporaryRedirect:
 		kind, hint = fault.Invalid, "Say where it is: --store 's3://"+b.bucket+"?region=eu-central-1'; aws s3api get-bucket-location --bucket "+b.bucket+" knows."
-	case a.full():
+	case full(a):
 		kind, hint = fault.Full, "Free space in "+b.bucket+", or name another bucket with --store."
-	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
+	case a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed:
 		kind, hint = fault.Invalid, "Is it an S3 server? "+b.reachHint()
-	case a.code == "InvalidBucketName":
+	case a.Code == "InvalidBucketName":
 		kind, hint = fault.Invalid, "A bucket's name is of 3 to 63 lower-case letters, digits, dots and dashes: see yours with aws s3 ls."
 	default:
 		kind = fault.Invalid

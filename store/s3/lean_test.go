@@ -218,7 +218,7 @@ func TestLeanAnswersAreTheSDKs(t *testing.T) {
 			_, gotGet := ours.getOne(t.Context(), "a", "", "")
 			for _, both := range []struct{ ours, theirs error }{{ours.putOne(t.Context(), "a", []byte("x"), "AAAAAA==", ""), put}, {gotGet, get}} {
 				want, got := hear(both.theirs), hear(both.ours)
-				want.err, got.err = nil, nil
+				want.Err, got.Err = nil, nil
 				if want != got || (both.ours == nil) != (both.theirs == nil) {
 					t.Errorf("heard %+v, the SDK hears %+v: %v", got, want, both.theirs)
 				}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -23,11 +22,11 @@ func (b *Bucket) Account(ctx context.Context) (string, error) {
 	if !b.amazons() || b.given.Anonymous || b.given.Owner != "" {
 		return "", nil
 	}
-	out, err := b.sts().GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	number, err := b.sessions().Account(ctx)
 	if err != nil {
 		return "", fault.Wrap(hear(err), fault.Denied, "aws sts get-caller-identity says more.", "find out which account you are signed in to")
 	}
-	return aws.ToString(out.Account), nil
+	return number, nil
 }
 
 // OwnedBy refuses a bucket that does not belong to an account. The caller is one who may
@@ -41,7 +40,7 @@ func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	}
 	_, _, err = named.List(ctx, "", "", 1)
 	var a answer
-	if errors.As(err, &a) && a.code == "AccessDenied" {
+	if errors.As(err, &a) && a.Code == "AccessDenied" {
 		p := b.place
 		p.given.Owner = "ACCOUNT"
 		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.name(aws.ToString(b.client.Load().Options().BaseEndpoint))+"'.",

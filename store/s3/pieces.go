@@ -60,10 +60,10 @@ func (b *Bucket) head(ctx context.Context, doing, key string, part *int32) (out 
 	err = b.ask(ctx, doing, false, func(ctx context.Context, c *client) error {
 		out, err = c.HeadObject(ctx, in)
 		switch a := hear(err); {
-		case a.throttled() || a.status == http.StatusMovedPermanently || a.status == http.StatusTemporaryRedirect:
-		case a.status == http.StatusNotFound:
+		case a.Throttled() || a.Status == http.StatusMovedPermanently || a.Status == http.StatusTemporaryRedirect:
+		case a.Status == http.StatusNotFound:
 			return &mute{err: store.ErrNotExist}
-		case a.status >= 400 && a.status < 500 || a.status == http.StatusNotImplemented:
+		case a.Status >= 400 && a.Status < 500 || a.Status == http.StatusNotImplemented:
 			return &mute{err: errors.ErrUnsupported}
 		}
 		return err

@@ -93,7 +93,7 @@ func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag 
 	for try := 0; ; try++ {
 		out, err := b.request(ctx, doing, key, off, n, tag)
 		var a answer
-		if !errors.As(err, &a) || a.status != http.StatusForbidden || a.code != "AccessDenied" || try > 0 {
+		if !errors.As(err, &a) || a.Status != http.StatusForbidden || a.Code != "AccessDenied" || try > 0 {
 			return out, err
 		}
 		listed, _, not := b.List(ctx, key, "", 1)
@@ -126,10 +126,10 @@ func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, t
 	}
 	err = b.ask(ctx, doing, false, func(ctx context.Context, c *client) error {
 		out, err = c.getOne(ctx, b.prefix+key, part, tag)
-		if a := hear(err); a.status == http.StatusRequestedRangeNotSatisfiable {
+		if a := hear(err); a.Status == http.StatusRequestedRangeNotSatisfiable {
 			out = nil
 			return nil
-		} else if a.status == http.StatusPreconditionFailed {
+		} else if a.Status == http.StatusPreconditionFailed {
 			// Replaced while it was read: a hint, and to be read anew.
 			return &replaced{doing}
 		}
@@ -260,7 +260,7 @@ func (o *object) goOn(broke error) error {
 	if o.tries++; o.tries == 1 {
 		o.broke = now
 	} else if now-o.broke > giveUp {
-		return fmt.Errorf("%s: %w: %w", o.doing, answer{err: broke}, store.ErrBusy)
+		return fmt.Errorf("%s: %w: %w", o.doing, answer{Err: broke}, store.ErrBusy)
 	}
 	o.body.Close()
 	if err := o.pause(o.tries - 1); err != nil {
@@ -387,7 +387,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	}
 	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
 		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.key(key), ExpectedBucketOwner: b.owner()})
-		if hear(err).code == "NoSuchKey" {
+		if hear(err).Code == "NoSuchKey" {
 			return nil
 		}
 		return err

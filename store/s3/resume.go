@@ -66,7 +66,7 @@ func (u *upload) list(ctx context.Context) error {
 		var out *s3.ListPartsOutput
 		err := u.b.again(ctx, partTries, func() error {
 			return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) (err error) {
-				if out, err = c.ListParts(ctx, in); hear(err).code == "NoSuchUpload" {
+				if out, err = c.ListParts(ctx, in); hear(err).Code == "NoSuchUpload" {
 					out, err = nil, nil // it does not come back
 				}
 				return err

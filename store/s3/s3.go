@@ -21,6 +21,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/store"
 )
 
@@ -71,8 +72,7 @@ type Bucket struct {
 	clock    store.Clock
 	patience time.Duration
 	passFile string
-	creds    *renewing
-	config   aws.Config // this machine's; none with a pass
+	account  *amazon.Account
 	limit    *limiter
 	room     chan struct{} // a place for each body that is held in memory
 	spare    sync.Pool     // of *[]byte of partSize
@@ -165,8 +165,8 @@ func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(co
 		c := b.client.Load()
 		err := send(ctx, c)
 		a := hear(err)
-		b.limit.answered(a.throttled())
-		if a.status != 0 || err == nil {
+		b.limit.answered(a.Throttled())
+		if a.Status != 0 || err == nil {
 			b.met.Store(true)
 		}
 		if err == nil {

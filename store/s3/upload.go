@@ -167,7 +167,7 @@ func (u *upload) abort(ctx context.Context) error {
 		})
 		return err
 	})
-	if hear(err).code == "NoSuchUpload" {
+	if hear(err).Code == "NoSuchUpload" {
 		return nil
 	}
 	return err

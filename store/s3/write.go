@@ -103,7 +103,7 @@ func (b *Bucket) name(ctx context.Context, doing string, send func(context.Conte
 	for try := 0; ; try++ {
 		err := b.ask(ctx, doing, true, send)
 		var a answer
-		if !errors.As(err, &a) || a.code != "ExistingObjectIsDirectory" || try == 6 {
+		if !errors.As(err, &a) || a.Code != "ExistingObjectIsDirectory" || try == 6 {
 			return err
 		}
 		if stop := b.pause(ctx, try); stop != nil {
