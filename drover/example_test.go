@@ -174,7 +174,7 @@ func ExampleJob_Watch() {
 	}
 	// Output:
 	// placed: asked mem for 1 agent
-	// attempt: attempt 1 opened
+	// attempt: attempt 1 began
 	// exit: node 0: failed, exit status 3
 	// settled: FAILED: exit status 3
 }

@@ -163,7 +163,7 @@ func TestAProcessOutsideOfAContainerIsNoAgent(t *testing.T) {
 	}
 	t.Setenv(inherited, dir)
 	_, err = Adopt()
-	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read placement: ") {
+	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read record of agents: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}
 

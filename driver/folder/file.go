@@ -121,7 +121,7 @@ func ReadJSON(path string, v any) error {
 		return err
 	}
 	if json.Unmarshal(text, v) != nil {
-		return fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", path)
+		return fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read record of agents: %s is damaged", path)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestARequestThatCannotBeBegunSaysWhy(t *testing.T) {
 		{Runnable("drover"), fault.Invalid, `start agents: program "drover" is not an absolute path`, ""},
 		{Runnable(plain), fault.Invalid, "start agents: " + plain + " is not a program", "Run chmod +x " + plain + "."},
 		{Runnable(dir), fault.Invalid, "start agents: " + dir + " is not a program", "Run chmod +x " + dir + "."},
-		{ReadJSON(damaged, new(int)), fault.Invalid, "read placement: " + damaged + " is damaged", "Remove its folder once nothing of it runs."},
+		{ReadJSON(damaged, new(int)), fault.Invalid, "read record of agents: " + damaged + " is damaged", "Remove its folder once nothing of it runs."},
 	} {
 		if fault.KindOf(c.err) != c.kind || c.err == nil || !strings.Contains(c.err.Error(), c.text) || fault.Hint(c.err) != c.hint {
 			t.Errorf("got %v, %s, %q; want %s, %s, %q", c.err, fault.KindOf(c.err), fault.Hint(c.err), c.text, c.kind, c.hint)

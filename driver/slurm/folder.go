@@ -165,7 +165,7 @@ func again(dir string, agents int) (of []int, err error) {
 		case err != nil:
 			return nil, err
 		case base < 0 || base >= agents:
-			return nil, fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read placement: %s is damaged", againFile(dir, agents+len(of)))
+			return nil, fault.New(fault.Invalid, "Remove its folder once nothing of it runs.", "read record of agents: %s is damaged", againFile(dir, agents+len(of)))
 		}
 		of = append(of, base)
 	}

@@ -86,7 +86,7 @@ func TestANoteOfAnAgentThatWasNeverAskedForIsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := again(dir, 2)
-	refusedWith(t, err, fault.Invalid, "read placement: "+againFile(dir, 2)+" is damaged", "Remove its folder once nothing of it runs.")
+	refusedWith(t, err, fault.Invalid, "read record of agents: "+againFile(dir, 2)+" is damaged", "Remove its folder once nothing of it runs.")
 }
 
 func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "0")
 	_, err = Adopt()
-	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read placement: ") {
+	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read record of agents: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}
 }

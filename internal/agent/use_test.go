@@ -106,7 +106,7 @@ func TestARefusedRoomFailsTheJob(t *testing.T) {
 	j := p.submit(job.Spec{Program: "true"}, nil)
 	p.start(j, func(c *Config) {
 		c.Machine.Room = func(context.Context, Wish, func(string)) (Room, error) {
-			return Room{}, errors.New("claim 9 cores: this machine has 2")
+			return Room{}, errors.New("reserve 9 cores: this machine has 2")
 		}
 	}).leave(0)
 	if s := p.look(j).Run.Settled; s == nil || !strings.Contains(s.Reason, "this machine has 2") {

@@ -149,8 +149,8 @@ func TestARunThatIsAskedToTakeNewCodeDoesNotAttachToTheOld(t *testing.T) {
 }
 
 // A command that comes while its map is being stopped, with no agent there, does what
-// one does that comes when it has settled.
-func TestAMapThatIsBeingStoppedGoesOnOnceItHasSettled(t *testing.T) {
+// one does that comes when it has ended.
+func TestAMapThatIsBeingStoppedGoesOnOnceItHasEnded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.plain("items.txt", "1\n2\n")
@@ -160,7 +160,7 @@ func TestAMapThatIsBeingStoppedGoesOnOnceItHasSettled(t *testing.T) {
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer p.Close()
-	if p.Action != Reopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough)") {
+	if p.Action != Reopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough); what had no success runs again once it has ended") {
 		t.Errorf("it would %s %d items (%s)", p.Action, p.Items.Again, p.Note)
 	}
 	second, err := d.Submit(t.Context(), &p)

@@ -146,7 +146,7 @@ func TestAgentsThatNeverComeUpFailTheJob(t *testing.T) {
 	p := d.submit(spec())
 	s, err := d.Attend(t.Context(), p)
 	d.check(err)
-	if s.State != job.Failed || s.Code != fault.ExitDrover || !strings.HasPrefix(s.Reason, "3 placements in a row failed: ") || !strings.HasSuffix(s.Reason, ": no room on /var") {
+	if s.State != job.Failed || s.Code != fault.ExitDrover || !strings.HasPrefix(s.Reason, "agents could not be started 3 times in a row: ") || !strings.HasSuffix(s.Reason, ": no room on /var") {
 		t.Errorf("%+v", s)
 	}
 	if n := len(d.look(p).Run.Placed); n != attached.MaxFailedPlacements {

@@ -103,7 +103,7 @@ func TestASecondCommand(t *testing.T) {
 		{"running, new data", spec(data), running, newData, false, Attach, "it runs the code as it was then", 0, nil, ""},
 		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command: arguments changed"},
 		{"running, forced", spec(), running, nil, force, "", "", 0, nil, "has not ended (running)"},
-		{"stopping", spec(), stopping, nil, false, Replace, "is stopping (wrong data)", 0, nil, ""},
+		{"stopping", spec(), stopping, nil, false, Replace, "is stopping (wrong data); a new one starts once it has ended", 0, nil, ""},
 		{"interrupted", spec(), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
 		{"interrupted, a task by name", spec(named), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
 		{"interrupted, edited", spec(), interrupted, edit, false, Replace, "code changed", 0, nil, ""},

@@ -231,7 +231,7 @@ func (p *Plan) decideUnsettled() error {
 	id, live := rep.Job.Short, rep.State != job.Interrupted
 	if rep.Run.Stop != nil {
 		p.Action = Replace
-		p.Note = fmt.Sprintf("job %s is stopping (%s); a new one starts once it has settled", id, rep.Run.Stop.Reason)
+		p.Note = fmt.Sprintf("job %s is stopping (%s); a new one starts once it has ended", id, rep.Run.Stop.Reason)
 		return nil
 	}
 	if err := p.anotherCommand(live); err != nil {

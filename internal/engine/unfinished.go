@@ -214,7 +214,7 @@ func (p *Plan) decideStopping() error {
 		}
 	}
 	p.Action, p.Items.Again = Reopen, rep.Map.Map.Items()-rep.Map.Tally.Succeeded
-	p.Note = fmt.Sprintf("job %s is stopping (%s); what had no success runs again once it has settled", rep.Job.Short, rep.Run.Stop.Reason)
+	p.Note = fmt.Sprintf("job %s is stopping (%s); what had no success runs again once it has ended", rep.Job.Short, rep.Run.Stop.Reason)
 	if p.TakesNewCode {
 		p.Note += ", with the new code" + p.changedFiles()
 	}

@@ -29,12 +29,12 @@ func (total Amount) Fits(w Wish) error {
 	need := w.need()
 	if short := need.over(have); len(short) > 0 {
 		return fault.New(fault.Full, "Ask for less with "+flags[short[0]]+", or run it where there are more.",
-			"claim %s: this machine has %s", w.words(), some(short[0], have[short[0]]))
+			"reserve %s: this machine has %s", w.words(), some(short[0], have[short[0]]))
 	}
 	share := w.Share.limit()
 	if short := need.over(share); len(short) > 0 && !w.Now {
 		return fault.New(fault.Full, "Ask for less, raise "+keys[short[0]]+" of queue "+w.Queue+" in the config, or use another --queue.",
-			"claim %s: queue %s may use %s", w.words(), w.Queue, some(short[0], share[short[0]]))
+			"reserve %s: queue %s may use %s", w.words(), w.Queue, some(short[0], share[short[0]]))
 	}
 	return nil
 }

@@ -179,18 +179,18 @@ func TestWhatIsLargerThanTheMachineIsRefused(t *testing.T) {
 	}{
 		{Wish{}, "", ""},
 		{Wish{Each: total}, "", ""},
-		{cpus("", 2.5), "claim 2.5 cores: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
-		{Wish{Each: Amount{Memory: 5 * gb}}, "claim 5 GB: this machine has 4 GB", "Ask for less with --memory, or run it where there are more."},
-		{Wish{Each: Amount{GPUs: 2}}, "claim 2 GPUs: this machine has 1 GPU", "Ask for less with --gpus, or run it where there are more."},
-		{Wish{Group: "g", Members: 3, Each: Amount{CPUs: 1}}, "claim 1 core for each of 3 nodes: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
+		{cpus("", 2.5), "reserve 2.5 cores: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
+		{Wish{Each: Amount{Memory: 5 * gb}}, "reserve 5 GB: this machine has 4 GB", "Ask for less with --memory, or run it where there are more."},
+		{Wish{Each: Amount{GPUs: 2}}, "reserve 2 GPUs: this machine has 1 GPU", "Ask for less with --gpus, or run it where there are more."},
+		{Wish{Group: "g", Members: 3, Each: Amount{CPUs: 1}}, "reserve 1 core for each of 3 nodes: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
 		{Wish{Group: "g", Members: 3, Each: Amount{CPUs: 2.0 / 3, Memory: 4 * gb / 3}}, "", ""},
-		{Wish{Group: "g", Members: 3, Each: Amount{Memory: math.MaxInt64}}, "claim 8388608 TB for each of 3 nodes: this machine has 4 GB", "Ask for less with --memory, or run it where there are more."},
-		{Wish{Queue: "a", Share: share, Each: Amount{CPUs: 2}}, "claim 2 cores: queue a may use 1 core", "Ask for less, raise cpus of queue a in the config, or use another --queue."},
-		{Wish{Queue: "a", Share: share, Each: Amount{CPUs: 1, Memory: 2 * gb}}, "claim 1 core and 2 GB: queue a may use 1 GB", "Ask for less, raise memory of queue a in the config, or use another --queue."},
+		{Wish{Group: "g", Members: 3, Each: Amount{Memory: math.MaxInt64}}, "reserve 8388608 TB for each of 3 nodes: this machine has 4 GB", "Ask for less with --memory, or run it where there are more."},
+		{Wish{Queue: "a", Share: share, Each: Amount{CPUs: 2}}, "reserve 2 cores: queue a may use 1 core", "Ask for less, raise cpus of queue a in the config, or use another --queue."},
+		{Wish{Queue: "a", Share: share, Each: Amount{CPUs: 1, Memory: 2 * gb}}, "reserve 1 core and 2 GB: queue a may use 1 GB", "Ask for less, raise memory of queue a in the config, or use another --queue."},
 		{Wish{Queue: "a", Share: share, Each: Amount{CPUs: 2}, Now: true}, "", ""},
 		{Wish{Each: Amount{CPUs: -1, Memory: -1, GPUs: -1}}, "", ""},
 		{cpus("", math.NaN()), "", ""},
-		{cpus("", math.Inf(1)), "claim 1000000000 cores: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
+		{cpus("", math.Inf(1)), "reserve 1000000000 cores: this machine has 2 cores", "Ask for less with --cpus, or run it where there are more."},
 	} {
 		err := total.Fits(c.wish)
 		got := ""
@@ -204,7 +204,7 @@ func TestWhatIsLargerThanTheMachineIsRefused(t *testing.T) {
 	if err := (Amount{CPUs: 2}).Fits(Wish{Each: Amount{Memory: gb}}); err != nil {
 		t.Errorf("memory that is not known is too little: %v", err)
 	}
-	if err := (Amount{CPUs: 2}).Fits(Wish{Each: Amount{GPUs: 1}}); err == nil || err.Error() != "claim 1 GPU: this machine has none" {
+	if err := (Amount{CPUs: 2}).Fits(Wish{Each: Amount{GPUs: 1}}); err == nil || err.Error() != "reserve 1 GPU: this machine has none" {
 		t.Errorf("a GPU where there is none: %v", err)
 	}
 }

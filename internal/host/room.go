@@ -102,7 +102,7 @@ const (
 // It is fault.Full when the machine or the queue's share is too small for w.
 func (r Room) Take(ctx context.Context, w Wish, gpus []GPU, told func(why string)) (Held, error) {
 	w = w.normal()
-	doing := "claim " + w.words()
+	doing := "reserve " + w.words()
 	rec := record{Wish: w, View: r.view(gpus), Part: noPart, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second)}
 	if err := rec.View.total().Fits(w); err != nil {
 		return Held{}, err

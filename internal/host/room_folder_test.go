@@ -102,13 +102,13 @@ func TestAFolderThatIsNoUseIsAFaultWithAHint(t *testing.T) {
 	for folder, hint := range map[string]string{file: "on this machine's own disk", filepath.Join(file, "below"): file, open: "Run chmod 700 " + open + "."} {
 		r := Room{Folder: folder, Cores: []int{0}}
 		_, err := r.Take(t.Context(), cpus("", 1), nil, nil)
-		for doing, err := range map[string]error{"claim 1 core: ": err, "pause queue a: ": r.Pause("a")} {
+		for doing, err := range map[string]error{"reserve 1 core: ": err, "pause queue a: ": r.Pause("a")} {
 			if err == nil || fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), hint) || !strings.HasPrefix(err.Error(), doing) {
 				t.Errorf("in %s: %v (%s)", folder, err, fault.Hint(err))
 			}
 		}
 	}
-	if _, err := (Room{Folder: file}).Look(); err == nil || !strings.HasPrefix(err.Error(), "list claims: ") {
+	if _, err := (Room{Folder: file}).Look(); err == nil || !strings.HasPrefix(err.Error(), "list reservations of this machine: ") {
 		t.Errorf("Look() = %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestFaultsOfTheSystemHaveTheirHints(t *testing.T) {
 		{unix.EMFILE, fault.Full, "ulimit"}, {unix.ENOLCK, fault.Denied, "network file systems"},
 		{errNoLocks, fault.Denied, "XDG_STATE_HOME"}, {unix.EACCES, fault.Denied, "may write to"},
 	} {
-		err := Room{Folder: "/x"}.fault(t.Context(), fmt.Errorf("lock: %w", c.err), "claim 1 core")
+		err := Room{Folder: "/x"}.fault(t.Context(), fmt.Errorf("lock: %w", c.err), "reserve 1 core")
 		if fault.KindOf(err) != c.kind || !strings.Contains(fault.Hint(err), c.hint) || !errors.Is(err, c.err) {
 			t.Errorf("%v: %v (%s)", c.err, err, fault.Hint(err))
 		}

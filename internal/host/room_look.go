@@ -32,7 +32,7 @@ type Claim struct {
 // then those that wait, in the order of the line. Of r only the folder counts.
 // None is no error, and makes no folder.
 func (r Room) Look() ([]Claim, error) {
-	const doing = "list claims"
+	const doing = "list reservations of this machine"
 	if _, err := os.Stat(r.Folder); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -249,7 +249,7 @@ func TestTheEndOfTheContextLeavesNothing(t *testing.T) {
 		began := time.Now()
 		big.cancel(errors.New("a person said cancel"))
 		synctest.Wait()
-		if !big.ended() || big.err == nil || big.err.Error() != "claim 2 cores: a person said cancel" || time.Since(began) != 0 {
+		if !big.ended() || big.err == nil || big.err.Error() != "reserve 2 cores: a person said cancel" || time.Since(began) != 0 {
 			t.Errorf("ended %v after %v: %v", big.ended(), time.Since(began), big.err)
 		}
 		if diff := cmp.Diff([]string{"job a holds [0 1]", "job c waits 1"}, lookAt(t, r)); diff != "" {

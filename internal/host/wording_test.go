@@ -34,14 +34,14 @@ func TestFaultsOfTheReservationsFolderSayWhatToDo(t *testing.T) {
 		{errNoLocks, fault.Denied, "Set XDG_STATE_HOME to a folder on this machine's own disk: network file systems often have no locks."},
 		{unix.EACCES, fault.Denied, "Reservations are locked files in " + r.Folder + ": it must be a folder on this machine's own disk that you may write to; XDG_STATE_HOME moves it."},
 	} {
-		reads(t, r.fault(t.Context(), row.err, "claim 1 core"), row.kind, "claim 1 core: "+row.err.Error(), row.hint)
+		reads(t, r.fault(t.Context(), row.err, "reserve 1 core"), row.kind, "reserve 1 core: "+row.err.Error(), row.hint)
 	}
 }
 
 func TestTwoPartsOfGPUsSayToUseOne(t *testing.T) {
 	t.Parallel()
 	_, err := Usable([]GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "MIG-x"}, {Index: 1, UUID: "MIG-y"}}, 2)
-	reads(t, err, fault.Invalid, "claim 2 GPUs: this machine has 1 whole ones, and a program can use one MIG device only", "Use --gpus 1, or turn MIG off.")
+	reads(t, err, fault.Invalid, "reserve 2 GPUs: this machine has 1 whole ones, and a program can use one MIG device only", "Use --gpus 1, or turn MIG off.")
 }
 
 func TestWithoutAFreePortTheFaultSaysWhereToLook(t *testing.T) {

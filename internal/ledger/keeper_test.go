@@ -40,7 +40,7 @@ func TestPlacementsThatComeToNothingAreNotAskedForForEver(t *testing.T) {
 				rows = append(rows, attached.Machine{Placement: w.Placed.Placement, Index: i, Alive: true})
 			}
 		case k.Run().Stop != nil:
-			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "placements in a row failed") || len(r.Placed) > attached.MaxFailedPlacements+2 {
+			if r := k.Run(); !r.Failing || !strings.Contains(r.Stop.Reason, "could not be started") || len(r.Placed) > attached.MaxFailedPlacements+2 {
 				t.Errorf("after %d placements: %+v", len(r.Placed), r.Stop)
 			}
 			return

@@ -382,7 +382,7 @@ func (s *scene) checkFailing(id string, st story) {
 		if n := st.count(protocol.Lost, protocol.Notice); n != protocol.MaxInterruptions || !again {
 			s.violate("R5: %s was given up after %d interruptions, and then another: %v", id, n, again)
 		}
-	case strings.Contains(reason, "placements in a row failed"):
+	case strings.Contains(reason, "could not be started"):
 		s.seen["failing: nothing came to live"]++
 		if n := s.barren(id, st); n < attached.MaxFailedPlacements {
 			s.violate("K2: %s was given up after %d placements had come to nothing", id, n)

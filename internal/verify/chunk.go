@@ -132,13 +132,13 @@ func (c *chunk) claim(n int, e protocol.Entry) {
 		protocol.Silence: c.owner != "", protocol.TakenAway: c.owner != ""}
 	switch {
 	case c.closed:
-		c.note(n, e, "it claims a chunk that had ended")
+		c.note(n, e, "it takes a chunk that had ended")
 		return
 	case x.Agent != e.By || x.N != c.claims+1 || x.Risk < 0:
-		c.doubt(RuleClaim, n, e, 0, "claim %d of agent %s, and it should be claim %d of its writer", x.N, x.Agent, c.claims+1)
+		c.doubt(RuleClaim, n, e, 0, "it takes the chunk as number %d, for agent %s, and should do so as number %d, for its writer", x.N, x.Agent, c.claims+1)
 		return
 	case !why[x.Why]:
-		c.doubt(RuleClaim, n, e, 0, "it claims the chunk as %q, which it was not", x.Why)
+		c.doubt(RuleClaim, n, e, 0, "it takes the chunk as %q, which it was not", x.Why)
 		return
 	}
 	if c.owner != "" {
@@ -275,17 +275,17 @@ func (c *chunk) stop(n int, e protocol.Entry) {
 func (c *chunk) again(n int, e protocol.Entry) {
 	x := *e.Again
 	if !c.closed || x.By <= c.mark {
-		c.note(n, e, "it reopens a chunk that is open, or stands at %d already", c.mark)
+		c.note(n, e, "it has items of a chunk run again that has not ended, or has entry %d of the job's log behind it", c.mark)
 		return
 	}
 	if !c.w.reopened(x.By) {
-		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, which is not a reopen in force", x.By)
+		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, by which nothing is to run again", x.By)
 	} else {
 		c.count(x.By)
 	}
 	g, ok := groundOf(x.Items)
 	if !ok || !c.g.holds(g) {
-		c.doubt(RuleReopened, n, e, 0, "it reopens items that are not this chunk's")
+		c.doubt(RuleReopened, n, e, 0, "it has items run again that are not this chunk's")
 		return
 	}
 	want := c.selected(x.By)
@@ -298,11 +298,11 @@ func (c *chunk) again(n int, e protocol.Entry) {
 			fresh = append(fresh, item)
 		case !said:
 			said = true
-			c.doubt(RuleReopened, n, e, item, "it reopens an item that %s", s)
+			c.doubt(RuleReopened, n, e, item, "it has an item run again that %s", s)
 		}
 	})
 	if !said && c.w.reopened(x.By) && !slices.Equal(fresh, want) {
-		c.doubt(RuleReopened, n, e, 0, "it reopens %s, and %d were selected", numbered(len(fresh), "item", "items"), len(want))
+		c.doubt(RuleReopened, n, e, 0, "it has %s run again, and %d were selected", numbered(len(fresh), "item", "items"), len(want))
 	}
 	for _, item := range fresh {
 		place, _ := c.g.at(item)
@@ -314,7 +314,7 @@ func (c *chunk) again(n int, e protocol.Entry) {
 
 // String is what a doubt says of an item.
 func (s standing) String() string {
-	return [...]string{"is open", "has succeeded", "has failed", "was quarantined", "was cancelled", "was handed on"}[s]
+	return [...]string{"has not ended", "has succeeded", "has failed", "was quarantined", "was cancelled", "was given to another chunk"}[s]
 }
 
 // selected are the items that the job's reopens above the mark, up to n, select as
@@ -356,11 +356,11 @@ func (c *chunk) count(n int) {
 		case c.cut:
 		case !c.closed:
 			r.early = true
-			note.Why = fmt.Sprintf("it has not ended, and entry %d of the job's log has settled the job", r.at)
+			note.Why = fmt.Sprintf("it has not ended, and entry %d of the job's log has ended the job", r.at)
 			c.w.v.doubt(RuleSettled, note)
 		case len(c.selected(r.at)) > 0:
 			r.early = true
-			note.Why = fmt.Sprintf("items of it were reopened and did not run, and entry %d of the job's log has settled the job", r.at)
+			note.Why = fmt.Sprintf("items of it were to run again and did not, and entry %d of the job's log has ended the job", r.at)
 			c.w.v.doubt(RuleSettled, note)
 		}
 	}

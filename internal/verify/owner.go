@@ -41,7 +41,7 @@ func (c *chunk) foreign(n int, e protocol.Entry) {
 		c.doubt(RuleEnded, n, e, e.Results[0].Item, "it has results, and the chunk had ended")
 		return
 	}
-	c.note(n, e, "it is of claim %d, and claim %d stood, of %s", e.Claim, c.claims, orNobody(c.owner))
+	c.note(n, e, "its writer took the chunk as number %d, and by then number %d had it: %s", e.Claim, c.claims, orNobody(c.owner))
 	for _, r := range e.Results {
 		c.discarded++
 		if place, ok := c.g.at(r.Item); ok && c.stands[place] == open && (!r.Failed || r.Final) {
@@ -147,7 +147,7 @@ func (c *chunk) hand(n int, e protocol.Entry) {
 	s := e.Handed.Seed
 	g, ok := groundOf(s.Items)
 	if !ok || g.n == 0 || !c.g.holds(g) {
-		c.doubt(RuleHanded, n, e, 0, "it hands items over that are not this chunk's")
+		c.doubt(RuleHanded, n, e, 0, "it gives an idle agent items that are not this chunk's")
 		return
 	}
 	bad, want := 0, map[int]protocol.Carry{}
@@ -162,10 +162,10 @@ func (c *chunk) hand(n int, e protocol.Entry) {
 	})
 	switch {
 	case bad > 0:
-		c.doubt(RuleHanded, n, e, bad, "it hands an item over that has ended, runs or was handed over before")
+		c.doubt(RuleHanded, n, e, bad, "it gives an idle agent an item that has ended, runs or was given away before")
 		return
 	case c.isolated:
-		c.doubt(RuleCareful, n, e, 0, "it hands items over of a chunk whose items run alone")
+		c.doubt(RuleCareful, n, e, 0, "it gives an idle agent items of a chunk whose items run alone")
 	}
 	if item := differs(s.Carry, want); item > 0 {
 		c.doubt(RuleHanded, n, e, item, "it takes along %s, and the log has %s of it", counts(s.Carry[item]), counts(want[item]))
@@ -232,7 +232,7 @@ func (c *chunk) end(n int, e protocol.Entry) {
 	switch {
 	case explained:
 		l := c.late[items[0]]
-		c.doubt(RuleForeign, n, e, items[0], "it ends the chunk by the result of entry %d, which is of a claim that was over", l.entry)
+		c.doubt(RuleForeign, n, e, items[0], "it ends the chunk by the result of entry %d, whose writer had lost the chunk by then", l.entry)
 		for _, item := range items {
 			place, _ := c.g.at(item)
 			if c.set(place, succeeded); c.late[item].failed {

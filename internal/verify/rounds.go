@@ -145,7 +145,7 @@ func (r *rounds) doubt(rule Rule, n int, e protocol.Entry, why string, args ...a
 func (r *rounds) checkPlaces() {
 	for _, x := range r.places {
 		if place := x.Item; !r.v.task.broken && !r.v.task.again(place) {
-			x.Item, x.Why = 0, fmt.Sprintf("it is for place %d, where the task's log does not submit the job again", place)
+			x.Item, x.Why = 0, fmt.Sprintf("it is for entry %d of the task's log, which does not submit the job again", place)
 			r.v.doubt(RuleTask, x)
 		}
 	}
@@ -160,7 +160,7 @@ func (r *rounds) halt(n int, e protocol.Entry) {
 		return
 	}
 	if r.over || r.stop != nil {
-		r.note(n, e, "it stops the job, which was stopped or had settled")
+		r.note(n, e, "it stops the job, which was stopped or had ended")
 		return
 	}
 	r.stops[n] = true
@@ -175,7 +175,7 @@ func (r *rounds) extend(n int, e protocol.Entry) {
 	x := *e.Extended
 	switch {
 	case r.over || r.stop != nil:
-		r.note(n, e, "it adds items to a job that was stopped or had settled")
+		r.note(n, e, "it adds items to a job that was stopped or had ended")
 	case x.First != r.items()+1 || x.Size < 1 || x.Manifest.Count < 1 || x.Manifest.Count > maxItems:
 		r.doubt(RuleManifest, n, e, "it adds items %d to %d in chunks of %d, and the job has %d", x.First, x.First+x.Manifest.Count-1, x.Size, r.items())
 	default:
@@ -190,10 +190,10 @@ func (r *rounds) reopen(n int, e protocol.Entry) bool {
 	x := *e.Reopened
 	switch {
 	case !r.over && r.stop != nil:
-		r.note(n, e, "it reopens items of a job that was stopped and had not settled")
+		r.note(n, e, "it has items run again of a job that was stopped and had not ended")
 		return false
 	case r.over && x.Place <= r.spoken:
-		r.note(n, e, "it reopens items for place %d, which was settled for", x.Place)
+		r.note(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Place)
 		return false
 	case r.over:
 		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: x.Place})
@@ -208,18 +208,18 @@ func (r *rounds) settle(n int, e protocol.Entry) {
 	s := *e.Settled
 	switch {
 	case r.over && s.Place <= r.spoken:
-		r.note(n, e, "it settles the job, which had settled")
+		r.note(n, e, "it ends the job, which had ended")
 		return
 	case r.over:
 		r.spoken = s.Place
 		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: s.Place})
 		last := r.settled[len(r.settled)-1].said
 		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
-			r.doubt(RuleSettled, n, e, "it settles the job again with another outcome")
+			r.doubt(RuleSettled, n, e, "it ends the job again with another outcome")
 		}
 		return
 	case s.Place != r.place:
-		r.note(n, e, "it settles the job for place %d, and this round is for place %d", s.Place, r.place)
+		r.note(n, e, "it ends the job for entry %d of the task's log, and this round is for entry %d", s.Place, r.place)
 		return
 	}
 	r.over, r.spoken = true, s.Place
@@ -236,7 +236,7 @@ func (x round) check(v *verifier) {
 	}
 	switch {
 	case x.said.Tally == nil:
-		doubt(RuleTally, "it settles a map without counts")
+		doubt(RuleTally, "it ends a map without counts")
 	case v.blind || x.early:
 	case *x.said.Tally != x.tally:
 		doubt(RuleTally, "it counts %s; the logs say %s", tallied(*x.said.Tally), tallied(x.tally))

@@ -76,25 +76,25 @@ func (a *attempts) take(n int, e protocol.Entry) {
 	case e.Drained != nil && e.Drained.Agent == "":
 		note.Why = "it drains an agent without naming one"
 	case e.Attempt != nil && ended:
-		note.Why = fmt.Sprintf("it opens attempt %d of a job that was stopped or had settled", e.Attempt.K)
+		note.Why = fmt.Sprintf("it begins attempt %d of a job that was stopped or had ended", e.Attempt.K)
 	case e.Attempt != nil && e.Attempt.K <= a.k:
-		note.Why = fmt.Sprintf("it opens attempt %d, and attempt %d was open", e.Attempt.K, a.k)
+		note.Why = fmt.Sprintf("it begins attempt %d, and attempt %d had not ended", e.Attempt.K, a.k)
 	case e.Attempt != nil && e.Attempt.K != a.k+1:
-		note.Why = fmt.Sprintf("it opens attempt %d after attempt %d", e.Attempt.K, a.k)
+		note.Why = fmt.Sprintf("it begins attempt %d after attempt %d", e.Attempt.K, a.k)
 		a.v.doubt(RuleAttempt, note)
 		return
 	case e.Attempt != nil:
 		a.k = e.Attempt.K
 	case (e.Cancelled != nil || e.Failing != nil) && ended:
-		note.Why = "it stops the job, which was stopped or had settled"
+		note.Why = "it stops the job, which was stopped or had ended"
 	case e.Cancelled != nil:
 		a.stop = e.Cancelled
 	case e.Failing != nil:
 		a.stop, a.failing = e.Failing, true
 	case e.Settled != nil && a.settled != nil:
-		note.Why = "it settles the job, which had settled"
+		note.Why = "it ends the job, which had ended"
 	case e.Settled != nil && a.stop == nil && e.Settled.Attempt != a.k:
-		note.Why = fmt.Sprintf("it settles the job by attempt %d, and attempt %d was open", e.Settled.Attempt, a.k)
+		note.Why = fmt.Sprintf("it ends the job by attempt %d, and attempt %d had not ended", e.Settled.Attempt, a.k)
 	case e.Settled != nil && a.stop == nil && e.Settled.State != job.Succeeded && e.Settled.State != job.Failed:
 		note.Why = fmt.Sprintf("it says %s, and no entry stopped the job", e.Settled.State)
 		a.v.doubt(RuleSettled, note)

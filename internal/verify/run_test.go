@@ -131,5 +131,8 @@ func TestWhatDoesNotCountInARunIsTold(t *testing.T) {
 	}
 	var said faulttest.Sayings
 	say(&said, "a run", r.Ignored)
+	s = trained()
+	s.edit(t, at(log, 3), `"attempt":2`, `"attempt":1`)
+	say(&said, "ended by an attempt that was not the last", s.verify(t).Ignored)
 	said.Compare(t, "ignored-run")
 }

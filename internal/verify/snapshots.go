@@ -114,7 +114,7 @@ func (c *chunk) checkSnapshots() {
 }
 
 func words(e ending) string {
-	return fmt.Sprintf("mark %d, %d handed over, %s", e.mark, e.children, tallied(e.tally))
+	return fmt.Sprintf("mark %d, %d given away, %s", e.mark, e.children, tallied(e.tally))
 }
 
 // tallied is a tally in words of its own: what was counted is what is shown.

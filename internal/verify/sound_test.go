@@ -358,7 +358,7 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 		"added":     {State: job.Failed, Items: 3, Tally: tally(3, 2, 1, 0, 0), Rounds: 2, Chunks: 2, Entries: 11, Claims: 2},
 		"dismissed": {State: job.Cancelled, Items: 2, Tally: tally(2, 0, 1, 0, 1), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
 		"fenced": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Losses: 1, Bound: 8, Extra: ExtraRuns{Unexplained: 1},
-			Told: 1, Ignored: []Note{{Log: "000000", Entry: 3, By: "a", Why: "it is of claim 1, and claim 2 stood, of b"}}},
+			Told: 1, Ignored: []Note{{Log: "000000", Entry: 3, By: "a", Why: "its writer took the chunk as number 1, and by then number 2 had it: b"}}},
 		"declined":  {State: job.Succeeded, Items: 6, Tally: tally(6, 6, 0, 0, 0), Rounds: 1, Chunks: 2, Entries: 12, Claims: 2, Outputs: 1, Bytes: 2},
 		"outputs":   {State: job.Succeeded, Items: 2, Tally: tally(2, 2, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 6, Claims: 1, Outputs: 2, Bytes: 6},
 		"snapshots": {State: job.Failed, Items: 4, Tally: tally(4, 3, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 1, Extra: ExtraRuns{Retries: 2}},
@@ -397,5 +397,8 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 	}
 	var said faulttest.Sayings
 	say(&said, "a map", r.Ignored)
+	s := reopened()
+	s.job("cli", `"reopened":{"place":2,"states":["FAILED"]}`)
+	say(&said, "a map that was to run again twice", s.verify(t).Ignored)
 	said.Compare(t, "ignored-map")
 }

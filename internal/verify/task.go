@@ -108,7 +108,7 @@ func (v *verifier) checkTask(speaks func(place int) bool) {
 			said = 0 // the first round is said to be of place 0
 		}
 		if !speaks(said) {
-			v.doubt(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it closes the job, which has not settled for that in its own log"})
+			v.doubt(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it records the end of the job, and the job's own log does not say that it has ended"})
 		}
 	}
 }

@@ -33,7 +33,11 @@ func (a Events) Command() *cobra.Command {
 			if a.Settings.JSON {
 				return enc.Encode(e)
 			}
-			_, err := fmt.Fprintf(a.Out, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, terminal.PlainText(e.Text))
+			kind := e.Kind
+			if kind == "settled" {
+				kind = "ended"
+			}
+			_, err := fmt.Fprintf(a.Out, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), kind, terminal.PlainText(e.Text))
 			return err
 		}
 		if !follow {

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,14 +77,18 @@ func (a Verify) printVerified(r drover.Verified) {
 	}
 	if r.Items > 0 {
 		p("items", "%s", r.Tally)
-		p("logs", "%s in %s; %s, %s handed over", entryCount(r.Entries), terminal.Count(r.Chunks, "chunk"), terminal.Count(r.Claims, "claim"), terminal.Comma(r.Handed))
+		p("logs", "%s in %s of items; agents took a chunk %s, and gave a part of one to an idle agent %s", entryCount(r.Entries), terminal.Count(r.Chunks, "chunk"),
+			terminal.Count(r.Claims, "time"), terminal.Count(r.Handed, "time"))
 		p("extra", "%s in addition to one for each item: %s, %s, %s by agents whose chunk had passed to another agent", terminal.Count(r.Extra.Sum(), "recorded run"),
 			retryCount(r.Extra.Retries), terminal.Count(r.Extra.Interrupted, "interruption"), terminal.Comma(r.Extra.Unexplained))
-		stopped := ""
-		if r.Stopped > 0 {
-			stopped = fmt.Sprintf(", and %s that ended when a person stopped agents", terminal.Count(r.Stopped, "run"))
+		var why []string
+		if r.Losses > 0 {
+			why = append(why, "agents that had taken a chunk were lost "+terminal.Count(r.Losses, "time"))
 		}
-		p("unseen", "%s may have run again without a record, because of %s of lost agents%s", terminal.Count(r.Bound, "item"), terminal.Count(r.Losses, "claim"), stopped)
+		if r.Stopped > 0 {
+			why = append(why, terminal.Count(r.Stopped, "run")+" ended when a person stopped agents")
+		}
+		p("unseen", "%s", strings.TrimSuffix(terminal.Count(r.Bound, "item")+" may have run again without a record: "+strings.Join(why, ", and "), ": "))
 	} else {
 		p("logs", "%s; %s", entryCount(r.Entries), terminal.Count(r.Attempts, "attempt"))
 	}

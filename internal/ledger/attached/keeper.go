@@ -221,7 +221,7 @@ func (k *placements) crashLoop(n int, machines []Machine) *protocol.Stop {
 	if k.failedPlacements < MaxFailedPlacements {
 		return nil
 	}
-	return &protocol.Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("%d placements in a row failed: %s", MaxFailedPlacements, lastWords(machines))}
+	return &protocol.Stop{Code: fault.ExitDrover, Reason: fmt.Sprintf("agents could not be started %d times in a row: %s", MaxFailedPlacements, lastWords(machines))}
 }
 
 // countFailedPlacement counts a placement of ours that is wholly dead, if no agent joined from

@@ -253,7 +253,7 @@ func (m *MapMember) currentOrder() MapOrder {
 	case f.Paused:
 		o.Do, o.Why = Rest, "the job is paused"
 	case m.MayLeave():
-		o.Do, o.Why = Depart, "nothing is left to claim"
+		o.Do, o.Why = Depart, "no item is left to start"
 	}
 	return o
 }

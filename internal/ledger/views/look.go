@@ -219,7 +219,7 @@ func ReadEvents(ctx context.Context, w protocol.World, rep Report) ([]job.Event,
 		case e.Placed != nil:
 			events = append(events, at(e.At, "placed", "asked %s for %s", e.Placed.Target, CountOf(e.Placed.Agents, "agent")))
 		case e.Attempt != nil:
-			events = append(events, at(e.At, "attempt", "attempt %d opened%s", e.Attempt.K, because(*e.Attempt)))
+			events = append(events, at(e.At, "attempt", "attempt %d began%s", e.Attempt.K, because(*e.Attempt)))
 			more, err := readAttemptEvents(ctx, w, rep, e.Attempt.K, at)
 			if err != nil {
 				return nil, err
