@@ -79,7 +79,8 @@ func Retry(ctx context.Context, clock Clock, wait time.Duration, unclear func(er
 // Configured is what this machine's files and environment say of an account.
 type Configured struct {
 	As      string // what it would be reached as, for people: "the profile train of ~/.aws"; "": nothing
-	Region  string // "": none is set here
+	Region  string // Amazon's, "": none is set here
+	Project string // Google's, "": none is set here
 	Missing string // what there is none of, in half a sentence; "": everything is there
 	Fix     string // what to do about it, in one sentence with something to paste
 }

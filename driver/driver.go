@@ -25,7 +25,8 @@ import (
 type Driver interface {
 	// Offer says whether what is needed fits here, and at what price, without
 	// changing anything. Where no account or cluster is configured it says so within 50 ms
-	// and sends nothing, not even to ask for a name: a list of targets asks them all. What does not fit is an Offer with a reason, not an error.
+	// and sends nothing, not even to ask for a name (Configured in cloud/amazon and cloud/google):
+	// a list of targets asks them all. What does not fit is an Offer with a reason, not an error.
 	Offer(ctx context.Context, n Needs) (Offer, error)
 
 	// Start starts r.Agents agents under the name (r.Job, r.Placement), making

@@ -52,7 +52,8 @@ type Account struct {
 // out new 5 minutes before; less than that would meet the old ones again.
 const early = 4 * time.Minute
 
-// Open reads the files and the environment of this machine. Nothing is sent. Its errors say
+// Open reads the files and the environment of this machine. Nothing is sent, but that the name
+// in AWS_CONTAINER_CREDENTIALS_FULL_URI is looked up, where it has one. Its errors say
 // what to mend, and not what was being done.
 func Open(ctx context.Context, o Options) (*Account, error) {
 	a := &Account{clock: o.Clock}
@@ -78,9 +79,9 @@ func Open(ctx context.Context, o Options) (*Account, error) {
 	if err != nil {
 		var none config.SharedConfigProfileNotExistError
 		if errors.As(err, &none) {
-			return nil, fault.New(fault.Invalid, "Try aws configure list-profiles.", "there is no profile %q", none.Profile)
+			return nil, fault.New(fault.Invalid, listHint, "there is no profile %q", none.Profile)
 		}
-		return nil, fault.Wrap(err, fault.Invalid, "Look at ~/.aws/config and the AWS_ variables: env | grep ^AWS_.", "read the configuration")
+		return nil, fault.Wrap(err, fault.Invalid, configHint, "read the configuration")
 	}
 	a.use(c, c.Credentials)
 	return a, nil
