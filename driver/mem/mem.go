@@ -214,15 +214,9 @@ func (d *Driver) ended(h driver.Handle, p *placement, a *agent, err error) {
 	if !a.State.Alive() {
 		return // it was dead already
 	}
-	a.Code = 0
+	a.Code = exitStatus(err)
 	if err != nil {
-		a.Code, a.Tail = 1, err.Error()
-		if e, ok := errors.AsType[interface {
-			error
-			ExitCode() int
-		}](err); ok {
-			a.Code = e.ExitCode()
-		}
+		a.Tail = err.Error()
 	}
 	reason := fmt.Sprintf("exit status %d", a.Code)
 	if a.word != nil && *a.word != "" {
@@ -230,6 +224,20 @@ func (d *Driver) ended(h driver.Handle, p *placement, a *agent, err error) {
 	}
 	a.die(driver.Ended, reason, ErrKilled)
 	d.sweep(h, p)
+}
+
+// exitStatus is that which an agent's error means.
+func exitStatus(err error) int {
+	if err == nil {
+		return 0
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		ExitCode() int
+	}](err); ok {
+		return e.ExitCode()
+	}
+	return 1
 }
 
 // die ends an agent that is alive. Under Driver.mu.

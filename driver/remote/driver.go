@@ -1,0 +1,295 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Driver is all of a driver.Driver but Offer, over the records of a target and the calls of
+// its engine. A target embeds it.
+type Driver struct {
+	engine Engine
+	open   func(context.Context) (*store.Store, error)
+	target string
+	o      Options
+}
+
+// Options are how long a driver waits. The zero value is for everything but tests.
+type Options struct {
+	// Settle is how long an engine may take until Find shows what was submitted; 0: 60 s. A
+	// call that has no answer after so long, watched by this process, counts as never made.
+	Settle time.Duration
+	// Look is how often Start looks meanwhile; 0: 2 s.
+	Look time.Duration
+}
+
+// New makes a driver, whose records are in the store that open gives. It sends nothing.
+func New(target string, e Engine, open func(context.Context) (*store.Store, error), o Options) *Driver {
+	o.Settle = cmp.Or(o.Settle, time.Minute)
+	o.Look = cmp.Or(o.Look, 2*time.Second)
+	return &Driver{e, open, target, o}
+}
+
+func (d *Driver) records(ctx context.Context) (Records, error) {
+	if ctx.Err() != nil {
+		return Records{}, context.Cause(ctx)
+	}
+	s, err := d.open(ctx)
+	if err != nil {
+		return Records{}, err
+	}
+	return NewRecords(s, d.target), nil
+}
+
+// Start records the request, and asks the engine unless it has been asked. It waits where
+// another process is asking, or has died while it asked, up to Options.Settle.
+func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, error) {
+	h := driver.Handle{Target: d.target, Job: q.Job, Placement: q.Placement}
+	r, err := d.records(ctx)
+	if err != nil {
+		return driver.Handle{}, err
+	}
+	p, fresh, err := r.Create(ctx, q)
+	if err != nil {
+		return driver.Handle{}, err
+	}
+	if err := d.submit(ctx, r, p, q, fresh); err != nil {
+		return driver.Handle{}, err
+	}
+	return h, nil
+}
+
+// submit has the engine started once for the placement, as far as can be known.
+func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.Request, fresh bool) error {
+	var waited time.Duration // for an answer to call number waitedFor
+	waitedFor := 0
+	for {
+		s, err := p.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case s.accepted() || s.removing || s.orders > 0: // a Stop came first: nothing is to start
+			return nil
+		}
+		if s.asked > 0 {
+			ids, err := d.engine.Find(ctx, p.Handle)
+			if err != nil {
+				return err
+			}
+			if len(ids) > 0 {
+				return p.answer(ctx, s.asked, answered{IDs: ids})
+			}
+		}
+		if s.inFlight() {
+			if s.asked != waitedFor {
+				waitedFor, waited = s.asked, 0
+			}
+			if waited < d.o.Settle {
+				if err := p.store.Clock().Sleep(ctx, d.o.Look); err != nil {
+					return err
+				}
+				waited += d.o.Look
+				continue
+			}
+		}
+		mine, err := p.ask(ctx, s.asked+1)
+		if err != nil {
+			return err
+		}
+		if mine {
+			return d.call(ctx, r, p, q, s.asked+1, fresh)
+		}
+	}
+}
+
+// call is call number k of the engine for agents. A refusal takes a record away that this
+// Start has made.
+func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Request, k int, fresh bool) error {
+	secrets, err := job.Resolve(q.Run.Secrets, os.Environ(), os.ReadFile)
+	var pass []byte
+	if err == nil && q.Run.Pass != nil {
+		pass, err = q.Run.Pass(ctx)
+	}
+	if err != nil {
+		return d.refused(ctx, r, p, k, fresh, err)
+	}
+	ids, err := d.engine.Submit(ctx, Submission{p.Handle, q, secrets, pass})
+	switch {
+	case err == nil:
+		return p.answer(ctx, k, answered{IDs: ids})
+	case notDone(err):
+		return d.refused(ctx, r, p, k, fresh, err)
+	}
+	return err // what has become of it the next Start finds out
+}
+
+// refused records that call number k was certainly not made.
+func (d *Driver) refused(ctx context.Context, r Records, p *Placement, k int, fresh bool, cause error) error {
+	if fresh && k == 1 {
+		if err := r.remove(ctx, p); err == nil {
+			return cause
+		}
+	}
+	return errors.Join(cause, p.answer(ctx, k, answered{Refused: cause.Error()}))
+}
+
+// notDone says whether an engine's error says that nothing was done.
+func notDone(err error) bool {
+	var known *fault.Fault
+	return errors.As(err, &known) && slices.Contains([]fault.Kind{fault.Full, fault.Denied, fault.Invalid}, fault.KindOf(err))
+}
+
+// Status is what the engine's processes and the records say together (members). It takes a
+// placement away that is to be removed and has no agent left.
+func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	r, err := d.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.Open(ctx, h)
+	if absent(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	v, err := d.look(ctx, p, false)
+	if err != nil {
+		return nil, err
+	}
+	if v.leaves() && d.takeAway(ctx, r, p, v) == nil {
+		return nil, nil
+	}
+	return v.members(), nil // a removal that failed is tried again by the next call
+}
+
+// look reads the record and asks the engine: of what the record names, or of all that has
+// the placement's name.
+func (d *Driver) look(ctx context.Context, p *Placement, all bool) (v view, err error) {
+	v = view{handle: p.Handle, request: p.Request}
+	if v.state, err = p.read(ctx); err != nil {
+		return v, err
+	}
+	v.found = v.known()
+	if all || v.inFlight() || len(v.found) == 0 && v.asked > 0 {
+		// An answer was lost, or is on its way; or a submission happened twice.
+		more, err := d.engine.Find(ctx, p.Handle)
+		if err != nil {
+			return v, err
+		}
+		v.found = union(v.found, more)
+	}
+	if len(v.found) > 0 {
+		if v.processes, err = d.engine.Processes(ctx, p.Handle, v.found); err != nil {
+			return v, err
+		}
+	}
+	v.index()
+	if slices.ContainsFunc(v.processes, func(p Process) bool { return !p.State.Alive() && !v.through(p) }) {
+		// It may have come up, and recorded its end, since the record was read.
+		v.state, err = p.read(ctx)
+		v.index()
+	}
+	return v, err
+}
+
+// Stop leaves the order for the agents' supervisors, which keep its time, and ends what has
+// not begun, or, without grace, everything.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+	r, err := d.records(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := r.Open(ctx, h)
+	if absent(err) {
+		return d.stopUnrecorded(ctx, r, h)
+	} else if err != nil {
+		return err
+	}
+	if remove {
+		if err := p.orderRemoval(ctx); err != nil {
+			return err
+		}
+	}
+	v, err := d.look(ctx, p, true)
+	if err != nil {
+		return err
+	}
+	if v.alive() {
+		if err := p.order(ctx, grace); err != nil {
+			return err
+		}
+		if end := v.terminable(grace); len(end) > 0 {
+			if err := d.engine.Terminate(ctx, h, end); err != nil {
+				return err
+			}
+		}
+		if v, err = d.look(ctx, p, true); err != nil {
+			return err
+		}
+	}
+	if v.leaves() {
+		return d.takeAway(ctx, r, p, v)
+	}
+	return nil
+}
+
+// stopUnrecorded ends what the engine has under a name of ours whose record is gone.
+func (d *Driver) stopUnrecorded(ctx context.Context, r Records, h driver.Handle) error {
+	if !r.names(h) {
+		return nil
+	}
+	ids, err := d.engine.Find(ctx, h)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	all, err := d.engine.Processes(ctx, h, ids)
+	if err != nil {
+		return err
+	}
+	if all = slices.DeleteFunc(all, func(p Process) bool { return !p.State.Alive() }); len(all) > 0 {
+		return d.engine.Terminate(ctx, h, all)
+	}
+	return d.engine.Remove(ctx, h, ids)
+}
+
+// takeAway removes a placement without agents, the record last.
+func (d *Driver) takeAway(ctx context.Context, r Records, p *Placement, v view) error {
+	if err := d.engine.Remove(ctx, p.Handle, v.found); err != nil {
+		return err
+	}
+	return r.remove(ctx, p)
+}
+
+// List names what is recorded, and what the engine has without a record.
+func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
+	r, err := d.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := d.engine.Held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range held {
+		if r.names(h) && !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.Handle) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Placement, b.Placement))
+	})
+	return all, nil
+}

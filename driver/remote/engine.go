@@ -1,0 +1,65 @@
+package remote
+
+import (
+	"context"
+
+	"github.com/drover-run/drover/driver"
+)
+
+// Engine is the control plane of a target: what it is asked for, in its own words. No call
+// has to be idempotent. An error of the kinds fault.Full, Denied and Invalid says that
+// nothing was done; after any other the call may have happened.
+type Engine interface {
+	// Submit starts the agents of a placement under a name that follows from its handle, and
+	// gives the engine's ids of what it has started: one, or several whose processes have the
+	// indexes of each other's. Each process gets its claimant's id, index and attempt, and
+	// where the store is, and calls Supervise.
+	Submit(ctx context.Context, s Submission) (ids []string, err error)
+
+	// Find gives the ids of everything that the engine has under a handle's name, oldest
+	// first. What was submitted a moment ago may be missing.
+	Find(ctx context.Context, h driver.Handle) (ids []string, err error)
+
+	// Processes are all that the ids stand for, each attempt apart, also what has ended. An
+	// id that the engine has forgotten has none; one that it does not show yet is Waiting.
+	Processes(ctx context.Context, h driver.Handle, ids []string) ([]Process, error)
+
+	// Terminate ends processes at once, also those that have not begun. It returns when the
+	// request was delivered. What has ended is not touched.
+	Terminate(ctx context.Context, h driver.Handle, p []Process) error
+
+	// Remove takes away all that the engine keeps under a handle's name, once nothing of it
+	// runs: ids, secrets, credentials. What is not there is not an error.
+	Remove(ctx context.Context, h driver.Handle, ids []string) error
+
+	// Held names what the engine has under names of drover's, whether it lives or not.
+	Held(ctx context.Context) ([]driver.Handle, error)
+}
+
+// Submission is what an engine starts.
+type Submission struct {
+	Handle  driver.Handle
+	Request driver.Request
+	// Secrets are the values of the job's secrets by variable, for the engine's own store of
+	// secrets: no other field of a request may hold one.
+	Secrets map[string]string
+	// Pass is what an agent opens the store with, secret too; nil: none is needed.
+	Pass []byte
+}
+
+// Process is one attempt of one process of a submission, as the engine sees it.
+type Process struct {
+	Claimant
+	State  driver.State
+	Code   int    // its exit status, once ended; -1: not known
+	Reason string // the engine's own words
+	Hint   string // as in driver.Member
+	Where  string // machine, for people; "": none yet
+	Tail   string // the end of what the engine kept of its output
+	// Enter is the command that, typed on the caller's machine, runs the words after it on
+	// the process's machine while it runs; nil: there is no way. Program is drover's there.
+	Enter   []string
+	Program string
+	// Terminated is true when Terminate has ended it, and not something else.
+	Terminated bool
+}

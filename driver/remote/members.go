@@ -1,0 +1,177 @@
+package remote
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+)
+
+// view is everything that is known of a placement at one moment.
+type view struct {
+	state
+	handle    driver.Handle
+	request   Request
+	found     []string // the engine's ids
+	processes []Process
+	process   map[Claimant]int // where in processes
+	number    map[Claimant]int // of those that have come up
+}
+
+// index fills what finds processes and agents by their claimants.
+func (v *view) index() {
+	v.process, v.number = map[Claimant]int{}, map[Claimant]int{}
+	for i, p := range v.processes {
+		v.process[p.Claimant] = i
+	}
+	for n, c := range v.agents {
+		v.number[c] = n
+	}
+}
+
+// members tells, from the record and the engine's processes, how each agent stands. The
+// record of an agent's end is the truth about it; what has none is as the engine says.
+//
+//	recorded             the engine says            member
+//	end                  anything                   Ended or Lost, as recorded
+//	up                   waiting or running         Running
+//	up                   ended, taken, lost         so, or Ended by Terminate
+//	up                   nothing                    Lost
+//	not up               waiting or running         Waiting
+//	not up               ended                      Ended, it never came up
+//	answered             nothing                    Lost
+//	asked                nothing                    Waiting, or Ended by a Stop
+func (v view) members() (all []driver.Member) {
+	if v.asked == 0 && len(v.processes) == 0 {
+		return nil
+	}
+	if _, refused := v.answers[v.asked]; refused && len(v.found) == 0 {
+		return nil // the engine has refused each time that it was asked
+	}
+	seen := map[int]bool{}
+	for _, n := range v.numbers() {
+		all = append(all, v.claimed(n, v.agents[n]))
+		seen[n] = true
+	}
+	for _, p := range v.processes {
+		if n, mine := v.next(p); mine && !seen[n] {
+			seen[n] = true
+			all = append(all, v.unclaimed(n, p))
+		}
+	}
+	for _, p := range v.processes {
+		seen[p.Index] = true // under another number, or of an agent that is another process
+	}
+	for n := range v.request.Agents {
+		if !seen[n] {
+			all = append(all, v.unseen(n))
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}
+
+// claimed is an agent that has come up.
+func (v view) claimed(n int, c Claimant) driver.Member {
+	m := driver.Member{Index: n, State: driver.Lost, Code: -1, Reason: "the engine no longer knows it"}
+	if i, known := v.process[c]; known {
+		m = v.asEngineSays(n, v.processes[i])
+		if m.State == driver.Waiting {
+			m.State = driver.Running // the engine learns of it later
+		}
+	}
+	if e, ended := v.ends[n]; ended {
+		m.State, m.Code, m.Reason, m.Enter = driver.Ended, e.Code, e.Reason, nil
+		if e.Lost {
+			m.State = driver.Lost
+		}
+		if e.Code != 0 {
+			m.Tail = e.Tail
+		}
+	}
+	return m
+}
+
+// unclaimed is a process that has not come up as an agent.
+func (v view) unclaimed(n int, p Process) driver.Member {
+	m := v.asEngineSays(n, p)
+	switch {
+	case p.State == driver.Running:
+		m.State, m.Enter = driver.Waiting, nil
+	case p.Terminated:
+		m.Reason = "stopped before it began"
+	case p.State == driver.Ended:
+		m.Reason = "it never came up: " + cmp.Or(p.Reason, "its process has ended")
+	}
+	return m
+}
+
+func (v view) asEngineSays(n int, p Process) driver.Member {
+	m := driver.Member{Index: n, State: p.State, Code: -1, Reason: p.Reason, Hint: p.Hint, Where: p.Where}
+	switch {
+	case p.State == driver.Running && p.Enter != nil:
+		m.Enter = append(slices.Clone(p.Enter), v.handle.Enter(p.Program, n)...)
+	case p.Terminated:
+		m.State, m.Reason = driver.Ended, cmp.Or(p.Reason, "stopped: killed at once")
+	case p.State == driver.Ended:
+		m.Code = p.Code
+	}
+	if !m.State.Alive() && m.Code != 0 {
+		m.Tail = p.Tail
+	}
+	return m
+}
+
+// next is the number that a process without one would claim, by the rule of Claim. mine is
+// false for a process that must leave, and for one that has a number.
+func (v view) next(p Process) (n int, mine bool) {
+	for n = p.Index; n <= maxNumber; n += v.request.Agents {
+		c, taken := v.agents[n]
+		switch {
+		case !taken:
+			return n, p.Index >= 0 && p.Index < v.request.Agents
+		case c == p.Claimant, c.ID != p.ID, c.Index != p.Index, c.Attempt > p.Attempt:
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+// unseen is an agent of which neither the record nor the engine knows a process.
+func (v view) unseen(index int) driver.Member {
+	m := driver.Member{Index: index, State: driver.Waiting, Code: -1, Reason: "the engine has not answered yet"}
+	switch {
+	case v.accepted():
+		m.State, m.Reason = driver.Lost, "the engine no longer knows it"
+	case v.orders > 0:
+		m.State, m.Reason = driver.Ended, "stopped before it began"
+	}
+	return m
+}
+
+// alive says whether an agent may be working, or may come up.
+func (v view) alive() bool {
+	return v.inFlight() && v.orders == 0 ||
+		slices.ContainsFunc(v.members(), func(m driver.Member) bool { return m.State.Alive() }) ||
+		slices.ContainsFunc(v.processes, func(p Process) bool { return p.State.Alive() && !v.through(p) })
+}
+
+// through says whether a process belongs to an agent that has recorded its end.
+func (v view) through(p Process) bool {
+	n, up := v.number[p.Claimant]
+	_, ended := v.ends[n]
+	return up && ended
+}
+
+// leaves says whether the placement is to be taken away now.
+func (v view) leaves() bool { return v.removing && !v.alive() }
+
+// terminable are the processes that a Stop with this grace ends itself: all without grace,
+// else those that have not come up.
+func (v view) terminable(grace time.Duration) []Process {
+	return slices.DeleteFunc(slices.Clone(v.processes), func(p Process) bool {
+		_, up := v.number[p.Claimant]
+		return !p.State.Alive() || grace > 0 && up
+	})
+}

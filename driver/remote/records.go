@@ -1,0 +1,370 @@
+// Package remote keeps the placements of targets that see nothing of the submitting
+// machine. Such a placement is a few objects in the job's store, as a placement of this
+// machine is a folder (package folder): what was requested, each call of the engine before
+// it is made and its answer after it, the order to stop, who is agent number N, and how that
+// agent ended.
+//
+// Driver makes a target's driver of these records and an Engine, the calls of a control plane
+// that need neither be idempotent nor answered: a submission that happens twice is
+// harmless, because the first process to create up/N is agent N and the other one leaves.
+// Supervise is the same contract's part on an agent's machine.
+//
+// The package refuses to know what an engine is and what agents do. drivertest proves it,
+// over an engine in memory that submits twice and loses answers (driver/mem) and over a
+// store that does the same.
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Root is the prefix of all placement records in a store.
+const Root = "_placements"
+
+// version is that of the objects' format.
+const version = 1
+
+// The bounds of what is read from a store, which others may write to.
+const (
+	maxObject = 256 << 10 // bytes of one object
+	maxAgents = 1_000_000
+	maxNumber = 1_000_000_000 // of an agent
+)
+
+// Records are the placements of one target in one store.
+//
+//	_placements/TARGET/requests/JOB-N     Request, once
+//	_placements/TARGET/JOB-N/asked/K      the K-th call for agents, before it is made, once
+//	_placements/TARGET/JOB-N/answered/K   what the engine answered, once
+//	_placements/TARGET/JOB-N/stop/K       the K-th order to stop, once; each has less grace than the last
+//	_placements/TARGET/JOB-N/remove       everything goes once no agent is left, once
+//	_placements/TARGET/JOB-N/up/I         which process of the engine is agent I, once
+//	_placements/TARGET/JOB-N/end/I        how agent I ended, once
+type Records struct {
+	store  *store.Store
+	target string
+}
+
+// NewRecords are the placements of a target, which is a lower-case name.
+func NewRecords(s *store.Store, target string) Records { return Records{s, target} }
+
+// Request is what a placement was asked for, as the agents' machines need it. It holds no
+// secret.
+type Request struct {
+	V      int      `json:"v"`
+	Nonce  string   `json:"nonce"`
+	Agents int      `json:"agents"`
+	Store  string   `json:"store"`
+	Job    string   `json:"job"` // project/task/job
+	Env    []string `json:"env,omitempty"`
+}
+
+// asked is one call of the engine for agents that is about to be made.
+type asked struct {
+	V     int    `json:"v"`
+	Nonce string `json:"nonce"`
+}
+
+// answered is the engine's answer to such a call: its own ids, or why it refused.
+type answered struct {
+	V       int      `json:"v"`
+	IDs     []string `json:"ids,omitempty"`
+	Refused string   `json:"refused,omitempty"`
+}
+
+// Claimant is a process of the engine that wants to be an agent of a placement.
+type Claimant struct {
+	ID      string `json:"id"`      // of the submission, by the engine
+	Index   int    `json:"index"`   // within the submission, from 0
+	Attempt int    `json:"attempt"` // 1, and one more each time that the engine starts it again
+}
+
+// End is how an agent ended.
+type End struct {
+	V      int    `json:"v"`
+	Code   int    `json:"code"`           // as driver.Member.Code
+	Lost   bool   `json:"lost,omitempty"` // it was killed, and not by a Stop
+	Reason string `json:"reason"`
+	Tail   string `json:"tail,omitempty"` // the end of its own log, up to 4 KiB, when it ended badly
+}
+
+// Placement is one placement's records.
+type Placement struct {
+	Handle  driver.Handle
+	Request Request
+	store   *store.Store
+	prefix  string // ends in a slash
+}
+
+// nonce makes an object its writer's own (store.Store.CreateOnce).
+func nonce() string { return rand.Text()[:16] }
+
+func (r Records) requestKey(h driver.Handle) string {
+	return fmt.Sprintf("%s/%s/requests/%s-%d", Root, r.target, h.Job, h.Placement)
+}
+
+func (r Records) placement(h driver.Handle, req Request) *Placement {
+	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s/%s/%s-%d/", Root, r.target, h.Job, h.Placement)}
+}
+
+// names says whether h can be a placement of the target.
+func (r Records) names(h driver.Handle) bool {
+	return h.Target == r.target && job.ValidID(h.Job) && h.Placement > 0
+}
+
+// Create records a request, unless one of the same name is there: that one stands, and
+// fresh is false.
+func (r Records) Create(ctx context.Context, q driver.Request) (p *Placement, fresh bool, err error) {
+	h := driver.Handle{Target: r.target, Job: q.Job, Placement: q.Placement}
+	switch {
+	case ctx.Err() != nil:
+		return nil, false, context.Cause(ctx)
+	case !r.names(h):
+		return nil, false, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is not a valid name for them", q.Job, q.Placement)
+	case q.Agents < 1 || q.Agents > maxAgents:
+		return nil, false, fault.New(fault.Invalid, "", "start agents: %s: %d is not a number of agents", h, q.Agents)
+	}
+	mine := Request{V: version, Nonce: nonce(), Agents: q.Agents, Store: q.Run.Store, Job: q.Run.Job, Env: q.Run.Env}
+	held, fresh, err := createJSON(ctx, r.store, r.requestKey(h), mine)
+	if err != nil {
+		return nil, false, err
+	}
+	req, err := readRequest(held, r.requestKey(h))
+	return r.placement(h, req), fresh, err
+}
+
+// Open reads the record of h. The error is fs.ErrNotExist where there is none.
+func (r Records) Open(ctx context.Context, h driver.Handle) (*Placement, error) {
+	if !r.names(h) {
+		return nil, fs.ErrNotExist
+	}
+	held, err := r.store.GetAtMost(ctx, r.requestKey(h), maxObject)
+	if err != nil {
+		return nil, err
+	}
+	req, err := readRequest(held, r.requestKey(h))
+	if err != nil {
+		return nil, err
+	}
+	return r.placement(h, req), nil
+}
+
+func readRequest(body []byte, key string) (req Request, err error) {
+	if err := readJSON(body, key, &req); err != nil {
+		return req, err
+	}
+	if req.V != version {
+		return req, fault.New(fault.Invalid, "Use the version of drover that wrote it.", "read placement: %s has format %d, and this drover reads %d", key, req.V, version)
+	}
+	if req.Agents < 1 || req.Agents > maxAgents {
+		return req, damaged(key)
+	}
+	return req, nil
+}
+
+// List names all placements, in the order of their keys.
+func (r Records) List(ctx context.Context) (all []driver.Handle, err error) {
+	prefix := fmt.Sprintf("%s/%s/requests/", Root, r.target)
+	for o, err := range r.store.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		id, number, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "-")
+		h := driver.Handle{Target: r.target, Job: id, Placement: readNumber(number)}
+		if r.names(h) {
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+// readNumber is a number of a key; -1 for what is none.
+func readNumber(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxNumber || strconv.Itoa(n) != text {
+		return -1
+	}
+	return n
+}
+
+// remove deletes the record, the request last: until then List names it.
+func (r Records) remove(ctx context.Context, p *Placement) error {
+	for o, err := range r.store.List(ctx, p.prefix) {
+		if err == nil {
+			err = r.store.Delete(ctx, o.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.store.Delete(ctx, r.requestKey(p.Handle))
+}
+
+// createJSON creates an object of v, and returns what the key holds then.
+func createJSON(ctx context.Context, s *store.Store, key string, v any) (held []byte, mine bool, err error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.CreateFixed(ctx, key, append(body, '\n'))
+}
+
+// readJSON reads an object; its error does not quote what that holds.
+func readJSON(body []byte, key string, v any) error {
+	if json.Unmarshal(body, v) != nil {
+		return damaged(key)
+	}
+	return nil
+}
+
+func damaged(key string) error {
+	return fault.New(fault.Invalid, "Delete the object once no agent of it runs.", "read placement: %s is damaged", key)
+}
+
+// state is what the record says besides the request.
+type state struct {
+	asked    int              // calls of the engine that were about to be made
+	answers  map[int]answered // by the number of the call
+	orders   int              // orders to stop
+	removing bool
+	agents   map[int]Claimant // by number
+	ends     map[int]End      // by number
+}
+
+// ids are the engine's of all submissions that were answered, in the order of the calls.
+func (s state) ids() (all []string) {
+	for k := 1; k <= s.asked; k++ {
+		all = append(all, s.answers[k].IDs...)
+	}
+	return all
+}
+
+// known are the engine's ids that were answered, and those of the agents: of a submission
+// that happened twice one answer is known, and agents may be of the other.
+func (s state) known() []string {
+	all := s.ids()
+	for _, n := range s.numbers() {
+		all = union(all, []string{s.agents[n].ID})
+	}
+	return all
+}
+
+// union is a, and what of b is not in it.
+func union(a, b []string) []string {
+	for _, x := range b {
+		if !slices.Contains(a, x) {
+			a = append(a, x)
+		}
+	}
+	return a
+}
+
+// accepted says whether the engine has taken a submission.
+func (s state) accepted() bool { return len(s.ids()) > 0 }
+
+// inFlight says whether the last call for agents has no answer: it is being made, or the
+// process that made it has died.
+func (s state) inFlight() bool {
+	_, ok := s.answers[s.asked]
+	return s.asked > 0 && !ok
+}
+
+// readers is how many objects of a record are read at once.
+const readers = 32
+
+// read lists the record and reads what this process has not read before: objects never
+// change.
+func (p *Placement) read(ctx context.Context) (s state, err error) {
+	s = state{answers: map[int]answered{}, agents: map[int]Claimant{}, ends: map[int]End{}}
+	var mu sync.Mutex // s, from here to the end of all
+	all, gctx := errgroup.WithContext(ctx)
+	all.SetLimit(readers)
+	for o, err := range p.store.List(ctx, p.prefix) {
+		if err != nil {
+			return s, errors.Join(err, all.Wait())
+		}
+		kind, name, _ := strings.Cut(strings.TrimPrefix(o.Key, p.prefix), "/")
+		n := readNumber(name)
+		s.removing = s.removing || kind == "remove"
+		switch {
+		case n < 0: // no object of ours
+		case kind == "asked":
+			s.asked = max(s.asked, n)
+		case kind == "stop":
+			s.orders = max(s.orders, n)
+		case kind == "answered":
+			all.Go(func() error { return readInto(gctx, p, o.Key, &mu, s.answers, n) })
+		case kind == "up":
+			all.Go(func() error { return readInto(gctx, p, o.Key, &mu, s.agents, n) })
+		case kind == "end":
+			all.Go(func() error { return readInto(gctx, p, o.Key, &mu, s.ends, n) })
+		}
+	}
+	return s, all.Wait()
+}
+
+// readInto reads an object into a map.
+func readInto[T any](ctx context.Context, p *Placement, key string, mu *sync.Mutex, into map[int]T, n int) error {
+	var v T
+	err := p.get(ctx, key, &v)
+	mu.Lock()
+	defer mu.Unlock()
+	into[n] = v
+	return err
+}
+
+func (p *Placement) key(kind string, n int) string { return fmt.Sprintf("%s%s/%d", p.prefix, kind, n) }
+
+// get reads an object that never changes.
+func (p *Placement) get(ctx context.Context, key string, v any) error {
+	body, err := p.store.Fixed(ctx, key, store.Forever, maxObject)
+	if err != nil {
+		return err
+	}
+	return readJSON(body, key, v)
+}
+
+// ask records that the K-th call of the engine is about to be made. mine is false when
+// another process makes it.
+func (p *Placement) ask(ctx context.Context, k int) (mine bool, err error) {
+	_, mine, err = createJSON(ctx, p.store, p.key("asked", k), asked{version, nonce()})
+	return mine, err
+}
+
+// answer records what the engine answered to the K-th call. The first answer stands.
+func (p *Placement) answer(ctx context.Context, k int, a answered) error {
+	a.V = version
+	_, _, err := createJSON(ctx, p.store, p.key("answered", k), a)
+	return err
+}
+
+// numbers are those of the agents that have claimed one, in order.
+func (s state) numbers() []int {
+	var all []int
+	for n := range s.agents {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// absent says whether a record is not there.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrNotExist)
+}

@@ -1,0 +1,152 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+)
+
+// Agent is the agent below a supervisor.
+type Agent interface {
+	// Ask asks it to stop, as SIGTERM does, and tells why. It may be called again, with less
+	// time left.
+	Ask(driver.Notice)
+	// Kill ends it and everything below it at once.
+	Kill()
+	// Exit gives one value once it has ended.
+	Exit() <-chan Exit
+}
+
+// Exit is how an agent's process has ended.
+type Exit struct {
+	Code   int    // its status; 128 and more for a signal; -1: not known
+	Reason string // what it gave Allocation.End; "": it ended without a word
+	Tail   string // the end of its log, up to 4 KiB
+}
+
+// ErrLeave says that another process is the agent: this one must end, with status 0.
+var ErrLeave = errors.New("another process is this agent already")
+
+// Supervisor is process 1 of an agent's machine: it makes the process an agent of the
+// placement, starts the agent below it, passes on what it is asked, keeps the time of a Stop
+// also when its caller has left, and records how the agent ended.
+//
+// In its life it makes three requests of the store, and two a minute for orders.
+type Supervisor struct {
+	Placement *Placement
+	Claimant  Claimant
+	// Start starts the agent with its number.
+	Start func(n int) (Agent, error)
+	// Look is how often orders are read; 0: 30 s.
+	Look time.Duration
+	// Notices are the engine's own: the machine is about to go. Nil: it gives none. An order
+	// is read at once after each.
+	Notices <-chan driver.Notice
+}
+
+// Run supervises the agent until it has ended, and gives its status. ctx ends the watch and
+// kills the agent, with no record of its end.
+func (s Supervisor) Run(ctx context.Context) (code int, err error) {
+	n, ok, err := s.Placement.Claim(ctx, s.Claimant)
+	if err != nil {
+		return -1, err
+	}
+	if !ok {
+		return 0, ErrLeave
+	}
+	if _, k, err := s.Placement.newestOrder(ctx); err == nil && k > 0 {
+		return 0, s.Placement.Ended(ctx, n, End{Code: -1, Reason: "stopped before it began"})
+	}
+	agent, err := s.Start(n)
+	if err != nil {
+		reason := fmt.Sprintf("its agent never started: %v", err)
+		return 1, errors.Join(err, s.Placement.Ended(ctx, n, End{Code: -1, Reason: reason}))
+	}
+	exit, killed, err := s.watch(ctx, agent)
+	if err != nil {
+		return -1, err
+	}
+	end := End{Code: exit.Code, Reason: exit.Reason}
+	switch {
+	case killed:
+		end.Code, end.Reason = -1, "stopped: killed after its grace"
+	case end.Reason == "" && (exit.Code < 0 || exit.Code >= 128):
+		end.Code, end.Lost, end.Reason = -1, true, fmt.Sprintf("it was killed by signal %d", exit.Code-128)
+	case end.Reason == "":
+		end.Reason = fmt.Sprintf("exit status %d", exit.Code)
+	}
+	if end.Code != 0 {
+		end.Tail = exit.Tail
+	}
+	return exit.Code, s.Placement.Ended(ctx, n, end)
+}
+
+// watch passes orders and notices on until the agent has ended.
+func (s Supervisor) watch(ctx context.Context, agent Agent) (exit Exit, killed bool, err error) {
+	reads, stop := context.WithCancel(ctx)
+	defer stop()
+	wake := make(chan struct{}, 1)
+	orders := s.readOrders(reads, wake)
+	var until time.Time
+	var over <-chan time.Time
+	for {
+		select {
+		case exit = <-agent.Exit():
+			return exit, killed, nil
+		case <-ctx.Done():
+			agent.Kill()
+			<-agent.Exit()
+			return Exit{}, false, context.Cause(ctx)
+		case n := <-s.Notices:
+			agent.Ask(n)
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		case grace := <-orders:
+			at := time.Now().Add(grace)
+			if killed || over != nil && !at.Before(until) {
+				continue
+			}
+			until, over = at, time.After(grace)
+			if grace > 0 {
+				agent.Ask(driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace})
+			}
+		case <-over:
+			killed, over = true, nil
+			agent.Kill()
+		}
+	}
+}
+
+// readOrders reads each order to stop once, beside the watch: a store that is away must not
+// keep it from its times. It reads at every Look and at each wake, until ctx is done.
+func (s Supervisor) readOrders(ctx context.Context, wake <-chan struct{}) <-chan time.Duration {
+	orders := make(chan time.Duration)
+	look := s.Look
+	if look == 0 {
+		look = 30 * time.Second
+	}
+	go func() { // ends with ctx
+		tick := time.NewTicker(look)
+		defer tick.Stop()
+		for read := 0; ctx.Err() == nil; {
+			if o, k, err := s.Placement.newestOrder(ctx); err == nil && k > read {
+				read = k
+				select {
+				case orders <- o.Grace:
+				case <-ctx.Done():
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			case <-wake:
+			}
+		}
+	}()
+	return orders
+}
