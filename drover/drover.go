@@ -36,6 +36,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store"
 )
 
@@ -140,7 +141,7 @@ type ImageOrder interface {
 }
 
 // engineOptions are the options as the engine has them.
-func (o Options) engineOptions() (p engine.Passes, i engine.Images, folders func() []gc.WorkFolder) {
+func (o Options) engineOptions() (p engine.Passes, i session.Images, folders func() []gc.WorkFolder) {
 	p.Store, p.Machine = o.Passes.Store, o.Passes.Machine
 	if make := o.Passes.Make; make != nil {
 		p.Make = func(ctx context.Context, r store.Rights, images bool) (engine.Pass, error) {
@@ -196,11 +197,11 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	passes, images, folders := o.engineOptions()
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
-	e := engine.New(engine.Config{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: images, Passes: passes, Near: o.Near, OpenPlace: o.OpenPlace,
+	e := engine.New(session.Session{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: images, Near: o.Near, OpenPlace: o.OpenPlace,
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
-		Caller: engine.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
+		Caller: session.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
-			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal}})
+			Input: proc.LookStdin(o.Stdin), Terminal: o.Terminal}}, passes)
 	remover := &gc.Remover{World: w, Drivers: o.Drivers, By: e.Caller.By, Cache: o.Cache, Folders: folders, Remove: o.RemoveFolder}
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -49,17 +50,17 @@ func newDesk(t *testing.T) *desk {
 	d.does(func(context.Context, int, int) protocol.Exit { return protocol.Exit{Verdict: protocol.Done} })
 	w := protocol.World{Store: store.New(storemem.New(), store.Options{}), Rand: rand.Reader,
 		Gone: func(h protocol.Host) (bool, bool) { return true, h == ghost }}
-	d.Engine = New(Config{World: w, Near: true, Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
-		Caller: Caller{User: "ann", Host: "desk", Folder: d.dir, Environ: os.Environ(), Cache: t.TempDir(), Version: "test", By: "cli-1"}})
+	d.Engine = New(session.Session{World: w, Near: true, Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)}, Boot: driver.Boot{Binary: "drover", Store: "mem:"},
+		Caller: session.Caller{User: "ann", Host: "desk", Folder: d.dir, Environ: os.Environ(), Cache: t.TempDir(), Version: "test", By: "cli-1"}}, Passes{})
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho hello\n"})
 	return d
 }
 
 // other is a second command line on the same store and place.
 func (d *desk) other(by string) *Engine {
-	c := d.Config
+	c := *d.Session
 	c.Caller.By = by
-	return New(c)
+	return New(c, d.Passes)
 }
 
 func (d *desk) check(err error) {

@@ -13,7 +13,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -28,102 +27,23 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
-
-// Config is what an engine is given.
-type Config struct {
-	World   protocol.World
-	Drivers map[string]driver.Opened // by target, as in --on
-	Targets map[string]job.Target    // places that the person has named, by their names
-	Boot    driver.Boot              // Binary and Store; Job is filled in
-	Caller  Caller
-	Images  Images
-	// Near says that the store answers in microseconds: it is then asked more often.
-	Near   bool
-	Passes Passes
-	// OpenPlace opens a bucket of anybody's by its URL, for inputs that are read where
-	// they are. Nil: such are refused.
-	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
-}
-
-// Caller says who types, and where.
-type Caller struct {
-	User    string
-	Host    string
-	Folder  string // absolute
-	Home    string // absolute, "" when there is none
-	Environ []string
-	Cache   string // root of drover's cache
-	Version string
-	By      string // this process's name in logs; never used twice
-	// Stdin is what a map's items may come from.
-	Stdin io.Reader
-	// Input is what the program of a run reads as its standard input, where its agents live
-	// beside the command line. Nil: nothing.
-	Input *proc.Stdin
-	// Terminal opens what such a program reads in the place of a terminal that Input is,
-	// once its agent is asked for; nil: nothing.
-	Terminal func() *os.File
-	// Streams are what the command prints into, such as os.Stdout: a file that one of
-	// them leads to is no code.
-	Streams []*os.File
-	// State is drover's state folder, where it remembers what commands have printed
-	// into; "": it does not.
-	State string
-	// Again is the command as it was typed, with one flag more, to be pasted. Nil: there
-	// is no such line.
-	Again func(flag string) string
-}
 
 // Engine acts for one command line or one program. Its methods may be called
 // from many goroutines.
 type Engine struct {
-	Config
+	*session.Session
+	Passes Passes
+
 	passes *passes
 	given  *given
 }
 
 // New makes an engine.
-func New(c Config) *Engine {
-	return &Engine{Config: c, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
-}
-
-// Driver finds the driver for a target such as "local" or "slurm/gpu".
-func (e *Engine) Driver(target string) (driver.Opened, error) {
-	name, _, _ := strings.Cut(target, "/")
-	if d, ok := e.Drivers[name]; ok {
-		return d, nil
-	}
-	var known []string
-	for n := range e.Drivers {
-		known = append(known, n)
-	}
-	for n := range e.Targets {
-		known = append(known, n)
-	}
-	slices.Sort(known)
-	return driver.Opened{}, fault.New(fault.Invalid, "Use --on "+strings.Join(known, ", --on ")+".", "choose target: %q is unknown", target)
-}
-
-// applyTargetName puts what a person's own name for a target means in its place. From then on
-// nobody knows that name: a job runs where it was placed, whatever the config says later.
-func (e *Engine) applyTargetName(s job.Spec) (job.Spec, error) {
-	t, ok := e.Targets[s.On]
-	if !ok {
-		return s, nil
-	}
-	if _, err := e.Driver(t.On); err != nil {
-		return s, fmt.Errorf("place job on %s: %w", s.On, err)
-	}
-	return t.Apply(s.On, s)
-}
-
-func (e *Engine) placementHandle(p job.Path, target string, placement int) driver.Handle {
-	name, _, _ := strings.Cut(target, "/")
-	return driver.Handle{Target: name, Job: p.Job, Placement: placement}
+func New(s session.Session, p Passes) *Engine {
+	return &Engine{Session: &s, Passes: p, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
 }
 
 // The pace at which an attached engine looks. A folder store and a local driver
@@ -286,14 +206,14 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 	if err != nil {
 		return nil, err
 	}
-	return d.Status(ctx, e.placementHandle(j.Path(), j.Spec.On, placement))
+	return d.Status(ctx, e.PlacementHandle(j.Path(), j.Spec.On, placement))
 }
 
 // listMachines asks a driver about every placement of a job.
 func (e *Engine) listMachines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
 	var rows []attached.Machine
 	for _, pl := range placed {
-		members, err := d.Status(ctx, e.placementHandle(j.Path(), j.Spec.On, pl.Placement))
+		members, err := d.Status(ctx, e.PlacementHandle(j.Path(), j.Spec.On, pl.Placement))
 		if err != nil {
 			return nil, fmt.Errorf("ask %s about job %s: %w", j.Spec.On, j.Short, err)
 		}
@@ -348,7 +268,7 @@ func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration
 		return rep, d, err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.placementHandle(p, pl.Target, pl.Placement), grace, false); err != nil {
+		if err := d.Stop(ctx, e.PlacementHandle(p, pl.Target, pl.Placement), grace, false); err != nil {
 			return rep, d, err
 		}
 	}
@@ -403,7 +323,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		return err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.placementHandle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
+		if err := d.Stop(ctx, e.PlacementHandle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store/storetest"
 )
 
@@ -199,7 +200,7 @@ func TestNewCodeThatGCTakesMeanwhileIsStoredAgain(t *testing.T) {
 					}
 				}
 			}}, store.Options{Clock: w.clock})
-			cli := New(Config{World: world, Caller: Caller{By: "cli", Cache: t.TempDir()}})
+			cli := New(session.Session{World: world, Caller: session.Caller{By: "cli", Cache: t.TempDir()}}, Passes{})
 			r := control.Round{Again: &protocol.Reopened{}}
 			if _, ok, err := cli.Recode(ctx, j, NewCode{plan: Plan{Code: list, Script: "work.py"}}, r); err != nil || !ok {
 				t.Fatalf("new code: %v, %v", ok, err)

@@ -41,8 +41,9 @@ func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string
 	if j.Folder == "" || j.Host != e.Caller.Host {
 		return ""
 	}
-	at := *e
-	at.Caller.Folder = j.Folder
+	there := *e.Session
+	there.Caller.Folder = j.Folder
+	at := Engine{Session: &there}
 	for _, file := range missingFiles(trace) {
 		rel := filepath.Clean(strings.TrimPrefix(file, codeSeen))
 		if filepath.IsAbs(rel) {

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store/storetest"
 )
 
@@ -34,14 +35,14 @@ func (c *counter) Start(ctx context.Context, r driver.Request) (driver.Handle, e
 func passing(life time.Duration) (e *Engine, clock *storetest.Clock, asked *[]store.Rights) {
 	clock, asked = &storetest.Clock{}, new([]store.Rights)
 	w := protocol.World{Store: store.New(mem.New(), store.Options{Clock: clock})}
-	return New(Config{World: w, Passes: Passes{Make: func(_ context.Context, r store.Rights, images bool) (Pass, error) {
+	return New(session.Session{World: w}, Passes{Make: func(_ context.Context, r store.Rights, images bool) (Pass, error) {
 		*asked = append(*asked, r)
 		p := Pass{File: []byte{byte('a' + len(*asked) - 1)}}
 		if life > 0 {
 			p.Until = clock.Now().Add(life)
 		}
 		return p, nil
-	}}}), clock, asked
+	}}), clock, asked
 }
 
 func TestAPassIsForOneTaskAndDeletesNothing(t *testing.T) {

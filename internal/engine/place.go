@@ -351,18 +351,6 @@ type Image struct {
 	plan *image.Plan // of one that Submit builds
 }
 
-// Images says where images come from.
-type Images struct {
-	Region string // whose registry has SageMaker's images; "": us-east-1
-	Mirror string // registry prefix that stands for it; "": none
-	// Pin looks up what an image that is to be built begins from, which is part of
-	// its name. Nil: the plan's name may not be the one that Build gives.
-	Pin func(ctx context.Context, p *image.Plan) error
-	// Build makes an image where the targets of this machine find it, unless it is
-	// there, and gives the name by which they do. Nil: nothing is built.
-	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
-}
-
 // buildImage makes the image of a job that is about to be submitted.
 func (e *Engine) buildImage(ctx context.Context, p *Plan) (err error) {
 	if p.Image.plan != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/job"
 )
 
@@ -160,7 +161,7 @@ func TestAPlaceApartSeesWhatAddressesName(t *testing.T) {
 }
 
 func TestSeenFoldersAreFew(t *testing.T) {
-	e := &Engine{Config: Config{Caller: Caller{Home: "/home/ann"}}}
+	e := New(session.Session{Caller: session.Caller{Home: "/home/ann"}}, Passes{})
 	many := map[string]bool{"/data/x/y": true, "/other": true}
 	for i := range 100 {
 		many[filepath.Join("/data/x/y/z", string(rune('a'+i)))] = true

@@ -140,7 +140,7 @@ func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
 	if s, p.Said, err = e.applyDirectives(s); err != nil {
 		return err
 	}
-	if s, err = e.applyTargetName(s); err != nil {
+	if s, err = e.ApplyTargetName(s); err != nil {
 		return err
 	}
 	if s, err = s.Normal(); err != nil {

@@ -271,9 +271,9 @@ func TestCommandsWithOtherVariablesAreOtherJobs(t *testing.T) {
 
 // with is a command line with an environment of its own.
 func (d *desk) with(by string, environ ...string) *Engine {
-	c := d.Config
+	c := *d.Session
 	c.Caller.By, c.Caller.Environ = by, environ
-	return New(c)
+	return New(c, d.Passes)
 }
 
 func TestVariablesThatAProgramInherits(t *testing.T) {
@@ -350,9 +350,9 @@ func TestATaskOfAnotherFolder(t *testing.T) {
 	d := newDesk(t)
 	one, other := t.TempDir(), t.TempDir()
 	at := func(dir, host string) *Engine {
-		c := d.Config
+		c := *d.Session
 		c.Caller.Folder, c.Caller.Host = dir, host
-		return New(c)
+		return New(c, d.Passes)
 	}
 	for _, dir := range []string{one, other} {
 		here := desk{t: d.t}

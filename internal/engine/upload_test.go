@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -286,8 +287,8 @@ func TestFilesThatAGCTakesMeanwhileAreStoredAgain(t *testing.T) {
 	}}, store.Options{Clock: w.clock})
 	place := mem.New(func(context.Context, driver.Request, int) error { return nil })
 	t.Cleanup(place.Close)
-	cli := New(Config{World: world, Drivers: map[string]driver.Opened{mem.Name: away(place, nil)},
-		Caller: Caller{User: "ann", Host: "desk", Folder: dir, Environ: os.Environ(), Cache: t.TempDir(), By: "cli"}})
+	cli := New(session.Session{World: world, Drivers: map[string]driver.Opened{mem.Name: away(place, nil)},
+		Caller: session.Caller{User: "ann", Host: "desk", Folder: dir, Environ: os.Environ(), Cache: t.TempDir(), By: "cli"}}, Passes{})
 	w.check(os.WriteFile(filepath.Join(dir, "train.sh"), []byte("#!/bin/sh\n"), 0o755))
 	for n, file := range files {
 		w.check(os.WriteFile(file, []byte(file), 0o644))
