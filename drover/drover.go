@@ -30,13 +30,13 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/engine/gc"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store"
 )
 

@@ -100,7 +100,7 @@ func (j *Job) stayedHome(ctx context.Context, rep views.Report) string {
 	if !ok || rep.Job.Spec.Verb == job.Map {
 		return ""
 	}
-	return j.c.engine.StayedHome(ctx, rep.Job, exit.Trace)
+	return j.c.engine.Code.StayedHome(ctx, rep.Job, exit.Trace)
 }
 
 func lastIndex(lines []string, text string) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
@@ -53,8 +54,8 @@ func TestALogIsNoCodeUnlessTheCommandMayNeedIt(t *testing.T) {
 	d.check(written.Memory{Path: filepath.Join(d.Caller.State, written.MemoryName)}.Add(former))
 	out := func(s *job.Spec) { s.Output = "results" }
 
-	every := map[string]string{"nohup.out": logByName, "deep/job.out": logByName, "former.csv": formerOutput, "results/": inOutput,
-		".drover.json": broughtHome, "model/m.bin": broughtHome}
+	every := map[string]string{"nohup.out": code.LogByName, "deep/job.out": code.LogByName, "former.csv": code.FormerOutput, "results/": code.InOutput,
+		".drover.json": code.BroughtHome, "model/m.bin": code.BroughtHome}
 	if diff := cmp.Diff(every, d.leftOf(spec(out))); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}

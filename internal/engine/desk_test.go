@@ -14,13 +14,13 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
 )

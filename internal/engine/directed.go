@@ -82,7 +82,7 @@ func agreed(s job.Spec, said *driver.Said) int {
 
 // readScriptHead is the begin of a job's script; nil where its program is none of ours.
 func (e *Engine) readScriptHead(s job.Spec) ([]byte, error) {
-	dir, script, err := e.findProgram(s, true)
+	dir, script, err := e.Code.FindProgram(s, true)
 	if err != nil || script == "" {
 		return nil, nil // locate says it, with the words that the target calls for
 	}

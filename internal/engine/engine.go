@@ -20,6 +20,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/code"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/attached"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -27,7 +29,6 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/job"
 )
 
@@ -37,13 +38,14 @@ type Engine struct {
 	*session.Session
 	Passes Passes
 
+	Code   *code.Locator // what goes along with a program
 	passes *passes
 	given  *given
 }
 
 // New makes an engine.
 func New(s session.Session, p Passes) *Engine {
-	return &Engine{Session: &s, Passes: p, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
+	return &Engine{Session: &s, Passes: p, Code: &code.Locator{Session: &s}, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
 }
 
 // The pace at which an attached engine looks. A folder store and a local driver

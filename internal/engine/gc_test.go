@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/engine/gc"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -21,7 +22,6 @@ import (
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store/storetest"
 )
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -50,28 +51,27 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	if c.plan.Offer, err = d.Offer(ctx, needsOf(j)); err != nil {
 		return c, err
 	}
-	if c.plan.ship, err = e.locateCode(ctx, j.Spec, surroundings{files, others(c.plan.Properties, j.Spec), j.Code.InPlace}); err != nil {
+	if c.plan.ship, err = e.Code.Locate(ctx, j.Spec, code.Surroundings{Items: files, Apart: code.OtherPrograms(c.plan.Properties, j.Spec), InPlace: j.Code.InPlace}); err != nil {
 		if kind := fault.KindOf(err); (kind == fault.Invalid || kind == fault.Missing) && j.Folder != e.Caller.Folder {
 			err = fault.Wrap(err, kind, startedIn(j), "find code of job %s in %s", j.Short, e.Caller.Folder)
 		}
 		return c, err
 	}
 	p := &c.plan
-	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
-	p.Python, p.InPlace = e.pythonFile(*p), j.Code.InPlace
-	if err = e.addPackages(ctx, p); err != nil {
+	p.InPlace = j.Code.InPlace
+	if err = e.addPython(ctx, p); err != nil {
 		return c, err
 	}
 	c.Dir, c.Files = p.Code.Dir, len(p.Code.Entries)
-	if !p.ship.nothing && !inside(e.Caller.Folder, c.Dir) && !inside(c.Dir, e.Caller.Folder) {
+	if !p.ship.Nothing && !code.Inside(e.Caller.Folder, c.Dir) && !code.Inside(c.Dir, e.Caller.Folder) {
 		return c, fault.New(fault.Invalid, "If that is what you mean, change to it first: cd "+c.Dir+".", "find code of job %s: its command names %s, and this is %s", j.Short, c.Dir, e.Caller.Folder)
 	}
 	was := m.Code(j).Code
-	if p.Script != was.Script || p.ship.nothing != (was.Blob == "") {
+	if p.Script != was.Script || p.ship.Nothing != (was.Blob == "") {
 		return c, fault.New(fault.Invalid, startedIn(j),
 			"find code of job %s: %q is not the program that it was in %s", j.Short, j.Spec.Program, e.Caller.Folder)
 	}
-	if !p.ship.nothing {
+	if !p.ship.Nothing {
 		if err = p.hashCode(ctx); err != nil {
 			return c, err
 		}
@@ -112,12 +112,6 @@ func startedIn(j job.Job) string {
 	return "Change to a folder that has the program, as the one where it was started had: cd " + j.Folder + "; or run the command anew for another job."
 }
 
-// inside says whether a clean path is folder or in it.
-func inside(folder, path string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // Recode gives a map another round with new code: that is stored, then named, and what
 // gc took meanwhile is stored again; only then the round begins, and items may ask for
 // it. live is as Reopen gives it.
@@ -154,7 +148,7 @@ func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *pr
 
 // storeCodeAgain stores a plan's code once more: it must be the same blob.
 func (e *Engine) storeCodeAgain(ctx context.Context, p *Plan, blob string) error {
-	if p.ship.nothing {
+	if p.ship.Nothing {
 		return nil
 	}
 	again, err := e.storeCodeArchive(ctx, p)

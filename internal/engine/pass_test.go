@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/attached"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/store/storetest"
 )
 

@@ -128,7 +128,7 @@ func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) drive
 // findPythonVersion is the version of Python that a script finds here, so that a target's
 // own choice of an image brings the same; "" when there is none, or none is needed.
 func (e *Engine) findPythonVersion(ctx context.Context, p Plan) string {
-	r := e.pythonRequest(p)
+	r := e.Code.PythonRequest(p.Spec, p.ship)
 	r.NoEnv = false
 	if v := strings.TrimPrefix(p.Spec.Python, "python"); v != "" && strings.Trim(v, "0123456789.") == "" {
 		return v

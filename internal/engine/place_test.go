@@ -13,11 +13,11 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
-	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/job"
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -68,7 +69,7 @@ type Plan struct {
 	Watch func(what Sending, now transfer.Progress)
 
 	driver     driver.Opened
-	ship       shipment
+	ship       code.Shipment
 	tree       tree.Tree // of the code
 	alike      string    // digest of a job's code that differs from ours in what is left out alone
 	feeds      []feed
@@ -171,23 +172,30 @@ func (e *Engine) askTarget(_ context.Context, p *Plan) (err error) {
 
 // findCode finds the files that go along with the program, and hashes them.
 func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
-	if p.ship, err = e.locateCode(ctx, p.Spec, surroundings{p.Items.files, others(p.Properties, p.Spec), runsInPlace(p.Properties, p.Spec)}); err != nil {
+	if p.ship, err = e.Code.Locate(ctx, p.Spec, code.Surroundings{Items: p.Items.files, Apart: code.OtherPrograms(p.Properties, p.Spec), InPlace: code.RunsInPlace(p.Properties, p.Spec)}); err != nil {
 		return err
 	}
-	notePasswords(&p.ship.files)
-	p.Code, p.Script, p.Sub, p.CodeNote = p.ship.files, p.ship.script, p.ship.sub, p.ship.note
-	p.Python = e.pythonFile(*p)
-	if err = e.addPackages(ctx, p); err != nil || p.ship.nothing {
+	code.NotePasswords(&p.ship.Files)
+	if err = e.addPython(ctx, p); err != nil || p.ship.Nothing {
 		return err
 	}
 	if err = p.hashCode(ctx); err != nil {
 		return err
 	}
 	if p.Code.How != bundle.Alone {
-		p.Seen = p.Code.Unshipped(p.ship.judge.leavesUnshipped)
-		p.InPlace = runsInPlace(p.Properties, p.Spec)
+		p.Seen = p.Code.Unshipped(p.ship.Judge.LeavesUnshipped)
+		p.InPlace = code.RunsInPlace(p.Properties, p.Spec)
 	}
 	return nil
+}
+
+// addPython adds to the plan's code what its program needs of Python, and notes what the code is.
+func (e *Engine) addPython(ctx context.Context, p *Plan) error {
+	p.ship.Python = e.Code.PythonFile(p.Spec, p.ship)
+	err := e.Code.AddPackages(ctx, p.Spec, p.Properties, &p.ship)
+	s := p.ship
+	p.Code, p.Script, p.Sub, p.CodeNote, p.Python, p.Paths = s.Files, s.Script, s.Sub, s.Note, s.Python, s.Paths
+	return err
 }
 
 // findInputs finds what the inputs hold, and its digests.
@@ -221,16 +229,16 @@ func (e *Engine) checkMachine(ctx context.Context, p *Plan) (err error) {
 
 // resolveEnvironment says what Python the script will find, where the machine is ours.
 func (e *Engine) resolveEnvironment(ctx context.Context, p Plan) (env.Plan, error) {
-	return env.Resolve(ctx, e.pythonRequest(p))
+	return env.Resolve(ctx, e.Code.PythonRequest(p.Spec, p.ship))
 }
 
 // checkPackages refuses a job whose Linux packages are missing, where the machine is
 // ours and nobody has said that they may be installed.
 func (e *Engine) checkPackages(ctx context.Context, p Plan) error {
-	if p.Spec.Packages || p.Spec.NoEnv || p.ship.nothing {
+	if p.Spec.Packages || p.Spec.NoEnv || p.ship.Nothing {
 		return nil
 	}
-	names, err := env.Packages(e.pythonRequest(p))
+	names, err := env.Packages(e.Code.PythonRequest(p.Spec, p.ship))
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -283,7 +291,7 @@ func (e *Engine) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
 // shipCode stores a plan's code and says what it is.
 func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
 	code := job.Code{Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}
-	if p.ship.nothing {
+	if p.ship.Nothing {
 		return code, nil
 	}
 	b, err := e.storeCodeArchive(ctx, p)

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/job"
 )
 
@@ -22,7 +23,7 @@ func TestAFileThatNothingRunsSaysWhatWould(t *testing.T) {
 		"sim.sas", "sim.scm", "sim.tcl", "sim.awk", "notes.txt", "src/sim.c"} {
 		d.write(map[string]string{name: "x\n"})
 		d.check(os.Chmod(filepath.Join(d.dir, name), 0o644))
-		err := unrunnable(name, filepath.Join(d.dir, name))
+		err := code.Unrunnable(name, filepath.Join(d.dir, name))
 		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"context"
@@ -37,13 +37,13 @@ const codeSeen = "/opt/ml/code/"
 // that it is in the folder where the job was typed and was not shipped, and how it comes
 // along: a way that was tried out on the files that are there now. "" is for a file that is
 // in neither place, and on another machine than the one where the job was typed.
-func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string {
-	if j.Folder == "" || j.Host != e.Caller.Host {
+func (l *Locator) StayedHome(ctx context.Context, j job.Job, trace string) string {
+	if j.Folder == "" || j.Host != l.Caller.Host {
 		return ""
 	}
-	there := *e.Session
+	there := *l.Session
 	there.Caller.Folder = j.Folder
-	at := Engine{Session: &there}
+	at := Locator{Session: &there}
 	for _, file := range missingFiles(trace) {
 		rel := filepath.Clean(strings.TrimPrefix(file, codeSeen))
 		if filepath.IsAbs(rel) {
@@ -51,7 +51,7 @@ func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string
 		}
 		full := filepath.Join(j.Folder, rel)
 		info, err := os.Stat(full)
-		if err != nil || j.Code.InPlace && inside(j.Code.Root, full) { // there, the program has it
+		if err != nil || j.Code.InPlace && Inside(j.Code.Root, full) { // there, the program has it
 			continue
 		}
 		if hint := at.flagThatBrings(ctx, j.Spec, filepath.ToSlash(rel), info.IsDir()); hint != "" {
@@ -62,20 +62,20 @@ func (e *Engine) StayedHome(ctx context.Context, j job.Job, trace string) string
 }
 
 // flagThatBrings finds the option that ships a file, and tries it.
-func (e *Engine) flagThatBrings(ctx context.Context, s job.Spec, rel string, folder bool) string {
-	full := filepath.Join(e.Caller.Folder, filepath.FromSlash(rel))
+func (l *Locator) flagThatBrings(ctx context.Context, s job.Spec, rel string, folder bool) string {
+	full := filepath.Join(l.Caller.Folder, filepath.FromSlash(rel))
 	asInput := "-i in=" + rel + " makes it an input, at $SM_CHANNEL_IN"
 	if !filepath.IsLocal(filepath.FromSlash(rel)) {
 		return full + " exists on this machine, outside of the folder that was shipped: " + asInput
 	}
-	if shipped, err := e.wouldShip(ctx, s, rel, folder); err != nil || shipped {
+	if shipped, err := l.wouldShip(ctx, s, rel, folder); err != nil || shipped {
 		return "" // it is not for lack of it
 	}
 	top, _, _ := strings.Cut(rel, "/")
 	for _, dep := range []string{top, rel} {
 		with := s
 		with.Deps = append(slices.Clone(s.Deps), dep)
-		shipped, err := e.wouldShip(ctx, with, rel, folder)
+		shipped, err := l.wouldShip(ctx, with, rel, folder)
 		switch {
 		case errors.Is(err, bundle.ErrTooBig):
 			return rel + " exists here and was not shipped; " + dep + " is too big to ship as code: " + asInput
@@ -88,16 +88,16 @@ func (e *Engine) flagThatBrings(ctx context.Context, s job.Spec, rel string, fol
 
 // wouldShip says whether a spec's code has a file, or something in a folder, at rel in the
 // folder where it was typed.
-func (e *Engine) wouldShip(ctx context.Context, s job.Spec, rel string, folder bool) (bool, error) {
-	ship, err := e.locateCode(ctx, s, surroundings{apart: true})
+func (l *Locator) wouldShip(ctx context.Context, s job.Spec, rel string, folder bool) (bool, error) {
+	ship, err := l.Locate(ctx, s, Surroundings{Apart: true})
 	if err != nil {
 		return false, err
 	}
 	place := rel
-	if dir, ok := relative(ship.files.Dir, e.Caller.Folder); ok && s.Source == "" {
+	if dir, ok := relative(ship.Files.Dir, l.Caller.Folder); ok && s.Source == "" {
 		place = path.Join(dir, rel)
 	}
-	return slices.ContainsFunc(ship.files.Entries, func(f bundle.Entry) bool {
+	return slices.ContainsFunc(ship.Files.Entries, func(f bundle.Entry) bool {
 		return f.Name == place || folder && strings.HasPrefix(f.Name, place+"/")
 	}), nil
 }

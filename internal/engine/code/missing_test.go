@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // A hint is tried before it is given: what it says ships the file.
 func TestAFileThatStayedAtHomeHasAWayThatWorks(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFolder(t)
 	d.write(map[string]string{"scripts/read.py": "", "data/sub/x.csv": "", "top.py": "", ".droverignore": "/data\n"})
 	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
 	d.check(err)

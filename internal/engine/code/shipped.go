@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"bufio"
@@ -26,12 +26,12 @@ const (
 	maxIndexFile  = 4 << 20 // bytes that are read of each; a lock file has under 2 MiB
 )
 
-// notePasswords adds a note to a plan's code for each file that is shipped with a password
+// NotePasswords adds a note to a plan's code for each file that is shipped with a password
 // in an address, or that holds logins: the code is stored as it is, and every reader of
 // the store can read it. It is a note and no refusal, because the password stands in the
 // user's own files before drover sees it. A file that cannot be read here is refused
 // where the code is packed.
-func notePasswords(code *bundle.List) {
+func NotePasswords(code *bundle.List) {
 	var notes []string
 	read := 0
 	for _, e := range code.Entries {

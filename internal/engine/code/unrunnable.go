@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"os"
@@ -31,9 +31,9 @@ var compilers = map[string]string{
 	".awk":  "Name what runs it: drover run awk -f %f.",
 }
 
-// unrunnable refuses a file, typed as name, that is here and that nothing runs: it is
+// Unrunnable refuses a file, typed as name, that is here and that nothing runs: it is
 // no script, and cannot be executed. nil is for any other.
-func unrunnable(name, file string) error {
+func Unrunnable(name, file string) error {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 || isScript(file) {
 		return nil

@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"errors"
@@ -10,17 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/job"
 )
 
 // A line of ssm's that names no files brings none.
 func TestBySSMsRulesNothingMayGoAlong(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	ship, err := d.locateCode(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, surroundings{})
+	d := newFolder(t)
+	ship, err := d.Locate(t.Context(), job.Spec{Rules: job.SSM, Verb: job.Shell, Program: "ls"}, Surroundings{})
 	d.check(err)
-	if !ship.nothing || len(ship.files.Entries) > 0 || ship.note != "" {
-		t.Errorf("nothing %t, %d files, note %q", ship.nothing, len(ship.files.Entries), ship.note)
+	if !ship.Nothing || len(ship.Files.Entries) > 0 || ship.Note != "" {
+		t.Errorf("nothing %t, %d files, note %q", ship.Nothing, len(ship.Files.Entries), ship.Note)
 	}
 }
 
@@ -66,13 +67,13 @@ func TestWhatGoesAlong(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFolder(t)
 			d.check(os.Remove(filepath.Join(d.dir, "train.sh")))
 			d.write(map[string]string{"train.py": "", "lib/step.py": "", "bin/prog": "\x7fELF"})
-			ship, err := d.locateCode(t.Context(), row.spec, surroundings{})
+			ship, err := d.Locate(t.Context(), row.spec, Surroundings{})
 			d.check(err)
-			if ship.script != row.script || ship.nothing || ship.note != "" {
-				t.Errorf("script %q, nothing %t, note %q", ship.script, ship.nothing, ship.note)
+			if ship.Script != row.script || ship.Nothing || ship.Note != "" {
+				t.Errorf("script %q, nothing %t, note %q", ship.Script, ship.Nothing, ship.Note)
 			}
 			if diff := cmp.Diff(row.files, shipped(ship)); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
@@ -81,23 +82,23 @@ func TestWhatGoesAlong(t *testing.T) {
 	}
 }
 
-func shipped(s shipment) (names []string) {
-	for _, e := range s.files.Entries {
+func shipped(s Shipment) (names []string) {
+	for _, e := range s.Files.Entries {
 		names = append(names, e.Name)
 	}
 	return names
 }
 
 func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
-	d := newDesk(t)
+	d := newFolder(t)
 	t.Setenv("HOME", d.dir)
 	d.write(map[string]string{"private": "", "more/x": ""})
 	look := func(name string, s job.Spec, nothing bool, note string, files ...string) {
 		t.Helper()
-		ship, err := d.locateCode(t.Context(), s, surroundings{})
+		ship, err := d.Locate(t.Context(), s, Surroundings{})
 		d.check(err)
-		if diff := cmp.Diff(files, shipped(ship)); diff != "" || ship.nothing != nothing || !strings.HasPrefix(ship.note, note) || note == "" && ship.note != "" {
-			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.nothing, ship.note, diff)
+		if diff := cmp.Diff(files, shipped(ship)); diff != "" || ship.Nothing != nothing || !strings.HasPrefix(ship.Note, note) || note == "" && ship.Note != "" {
+			t.Errorf("%s: nothing %t, note %q, files (-want +got):\n%s", name, ship.Nothing, ship.Note, diff)
 		}
 	}
 	look("a script in HOME", job.Spec{Program: "train.sh"}, false, "only train.sh is shipped: "+d.dir, "train.sh")
@@ -105,11 +106,11 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 	look("a shell line in HOME", job.Spec{Verb: job.Shell, Program: "ls"}, true, "no files are shipped: "+d.dir+" is your home folder (-s DIR chooses another)")
 	look("a program in HOME", job.Spec{Program: "sh"}, true, "no files are shipped")
 	look("a program in HOME, with more", job.Spec{Program: "sh", Deps: []string{"more"}}, false, "no files are shipped", "more/x")
-	if _, err := d.locateCode(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+	if _, err := d.Locate(t.Context(), job.Spec{Verb: job.Shell, Program: "ls", Source: "."}, Surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("HOME by -s: %v", err)
 	}
 
-	d = newDesk(t)
+	d = newFolder(t)
 	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
 	d.check(err)
 	d.check(big.Truncate(101_000_000))
@@ -120,7 +121,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 		"a source folder":  {Program: "sh", Source: "."},
 		"a file beside it": {Verb: job.Shell, Program: "ls", Deps: []string{"big.bin"}},
 	} {
-		if _, err := d.locateCode(t.Context(), s, surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		if _, err := d.Locate(t.Context(), s, Surroundings{}); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s that is too big: %v", name, err)
 		}
 	}
@@ -128,7 +129,7 @@ func TestHomeAndWhatIsTooBigStayBehind(t *testing.T) {
 
 func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFolder(t)
 	d.write(map[string]string{"train.py": "", "lib/step.py": "", "plain-file": ""})
 	for _, row := range []struct{ name, program, source, text, hint string }{
 		{"a file here that is not a script", "plain-file", "", `find program: "plain-file" is not on PATH`, "Write ./plain-file"},
@@ -143,7 +144,7 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 		{"a source folder that is a file", "train.py", "train.py", `read source folder: "train.py" is a file`, "Name the folder"},
 		{"not in the source folder", "train.py", "lib", `read script: "train.py" is not in the source folder "lib"`, "Choose a source folder"},
 	} {
-		_, err := d.locateCode(t.Context(), job.Spec{Program: row.program, Source: row.source}, surroundings{})
+		_, err := d.Locate(t.Context(), job.Spec{Program: row.program, Source: row.source}, Surroundings{})
 		if fault.KindOf(err) != fault.Invalid || err.Error() != row.text || !strings.Contains(fault.Hint(err), row.hint) {
 			t.Errorf("%s: %v (%s)", row.name, err, fault.Hint(err))
 		}
@@ -152,14 +153,14 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 
 // A program that is not here may be one of the image; a mistyped script is none.
 func TestAPlaceApartHasProgramsOfItsOwn(t *testing.T) {
-	d := newDesk(t)
+	d := newFolder(t)
 	for _, program := range []string{"/app", "/usr/local/bin/solve.x", "solver"} {
-		if ship, err := d.locateCode(t.Context(), job.Spec{Program: program}, surroundings{apart: true}); err != nil || ship.script != "" {
-			t.Errorf("%s: %+v, %v", program, ship.script, err)
+		if ship, err := d.Locate(t.Context(), job.Spec{Program: program}, Surroundings{Apart: true}); err != nil || ship.Script != "" {
+			t.Errorf("%s: %+v, %v", program, ship.Script, err)
 		}
 	}
 	for _, program := range []string{"trian.py", "/nowhere/train.py", "bin/solver", "solve.x", "./app"} {
-		if _, err := d.locateCode(t.Context(), job.Spec{Program: program}, surroundings{apart: true}); err == nil {
+		if _, err := d.Locate(t.Context(), job.Spec{Program: program}, Surroundings{Apart: true}); err == nil {
 			t.Errorf("%s is taken for one of the place's", program)
 		}
 	}
@@ -206,9 +207,9 @@ func TestTheRepositoryIsShippedAndTheWorkingFolderIsWhereTheCommandWasTyped(t *t
 		{"by the rules of ssm", "repo", job.Spec{Program: "scripts/train.py", Rules: job.SSM}, root{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			e := &Engine{}
+			e := &Locator{&session.Session{}}
 			e.Caller.Folder = filepath.Join(top, row.here)
-			dir, script, err := e.findProgram(row.spec, false)
+			dir, script, err := e.FindProgram(row.spec, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +222,7 @@ func TestTheRepositoryIsShippedAndTheWorkingFolderIsWhereTheCommandWasTyped(t *t
 		})
 	}
 	t.Setenv("HOME", filepath.Join(top, "repo"))
-	e := &Engine{}
+	e := &Locator{&session.Session{}}
 	e.Caller.Folder = filepath.Join(top, "repo/conf")
 	if got, want := e.findProjectRoot(job.Spec{Program: "sh"}, e.Caller.Folder, ""), (root{dir: filepath.Join(top, "repo/conf")}); got != want {
 		t.Errorf("a home that is a repository: got %+v, want %+v", got, want)
@@ -229,17 +230,17 @@ func TestTheRepositoryIsShippedAndTheWorkingFolderIsWhereTheCommandWasTyped(t *t
 }
 
 func TestAProjectThatIsTooBigBringsTheScriptsFolder(t *testing.T) {
-	d := newDesk(t)
+	d := newFolder(t)
 	d.write(map[string]string{"lib/step.py": "", "lib/helper.py": ""})
 	big, err := os.Create(filepath.Join(d.dir, "big.bin"))
 	d.check(err)
 	d.check(errors.Join(big.Truncate(101_000_000), big.Close()))
-	ship, err := d.locateCode(t.Context(), job.Spec{Program: "lib/step.py"}, surroundings{})
+	ship, err := d.Locate(t.Context(), job.Spec{Program: "lib/step.py"}, Surroundings{})
 	d.check(err)
-	if diff := cmp.Diff([]string{"helper.py", "step.py"}, shipped(ship)); diff != "" || ship.script != "step.py" || ship.sub != "" {
-		t.Errorf("script %q in %q, files %s", ship.script, ship.sub, diff)
+	if diff := cmp.Diff([]string{"helper.py", "step.py"}, shipped(ship)); diff != "" || ship.Script != "step.py" || ship.Sub != "" {
+		t.Errorf("script %q in %q, files %s", ship.Script, ship.Sub, diff)
 	}
-	if !strings.Contains(ship.note, "is too big (-s DIR chooses another folder)") {
-		t.Errorf("note %q", ship.note)
+	if !strings.Contains(ship.Note, "is too big (-s DIR chooses another folder)") {
+		t.Errorf("note %q", ship.Note)
 	}
 }

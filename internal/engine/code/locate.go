@@ -1,4 +1,9 @@
-package engine
+// Package code finds the files that go along with the program of a command, and how it is called among them
+// (docs/design/013-code-where-it-stands.md): the project around it, what of that is code, what Python and which packages
+// it finds, and which file stayed behind that a program did not find. It changes nothing and stores nothing.
+//
+// Proved by its tests, and by those of package engine.
+package code
 
 import (
 	"cmp"
@@ -15,65 +20,71 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/job"
 )
 
-// shipment is which files go along with a program, and how it is called there.
-type shipment struct {
-	files   bundle.List
-	script  string // the program's path among them; "" when it is looked up on PATH there
-	sub     string // the working folder among them; "" is their root
-	nothing bool   // no files go along
-	note    string // why less goes along than a user may expect
-	tooBig  error  // why nothing goes along, where the folder is above the caps
-	judge   *codeJudge
+// Shipment is which files go along with a program, and how it is called there.
+type Shipment struct {
+	Files   bundle.List
+	Script  string   // the program's path among them; "" when it is looked up on PATH there
+	Sub     string   // the working folder among them; "" is their root
+	Python  string   // as job.Code has it
+	Paths   []string // as job.Code has it
+	Nothing bool     // no files go along
+	Note    string   // why less goes along than a user may expect
+	tooBig  error    // why nothing goes along, where the folder is above the caps
+	Judge   *Judge
 }
 
-// surroundings is what is known of a job before its program is located.
-type surroundings struct {
-	items   func(string) bool // says which files are items, and so no code; may be nil
-	apart   bool              // the job runs where other programs are than here
-	inPlace bool              // the program can run where its code stands: see job.Code.InPlace
+// Locator finds the files that go along with the program of a command, and how it is called there.
+type Locator struct{ *session.Session }
+
+// Surroundings is what is known of a job before its program is located.
+type Surroundings struct {
+	Items   func(string) bool // says which files are items, and so no code; may be nil
+	Apart   bool              // the job runs where other programs are than here
+	InPlace bool              // the program can run where its code stands: see job.Code.InPlace
 }
 
-// runsInPlace says whether a job's program can run where its code stands.
-func runsInPlace(o driver.Properties, s job.Spec) bool {
+// RunsInPlace says whether a job's program can run where its code stands.
+func RunsInPlace(o driver.Properties, s job.Spec) bool {
 	return o.InPlace && s.Rules != job.SSM && s.Verb != job.Process
 }
 
-// locateCode finds out what a spec's program is and what comes with it
+// Locate finds out what a spec's program is and what comes with it
 // (docs/design/013-code-where-it-stands.md): the project around it, see findProjectRoot. Where
 // that is too big, a script brings its folder, and for a program from elsewhere, and for a
 // shell line, the current folder comes along. Where the program can run in place, what is
 // too big stays where it is: see locatePart.
-func (e *Engine) locateCode(ctx context.Context, s job.Spec, at surroundings) (shipment, error) {
-	dir, script, err := e.findProgram(s, at.apart)
+func (l *Locator) Locate(ctx context.Context, s job.Spec, at Surroundings) (Shipment, error) {
+	dir, script, err := l.FindProgram(s, at.Apart)
 	if err != nil {
-		return shipment{}, err
+		return Shipment{}, err
 	}
-	note, items := "", at.items
-	root := e.findProjectRoot(s, dir, script)
+	note, items := "", at.Items
+	root := l.findProjectRoot(s, dir, script)
 	if root.dir != "" {
-		ship, err := e.locateInProject(ctx, s, root, items)
-		if errors.Is(err, bundle.ErrTooBig) && at.inPlace {
-			return e.locatePart(ctx, s, root, items, err)
+		ship, err := l.locateInProject(ctx, s, root, items)
+		if errors.Is(err, bundle.ErrTooBig) && at.InPlace {
+			return l.locatePart(ctx, s, root, items, err)
 		}
 		if !errors.Is(err, bundle.ErrTooBig) {
 			return ship, err
 		}
 		note = "only the files of " + dir + " are shipped: all of " + root.dir + " is too big (-s DIR chooses another folder)"
 	}
-	ship, err := e.locateBeside(ctx, s, dir, script, items)
-	if why := cmp.Or(err, ship.tooBig); errors.Is(why, bundle.ErrTooBig) && at.inPlace {
+	ship, err := l.locateBeside(ctx, s, dir, script, items)
+	if why := cmp.Or(err, ship.tooBig); errors.Is(why, bundle.ErrTooBig) && at.InPlace {
 		if root.dir, err = filepath.EvalSymlinks(dir); err != nil {
 			return ship, err
 		}
 		root.script = script
-		return e.locatePart(ctx, s, root, items, why)
+		return l.locatePart(ctx, s, root, items, why)
 	}
-	if ship.note == "" {
-		ship.note = note
+	if ship.Note == "" {
+		ship.Note = note
 	}
 	return ship, err
 }
@@ -86,8 +97,8 @@ type root struct{ dir, script, sub string }
 // repository around that one, this repository. Without git it is the current folder, if
 // the script is in it. A folder that is no project's is none, such as HOME and /tmp: root{}.
 // dir and script are as program gives them.
-func (e *Engine) findProjectRoot(s job.Spec, dir, script string) root {
-	here, err := filepath.EvalSymlinks(e.Caller.Folder)
+func (l *Locator) findProjectRoot(s job.Spec, dir, script string) root {
+	here, err := filepath.EvalSymlinks(l.Caller.Folder)
 	if err != nil || s.Rules == job.SSM || s.Source != "" {
 		return root{}
 	}
@@ -96,13 +107,13 @@ func (e *Engine) findProjectRoot(s job.Spec, dir, script string) root {
 		return root{}
 	}
 	r := root{dir: bundle.Repository(from, here)}
-	if around := bundle.Repository(here); r.dir == "" || around != "" && inside(around, r.dir) {
+	if around := bundle.Repository(here); r.dir == "" || around != "" && Inside(around, r.dir) {
 		r.dir = around
 	}
-	if r.dir == "" || !inside(r.dir, from) || bundle.Common(r.dir) { // a repository of a home's settings is no project
+	if r.dir == "" || !Inside(r.dir, from) || bundle.Common(r.dir) { // a repository of a home's settings is no project
 		r.dir = here
 	}
-	if !inside(r.dir, from) || bundle.Common(r.dir) {
+	if !Inside(r.dir, from) || bundle.Common(r.dir) {
 		return root{}
 	}
 	if script != "" {
@@ -111,7 +122,7 @@ func (e *Engine) findProjectRoot(s job.Spec, dir, script string) root {
 	switch {
 	case env.IsNotebook(r.script): // which Jupyter, too, runs in its own folder
 		r.sub = slashPath(r.dir, from)
-	case inside(r.dir, here):
+	case Inside(r.dir, here):
 		r.sub = slashPath(r.dir, here)
 	}
 	return r
@@ -127,12 +138,12 @@ func slashPath(dir, path string) string {
 }
 
 // locateInProject ships a project's folder.
-func (e *Engine) locateInProject(ctx context.Context, s job.Spec, r root, items func(string) bool) (shipment, error) {
-	ship := shipment{script: r.script, sub: r.sub, judge: e.newCodeJudge(s, r.dir)}
+func (l *Locator) locateInProject(ctx context.Context, s job.Spec, r root, items func(string) bool) (Shipment, error) {
+	ship := Shipment{Script: r.script, Sub: r.sub, Judge: l.newJudge(s, r.dir)}
 	var err error
-	ship.files, err = bundle.Scan(ctx, bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judgeFile})
+	ship.Files, err = bundle.Scan(ctx, bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: l.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.Judge.judgeFile})
 	if err == nil {
-		ship.files.Left = ship.judge.summarizeLeft(ship.files.Dir, ship.files.Left)
+		ship.Files.Left = ship.Judge.summarizeLeft(ship.Files.Dir, ship.Files.Left)
 	}
 	return ship, err
 }
@@ -140,19 +151,19 @@ func (e *Engine) locateInProject(ctx context.Context, s job.Spec, r root, items 
 // locatePart ships, of a project that is above the caps, what the command names, and the
 // folder of that if it is not too big: the program runs in place and finds the rest there.
 // why is what Scan says of the whole.
-func (e *Engine) locatePart(ctx context.Context, s job.Spec, r root, items func(string) bool, why error) (shipment, error) {
-	ship := shipment{script: r.script, sub: r.sub, judge: e.newCodeJudge(s, r.dir)}
-	src := bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: e.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.judge.judgeFile, Partial: true}
+func (l *Locator) locatePart(ctx context.Context, s job.Spec, r root, items func(string) bool, why error) (Shipment, error) {
+	ship := Shipment{Script: r.script, Sub: r.sub, Judge: l.newJudge(s, r.dir)}
+	src := bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: l.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.Judge.judgeFile, Partial: true}
 	file := r.script
-	if named := e.pythonFileIn(s, r.dir); file == "" && named != env.NoFile {
+	if named := l.pythonFileIn(s, r.dir); file == "" && named != env.NoFile {
 		file = named
 	}
 	if at := path.Dir(file); file != "" && at != "." {
 		src.Parts = []string{at}
 		files, err := bundle.Scan(ctx, src)
 		if err == nil {
-			ship.files = files
-			ship.note = fmt.Sprintf("%s/ is kept with the job; the whole folder is too large for that, so the program finds the rest where it stands: %s", at, whyNothing(r.dir, why))
+			ship.Files = files
+			ship.Note = fmt.Sprintf("%s/ is kept with the job; the whole folder is too large for that, so the program finds the rest where it stands: %s", at, whyNothing(r.dir, why))
 			return ship, nil
 		}
 		if !errors.Is(err, bundle.ErrTooBig) {
@@ -164,42 +175,42 @@ func (e *Engine) locatePart(ctx context.Context, s job.Spec, r root, items func(
 		src.Parts = []string{file}
 	}
 	var err error
-	ship.files, err = bundle.Scan(ctx, src)
-	ship.note = "too large to be kept with the job, so it runs from where it stands: " + whyNothing(r.dir, why)
+	ship.Files, err = bundle.Scan(ctx, src)
+	ship.Note = "too large to be kept with the job, so it runs from where it stands: " + whyNothing(r.dir, why)
 	return ship, err
 }
 
 // locateBeside ships the folder of the script, or the current one.
-func (e *Engine) locateBeside(ctx context.Context, s job.Spec, dir, script string, items func(string) bool) (ship shipment, err error) {
-	ship = shipment{script: script}
-	judge := e.newCodeJudge(s, dir)
-	ship.judge = judge
-	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: e.absolutePaths(s.Deps), Without: items, Judge: judge.judgeFile}
+func (l *Locator) locateBeside(ctx context.Context, s job.Spec, dir, script string, items func(string) bool) (ship Shipment, err error) {
+	ship = Shipment{Script: script}
+	judge := l.newJudge(s, dir)
+	ship.Judge = judge
+	src := bundle.Source{Dir: dir, Script: filepath.FromSlash(script), Extra: l.absolutePaths(s.Deps), Without: items, Judge: judge.judgeFile}
 	if s.Rules == job.SSM && s.Source == "" {
 		// simple-sagemaker ships what is named and nothing else: a folder beside the
 		// script may hold all the data there is.
 		src.Alone = true
 		if script == "" && len(src.Extra) == 0 {
-			ship.nothing = true
+			ship.Nothing = true
 			return ship, nil
 		}
 	}
-	ship.files, err = bundle.Scan(ctx, src)
+	ship.Files, err = bundle.Scan(ctx, src)
 	switch {
 	case err == nil:
-		ship.files.Left = judge.summarizeLeft(ship.files.Dir, ship.files.Left)
+		ship.Files.Left = judge.summarizeLeft(ship.Files.Dir, ship.Files.Left)
 		return ship, nil
 	case errors.Is(err, bundle.ErrHome) && script != "":
-		ship.note = "only " + script + " is shipped: " + whyNothing(dir, err)
+		ship.Note = "only " + script + " is shipped: " + whyNothing(dir, err)
 		src.Alone = true
-		ship.files, err = bundle.Scan(ctx, src)
+		ship.Files, err = bundle.Scan(ctx, src)
 		return ship, err
 	case script == "" && s.Source == "" && (errors.Is(err, bundle.ErrHome) || errors.Is(err, bundle.ErrTooBig)):
-		ship.files, ship.nothing, ship.tooBig = bundle.List{}, true, err
-		ship.note = "no files are shipped: " + whyNothing(dir, err) + " (-s DIR chooses another)"
+		ship.Files, ship.Nothing, ship.tooBig = bundle.List{}, true, err
+		ship.Note = "no files are shipped: " + whyNothing(dir, err) + " (-s DIR chooses another)"
 		if len(src.Extra) > 0 {
-			src.Alone, ship.nothing = true, false
-			ship.files, err = bundle.Scan(ctx, src)
+			src.Alone, ship.Nothing = true, false
+			ship.Files, err = bundle.Scan(ctx, src)
 			return ship, err
 		}
 		return ship, nil
@@ -219,18 +230,18 @@ func whyNothing(dir string, err error) string {
 	return dir + " is your home folder"
 }
 
-// findProgram says which folder comes along, and the script's name in it.
-func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err error) {
-	dir = e.Caller.Folder
+// FindProgram says which folder comes along, and the script's name in it.
+func (l *Locator) FindProgram(s job.Spec, apart bool) (dir, script string, err error) {
+	dir = l.Caller.Folder
 	if s.Source != "" {
-		if dir, err = e.findFolder("source folder", s.Source); err != nil {
+		if dir, err = l.findFolder("source folder", s.Source); err != nil {
 			return "", "", err
 		}
 	}
 	if s.Verb == job.Shell || s.ByShell {
 		return dir, "", nil
 	}
-	if strings.ContainsRune(s.Program, '/') && len(s.Entrypoint) == 0 && isInterpreter(e.absolutePaths([]string{s.Program})[0]) {
+	if strings.ContainsRune(s.Program, '/') && len(s.Entrypoint) == 0 && isInterpreter(l.absolutePaths([]string{s.Program})[0]) {
 		return dir, "", nil
 	}
 	if s.Verb == job.Map && s.Source == "" {
@@ -239,11 +250,11 @@ func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err er
 			file = filepath.Join(dir, file)
 		}
 		info, err := os.Stat(file)
-		if err == nil && info.Mode().IsRegular() && e.isInFolder(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
-			if err := unrunnable(s.Program, file); err != nil && !apart {
+		if err == nil && info.Mode().IsRegular() && l.isInFolder(file) && (strings.ContainsRune(s.Program, '/') || isScript(file)) {
+			if err := Unrunnable(s.Program, file); err != nil && !apart {
 				return "", "", err
 			}
-			if target := pythonTarget(file); e.isInFolder(target) {
+			if target := pythonTarget(file); l.isInFolder(target) {
 				file = target
 			}
 			rel, err := filepath.Rel(dir, file) // the whole folder comes along, and items run in it
@@ -257,14 +268,14 @@ func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err er
 	}
 	file := s.Program
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(e.Caller.Folder, file)
+		file = filepath.Join(l.Caller.Folder, file)
 	}
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && info.IsDir() && !(apart && filepath.IsAbs(s.Program)):
 		return "", "", fault.New(fault.Invalid, "Name the script in it: drover run "+path.Join(s.Program, "train.py")+".", "read script: %q is a folder", s.Program)
 	case err == nil && s.Source != "":
-		if target := pythonTarget(file); inside(dir, target) {
+		if target := pythonTarget(file); Inside(dir, target) {
 			file = target
 		}
 		rel, err := filepath.Rel(dir, file)
@@ -273,10 +284,10 @@ func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err er
 		}
 		return dir, filepath.ToSlash(rel), nil
 	case err == nil && (strings.ContainsRune(s.Program, '/') || isScript(file)):
-		if err := unrunnable(s.Program, file); err != nil && !apart {
+		if err := Unrunnable(s.Program, file); err != nil && !apart {
 			return "", "", err
 		}
-		if file = pythonTarget(file); e.isInFolder(file) || isScript(file) {
+		if file = pythonTarget(file); l.isInFolder(file) || isScript(file) {
 			return filepath.Dir(file), filepath.Base(file), nil
 		}
 		return dir, "", nil
@@ -284,12 +295,12 @@ func (e *Engine) findProgram(s job.Spec, apart bool) (dir, script string, err er
 	if apart && elsewhere(s.Program) {
 		return dir, "", nil
 	}
-	return dir, "", e.checkOnPath(s.Program)
+	return dir, "", l.checkOnPath(s.Program)
 }
 
-// others says whether a job runs where other programs are than here: those of the
+// OtherPrograms says whether a job runs where other programs are than here: those of the
 // image that was named. What the target chooses has nothing that anybody means.
-func others(o driver.Properties, s job.Spec) bool {
+func OtherPrograms(o driver.Properties, s job.Spec) bool {
 	return o.Apart && (!o.Containers || s.Image != "" || s.Dockerfile != "" || s.Framework != "")
 }
 
@@ -321,8 +332,8 @@ func pythonTarget(file string) string {
 }
 
 // isInFolder says whether a file lies in the current folder or below.
-func (e *Engine) isInFolder(file string) bool {
-	rel, err := filepath.Rel(e.Caller.Folder, file)
+func (l *Locator) isInFolder(file string) bool {
+	rel, err := filepath.Rel(l.Caller.Folder, file)
 	return err == nil && filepath.IsLocal(rel)
 }
 
@@ -343,9 +354,9 @@ func isScript(file string) bool {
 }
 
 // checkOnPath refuses a program that is neither a file here nor on PATH.
-func (e *Engine) checkOnPath(name string) error {
+func (l *Locator) checkOnPath(name string) error {
 	if _, err := exec.LookPath(name); err != nil {
-		if err := unrunnable(name, e.absolutePaths([]string{name})[0]); err != nil && strings.ContainsRune(name, '.') {
+		if err := Unrunnable(name, l.absolutePaths([]string{name})[0]); err != nil && strings.ContainsRune(name, '.') {
 			return err
 		}
 	}
@@ -355,11 +366,11 @@ func (e *Engine) checkOnPath(name string) error {
 			return nil
 		}
 	}
-	if info, err := os.Stat(filepath.Join(e.Caller.Folder, name)); err == nil && !looksLikeFile && info.Mode().IsRegular() {
+	if info, err := os.Stat(filepath.Join(l.Caller.Folder, name)); err == nil && !looksLikeFile && info.Mode().IsRegular() {
 		return fault.New(fault.Invalid, "Write ./"+name+" for the file here.", "find program: %q is not on PATH", name)
 	}
 	hint := "Check the spelling; drover's own flags come before the script."
-	if near := e.nearestFile(name); near != "" {
+	if near := l.nearestFile(name); near != "" {
 		hint = "Did you mean " + near + "?"
 	}
 	if looksLikeFile {
@@ -369,11 +380,11 @@ func (e *Engine) checkOnPath(name string) error {
 }
 
 // nearestFile finds the file beside a mistyped one whose name is closest to it.
-func (e *Engine) nearestFile(name string) string {
+func (l *Locator) nearestFile(name string) string {
 	dir := filepath.Dir(name)
 	full := dir
 	if !filepath.IsAbs(dir) {
-		full = filepath.Join(e.Caller.Folder, dir)
+		full = filepath.Join(l.Caller.Folder, dir)
 	}
 	entries, err := os.ReadDir(full)
 	if err != nil {
@@ -388,10 +399,10 @@ func (e *Engine) nearestFile(name string) string {
 	return best
 }
 
-func (e *Engine) findFolder(what, dir string) (string, error) {
+func (l *Locator) findFolder(what, dir string) (string, error) {
 	full := dir
 	if !filepath.IsAbs(dir) {
-		full = filepath.Join(e.Caller.Folder, dir)
+		full = filepath.Join(l.Caller.Folder, dir)
 	}
 	info, err := os.Stat(full)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -406,13 +417,19 @@ func (e *Engine) findFolder(what, dir string) (string, error) {
 	return full, nil
 }
 
-func (e *Engine) absolutePaths(paths []string) []string {
+func (l *Locator) absolutePaths(paths []string) []string {
 	var full []string
 	for _, p := range paths {
 		if !filepath.IsAbs(p) {
-			p = filepath.Join(e.Caller.Folder, p)
+			p = filepath.Join(l.Caller.Folder, p)
 		}
 		full = append(full, p)
 	}
 	return full
+}
+
+// Inside says whether a clean path is folder or in it.
+func Inside(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
 }

@@ -1,4 +1,4 @@
-package engine
+package code
 
 import (
 	"context"
@@ -10,32 +10,34 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/job"
 )
 
-// addPackages adds to a plan's code the packages that "pip install -e" shows the Python
+// AddPackages adds to a program's code the packages that "pip install -e" shows the Python
 // of the submitter and that the code imports, and says which folders of the code Python is
 // to look in (job.Code.Paths). It does so before the code is hashed: what it adds is code.
 // A package that is too big is left out, with a note.
-func (e *Engine) addPackages(ctx context.Context, p *Plan) error {
+func (l *Locator) AddPackages(ctx context.Context, s job.Spec, o driver.Properties, p *Shipment) error {
 	p.Paths = nil
-	if p.ship.nothing || !pythonScript(*p) {
+	if p.Nothing || !pythonScript(*p) {
 		return nil
 	}
 	names := map[string]string{}
-	found, err := env.Resolve(ctx, e.pythonRequest(*p))
+	found, err := env.Resolve(ctx, l.PythonRequest(s, *p))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	// What is wrong with the environment is said later, where one is needed here.
-	if err == nil && (found.Source == env.SourceActive || p.Properties.Apart || !p.Properties.Attached) {
+	if err == nil && (found.Source == env.SourceActive || o.Apart || !o.Attached) {
 		names = found.Editable()
 	}
-	paths := srcFolders(p.Code, p.Script+p.Python)
+	paths := srcFolders(p.Files, p.Script+p.Python)
 	outside := map[string]string{}
 	for name, file := range names {
-		if rel, ok := relative(p.Code.Dir, file); !ok {
+		if rel, ok := relative(p.Files.Dir, file); !ok {
 			outside[name] = file
 		} else if strings.TrimSuffix(path.Base(rel), path.Ext(rel)) == name || path.Base(rel) == name {
 			paths = append(paths, path.Dir(rel))
@@ -43,15 +45,15 @@ func (e *Engine) addPackages(ctx context.Context, p *Plan) error {
 	}
 	for name, file := range names {
 		if outside[name] == "" {
-			if err := p.Code.AddPackage(ctx, file); err != nil && !errors.Is(err, bundle.ErrTooBig) && !errors.Is(err, os.ErrNotExist) {
+			if err := p.Files.AddPackage(ctx, file); err != nil && !errors.Is(err, bundle.ErrTooBig) && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}
 	}
-	if err := addImported(ctx, p, outside); err != nil {
+	if err := addImported(ctx, p, s.Args, outside); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Code.Entries, func(f bundle.Entry) bool { return strings.HasPrefix(f.Name, bundle.EditableFolder+"/") }) {
+	if slices.ContainsFunc(p.Files.Entries, func(f bundle.Entry) bool { return strings.HasPrefix(f.Name, bundle.EditableFolder+"/") }) {
 		paths = append(paths, bundle.EditableFolder)
 	}
 	slices.Sort(paths)
@@ -59,8 +61,8 @@ func (e *Engine) addPackages(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// pythonScript says whether a plan's program is run by Python.
-func pythonScript(p Plan) bool {
+// pythonScript says whether a program is run by Python.
+func pythonScript(p Shipment) bool {
 	return p.Python != "" || slices.Contains([]string{".py", ".ipynb"}, strings.ToLower(path.Ext(p.Script)))
 }
 
@@ -76,14 +78,14 @@ func relative(dir, file string) (rel string, ok bool) {
 }
 
 // addImported adds those packages that the code mentions, and those that these mention.
-func addImported(ctx context.Context, p *Plan, packages map[string]string) error {
+func addImported(ctx context.Context, p *Shipment, args []string, packages map[string]string) error {
 	left := maps.Clone(packages)
 	for from := 0; len(left) > 0 && ctx.Err() == nil; {
-		texts := p.Code.Entries
+		texts := p.Files.Entries
 		if from > 0 {
 			texts = slices.DeleteFunc(slices.Clone(texts), func(f bundle.Entry) bool { return !strings.HasPrefix(f.Name, bundle.EditableFolder+"/") })
 		}
-		used := mentioned(texts, strings.Join(p.Spec.Args, "\n"), left)
+		used := mentioned(texts, strings.Join(args, "\n"), left)
 		if len(used) == 0 {
 			break
 		}
@@ -91,14 +93,14 @@ func addImported(ctx context.Context, p *Plan, packages map[string]string) error
 		for _, name := range used {
 			file := left[name]
 			delete(left, name)
-			err := p.Code.AddPackage(ctx, file)
+			err := p.Files.AddPackage(ctx, file)
 			switch {
 			case errors.Is(err, bundle.ErrTooBig):
-				p.Code.Notes = append(p.Code.Notes, name+" is an editable install and was not shipped, because "+filepath.Dir(file)+" is too big: install it without -e where the job runs")
+				p.Files.Notes = append(p.Files.Notes, name+" is an editable install and was not shipped, because "+filepath.Dir(file)+" is too big: install it without -e where the job runs")
 			case err != nil && !errors.Is(err, os.ErrNotExist):
 				return err
 			case err == nil:
-				p.Code.Notes = append(p.Code.Notes, "shipped too, because it is an editable install: "+file)
+				p.Files.Notes = append(p.Files.Notes, "shipped too, because it is an editable install: "+file)
 			}
 		}
 	}

@@ -1,0 +1,40 @@
+package code
+
+import (
+	"strings"
+
+	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/job"
+)
+
+// PythonFile is job.Code.Python of a program whose code is known: what a Python interpreter
+// runs that is named as the program, which is then given its environment as a script is.
+func (l *Locator) PythonFile(s job.Spec, ship Shipment) string {
+	if ship.Nothing || ship.Script != "" {
+		return ""
+	}
+	return l.pythonFileIn(s, ship.Files.Dir)
+}
+
+// pythonFileIn is the file that a spec's Python interpreter runs, in the folder dir of its
+// code; "" where the program is none.
+func (l *Locator) pythonFileIn(s job.Spec, dir string) string {
+	if s.Verb == job.Shell || s.ByShell || len(s.Entrypoint) > 0 || !env.IsInterpreter(s.Program) {
+		return ""
+	}
+	cwd := l.Caller.Folder
+	if s.Source != "" {
+		cwd = dir
+	}
+	return env.PythonFile(s.Args, dir, cwd, s.Verb == job.Map)
+}
+
+// PythonRequest asks for what a program needs of Python. A path that names an
+// interpreter is this machine's, from where it was typed.
+func (l *Locator) PythonRequest(s job.Spec, ship Shipment) env.Request {
+	program := s.Program
+	if strings.ContainsRune(program, '/') {
+		program = l.absolutePaths([]string{program})[0]
+	}
+	return env.Request{Dir: ship.Files.Dir, Sub: ship.Sub, Python: s.Python, NoEnv: s.NoEnv, Environ: l.Caller.Environ, Cache: l.Caller.Cache}.For(ship.Script, ship.Python, program)
+}
