@@ -100,7 +100,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 // listGenerations counts the outputs of a job that has succeeded.
 func (c *Client) listGenerations(ctx context.Context, rep views.Report) (all []Kept, err error) {
 	for _, name := range layout {
-		t, _, err := c.engine.OutputsOf(ctx, rep, name)
+		t, _, err := c.engine.Inputs.OutputsOf(ctx, rep, name)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // its list is gone
 		}
@@ -123,7 +123,7 @@ func (c *Client) generations(ctx context.Context, p job.Path, nodes int, d *Data
 		return err
 	}
 	if shared.Begun != nil {
-		t, err := c.engine.StateOf(ctx, p, nodes)
+		t, err := c.engine.Inputs.StateOf(ctx, p, nodes)
 		if err != nil {
 			return err
 		}
@@ -192,6 +192,6 @@ func (c *Client) PutState(ctx context.Context, project, task string, node int, d
 		}
 		dir = full
 	}
-	t, err := c.engine.PutState(ctx, job.Path{Project: project, Task: task}, node, dir)
+	t, err := c.engine.Inputs.PutState(ctx, job.Path{Project: project, Task: task}, node, dir)
 	return Kept{Name: "state", Node: node, Files: len(t.Files), Bytes: t.Bytes()}, err
 }

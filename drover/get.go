@@ -55,14 +55,14 @@ func (j *Job) Made(ctx context.Context) (Made, error) {
 	if err != nil {
 		return m, err
 	}
-	names, err := j.c.engine.NamesOfOutputs(ctx, rep, layout...)
+	names, err := j.c.engine.Inputs.NamesOfOutputs(ctx, rep, layout...)
 	if err != nil {
 		return m, err
 	}
 	m.Model, m.Output = slices.Contains(names, "model"), slices.Contains(names, "output")
 	_, m.InPlace = j.placeInCode(rep.Job, j.c.engine.Caller.Folder)
 	if slices.Contains(names, "files") {
-		t, _, err := j.c.engine.OutputsOf(ctx, rep, "files")
+		t, _, err := j.c.engine.Inputs.OutputsOf(ctx, rep, "files")
 		if err != nil {
 			return m, err
 		}
@@ -192,7 +192,7 @@ func (g *getter) readLists(ctx context.Context) error {
 		if !g.isWanted(name) {
 			continue
 		}
-		tree, collisions, err := g.j.c.engine.OutputsOf(ctx, g.rep, name)
+		tree, collisions, err := g.j.c.engine.Inputs.OutputsOf(ctx, g.rep, name)
 		if err != nil {
 			return fmt.Errorf("get %s: %w", name, err)
 		}

@@ -45,7 +45,7 @@ func (c *Client) getState(ctx context.Context, project, task, dir string, o GetO
 		}
 	}
 	p := job.Path{Project: project, Task: task}
-	t, err := c.engine.StateOf(ctx, p, nodes)
+	t, err := c.engine.Inputs.StateOf(ctx, p, nodes)
 	if err != nil {
 		return got, err
 	}

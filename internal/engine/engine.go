@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine/code"
+	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/attached"
 	"github.com/drover-run/drover/internal/ledger/chunks"
@@ -38,14 +39,15 @@ type Engine struct {
 	*session.Session
 	Passes Passes
 
-	Code   *code.Locator // what goes along with a program
+	Code   *code.Locator  // what goes along with a program
+	Inputs *inputs.Finder // what inputs hold, and what tasks have left
 	passes *passes
 	given  *given
 }
 
 // New makes an engine.
 func New(s session.Session, p Passes) *Engine {
-	return &Engine{Session: &s, Passes: p, Code: &code.Locator{Session: &s}, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
+	return &Engine{Session: &s, Passes: p, Code: &code.Locator{Session: &s}, Inputs: &inputs.Finder{Session: &s}, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
 }
 
 // The pace at which an attached engine looks. A folder store and a local driver

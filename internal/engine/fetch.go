@@ -133,7 +133,7 @@ func (e *Engine) notePlace(ctx context.Context, p *Plan, text string) {
 	if input.PlaceOf(p.Items.places, url) != url {
 		return
 	}
-	if _, full, err := e.openBucketURL(ctx, url); err == nil {
+	if _, full, err := e.OpenBucketURL(ctx, url); err == nil {
 		p.Items.places = addPlace(p.Items.places, full)
 	}
 }

@@ -67,7 +67,7 @@ func (e *Engine) collectItems(ctx context.Context, p *Plan) error {
 	p.Items.dir = dir
 	source := items.Source{From: s.From, Format: s.Format, Dir: e.Caller.Folder, Stdin: e.Caller.Stdin}
 	source.Open = func(ctx context.Context, url string) (b *store.Store, err error) {
-		b, url, err = e.openBucketURL(ctx, url)
+		b, url, err = e.OpenBucketURL(ctx, url)
 		p.Items.places = addPlace(nil, url)
 		return b, err
 	}

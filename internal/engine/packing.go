@@ -95,7 +95,7 @@ func (s *cargo) sendBatch(ctx context.Context, batch [][]wanted) error {
 	for _, found := range batch {
 		for _, w := range found {
 			if _, done := s.known[w.path]; done {
-				s.tell.addSame(w.Size)
+				s.tell.AddSame(w.Size)
 				continue
 			}
 			s.known[w.path] = w.File
@@ -148,7 +148,7 @@ func (s *cargo) packFiles(ctx context.Context, todo []*packed) error {
 		}
 		if had, is := s.had[f.Blob]; is {
 			s.known[f.path] = had
-			s.tell.addSame(f.Size)
+			s.tell.AddSame(f.Size)
 			continue
 		}
 		f.Off, f.content = p.Add(f.Blob, f.content), nil
@@ -182,12 +182,12 @@ func (s *cargo) storePack(ctx context.Context, p *manifest.Pack, in []*packed) e
 	}
 	s.hands.Go(func() { // ends with the pack, or with ctx
 		defer func() { <-s.turns }()
-		body := s.tell.countingBody(bytes.NewReader(p.Bytes()))
+		body := s.tell.CountingBody(bytes.NewReader(p.Bytes()))
 		if _, _, err := s.store.PutBlob(ctx, body); err != nil {
 			s.stop(fmt.Errorf("store %s with %s more: %w", in[0].path, plural(len(in)-1, "small file"), err))
 			return
 		}
-		body.countSent(int64(len(in)), bytesOf)
+		body.CountSent(int64(len(in)), bytesOf)
 	})
 	return nil
 }
@@ -215,10 +215,10 @@ func (s *cargo) storeOneFile(ctx context.Context, f *packed) error {
 			return nil
 		}
 	}
-	body := s.tell.countingBody(file)
+	body := s.tell.CountingBody(file)
 	if f.Blob, f.Size, err = s.store.PutBlob(ctx, body); err != nil {
 		return fmt.Errorf("store %s: %w", f.path, err)
 	}
-	body.countSent(1, f.Size)
+	body.CountSent(1, f.Size)
 	return nil
 }

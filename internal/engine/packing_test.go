@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/sending"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/transfer"
@@ -208,11 +209,11 @@ func TestAPackThatCannotBeStoredEndsTheSubmit(t *testing.T) {
 // A large file is told of while it is sent, and what is sent a second time is not.
 func TestItIsToldHowFarAFileIs(t *testing.T) {
 	var told []transfer.Progress
-	tell := newTelling(func(p transfer.Progress) { told = append(told, p) }, store.System)
-	tell.addFound(1, 100)
-	b := tell.countingBody(bytes.NewReader(make([]byte, 100)))
+	tell := sending.NewProgress(func(p transfer.Progress) { told = append(told, p) }, store.System)
+	tell.AddFound(1, 100)
+	b := tell.CountingBody(bytes.NewReader(make([]byte, 100)))
 	from := func(n int) {
-		tell.last -= 1 << 40
+		tell.Last -= 1 << 40
 		_, err := b.Seek(0, io.SeekStart)
 		if err == nil {
 			_, err = io.CopyN(io.Discard, b, int64(n))
@@ -225,8 +226,8 @@ func TestItIsToldHowFarAFileIs(t *testing.T) {
 	from(60)  // sent, and broken off
 	from(40)
 	from(100)
-	b.countSent(1, 100)
-	tell.reportEnd()
+	b.CountSent(1, 100)
+	tell.ReportEnd()
 	var at []int64
 	for _, p := range told {
 		if len(at) == 0 || at[len(at)-1] != p.Bytes {

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/engine/code"
+	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -72,7 +73,7 @@ type Plan struct {
 	ship       code.Shipment
 	tree       tree.Tree // of the code
 	alike      string    // digest of a job's code that differs from ours in what is left out alone
-	feeds      []feed
+	feeds      []inputs.Feed
 	seen       []string // folders of this machine that its items lie in
 	since      int
 	stateSince int
@@ -200,11 +201,11 @@ func (e *Engine) addPython(ctx context.Context, p *Plan) error {
 
 // findInputs finds what the inputs hold, and its digests.
 func (e *Engine) findInputs(ctx context.Context, p *Plan) (err error) {
-	if p.feeds, err = e.findFeeds(ctx, p.Spec); err != nil {
+	if p.feeds, err = e.Inputs.FindAll(ctx, p.Spec); err != nil {
 		return err
 	}
 	for _, f := range p.feeds {
-		p.Contents[f.in.Name] = f.tree.Digest()
+		p.Contents[f.In.Name] = f.Tree.Digest()
 	}
 	return nil
 }
@@ -285,7 +286,7 @@ func (e *Engine) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
 	if j.Code = code; code.Blob != "" {
 		p.Digest = code.Digest
 	}
-	return j, e.shipInputs(ctx, p, &j)
+	return j, e.Inputs.StoreAll(ctx, p.feeds, &j, p.progressOf(OfInputs))
 }
 
 // shipCode stores a plan's code and says what it is.

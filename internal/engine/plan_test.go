@@ -289,8 +289,8 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 		"data":       {"sub/z", "x.csv", "y.csv"},
 		"data/":      {"sub/z", "x.csv", "y.csv"},
 	} {
-		f, err := d.findFeed(t.Context(), job.Input{Name: "data", Path: path}, spec(), false)
-		tree := f.tree
+		f, err := d.Inputs.Find(t.Context(), job.Input{Name: "data", Path: path}, spec(), false)
+		tree := f.Tree
 		d.check(err)
 		var got []string
 		for _, f := range tree.Files {
@@ -300,7 +300,7 @@ func TestAnInputThatIsOneFileIsAFolderThatHoldsIt(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s%v%v", path, diff, tree.Dirs, tree.Links)
 		}
 	}
-	if _, err := d.findFeed(t.Context(), job.Input{Name: "data", Path: "gone"}, spec(), false); err == nil {
+	if _, err := d.Inputs.Find(t.Context(), job.Input{Name: "data", Path: "gone"}, spec(), false); err == nil {
 		t.Error("an input that is not there was saved")
 	}
 }

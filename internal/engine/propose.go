@@ -19,7 +19,7 @@ func (e *Engine) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 		return job.Job{}, err
 	}
 	for _, f := range p.feeds {
-		if f.cache != nil { // it believes what a command before has sent, whatever gc did since
+		if f.Cache != nil { // it believes what a command before has sent, whatever gc did since
 			sweeps.Since(0)
 		}
 	}
@@ -42,8 +42,8 @@ func (e *Engine) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	}
 	return j, sweeps.Assure(ctx, need, func(ctx context.Context, gone []store.Digest) error {
 		for _, f := range p.feeds {
-			if f.cache != nil {
-				f.cache.Forget(gone...)
+			if f.Cache != nil {
+				f.Cache.Forget(gone...)
 			}
 		}
 		again, err := e.shipJob(ctx, p)
@@ -63,7 +63,7 @@ func (p *Plan) blobsOfJob(j job.Job) (all []store.Digest) {
 		all = append(all, store.Digest(j.Code.Blob))
 	}
 	for _, f := range p.feeds {
-		all = append(append(all, store.Digest(j.Inputs[f.in.Name])), f.storedTree().Blobs()...)
+		all = append(append(all, store.Digest(j.Inputs[f.In.Name])), f.StoredTree().Blobs()...)
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
@@ -57,7 +58,7 @@ func TestInputsThatAreNotThereYet(t *testing.T) {
 	_, err = d.Plan(t.Context(), spec(func(s *job.Spec) { s.Task, s.Inputs = "next", []job.Input{{Name: "data", Path: "s3://bucket/data"}} }), false)
 	refused(t, err, fault.Invalid, "read input data: open s3://bucket: this program opens no buckets", "Give drover.Options an OpenPlace.")
 
-	_, err = d.PutState(t.Context(), job.Path{Project: "demo", Task: "digits"}, 0, t.TempDir())
+	_, err = d.Inputs.PutState(t.Context(), job.Path{Project: "demo", Task: "digits"}, 0, t.TempDir())
 	refused(t, err, fault.Invalid, "put state of task digits: job "+live.Short+" is live", "Wait for it with drover wait "+live.Short+", or end it with drover cancel "+live.Short+".")
 }
 
@@ -84,10 +85,10 @@ func TestATemporaryFolderThatIsGone(t *testing.T) {
 	j := d.load(d.submit(spec(named)))
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "gone"))
 	const hint = "Free some space, or set TMPDIR."
-	if _, err := d.readJobSource(t.Context(), j, false); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "read source of job "+j.Short+": ") || fault.Hint(err) != hint {
+	if _, err := d.Inputs.ReadJobSource(t.Context(), j, false); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "read source of job "+j.Short+": ") || fault.Hint(err) != hint {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
-	if err := d.packArchive(t.Context(), &feed{archive: "code.tar.gz"}); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "make code.tar.gz: ") || fault.Hint(err) != hint {
+	if err := d.Inputs.StoreArchive(t.Context(), &inputs.Feed{Archive: "code.tar.gz"}); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "make code.tar.gz: ") || fault.Hint(err) != hint {
 		t.Errorf("%v\n  %s", err, fault.Hint(err))
 	}
 }

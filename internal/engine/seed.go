@@ -1,15 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path"
 
-	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -71,43 +66,4 @@ func (e *Engine) lastOfType(ctx context.Context, p *Plan, task tasks.Task) (*vie
 		return &rep, err
 	}
 	return nil, nil
-}
-
-// archiveOf is the file that another task's model or output is in an input: SageMaker
-// keeps a training job's as one, and nobody unpacks it. "" for all else.
-func (e *Engine) archiveOf(ctx context.Context, ref job.TaskRef, project string, o job.Origin) (string, error) {
-	if ref.What != "model" && ref.What != "output" {
-		return "", nil
-	}
-	j, err := tasks.LoadJob(ctx, e.World, job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task, Job: path.Base(o.Job)})
-	if err != nil || j.Spec.Verb == job.Process {
-		return "", err
-	}
-	return ref.What + ".tar.gz", nil
-}
-
-// packArchive stores the archive of a feed that is to be one. The same files give the same
-// archive.
-func (e *Engine) packArchive(ctx context.Context, f *feed) error {
-	if f.archive == "" {
-		return nil
-	}
-	tmp, err := os.CreateTemp("", "drover-archive-")
-	if err != nil {
-		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR.", "make %s", f.archive)
-	}
-	defer os.Remove(tmp.Name())
-	defer tmp.Close()
-	if _, err := tree.TarGz(ctx, e.World.Store, []tree.Named{{Tree: f.tree}}, tmp); err != nil {
-		return fmt.Errorf("make %s: %w", f.archive, err)
-	}
-	if _, err := tmp.Seek(0, 0); err != nil {
-		return fmt.Errorf("make %s: %w", f.archive, err)
-	}
-	d, n, err := e.World.Store.PutBlob(ctx, tmp)
-	if err != nil {
-		return fmt.Errorf("store %s: %w", f.archive, err)
-	}
-	f.held = tree.Tree{Files: []tree.File{{Path: f.archive, Size: n, Mode: 0o644, SHA256: d}}}
-	return nil
 }

@@ -120,7 +120,7 @@ func TestATaskOfTwoTypesCompletesTwice(t *testing.T) {
 	}
 	// Newest of all is what others are chained to, as there.
 	in := job.Input{Name: "m", Path: "task:ex3-1/model"}
-	if _, err := d.findFeed(t.Context(), in, spec(seed), false); err == nil || !strings.Contains(err.Error(), "is failed") {
+	if _, err := d.Inputs.Find(t.Context(), in, spec(seed), false); err == nil || !strings.Contains(err.Error(), "is failed") {
 		t.Errorf("its model is had though its last job failed: %v", err)
 	}
 }
@@ -240,15 +240,15 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	d := newDesk(t)
 	in := job.Input{Name: "s", Path: "task:ex3-1/state"}
 	read := func() (tree.Tree, error) {
-		f, err := d.findFeed(t.Context(), in, spec(seed), false)
-		return f.tree, err
+		f, err := d.Inputs.Find(t.Context(), in, spec(seed), false)
+		return f.Tree, err
 	}
 	if _, err := read(); err == nil || !strings.Contains(err.Error(), "task ex3-1 has no state") {
 		t.Errorf("a task that never was: %v", err)
 	}
 	byHand := t.TempDir()
 	d.check(os.WriteFile(filepath.Join(byHand, "h"), []byte("h"), 0o644))
-	_, err := d.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, byHand)
+	_, err := d.Inputs.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, byHand)
 	d.check(err)
 	if listing, err := read(); err != nil || len(listing.Files) != 1 || listing.Files[0].Path != "h" {
 		t.Errorf("what was stored with drover put: %v, %v", listing, err)
@@ -263,7 +263,7 @@ func TestAStateNeedsNoSuccess(t *testing.T) {
 	if d.check(err); len(listing.Files) != 3 {
 		t.Errorf("after a failure: %v", listing.Files)
 	}
-	_, err = d.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, "")
+	_, err = d.Inputs.PutState(t.Context(), job.Path{Project: "demo", Task: "ex3-1"}, 0, "")
 	d.check(err)
 	if _, err := read(); err == nil {
 		t.Error("a state that was emptied is had")
@@ -281,12 +281,12 @@ func (d *desk) share(p job.Path, ranks ...map[string]string) {
 	own := []string{"algo-1", "algo-2", "algo-3"}[:len(ranks)]
 	for rank, files := range ranks {
 		agent := "1-0-" + own[rank]
-		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.stateIsComplete(ctx))
+		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.Inputs.StateIsComplete(ctx))
 		d.check(err)
 		var base tree.Tree
-		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.stateIsComplete(ctx),
+		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.Inputs.StateIsComplete(ctx),
 			func(s states.Shared) (store.Digest, int64, error) {
-				if base, err = d.readUnitedTree(ctx, s); err != nil {
+				if base, err = d.Inputs.ReadUnitedTree(ctx, s); err != nil {
 					return "", 0, err
 				}
 				list, err := tree.PutTree(ctx, d.World.Store, base)
@@ -316,11 +316,11 @@ func TestGCKeepsASharedState(t *testing.T) {
 	path, err := d.Submit(t.Context(), &two)
 	d.check(err)
 	d.share(path, map[string]string{"c": "3"})
-	want, err := d.StateOf(t.Context(), path, 1)
+	want, err := d.Inputs.StateOf(t.Context(), path, 1)
 	if d.check(err); len(want.Files) != 3 {
 		t.Fatalf("the state is %v", want.Files)
 	}
-	s, err := states.ReadShared(t.Context(), d.World, path, d.stateIsComplete(t.Context()))
+	s, err := states.ReadShared(t.Context(), d.World, path, d.Inputs.StateIsComplete(t.Context()))
 	d.check(err)
 	d.gcKeeps(append(want.Blobs(), s.Begun.State)...) // the last is the list that its ranks began with
 }

@@ -63,7 +63,7 @@ func TestACommandThatWasNotTypedIsTheSame(t *testing.T) {
 
 func TestATaskThatIsNotThereMayBeAnotherProjects(t *testing.T) {
 	d := newDesk(t)
-	_, _, err := d.findTaskInput(t.Context(), job.Input{Name: "model"}, job.TaskRef{Task: "train", What: "model"}, "demo", "", false)
+	_, _, err := d.Inputs.FindTaskInput(t.Context(), job.Input{Name: "model"}, job.TaskRef{Task: "train", What: "model"}, "demo", "", false)
 	if fault.KindOf(err) != fault.Missing || err.Error() != "read input model: project demo has no task train" ||
 		fault.Hint(err) != "drover status lists what there is; another project's is task:PROJECT/train/model." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))

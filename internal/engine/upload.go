@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/sending"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/items/template"
@@ -73,7 +74,7 @@ type uploader struct {
 	sight  sight
 	fields []int // that may name files; manifest.Whole of plain lines
 	fetch  bool
-	tell   *telling
+	tell   *sending.Progress
 	known  map[string]manifest.File       // by path; stored already, or about to be
 	had    map[store.Digest]manifest.File // by content, of small files
 }
@@ -182,11 +183,11 @@ func (e *Engine) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List,
 	if err != nil {
 		return nil, err
 	}
-	u.tell = newTelling(watch, e.World.Store.Clock())
+	u.tell = sending.NewProgress(watch, e.World.Store.Clock())
 	if p.Items.counted == l {
-		u.tell.addFound(int64(p.Items.Uploads), p.Items.UploadBytes)
+		u.tell.AddFound(int64(p.Items.Uploads), p.Items.UploadBytes)
 	}
-	defer u.tell.reportEnd()
+	defer u.tell.ReportEnd()
 	list, n, err := manifest.StoredFiles(p.Items.dir.dir, u.eachItemFiles(ctx, l))
 	if err != nil {
 		return nil, fmt.Errorf("store files of items: %w", err)

@@ -110,3 +110,18 @@ func (s *Session) PlacementHandle(p job.Path, target string, placement int) driv
 	name, _, _ := strings.Cut(target, "/")
 	return driver.Handle{Target: name, Job: p.Job, Placement: placement}
 }
+
+// OpenBucketURL opens any bucket, for inputs that are read where they are. full is the URL that opens it elsewhere too.
+func (s *Session) OpenBucketURL(ctx context.Context, url string) (there *store.Store, full string, err error) {
+	if s.OpenPlace == nil {
+		return nil, "", fault.New(fault.Invalid, "Give drover.Options an OpenPlace.", "open %s: this program opens no buckets", url)
+	}
+	b, err := s.OpenPlace(ctx, url)
+	if err != nil {
+		return nil, "", err
+	}
+	if full = b.String(); !strings.Contains(full, "?") { // with the server, which an agent may not know
+		full = url
+	}
+	return store.New(b, store.Options{}), full, nil
+}

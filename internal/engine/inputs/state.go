@@ -1,4 +1,4 @@
-package engine
+package inputs
 
 import (
 	"context"
@@ -21,14 +21,14 @@ import (
 // what its next job finds in /state. Where the ranks share one (the rules of ssm), it
 // is that, whatever the rank. dir "" empties it. A task with a live job is
 // refused: its program writes there.
-func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string) (tree.Tree, error) {
-	task, err := tasks.ReadTask(ctx, e.World, p)
+func (w *Finder) PutState(ctx context.Context, p job.Path, rank int, dir string) (tree.Tree, error) {
+	task, err := tasks.ReadTask(ctx, w.World, p)
 	if err != nil {
 		return tree.Tree{}, err
 	}
 	if task.Live != "" {
 		live := job.Path{Project: p.Project, Task: p.Task, Job: task.Live}
-		rep, err := views.ReadReport(ctx, e.World, live)
+		rep, err := views.ReadReport(ctx, w.World, live)
 		if err != nil {
 			return tree.Tree{}, err
 		}
@@ -37,24 +37,24 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 				"put state of task %s: job %s is live", p.Task, rep.Job.Short)
 		}
 	}
-	if err := removal.RememberTask(ctx, e.World, p); err != nil {
+	if err := removal.RememberTask(ctx, w.World, p); err != nil {
 		return tree.Tree{}, err
 	}
-	sweeps, err := removal.ReadSweeps(ctx, e.World)
+	sweeps, err := removal.ReadSweeps(ctx, w.World)
 	if err != nil {
 		return tree.Tree{}, err
 	}
-	t, list, err := e.saveState(ctx, dir)
+	t, list, err := w.saveState(ctx, dir)
 	if err != nil {
 		return t, fmt.Errorf("put state of task %s: %w", p.Task, err)
 	}
-	was, err := states.ReadShared(ctx, e.World, p, e.stateIsComplete(ctx))
+	was, err := states.ReadShared(ctx, w.World, p, w.StateIsComplete(ctx))
 	switch {
 	case err != nil:
 	case was.Begun != nil: // the one of all ranks
-		err = states.PutShared(ctx, e.World, p, e.Caller.By, list, t.Bytes())
+		err = states.PutShared(ctx, w.World, p, w.Caller.By, list, t.Bytes())
 	default:
-		err = states.PutState(ctx, e.World, p, rank, e.Caller.By, e.stateIsComplete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
+		err = states.PutState(ctx, w.World, p, rank, w.Caller.By, w.StateIsComplete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
 	}
 	if errors.Is(err, states.ErrFenced) {
 		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)
@@ -64,7 +64,7 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 	}
 	need := func() ([]store.Digest, error) { return append(t.Blobs(), list), nil }
 	return t, sweeps.Assure(ctx, need, func(ctx context.Context, _ []store.Digest) error {
-		_, again, err := e.saveState(ctx, dir)
+		_, again, err := w.saveState(ctx, dir)
 		if err == nil && again != list {
 			err = fault.New(fault.Invalid, "Run it again.", "put state of task %s: %q changed meanwhile", p.Task, dir)
 		}
@@ -74,13 +74,13 @@ func (e *Engine) PutState(ctx context.Context, p job.Path, rank int, dir string)
 
 // saveState stores a folder and its list; "" is no folder. What drover keeps in a folder
 // that it brought a state into is no part of it.
-func (e *Engine) saveState(ctx context.Context, dir string) (t tree.Tree, list store.Digest, err error) {
+func (w *Finder) saveState(ctx context.Context, dir string) (t tree.Tree, list store.Digest, err error) {
 	if dir == "" {
 		return t, "", nil
 	}
-	if t, err = tree.Save(ctx, e.World.Store, dir, tree.SaveOptions{Skip: func(name string) bool { return name == bundle.Receipt }}); err != nil {
+	if t, err = tree.Save(ctx, w.World.Store, dir, tree.SaveOptions{Skip: func(name string) bool { return name == bundle.Receipt }}); err != nil {
 		return t, "", err
 	}
-	list, err = tree.PutTree(ctx, e.World.Store, t)
+	list, err = tree.PutTree(ctx, w.World.Store, t)
 	return t, list, err
 }

@@ -1,4 +1,4 @@
-package engine
+package inputs
 
 import (
 	"cmp"
@@ -22,20 +22,20 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// findTaskInput finds what another task left (an input such as m=task:train/model). Its
+// FindTaskInput finds what another task left (an input such as m=task:train/model). Its
 // blobs are in the store already; those of a source, which is an archive there,
 // are stored if keep says so.
 //
 // By the rules of ssm a task may have a state before it has a job.
-func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (tree.Tree, job.Origin, error) {
+func (w *Finder) FindTaskInput(ctx context.Context, in job.Input, ref job.TaskRef, project string, rules job.Rules, keep bool) (tree.Tree, job.Origin, error) {
 	p := job.Path{Project: cmp.Or(ref.Project, project), Task: ref.Task}
-	task, err := tasks.ReadTask(ctx, e.World, p)
+	task, err := tasks.ReadTask(ctx, w.World, p)
 	if err != nil {
 		return tree.Tree{}, job.Origin{}, err
 	}
 	p.Job = task.Newest()
 	if rules == job.SSM && ref.What == "state" {
-		return e.readStateNow(ctx, in, ref, p)
+		return w.readStateNow(ctx, in, ref, p)
 	}
 	if p.Job == "" {
 		hint := "drover status lists what there is"
@@ -45,7 +45,7 @@ func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 		hint += "."
 		return tree.Tree{}, job.Origin{}, fault.New(fault.Missing, hint, "read input %s: project %s has no task %s", in.Name, p.Project, ref.Task)
 	}
-	rep, err := views.ReadReport(ctx, e.World, p)
+	rep, err := views.ReadReport(ctx, w.World, p)
 	if errors.Is(err, store.ErrNotExist) {
 		return tree.Tree{}, job.Origin{}, gone(in, ref, "its newest job was removed")
 	}
@@ -56,13 +56,13 @@ func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 	var t tree.Tree
 	switch ref.What {
 	case "state":
-		t, err = e.StateOf(ctx, p, rep.Job.Spec.Nodes)
+		t, err = w.StateOf(ctx, p, rep.Job.Spec.Nodes)
 	case "source":
-		t, err = e.readJobSource(ctx, rep.Job, keep)
+		t, err = w.ReadJobSource(ctx, rep.Job, keep)
 	default:
 		if err = ended(in, ref, rep); err == nil {
 			o.Attempt = rep.Run.Settled.Attempt
-			t, _, err = e.OutputsOf(ctx, rep, ref.What)
+			t, _, err = w.OutputsOf(ctx, rep, ref.What)
 		}
 	}
 	if errors.Is(err, store.ErrNotExist) {
@@ -77,7 +77,7 @@ func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 	if ref.What == "source" {
 		return t, o, nil // it was read a moment ago
 	}
-	lost, err := tree.Missing(ctx, e.World.Store, t)
+	lost, err := tree.Missing(ctx, w.World.Store, t)
 	if err == nil && len(lost) > 0 {
 		err = gone(in, ref, fmt.Sprintf("%d of its %d files are not in the store any more", len(lost), len(t.Files)))
 	}
@@ -86,17 +86,17 @@ func (e *Engine) findTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 
 // readStateNow is the state that a task has at this moment, whatever its jobs have come
 // to. One without any is refused, as SageMaker refuses an input of no objects.
-func (e *Engine) readStateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (tree.Tree, job.Origin, error) {
+func (w *Finder) readStateNow(ctx context.Context, in job.Input, ref job.TaskRef, p job.Path) (tree.Tree, job.Origin, error) {
 	o := job.Origin{Job: strings.TrimSuffix(p.String(), "/"), What: ref.What} // its task alone, where there is no job
 	ranks := 1
 	if p.Job != "" {
-		j, err := tasks.LoadJob(ctx, e.World, p)
+		j, err := tasks.LoadJob(ctx, w.World, p)
 		if err != nil && !errors.Is(err, store.ErrNotExist) { // its job may be gone, and the state stays
 			return tree.Tree{}, o, err
 		}
 		o.Short, ranks = j.Short, max(1, j.Spec.Nodes)
 	}
-	t, err := e.StateOf(ctx, p, ranks)
+	t, err := w.StateOf(ctx, p, ranks)
 	if err != nil {
 		return t, o, err
 	}
@@ -127,23 +127,23 @@ func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 
 // StateOf is the newest state of a task, that of all its ranks as one folder. ranks
 // are how many there are, where each has a state of its own.
-func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree, error) {
-	if s, err := states.ReadShared(ctx, e.World, p, e.stateIsComplete(ctx)); err != nil || s.Begun != nil {
+func (w *Finder) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree, error) {
+	if s, err := states.ReadShared(ctx, w.World, p, w.StateIsComplete(ctx)); err != nil || s.Begun != nil {
 		if err != nil {
 			return tree.Tree{}, err
 		}
-		return e.readUnitedTree(ctx, s)
+		return w.ReadUnitedTree(ctx, s)
 	}
 	var all []tree.Named
 	for rank := range max(1, ranks) {
-		saved, err := states.ReadState(ctx, e.World, p, rank, e.stateIsComplete(ctx))
+		saved, err := states.ReadState(ctx, w.World, p, rank, w.StateIsComplete(ctx))
 		if err != nil {
 			return tree.Tree{}, err
 		}
 		if saved == nil || saved.State == "" {
 			continue
 		}
-		t, err := tree.LoadTree(ctx, e.World.Store, saved.State)
+		t, err := tree.LoadTree(ctx, w.World.Store, saved.State)
 		if err != nil {
 			return tree.Tree{}, err
 		}
@@ -153,29 +153,29 @@ func (e *Engine) StateOf(ctx context.Context, p job.Path, ranks int) (tree.Tree,
 	return t, nil
 }
 
-// readUnitedTree is a state that ranks share as one folder.
-func (e *Engine) readUnitedTree(ctx context.Context, s states.Shared) (tree.Tree, error) {
+// ReadUnitedTree is a state that ranks share as one folder.
+func (w *Finder) ReadUnitedTree(ctx context.Context, s states.Shared) (tree.Tree, error) {
 	var copies []union.Copy
 	base := s.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})
 	})
-	return union.Unite(ctx, e.World.Store, base, copies, contract.IsHost)
+	return union.Unite(ctx, w.World.Store, base, copies, contract.IsHost)
 }
 
-// stateIsComplete says whether what a generation names as state is all in the store.
-func (e *Engine) stateIsComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
+// StateIsComplete says whether what a generation names as state is all in the store.
+func (w *Finder) StateIsComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
 	return func(s protocol.Saved) (bool, error) {
 		if s.State == "" {
 			return true, nil
 		}
-		t, err := tree.LoadTree(ctx, e.World.Store, s.State)
+		t, err := tree.LoadTree(ctx, w.World.Store, s.State)
 		if errors.Is(err, store.ErrNotExist) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		lost, err := tree.Missing(ctx, e.World.Store, t)
+		lost, err := tree.Missing(ctx, w.World.Store, t)
 		return len(lost) == 0, err
 	}
 }
@@ -184,7 +184,7 @@ func (e *Engine) stateIsComplete(ctx context.Context) func(protocol.Saved) (bool
 // or of the current one as far as it is stored. Of a rank whose program has not ended
 // there are the files which its newest generation holds, and of other outputs those of
 // the newest attempt in which it has.
-func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (tree.Tree, []tree.Collision, error) {
+func (w *Finder) OutputsOf(ctx context.Context, rep views.Report, name string) (tree.Tree, []tree.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
@@ -192,7 +192,7 @@ func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (
 	if attempt == 0 {
 		return tree.Tree{}, nil, nil
 	}
-	lists, err := e.outputLists(ctx, rep, attempt, name)
+	lists, err := w.outputLists(ctx, rep, attempt, name)
 	if err != nil {
 		return tree.Tree{}, nil, err
 	}
@@ -202,7 +202,7 @@ func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (
 		if d == "" {
 			continue
 		}
-		t, err := tree.LoadTree(ctx, e.World.Store, d)
+		t, err := tree.LoadTree(ctx, w.World.Store, d)
 		if err != nil {
 			return tree.Tree{}, nil, err
 		}
@@ -213,14 +213,14 @@ func (e *Engine) OutputsOf(ctx context.Context, rep views.Report, name string) (
 }
 
 // outputLists finds the list of one output of each rank.
-func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int, name string) (map[int]store.Digest, error) {
+func (w *Finder) outputLists(ctx context.Context, rep views.Report, attempt int, name string) (map[int]store.Digest, error) {
 	lists := map[int]store.Digest{}
 	left := map[int]bool{} // ranks of which nothing was found yet
 	for rank := range rep.Run.Nodes {
 		left[rank] = true
 	}
 	for ; attempt > 0 && len(left) > 0; attempt-- {
-		exits, err := runs.ReadExits(ctx, e.World, rep.Path, rep.Run.Nodes, attempt)
+		exits, err := runs.ReadExits(ctx, w.World, rep.Path, rep.Run.Nodes, attempt)
 		if err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int,
 			continue
 		}
 		for rank := range left {
-			s, err := states.ReadState(ctx, e.World, rep.Path, rank, e.outputsAreComplete(ctx))
+			s, err := states.ReadState(ctx, w.World, rep.Path, rank, w.outputsAreComplete(ctx))
 			if err != nil {
 				return nil, err
 			}
@@ -248,8 +248,8 @@ func (e *Engine) outputLists(ctx context.Context, rep views.Report, attempt int,
 }
 
 // outputsAreComplete says whether all that a generation names is in the store.
-func (e *Engine) outputsAreComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
-	complete := e.stateIsComplete(ctx)
+func (w *Finder) outputsAreComplete(ctx context.Context) func(protocol.Saved) (bool, error) {
+	complete := w.StateIsComplete(ctx)
 	return func(s protocol.Saved) (bool, error) {
 		for _, d := range s.Lists() {
 			if ok, err := complete(protocol.Saved{State: d}); err != nil || !ok {
@@ -262,14 +262,14 @@ func (e *Engine) outputsAreComplete(ctx context.Context) func(protocol.Saved) (b
 
 // NamesOfOutputs are those of some outputs of a job that hold anything, without reading
 // their lists.
-func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...string) (held []string, err error) {
+func (w *Finder) NamesOfOutputs(ctx context.Context, rep views.Report, names ...string) (held []string, err error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {
 		attempt = s.Attempt
 	}
 	empty := tree.EmptyTree()
 	for _, name := range names {
-		lists, err := e.outputLists(ctx, rep, attempt, name)
+		lists, err := w.outputLists(ctx, rep, attempt, name)
 		if err != nil {
 			return nil, err
 		}
@@ -283,8 +283,8 @@ func (e *Engine) NamesOfOutputs(ctx context.Context, rep views.Report, names ...
 	return held, nil
 }
 
-// readJobSource lays a job's code out and reads it as a folder.
-func (e *Engine) readJobSource(ctx context.Context, j job.Job, keep bool) (tree.Tree, error) {
+// ReadJobSource lays a job's code out and reads it as a folder.
+func (w *Finder) ReadJobSource(ctx context.Context, j job.Job, keep bool) (tree.Tree, error) {
 	if j.Code.Blob == "" {
 		return tree.Tree{}, nil
 	}
@@ -293,7 +293,7 @@ func (e *Engine) readJobSource(ctx context.Context, j job.Job, keep bool) (tree.
 		return tree.Tree{}, fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR.", "read source of job %s", j.Short)
 	}
 	defer os.RemoveAll(dir)
-	r, err := e.World.Store.OpenBlob(ctx, store.Digest(j.Code.Blob))
+	r, err := w.World.Store.OpenBlob(ctx, store.Digest(j.Code.Blob))
 	if err != nil {
 		return tree.Tree{}, err
 	}
@@ -304,5 +304,5 @@ func (e *Engine) readJobSource(ctx context.Context, j job.Job, keep bool) (tree.
 	if !keep {
 		return tree.Hash(ctx, dir, tree.SaveOptions{Settled: true})
 	}
-	return tree.Save(ctx, e.World.Store, dir, tree.SaveOptions{Settled: true})
+	return tree.Save(ctx, w.World.Store, dir, tree.SaveOptions{Settled: true})
 }
