@@ -135,10 +135,8 @@ type Offer struct {
 	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
 	Missing []string // what would have to be granted, and by whom
 	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
-	Price   float64  // per agent and hour, in Currency; 0: costs nothing
-	Spot    bool
-	// Currency of Price, as "USD"; empty when it costs nothing.
-	Currency string
+	Price   Price    // of what it would run on
+	Spot    bool     // it would run on spot capacity
 	// Cores and Memory (bytes) are what the place has in all; 0: not known.
 	Cores  int
 	Memory int64
@@ -154,6 +152,7 @@ type Choice struct {
 	Machine string        // "4 cores, 16 GB, 2 GPUs"
 	Free    int           // agents with these needs that could begin now
 	All     int           // and if nothing else ran; 0: it does not fit
+	Price   Price         // the zero value: the Offer's
 	Time    time.Duration // the longest that an agent may live; 0: no limit
 	Reason  string        // why not, when it does not fit
 }

@@ -83,19 +83,37 @@ func (c *Client) Offer(ctx context.Context, target string, n driver.Needs) (driv
 
 // Choice is a kind of machine that a target has.
 type Choice struct {
-	Target   string  `json:"target"`
-	Detail   string  `json:"detail,omitempty"` // what stands after --on TARGET/
-	Default  bool    `json:"default,omitempty"`
-	Fits     bool    `json:"fits"`
-	Machine  string  `json:"machine"`
-	Free     int     `json:"free"` // agents with these needs that could begin now; -1: not known
-	All      int     `json:"all"`  // and if nothing else ran; -1: not known
-	Time     float64 `json:"time_limit_seconds,omitempty"`
-	Price    float64 `json:"price,omitempty"` // per agent and hour
-	Currency string  `json:"currency,omitempty"`
-	Spot     bool    `json:"spot,omitempty"`
-	Reason   string  `json:"reason,omitempty"`
-	Fix      string  `json:"fix,omitempty"`
+	Target  string  `json:"target"`
+	Detail  string  `json:"detail,omitempty"` // what stands after --on TARGET/
+	Default bool    `json:"default,omitempty"`
+	Fits    bool    `json:"fits"`
+	Machine string  `json:"machine"`
+	Free    int     `json:"free"` // agents with these needs that could begin now; -1: not known
+	All     int     `json:"all"`  // and if nothing else ran; -1: not known
+	Time    float64 `json:"time_limit_seconds,omitempty"`
+	Price   *Price  `json:"price,omitempty"` // nil: it costs nothing, or its price is not known
+	Spot    bool    `json:"spot,omitempty"`  // it would run on spot capacity
+	Reason  string  `json:"reason,omitempty"`
+	Fix     string  `json:"fix,omitempty"`
+}
+
+// Price is what an agent costs for each hour that its machine is kept for it.
+type Price struct {
+	OnDemand float64 `json:"on_demand,omitempty"`
+	Spot     float64 `json:"spot,omitempty"` // 0: there is no spot capacity, or its price is not known
+	Currency string  `json:"currency"`
+	Source   string  `json:"source"`
+	Day      string  `json:"day"` // on which the source said so
+}
+
+// Price is what each agent of a plan costs; nil: nothing, or it is not known.
+func (p *Plan) Price() *Price { return priceOfAgent(p.Offer.Price) }
+
+func priceOfAgent(p driver.Price) *Price {
+	if !p.Known() {
+		return nil
+	}
+	return &Price{OnDemand: p.OnDemand, Spot: p.Spot, Currency: p.Currency, Source: p.Source, Day: p.Day}
 }
 
 // Offers are what targets have for what is needed: of one, or with "" of all.
@@ -142,7 +160,7 @@ func (c *Client) offeredDetail(name string) string {
 }
 
 func choices(name string, o driver.Offer) (list []Choice) {
-	one := Choice{Target: name, Fits: o.Fits, Default: true, Machine: o.Machine, Free: -1, All: -1, Price: o.Price, Currency: o.Currency, Spot: o.Spot, Reason: o.Reason, Fix: o.Hint}
+	one := Choice{Target: name, Fits: o.Fits, Default: true, Machine: o.Machine, Free: -1, All: -1, Price: priceOfAgent(o.Price), Spot: o.Spot, Reason: o.Reason, Fix: o.Hint}
 	if len(o.Choices) == 0 {
 		return []Choice{one}
 	}
@@ -150,6 +168,9 @@ func choices(name string, o driver.Offer) (list []Choice) {
 		at := one
 		at.Detail, at.Default, at.Machine, at.Free, at.All, at.Time, at.Reason, at.Fix = c.Detail, c.Default, c.Machine, c.Free, c.All, c.Time.Seconds(), c.Reason, ""
 		at.Fits = c.All > 0 && c.Reason == ""
+		if c.Price.Known() {
+			at.Price = priceOfAgent(c.Price)
+		}
 		list = append(list, at)
 	}
 	return list

@@ -69,6 +69,26 @@ func spotOrRefused(s *stage) {
 	}
 }
 
+// pricesHaveSources expects each price to say where it is from and of which day, and spot
+// capacity to have one where on-demand machines have.
+func pricesHaveSources(s *stage) {
+	for _, spot := range []job.Spot{job.SpotAny, job.SpotNever, job.SpotFirst, job.SpotOnly} {
+		o := s.offerFor(driver.Needs{Spot: spot})
+		prices := map[string]driver.Price{"": o.Price}
+		for _, c := range o.Choices {
+			prices[c.Detail] = c.Price
+		}
+		for detail, p := range prices {
+			if err := p.Check(); err != nil {
+				s.Errorf("Offer with spot %q has for %q the price %+v: %v", spot, detail, p, err)
+			}
+		}
+		if o.Fits && o.Spot && o.Price.OnDemand > 0 && o.Price.Spot == 0 {
+			s.Errorf("Offer with spot %q is spot capacity at the price %+v; want its own price", spot, o.Price)
+		}
+	}
+}
+
 // foreignOptions expects that an option which no engine can have is not passed over.
 func foreignOptions(s *stage) {
 	s.refused(driver.Needs{Args: []string{"--no\x00option\nof=any"}}, "an option that no engine has")

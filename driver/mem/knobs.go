@@ -56,6 +56,13 @@ func (d *Driver) Refuse(err error) {
 	d.refusal = err
 }
 
+// SetPrice makes each Offer cost p. With a price of spot capacity the place has such.
+func (d *Driver) SetPrice(p driver.Price) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.price = p
+}
+
 // LoseAnswer makes the next Start happen and return a fault of kind Lost.
 func (d *Driver) LoseAnswer() {
 	d.mu.Lock()

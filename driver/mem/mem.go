@@ -84,6 +84,7 @@ type Driver struct {
 	refusal    error  // the next Start's
 	silent     bool   // the next Start happens, its answer is lost
 	spoilt     string // why the next Start's agents never come up
+	price      driver.Price
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -122,12 +123,17 @@ func (d *Driver) Close() {
 	d.agents.Wait()
 }
 
-// Offer fits what one machine of Cores and Memory holds. It costs nothing.
+// Offer fits what one machine of Cores and Memory holds. It costs what SetPrice has said.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
-	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory}
+	d.mu.Lock()
+	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Price: d.price}
+	d.mu.Unlock()
+	if o.Price.Spot > 0 && (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) {
+		o.Spot, n.Spot = true, job.SpotAny
+	}
 	all := float64(max(n.Agents, 1))
 	reason, hint := n.MachineRefusal("memory", attributes)
 	switch {

@@ -40,6 +40,7 @@ func scripted(t *testing.T) *mem.Driver {
 		}
 		return nil
 	})
+	d.SetPrice(driver.Price{OnDemand: 0.04, Spot: 0.01, Currency: "USD", Source: "this test", Day: "2026-11-23"})
 	t.Cleanup(d.Close)
 	return d
 }

@@ -153,6 +153,10 @@ var mutants = []struct {
 		}
 	})},
 	{"has on-demand machines alone, and sells spot", "spot capacity is had, or refused", forget(func(n *driver.Needs) { n.Spot = job.SpotAny })},
+	{"has prices without a source", "a price can be looked up again", priced(func(p *driver.Price) { p.Source = "" })},
+	{"has prices of no day", "a price can be looked up again", priced(func(p *driver.Price) { p.Day = "" })},
+	{"has prices without a currency", "a price can be looked up again", priced(func(p *driver.Price) { p.Currency = "" })},
+	{"sells spot at the price of on-demand machines", "a price can be looked up again", priced(func(p *driver.Price) { p.Spot = 0 })},
 	{"passes over options that it has not", "options that no engine has are refused", forget(func(n *driver.Needs) { n.Args = nil })},
 	{"fits everything", "an offer fits, or says why not", func(d *twisted) {
 		d.offer = func(ctx context.Context, n driver.Needs) (driver.Offer, error) {
@@ -296,6 +300,17 @@ func TestEveryPromiseCatchesItsMutant(t *testing.T) {
 				t.Errorf("the promise %q holds for it: %v\n%s", m.promise, err, out)
 			}
 		})
+	}
+}
+
+// priced changes the price of each offer.
+func priced(change func(*driver.Price)) func(*twisted) {
+	return func(d *twisted) {
+		d.offer = func(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+			o, err := d.Driver.Offer(ctx, n)
+			change(&o.Price)
+			return o, err
+		}
 	}
 }
 

@@ -110,11 +110,14 @@ func limitTime(seconds float64) string {
 }
 
 func price(o drover.Choice) string {
+	p := o.Price
 	switch {
-	case o.Price == 0:
+	case p == nil:
 		return "-"
-	case o.Spot:
-		return fmt.Sprintf("%.4g %s (spot)", o.Price, o.Currency)
+	case p.Spot == 0:
+		return fmt.Sprintf("%.4g %s", p.OnDemand, p.Currency)
+	case p.OnDemand == 0:
+		return fmt.Sprintf("%.4g %s (spot)", p.Spot, p.Currency)
 	}
-	return fmt.Sprintf("%.4g %s", o.Price, o.Currency)
+	return fmt.Sprintf("%.4g %s (spot %.4g)", p.OnDemand, p.Currency, p.Spot)
 }

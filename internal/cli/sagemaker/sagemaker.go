@@ -135,7 +135,7 @@ func (a Verb) startJob(ctx context.Context, c ssm.Command) error {
 // noteWithoutEffect says what of the command line means nothing where the job runs.
 func (a Verb) noteWithoutEffect(c ssm.Command, p *drover.Plan) {
 	// A target that costs nothing is none of AWS's.
-	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Currency == "" {
+	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Price.Currency == "" {
 		a.Note("note: these have an effect only on AWS: %s", strings.Join(aws, ", "))
 	}
 	if box := p.Spec.Container; box.Set() && !p.Properties.Containers {

@@ -82,6 +82,9 @@ func useLines(p *drover.Plan) (lines []string) {
 	if line := summary.LimitsLine(p.Spec); line != "" {
 		lines = append(lines, "limits   "+line)
 	}
+	if p.Offer.Price.Known() {
+		lines = append(lines, "price    "+terminal.PlainText(p.Offer.Price.String())+" for each "+agentNoun(p.Spec))
+	}
 	lines = append(lines, saidLines(p.Said)...)
 	lines = append(lines, placementLines(p)...)
 	for _, in := range p.Spec.Inputs {
@@ -94,6 +97,14 @@ func useLines(p *drover.Plan) (lines []string) {
 		lines = append(lines, "rights   "+terminal.PlainText(p.Pass))
 	}
 	return lines
+}
+
+// agentNoun is what an agent is to the user: a node of a run, or a worker of a map.
+func agentNoun(s job.Spec) string {
+	if s.Verb == job.Map {
+		return "worker"
+	}
+	return "node"
 }
 
 // seenLine is "not shipped: 3 ignored files, 12 MB (data/, a.bin)"; "" for none.
@@ -163,6 +174,9 @@ func (a Planner) showPlan(p *drover.Plan) error {
 				"left_out":    bring.LeftOut(p.Code.Left), "changed_files": p.Code.ChangedFiles, "taken": p.TakesNewCode},
 			"environment": map[string]any{"source": p.Python.Source, "why": p.Python.Why, "build": p.Python.Build}}
 		plan["store"] = summary.CostJSON(p)
+		if price := p.Price(); price != nil {
+			plan["price"] = price
+		}
 		if a.Conf != nil {
 			plan["settings"] = a.Conf.Used
 		}

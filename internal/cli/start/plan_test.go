@@ -142,6 +142,12 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 			p.Items = drover.PlannedItems{Count: 3, Fields: []string{"file"}}
 		})
 	}
+	price := driver.Price{OnDemand: 1.006, Spot: 0.4102, Currency: "USD", Source: "price list, eu-central-1", Day: "2026-11-23"}
+	show(func(p *drover.Plan) { p.Offer = driver.Offer{Machine: "g5.xlarge", Price: price} })
+	show(func(p *drover.Plan) {
+		p.Spec.Verb, p.Spec.From = job.Map, "list.csv"
+		p.Items, p.Offer = drover.PlannedItems{Count: 3}, driver.Offer{Machine: "g5.xlarge", Price: driver.Price{OnDemand: 0.5, Currency: "USD", Source: "price list", Day: "2026-11-23"}}
+	})
 	clitest.CheckScreen(t, "plan-actions", lines)
 }
 
