@@ -137,6 +137,10 @@ type Offer struct {
 	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
 	Price   Price    // of what it would run on
 	Spot    bool     // it would run on spot capacity
+	// Identity says as whom the agents would be there, in words for the plan, where only the
+	// account tells: "the job role drover-agents of account 123456789012". "": as Properties say.
+	// It counts for a target whose Properties have an Identity.
+	Identity string
 	// Cores and Memory (bytes) are what the place has in all; 0: not known.
 	Cores  int
 	Memory int64

@@ -27,8 +27,9 @@ type Properties struct {
 	// Stores are the kinds of store that its agents can open: "folder", "s3", "gs". Nil: all.
 	Stores []string
 	// Identity says as whom the agents are there, in words for the plan, where their machines
-	// have credentials of their own: "the job role drover-agents". No short-lived credential
-	// is made for them. "": they have none but what is handed to them.
+	// have credentials of their own: "the job role of their queue"; an Offer may say it more
+	// closely. No short-lived credential is made for them, and the store that they open is named
+	// without a profile of the caller's. "": they have none but what is handed to them.
 	Identity string
 	// Registry is where images for it are pushed, as "123.dkr.ecr.us-east-1.amazonaws.com".
 	// "": it runs those of this machine.

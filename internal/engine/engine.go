@@ -198,9 +198,12 @@ func (e *Engine) requestAgents(ctx context.Context, d driver.Opened, j job.Job, 
 		}
 	}
 	each.Agents = agents
-	boot := e.makeBoot(ctx, d, j)
+	boot, err := e.makeBoot(ctx, d, j)
+	if err != nil {
+		return err
+	}
 	boot.Stdin = in
-	_, err := d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: boot})
+	_, err = d.Start(ctx, driver.Request{Job: j.ID, Placement: placement, Agents: agents, Needs: each, Run: boot})
 	return err
 }
 

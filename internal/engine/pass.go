@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -78,7 +80,7 @@ func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error
 // noteOfPass finds out for a plan what its agents would open the store with.
 func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
 	if id := p.Properties.Identity; id != "" {
-		p.Pass = "agents open it as " + id
+		p.Pass = "agents open it as " + cmp.Or(p.Offer.Identity, id)
 		return nil
 	}
 	if e.Passes.Make == nil || p.Properties.Inherits() {
@@ -87,6 +89,19 @@ func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
 	made, err := e.pass(ctx, job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Properties.Containers)
 	p.Pass = made.Note
 	return err
+}
+
+// storeOf is how the agents of a target name the store: with an identity of their own they have
+// no use for a profile of this machine, whose name is none of theirs.
+func (e *Engine) storeOf(p driver.Properties) (string, error) {
+	if p.Identity == "" || e.Passes.Machine == nil {
+		return e.Boot.Store, nil
+	}
+	name, err := e.Passes.Machine()
+	if err != nil {
+		return "", fmt.Errorf("name the store as agents open it: %w", err)
+	}
+	return name, nil
 }
 
 // renewal has the passes of a job's agents renewed while somebody is attached.

@@ -99,6 +99,17 @@ func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 	}
 }
 
+func TestAgentsWithAnIdentityOfTheirOwnAreHandedNothingAnew(t *testing.T) {
+	e, _, asked := passing(time.Hour)
+	d := &counter{}
+	own := driver.Opened{Driver: d, Properties: driver.Properties{Apart: true, Identity: "the role drover-agents"}}
+	r := renewal{e: e, d: own, j: job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}}
+	r.look(t.Context(), []attached.Machine{{Placement: 1, Alive: true}})
+	if len(d.started) > 0 || len(*asked) > 0 {
+		t.Errorf("handed over %d times, made %d times", len(d.started), len(*asked))
+	}
+}
+
 func TestAPassWithoutAnEndIsNotRenewed(t *testing.T) {
 	e, clock, asked := passing(0)
 	d := &counter{}

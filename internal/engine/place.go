@@ -97,12 +97,10 @@ func hasVariable(environ []string, name string) bool {
 }
 
 // makeBoot is what agents of a job begin with.
-func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) driver.Boot {
-	b := e.Boot
-	if d.Identity != "" && e.Passes.Machine != nil {
-		if name, err := e.Passes.Machine(); err == nil { // else as this process names it, and the agent says what is wrong
-			b.Store = name
-		}
+func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) (b driver.Boot, err error) {
+	b = e.Boot
+	if b.Store, err = e.storeOf(d.Properties); err != nil {
+		return b, err
 	}
 	if e.Passes.Make != nil && d.Identity == "" {
 		b.Pass = func(ctx context.Context) ([]byte, error) {
@@ -122,7 +120,7 @@ func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) drive
 	if uv := env.UV(e.Caller.Environ, e.Caller.Cache); uv != "" {
 		b.Tools = append(slices.Clone(b.Tools), uv)
 	}
-	return b
+	return b, nil
 }
 
 // findPythonVersion is the version of Python that a script finds here, so that a target's

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
@@ -62,5 +64,57 @@ func TestNoCredentialIsMadeForAgentsWithTheirOwn(t *testing.T) {
 	d.check(err)
 	if r := <-heard; r.Run.Pass != nil || r.Run.Store != "s3://bucket" || made != 0 {
 		t.Errorf("agents begin with the store %s, and %d credentials were made", r.Run.Store, made)
+	}
+}
+
+// far's account is known to its driver alone, which says in an offer as whom agents will be there.
+type accounted struct{ driver.Driver }
+
+func (a accounted) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	o, err := a.Driver.Offer(ctx, n)
+	o.Identity = "the role drover-agents of account 123456789012"
+	return o, err
+}
+
+func TestAnOfferSaysMoreCloselyAsWhomAgentsWillBeThere(t *testing.T) {
+	d := newDesk(t)
+	d.Boot.Store = "s3://bucket"
+	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name}
+	d.Drivers[mem.Name] = far(accounted{d.mem})
+	p, err := d.Plan(t.Context(), spec, false)
+	d.check(err)
+	if want := "agents open it as the role drover-agents of account 123456789012"; p.Pass != want {
+		t.Errorf("the plan says %q, want %q", p.Pass, want)
+	}
+	// The identity of a target is a constant: an offer alone does not take credentials away.
+	d.Passes = Passes{Make: func(context.Context, store.Rights, bool) (Pass, error) {
+		return Pass{Note: "agents are given a session"}, nil
+	}}
+	o := far(accounted{d.mem})
+	o.Identity = ""
+	d.Drivers[mem.Name] = o
+	p, err = d.Plan(t.Context(), spec, false)
+	d.check(err)
+	if p.Pass != "agents are given a session" {
+		t.Errorf("without an identity of the target the plan says %q", p.Pass)
+	}
+}
+
+// The profile of the caller goes nowhere, also where the store cannot be named without it.
+func TestAStoreThatCannotBeNamedWithoutAProfileStartsNothing(t *testing.T) {
+	d := newDesk(t)
+	d.Passes = Passes{Machine: func() (string, error) { return "", errors.New("there is no profile \"ann\"") }}
+	d.Boot.Store = "s3://bucket?profile=ann"
+	heard := make(chan driver.Request, 1)
+	d.Drivers[mem.Name] = far(listening{d.mem, heard})
+	p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name}, false)
+	d.check(err)
+	path, err := d.Submit(t.Context(), &p)
+	d.check(err)
+	if _, err = d.Attend(t.Context(), path); err == nil || !strings.Contains(err.Error(), `name the store as agents open it: there is no profile "ann"`) {
+		t.Errorf("it ends with %v", err)
+	}
+	if len(heard) > 0 {
+		t.Errorf("agents were started with the store %s", (<-heard).Run.Store)
 	}
 }
