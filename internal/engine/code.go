@@ -40,7 +40,7 @@ func (p *Plan) leaveOutUnreadable(err error) bool {
 }
 
 // storeCodeArchive stores the code, as hashCode reads it.
-func (e *Engine) storeCodeArchive(ctx context.Context, p *Plan) (bundle.Bundle, error) {
+func (e submitter) storeCodeArchive(ctx context.Context, p *Plan) (bundle.Bundle, error) {
 	for {
 		b, err := bundle.Put(ctx, e.World.Store, p.Code)
 		if err == nil || !p.leaveOutUnreadable(err) {
@@ -65,7 +65,7 @@ func (p *Plan) namesLeftOut() (names []string) {
 // A file that either has left out is none of them, unless it is certainly code now. It
 // reads the job's archive, and so only when the digests differ; what cannot be read
 // leaves the files unnamed.
-func (e *Engine) compareCode(ctx context.Context, p *Plan, old job.Code) {
+func (e decider) compareCode(ctx context.Context, p *Plan, old job.Code) {
 	p.ChangedFiles, p.alike = nil, ""
 	if p.ship.Nothing || old.Blob == "" || p.Digest == old.Digest {
 		return

@@ -42,7 +42,7 @@ var (
 	recording, recordingMinute = protocol.Requests{Writes: 3, Reads: 5}, protocol.Requests{Writes: 2}
 )
 
-func (e *Engine) estimateCost(s job.Spec, items, chunks int) Cost {
+func (e planner) estimateCost(s job.Spec, items, chunks int) Cost {
 	c := Cost{}
 	agents := s.Nodes
 	if s.Verb == job.Map {

@@ -21,7 +21,7 @@ const headSize = 64 << 10
 // that a job goes on without the script: options before those that were typed, which
 // so win, and the number of nodes where none was typed. It comes before a named
 // target's limits, which hold for that number, too.
-func (e *Engine) applyDirectives(s job.Spec) (job.Spec, driver.Said, error) {
+func (e planner) applyDirectives(s job.Spec) (job.Spec, driver.Said, error) {
 	var said driver.Said
 	on := s.On
 	if t, ok := e.Targets[on]; ok {
@@ -81,7 +81,7 @@ func agreed(s job.Spec, said *driver.Said) int {
 }
 
 // readScriptHead is the begin of a job's script; nil where its program is none of ours.
-func (e *Engine) readScriptHead(s job.Spec) ([]byte, error) {
+func (e planner) readScriptHead(s job.Spec) ([]byte, error) {
 	dir, script, err := e.Code.FindProgram(s, true)
 	if err != nil || script == "" {
 		return nil, nil // locate says it, with the words that the target calls for

@@ -22,7 +22,7 @@ const fetchSample = 100
 // checkFetch refuses items of which none names a file: rather here than once for each
 // of them. What one of them names is found out when it is fetched. How the buckets are
 // opened that these name is noted for the agents.
-func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
+func (e planner) checkFetch(ctx context.Context, p *Plan) error {
 	if !p.Spec.Fetch {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (e *Engine) checkFetch(ctx context.Context, p *Plan) error {
 // be fetched: agents ask for none of these, and every item is stored as it is. Items that
 // are only handed to the program are the user's own, and get a note. All items are read
 // if any of them holds an @.
-func (e *Engine) checkPasswords(ctx context.Context, p *Plan) error {
+func (e planner) checkPasswords(ctx context.Context, p *Plan) error {
 	l := p.Items.list
 	if !l.MayHoldAt() {
 		return nil
@@ -94,7 +94,7 @@ func isThere(text, folder string) bool {
 
 // notePlaces remembers the servers of the buckets that new items name: the first of the
 // whole list may be old ones.
-func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *manifest.List) error {
+func (e planner) notePlaces(ctx context.Context, p *Plan, l *manifest.List) error {
 	if !p.Spec.Fetch {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (e *Engine) notePlaces(ctx context.Context, p *Plan, l *manifest.List) erro
 }
 
 // showSomeItems shows what the first items of l may name files by, and notes the places of it.
-func (e *Engine) showSomeItems(ctx context.Context, p *Plan, l *manifest.List, show func(it manifest.Item, value string)) error {
+func (e planner) showSomeItems(ctx context.Context, p *Plan, l *manifest.List, show func(it manifest.Item, value string)) error {
 	for it, err := range l.Reader().Range(ctx, 1, min(l.Count(), fetchSample)) {
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ const maxPlaces = 16
 // notePlace remembers the server of a bucket that an item names: agents elsewhere may
 // know no other than the maker's. A bucket that cannot be opened here is an agent's to
 // tell of, and fails its items alone.
-func (e *Engine) notePlace(ctx context.Context, p *Plan, text string) {
+func (e planner) notePlace(ctx context.Context, p *Plan, text string) {
 	if !input.IsBucket(text) || len(p.Items.places) >= maxPlaces {
 		return
 	}

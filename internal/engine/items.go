@@ -58,7 +58,7 @@ func (p *Plan) Close() error {
 }
 
 // collectItems reads a map's items, once.
-func (e *Engine) collectItems(ctx context.Context, p *Plan) error {
+func (e planner) collectItems(ctx context.Context, p *Plan) error {
 	s := p.Spec
 	dir, err := newItemsFolder()
 	if err != nil {
@@ -102,7 +102,7 @@ const maxItemFiles = 100_000
 
 // itemFiles says which files are no code, though they lie beside it: the list of
 // the items, or the items themselves. A line more in it does not make another job.
-func (e *Engine) itemFiles(ctx context.Context, from, format string, all iter.Seq2[manifest.Item, error]) (func(string) bool, error) {
+func (e planner) itemFiles(ctx context.Context, from, format string, all iter.Seq2[manifest.Item, error]) (func(string) bool, error) {
 	real := func(path string) string {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(e.Caller.Folder, path)
@@ -161,7 +161,7 @@ func checkNames(ctx context.Context, s job.Spec, l *manifest.List) error {
 
 // decideMap decides what a map's command comes to, given the newest job of its task:
 // its own, whose failed items and new lines it runs, or another.
-func (e *Engine) decideMap(ctx context.Context, p *Plan, force bool) error {
+func (e decider) decideMap(ctx context.Context, p *Plan, force bool) error {
 	rep := p.before
 	old := rep.Job
 	fresh, err := e.findNewItems(ctx, p, rep)
@@ -247,7 +247,7 @@ func itemWord(n int) string {
 }
 
 // findNewItems finds the items that the job which is there does not have (M14).
-func (e *Engine) findNewItems(ctx context.Context, p *Plan, rep views.Report) (fresh int, err error) {
+func (e decider) findNewItems(ctx context.Context, p *Plan, rep views.Report) (fresh int, err error) {
 	m := rep.Map.Map
 	if len(m.Extensions) == 0 && m.Base.Digest == p.Items.list.Digest() {
 		return 0, nil
@@ -264,7 +264,7 @@ func (e *Engine) findNewItems(ctx context.Context, p *Plan, rep views.Report) (f
 		return 0, err
 	}
 	p.Items.fresh, p.Items.New, p.Items.Gone = l, l.Count(), gone
-	return l.Count(), e.notePlaces(ctx, p, l)
+	return l.Count(), e.planning().notePlaces(ctx, p, l)
 }
 
 // Readers open the lists of a map's items, the job's own and those added later.
@@ -286,9 +286,9 @@ func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*manifest.Reader
 
 // reopenJob carries out Extend and Reopen: new items are stored, their files are named so
 // that no gc takes them, and the job is given both in one entry.
-func (e *Engine) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
+func (e submitter) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	j := p.before.Job
-	if err := e.checkNewItemsAreSeen(ctx, p); err != nil {
+	if err := e.planning().checkNewItemsAreSeen(ctx, p); err != nil {
 		return p.Job, true, err
 	}
 	var again *protocol.Reopened
@@ -339,7 +339,7 @@ func (e *Engine) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error)
 
 // nameRound names the blobs that a round is going to name, and stores those again that
 // gc took meanwhile.
-func (e *Engine) nameRound(ctx context.Context, p *Plan, r control.Round, sweeps *removal.Sweeps) error {
+func (e submitter) nameRound(ctx context.Context, p *Plan, r control.Round, sweeps *removal.Sweeps) error {
 	files := r.More != nil && r.More.Manifest.Files != nil
 	code := r.Amend != nil && r.Amend.Code != nil && r.Amend.Code.Blob != p.before.Job.Code.Blob
 	if !files && !code {
@@ -371,7 +371,7 @@ func (e *Engine) nameRound(ctx context.Context, p *Plan, r control.Round, sweeps
 }
 
 // shipItems stores a new map's items below its job, which has a name by now.
-func (e *Engine) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
+func (e submitter) shipItems(ctx context.Context, p *Plan, j *job.Job) error {
 	if p.Spec.Verb != job.Map {
 		return nil
 	}

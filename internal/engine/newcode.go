@@ -31,14 +31,14 @@ type NewCode struct {
 // decided by where the command is typed, and not by what the store says of the job, such
 // as the folder where it was started or an absolute path.
 func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewCode, err error) {
-	if file := e.whyProgramIsMissing(j); file != "" {
+	if file := e.deciding().whyProgramIsMissing(j); file != "" {
 		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
 	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return c, err
 	}
-	files, err := e.itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
+	files, err := e.planning().itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
 	if err != nil {
 		return c, err
 	}
@@ -59,7 +59,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	}
 	p := &c.plan
 	p.InPlace = j.Code.InPlace
-	if err = e.addPython(ctx, p); err != nil {
+	if err = e.planning().addPython(ctx, p); err != nil {
 		return c, err
 	}
 	c.Dir, c.Files = p.Code.Dir, len(p.Code.Entries)
@@ -75,20 +75,20 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 		if err = p.hashCode(ctx); err != nil {
 			return c, err
 		}
-		e.compareCode(ctx, p, was)
+		e.deciding().compareCode(ctx, p, was)
 	}
 	c.Same = p.codeIsSame(was)
 	if !p.Properties.Attached || p.Properties.Apart {
 		return c, nil
 	}
-	p.Environment, err = e.resolveEnvironment(ctx, *p)
+	p.Environment, err = e.planning().resolveEnvironment(ctx, *p)
 	return c, err
 }
 
 // whyProgramIsMissing returns a file that a map's command names beside its program, such as the script
 // in "python3 work.py", if the folder where the map was started has it and the caller's
 // has not: the caller's is then another project's. It is "" where that folder is not here.
-func (e *Engine) whyProgramIsMissing(j job.Job) string {
+func (e decider) whyProgramIsMissing(j job.Job) string {
 	if j.Host != e.Caller.Host || j.Folder == e.Caller.Folder || j.Spec.Source != "" {
 		return ""
 	}
@@ -120,11 +120,11 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r control.Rou
 	if err != nil {
 		return "", false, err
 	}
-	if r.Amend, err = e.storeCode(ctx, &c.plan, j.Short, r.Amend); err != nil {
+	if r.Amend, err = e.submitting().storeCode(ctx, &c.plan, j.Short, r.Amend); err != nil {
 		return "", false, err
 	}
 	c.plan.before.Job, c.plan.Job = j, j.Path()
-	if err := e.nameRound(ctx, &c.plan, r, sweeps); err != nil {
+	if err := e.submitting().nameRound(ctx, &c.plan, r, sweeps); err != nil {
 		return "", false, err
 	}
 	return control.ReopenMap(ctx, e.World, j, e.Caller.By, r)
@@ -132,7 +132,7 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r control.Rou
 
 // storeCode stores a plan's code, and gives what binds a job's items from then on: that
 // code, and what else is in amend, which may be nil.
-func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *protocol.Amended) (*protocol.Amended, error) {
+func (e submitter) storeCode(ctx context.Context, p *Plan, short string, amend *protocol.Amended) (*protocol.Amended, error) {
 	shipped, err := e.shipCode(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("store code of job %s: %w", short, err)
@@ -147,7 +147,7 @@ func (e *Engine) storeCode(ctx context.Context, p *Plan, short string, amend *pr
 }
 
 // storeCodeAgain stores a plan's code once more: it must be the same blob.
-func (e *Engine) storeCodeAgain(ctx context.Context, p *Plan, blob string) error {
+func (e submitter) storeCodeAgain(ctx context.Context, p *Plan, blob string) error {
 	if p.ship.Nothing {
 		return nil
 	}

@@ -72,7 +72,7 @@ func needsOf(j job.Job) driver.Needs {
 
 // absoluteMounts makes the sources of mounts absolute: a second command from
 // another folder means other ones.
-func (e *Engine) absoluteMounts(s *job.Spec) error {
+func (e planner) absoluteMounts(s *job.Spec) error {
 	s.Mounts = slices.Clone(s.Mounts)
 	for i, text := range s.Mounts {
 		m, err := job.ParseMount(text)
@@ -125,7 +125,7 @@ func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) (b dr
 
 // findPythonVersion is the version of Python that a script finds here, so that a target's
 // own choice of an image brings the same; "" when there is none, or none is needed.
-func (e *Engine) findPythonVersion(ctx context.Context, p Plan) string {
+func (e planner) findPythonVersion(ctx context.Context, p Plan) string {
 	r := e.Code.PythonRequest(p.Spec, p.ship)
 	r.NoEnv = false
 	if v := strings.TrimPrefix(p.Spec.Python, "python"); v != "" && strings.Trim(v, "0123456789.") == "" {
@@ -149,7 +149,7 @@ var imagesOwn = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/li
 
 // findItemFolders are the folders of this machine that items lie in, which are names of files:
 // a place apart has to show them. A folder that lies in another one is left out.
-func (e *Engine) findItemFolders(ctx context.Context, l *manifest.List) ([]string, error) {
+func (e planner) findItemFolders(ctx context.Context, l *manifest.List) ([]string, error) {
 	found := map[string]bool{}
 	last := ""
 	for it, err := range l.Reader().Range(ctx, 1, l.Count()) {
@@ -187,7 +187,7 @@ func itemNames(it manifest.Item) []string {
 }
 
 // narrowFolders leaves out what lies in another, and goes up where there are too many.
-func (e *Engine) narrowFolders(found map[string]bool) ([]string, error) {
+func (e planner) narrowFolders(found map[string]bool) ([]string, error) {
 	for {
 		var kept []string
 		deepest := 0
@@ -226,7 +226,7 @@ func (e *Engine) narrowFolders(found map[string]bool) ([]string, error) {
 }
 
 // checkNewItemsAreSeen refuses new items that lie where a job's agents do not look.
-func (e *Engine) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
+func (e planner) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
 	old := p.before.Job.Seen
 	if !p.Properties.Containers || len(p.Properties.Shown) == 0 || p.Items.fresh == nil {
 		return nil
@@ -245,7 +245,7 @@ func (e *Engine) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
 
 // checkOffer finds out what the job would run in on a target whose kind p.Offer says,
 // and asks whether it fits.
-func (e *Engine) checkOffer(ctx context.Context, p *Plan) (err error) {
+func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 	n := needs(p.Spec)
 	if !p.Properties.Containers {
 		if err := e.noContainers(p); err != nil {
@@ -272,7 +272,7 @@ func (e *Engine) checkOffer(ctx context.Context, p *Plan) (err error) {
 
 // noContainers is for a target that runs programs on the machine as it is: who
 // asked for an image did not mean that. The seed's rules take a command as it is.
-func (e *Engine) noContainers(p *Plan) error {
+func (e planner) noContainers(p *Plan) error {
 	if !p.Spec.Container.Set() || p.Spec.Rules == job.SSM {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (e *Engine) noContainers(p *Plan) error {
 }
 
 // container finds out what the agents run in.
-func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error {
+func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error {
 	if p.Spec.Verb == job.Map && len(p.Properties.Shown) > 0 { // else what items name is stored
 		dirs, err := e.findItemFolders(ctx, p.Items.list)
 		if err != nil {
@@ -325,7 +325,7 @@ func (e *Engine) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 // pinImage names an image that is to be built as it will be named. That another base came
 // in under the same name does not make another job, as with an image that was
 // named; another archive does, as with a file that is copied.
-func (e *Engine) pinImage(ctx context.Context, p *Plan, made *image.Plan) error {
+func (e planner) pinImage(ctx context.Context, p *Plan, made *image.Plan) error {
 	if e.Images.Pin == nil {
 		return nil
 	}
@@ -350,7 +350,7 @@ type Image struct {
 }
 
 // buildImage makes the image of a job that is about to be submitted.
-func (e *Engine) buildImage(ctx context.Context, p *Plan) (err error) {
+func (e submitter) buildImage(ctx context.Context, p *Plan) (err error) {
 	if p.Image.plan != nil {
 		p.Image.Ref, err = e.Images.Build(ctx, p.Image.plan)
 	}

@@ -87,32 +87,37 @@ type Plan struct {
 	undecided  *Plan // the plan before it was decided
 }
 
+// planner finds out what a command needs and brings. It changes nothing that others see.
+type planner struct{ *Engine }
+
+func (e *Engine) planning() planner { return planner{e} }
+
 // planStep is one step of a plan: it adds to what is known, or refuses the command.
-type planStep func(e *Engine, ctx context.Context, p *Plan) error
+type planStep func(e planner, ctx context.Context, p *Plan) error
 
 // planSteps are all steps of a plan. Each reads what the steps before it found out.
 var planSteps = []planStep{
-	(*Engine).completeSpec,
-	(*Engine).readItems,
-	(*Engine).askTarget,
-	(*Engine).readStdin,
-	(*Engine).findCode,
-	(*Engine).findInputs,
-	(*Engine).checkOffer,
-	(*Engine).lookAtFiles,
-	(*Engine).noteOfPass,
-	(*Engine).checkMachine,
-	(*Engine).decideAction,
+	planner.completeSpec,
+	planner.readItems,
+	planner.askTarget,
+	planner.readStdin,
+	planner.findCode,
+	planner.findInputs,
+	planner.checkOffer,
+	planner.lookAtFiles,
+	func(e planner, ctx context.Context, p *Plan) error { return e.noteOfPass(ctx, p) },
+	planner.checkMachine,
+	func(e planner, ctx context.Context, p *Plan) error { return e.deciding().decideAction(ctx, p) },
 }
 
 // Plan returns what spec would do. force makes a complete task run again. A plan that is
 // refused is closed already: it has left nothing of a map's items behind.
 func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
-	return e.runPlanSteps(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
+	return e.planning().runPlanSteps(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
 }
 
 // runPlanSteps runs the steps of a plan, and closes the plan when one of them refuses it.
-func (e *Engine) runPlanSteps(ctx context.Context, p Plan, steps []planStep) (Plan, error) {
+func (e planner) runPlanSteps(ctx context.Context, p Plan, steps []planStep) (Plan, error) {
 	for _, step := range steps {
 		if err := step(e, ctx, &p); err != nil {
 			return p, joinClose(err, p.Close())
@@ -131,7 +136,7 @@ func joinClose(err, cleanUp error) error {
 
 // completeSpec fills in what was not said, and what the script and the user's own names
 // for targets say.
-func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
+func (e planner) completeSpec(_ context.Context, p *Plan) (err error) {
 	s := p.Spec
 	if s.Task == "" {
 		s.Task = job.TaskName(s, e.Caller.User, e.Caller.Host, e.Caller.Folder)
@@ -154,7 +159,7 @@ func (e *Engine) completeSpec(_ context.Context, p *Plan) (err error) {
 }
 
 // readItems reads a map's items, and computes what the facts of the job will cost.
-func (e *Engine) readItems(ctx context.Context, p *Plan) error {
+func (e planner) readItems(ctx context.Context, p *Plan) error {
 	if p.Spec.Verb == job.Map {
 		if err := e.collectItems(ctx, p); err != nil {
 			return err
@@ -165,14 +170,14 @@ func (e *Engine) readItems(ctx context.Context, p *Plan) error {
 }
 
 // askTarget reads what a target is, before it is known what the job needs.
-func (e *Engine) askTarget(_ context.Context, p *Plan) (err error) {
+func (e planner) askTarget(_ context.Context, p *Plan) (err error) {
 	p.Properties = p.driver.Properties
 	err = e.refuseStore(p.driver, p.Spec.On)
 	return err
 }
 
 // findCode finds the files that go along with the program, and hashes them.
-func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
+func (e planner) findCode(ctx context.Context, p *Plan) (err error) {
 	if p.ship, err = e.Code.Locate(ctx, p.Spec, code.Surroundings{Items: p.Items.files, Apart: code.OtherPrograms(p.Properties, p.Spec), InPlace: code.RunsInPlace(p.Properties, p.Spec)}); err != nil {
 		return err
 	}
@@ -191,7 +196,7 @@ func (e *Engine) findCode(ctx context.Context, p *Plan) (err error) {
 }
 
 // addPython adds to the plan's code what its program needs of Python, and notes what the code is.
-func (e *Engine) addPython(ctx context.Context, p *Plan) error {
+func (e planner) addPython(ctx context.Context, p *Plan) error {
 	p.ship.Python = e.Code.PythonFile(p.Spec, p.ship)
 	err := e.Code.AddPackages(ctx, p.Spec, p.Properties, &p.ship)
 	s := p.ship
@@ -200,7 +205,7 @@ func (e *Engine) addPython(ctx context.Context, p *Plan) error {
 }
 
 // findInputs finds what the inputs hold, and its digests.
-func (e *Engine) findInputs(ctx context.Context, p *Plan) (err error) {
+func (e planner) findInputs(ctx context.Context, p *Plan) (err error) {
 	if p.feeds, err = e.Inputs.FindAll(ctx, p.Spec); err != nil {
 		return err
 	}
@@ -212,7 +217,7 @@ func (e *Engine) findInputs(ctx context.Context, p *Plan) (err error) {
 
 // checkMachine refuses a job that lacks a secret, a Linux package, an environment or a
 // launcher, as far as agents on this machine would.
-func (e *Engine) checkMachine(ctx context.Context, p *Plan) (err error) {
+func (e planner) checkMachine(ctx context.Context, p *Plan) (err error) {
 	if !p.Properties.Attached {
 		return nil
 	}
@@ -229,13 +234,13 @@ func (e *Engine) checkMachine(ctx context.Context, p *Plan) (err error) {
 }
 
 // resolveEnvironment says what Python the script will find, where the machine is ours.
-func (e *Engine) resolveEnvironment(ctx context.Context, p Plan) (env.Plan, error) {
+func (e planner) resolveEnvironment(ctx context.Context, p Plan) (env.Plan, error) {
 	return env.Resolve(ctx, e.Code.PythonRequest(p.Spec, p.ship))
 }
 
 // checkPackages refuses a job whose Linux packages are missing, where the machine is
 // ours and nobody has said that they may be installed.
-func (e *Engine) checkPackages(ctx context.Context, p Plan) error {
+func (e planner) checkPackages(ctx context.Context, p Plan) error {
 	if p.Spec.Packages || p.Spec.NoEnv || p.ship.Nothing {
 		return nil
 	}
@@ -253,7 +258,7 @@ func (e *Engine) checkPackages(ctx context.Context, p Plan) error {
 // checkLauncher refuses a launcher that is missing, where the machine is ours and the
 // environment is there already: one that is still to be built may bring it, so
 // then the agent looks.
-func (e *Engine) checkLauncher(ctx context.Context, p Plan) error {
+func (e planner) checkLauncher(ctx context.Context, p Plan) error {
 	if p.Environment.Build {
 		return nil
 	}
@@ -269,8 +274,13 @@ func (e *Engine) checkLauncher(ctx context.Context, p Plan) error {
 
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
+// submitter carries a plan out: it stores what the job needs, and names it.
+type submitter struct{ *Engine }
+
+func (e *Engine) submitting() submitter { return submitter{e} }
+
 // shipJob stores all that the job needs: a job is never named before (T1).
-func (e *Engine) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
+func (e submitter) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
@@ -290,7 +300,7 @@ func (e *Engine) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
 }
 
 // shipCode stores a plan's code and says what it is.
-func (e *Engine) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
+func (e submitter) shipCode(ctx context.Context, p *Plan) (job.Code, error) {
 	code := job.Code{Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, Note: p.CodeNote}
 	if p.ship.Nothing {
 		return code, nil

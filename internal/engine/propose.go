@@ -13,7 +13,7 @@ import (
 
 // proposeJob stores all that a job needs and writes what the job is. From then on no
 // gc takes any of it; what one took before is stored again (docs/design/004-gc.md).
-func (e *Engine) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
+func (e submitter) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {
 		return job.Job{}, err

@@ -18,7 +18,7 @@ var storeKinds = []struct{ kind, flag string }{
 const folderStore = "folder"
 
 // storeKind is the kind of the store that agents open.
-func (e *Engine) storeKind() string {
+func (e planner) storeKind() string {
 	if kind, _, ok := strings.Cut(e.Boot.Store, "://"); ok && kind != "file" {
 		return kind
 	}
@@ -26,7 +26,7 @@ func (e *Engine) storeKind() string {
 }
 
 // refuseStore refuses a store that the agents of a target cannot open.
-func (e *Engine) refuseStore(d driver.Opened, on string) error {
+func (e planner) refuseStore(d driver.Opened, on string) error {
 	kind := e.storeKind()
 	if d.Opens(kind) {
 		return nil

@@ -26,14 +26,14 @@ func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int
 		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
-	return e.runPlanSteps(ctx, s, []planStep{
-		func(e *Engine, ctx context.Context, s *Plan) error { return e.chooseItems(ctx, p, s, numbers) },
-		(*Engine).decideSample,
+	return e.planning().runPlanSteps(ctx, s, []planStep{
+		func(e planner, ctx context.Context, s *Plan) error { return e.chooseItems(ctx, p, s, numbers) },
+		func(e planner, ctx context.Context, s *Plan) error { return e.deciding().decideSample(ctx, s) },
 	})
 }
 
 // chooseItems makes the list of the sample's items, which outlives that of p.
-func (e *Engine) chooseItems(ctx context.Context, p, s *Plan, numbers []int) error {
+func (e planner) chooseItems(ctx context.Context, p, s *Plan, numbers []int) error {
 	if p.Items.list == nil {
 		return fault.New(fault.Bug, "", "choose items: the plan of task %s was closed", p.Spec.Task)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) chooseItems(ctx context.Context, p, s *Plan, numbers []int) err
 }
 
 // decideSample decides for a job that is never gone on with.
-func (e *Engine) decideSample(ctx context.Context, s *Plan) error {
+func (e decider) decideSample(ctx context.Context, s *Plan) error {
 	path := job.Path{Project: s.Spec.Project, Task: s.Spec.Task}
 	task, err := tasks.ReadTask(ctx, e.World, path)
 	if err != nil {

@@ -37,9 +37,14 @@ type beside struct {
 	to   string // the other task
 }
 
+// decider finds out what a plan comes to, given the jobs that its task has had.
+type decider struct{ *Engine }
+
+func (e *Engine) deciding() decider { return decider{e} }
+
 // decideAction applies the second-command rule. It may be called again, when what it was decided
 // by has changed since.
-func (e *Engine) decideAction(ctx context.Context, p *Plan) error {
+func (e decider) decideAction(ctx context.Context, p *Plan) error {
 	if p.undecided == nil {
 		p.inherited = nil
 		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
@@ -104,7 +109,7 @@ func (p *Plan) KeepsCode() (since time.Time, keeps bool) {
 }
 
 // decideTask decides for the task that the plan names.
-func (e *Engine) decideTask(ctx context.Context, p *Plan) error {
+func (e decider) decideTask(ctx context.Context, p *Plan) error {
 	path := job.Path{Project: p.Spec.Project, Task: p.Spec.Task}
 	task, err := tasks.ReadTask(ctx, e.World, path)
 	if err != nil {
@@ -184,7 +189,7 @@ func (p *Plan) runsAgain() string {
 // begunElsewhere refuses a named task that a command in another folder of this user on
 // this machine has begun, where the project was not named: it only happens to have the
 // name of the folder, and the task's state would be another program's.
-func (e *Engine) begunElsewhere(s job.Spec, j job.Job) error {
+func (e decider) begunElsewhere(s job.Spec, j job.Job) error {
 	if s.ProjectOf == "" || !s.Named || j.Folder == "" || j.Host != e.Caller.Host || j.User != e.Caller.User || sameFolder(j.Folder, e.Caller.Folder) {
 		return nil
 	}
@@ -399,18 +404,18 @@ func (d differ) programWouldDiffer() bool {
 // note are brought up to date.
 func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 	for {
-		path, done, err := e.submitOnce(ctx, p)
+		path, done, err := e.submitting().submitOnce(ctx, p)
 		if done || err != nil {
 			return path, err
 		}
-		if err := e.decideAgain(ctx, p); err != nil {
+		if err := e.deciding().decideAgain(ctx, p); err != nil {
 			return job.Path{}, err
 		}
 	}
 }
 
 // decideAgain decides by what has come since the plan was made.
-func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
+func (e decider) decideAgain(ctx context.Context, p *Plan) error {
 	if p.Properties.Inherits() && p.Spec.Rules != job.SSM {
 		p.undecided.inherited = e.inherited(p.undecided.Spec, true)
 	}
@@ -420,7 +425,7 @@ func (e *Engine) decideAgain(ctx context.Context, p *Plan) error {
 
 // submitOnce is Submit by what the plan was decided by; done is false when that has
 // changed, and nothing was submitted.
-func (e *Engine) submitOnce(ctx context.Context, p *Plan) (path job.Path, done bool, err error) {
+func (e submitter) submitOnce(ctx context.Context, p *Plan) (path job.Path, done bool, err error) {
 	for _, b := range p.besides {
 		to, ok, err := tasks.PutBeside(ctx, e.World, b.task, e.Caller.By, b.live, settingsKey(p.Spec, p.inherited), b.to)
 		if err != nil || !ok || to != b.to {
@@ -476,7 +481,7 @@ func (p *Plan) replacedBy() string {
 }
 
 // attachToWinner is a submit that another one has beaten: it attaches if that is the same command.
-func (e *Engine) attachToWinner(ctx context.Context, p *Plan, path job.Path) (job.Path, bool, error) {
+func (e submitter) attachToWinner(ctx context.Context, p *Plan, path job.Path) (job.Path, bool, error) {
 	winner, err := tasks.LoadJob(ctx, e.World, path)
 	if err != nil {
 		return path, true, err
@@ -509,7 +514,7 @@ func (e *Engine) attachToWinner(ctx context.Context, p *Plan, path job.Path) (jo
 }
 
 // resumeJob has a job that was interrupted go on; a map with the settings that were typed.
-func (e *Engine) resumeJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
+func (e submitter) resumeJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	if p.amend == nil {
 		return p.Job, true, nil
 	}

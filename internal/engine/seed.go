@@ -16,7 +16,7 @@ import (
 
 // decideBySSM decides for a task whose newest job has settled, or is gone: it is complete
 // when the last job of the same type has succeeded, whatever has changed since.
-func (e *Engine) decideBySSM(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
+func (e decider) decideBySSM(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
 	rep, err := e.lastOfType(ctx, p, task)
 	if err != nil || rep == nil {
 		return err
@@ -46,7 +46,7 @@ func badEnd(s job.State) string {
 }
 
 // lastOfType is the newest job that counts for the task of a plan; nil: none does.
-func (e *Engine) lastOfType(ctx context.Context, p *Plan, task tasks.Task) (*views.Report, error) {
+func (e decider) lastOfType(ctx context.Context, p *Plan, task tasks.Task) (*views.Report, error) {
 	for i := len(task.Jobs) - 1; i >= 0; i-- {
 		one := job.Path{Project: p.Spec.Project, Task: p.Spec.Task, Job: task.Jobs[i].Job}
 		j, err := tasks.LoadJob(ctx, e.World, one)

@@ -15,7 +15,7 @@ import (
 // The standard input of a run: docs/design/015-standard-input.md.
 
 // readStdin has a plan say what its program would read, or refuses where it would be dropped.
-func (e *Engine) readStdin(_ context.Context, p *Plan) error {
+func (e planner) readStdin(_ context.Context, p *Plan) error {
 	in := e.Caller.Input
 	if p.Spec.Verb == job.Map || in == nil || !in.Held() {
 		return nil

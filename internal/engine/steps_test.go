@@ -16,20 +16,20 @@ import (
 // and one that is accepted leaves nothing once it is closed.
 func TestNoReturnOfAPlanLeavesItemsBehind(t *testing.T) {
 	refusal := errors.New("refused")
-	refuse := func(*Engine, context.Context, *Plan) error { return refusal }
+	refuse := func(planner, context.Context, *Plan) error { return refusal }
 	for at := range len(planSteps) + 1 {
 		t.Run(fmt.Sprintf("after %d steps", at), func(t *testing.T) {
 			temp := t.TempDir()
 			d := newDesk(t)
 			t.Setenv("TMPDIR", temp)
 			held := 0 // files of items that lay there when the refusal came
-			steps := append(slices.Clone(planSteps[:at]), func(*Engine, context.Context, *Plan) error {
+			steps := append(slices.Clone(planSteps[:at]), func(planner, context.Context, *Plan) error {
 				held = len(leftIn(t, temp))
 				return nil
 			}, refuse)
 			d.Caller.Stdin = strings.NewReader("a\nb\n")
 			s := spec(func(s *job.Spec) { s.Verb, s.From, s.Args, s.Task = job.Map, "-", []string{"{}"}, "t" })
-			_, err := d.runPlanSteps(t.Context(), Plan{Spec: s, Contents: map[string]string{}}, steps)
+			_, err := d.planning().runPlanSteps(t.Context(), Plan{Spec: s, Contents: map[string]string{}}, steps)
 			if !errors.Is(err, refusal) {
 				t.Fatalf("%v; want the refusal", err)
 			}

@@ -79,7 +79,7 @@ type uploader struct {
 	had    map[store.Digest]manifest.File // by content, of small files
 }
 
-func (e *Engine) newUploader(p *Plan) (*uploader, error) {
+func (e planner) newUploader(p *Plan) (*uploader, error) {
 	u := &uploader{store: e.World.Store, sight: sightOf(p.Properties), fetch: p.Spec.Fetch, known: map[string]manifest.File{}, had: map[store.Digest]manifest.File{}}
 	names := p.Items.list.Fields()
 	t, err := template.Parse(append([]string{p.Spec.Program}, p.Spec.Args...), template.TemplateOptions{Fields: names, Shell: p.Spec.ByShell, Out: p.Spec.Out})
@@ -139,7 +139,7 @@ type wanted struct {
 }
 
 // lookAtFiles finds out how much there is to be stored, for the plan.
-func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
+func (e planner) lookAtFiles(ctx context.Context, p *Plan) error {
 	l := p.Items.list
 	if p.Spec.Verb != job.Map || l.Reader().Manifest().Step != 0 || p.Properties.ShowsAll() {
 		return nil
@@ -175,11 +175,11 @@ func (e *Engine) lookAtFiles(ctx context.Context, p *Plan) error {
 // uploadItemFiles stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
 // sent again. watch hears how far it is; it may be nil.
-func (e *Engine) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
+func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
-	u, err := e.newUploader(p)
+	u, err := e.planning().newUploader(p)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (e *Engine) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List,
 }
 
 // storeItems stores a list and its files below a job.
-func (e *Engine) storeItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
+func (e submitter) storeItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
 	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(OfItems))
 	if err != nil {
 		return job.Manifest{}, err
@@ -216,7 +216,7 @@ func (e *Engine) storeItems(ctx context.Context, p *Plan, l *manifest.List, path
 }
 
 // blobsOfItems are what a manifest's items name, each once.
-func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.Digest, err error) {
+func (e submitter) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.Digest, err error) {
 	had := map[[32]byte]bool{} // there may be a million
 	for d, err := range manifest.Blobs(ctx, e.World.Store, m) {
 		if err != nil {
@@ -232,7 +232,7 @@ func (e *Engine) blobsOfItems(ctx context.Context, m job.Manifest) (all []store.
 }
 
 // storeItemsAgain stores the files once more that a gc took while they were being named.
-func (e *Engine) storeItemsAgain(ctx context.Context, p *Plan, l *manifest.List, m job.Manifest) error {
+func (e submitter) storeItemsAgain(ctx context.Context, p *Plan, l *manifest.List, m job.Manifest) error {
 	if m.Files == nil {
 		return nil
 	}
