@@ -31,11 +31,13 @@ type Properties struct {
 	// closely. No short-lived credential is made for them, and the store that they open is named
 	// without a profile of the caller's. "": they have none but what is handed to them.
 	Identity string
-	// Registry is where images for it are pushed, as "123.dkr.ecr.us-east-1.amazonaws.com".
-	// "": it runs those of this machine.
+	// Registry is where images for it are pushed that are built here, as
+	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere. A target that is Attached runs those of
+	// this machine; of any other the plan refuses an image that lies in no registry.
 	Registry string
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
-	// agent and no command line is left to do it.
+	// agent and no command line is left to do it. Else each agent holds the limit for its
+	// program, and a plan for machines elsewhere says so.
 	TimeLimit bool
 }
 

@@ -300,8 +300,12 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		p.seen = dirs
 	}
 	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror,
-		Spare: p.Spec.Rules == job.SSM} // its users name a framework with any Dockerfile
+		Spare:    p.Spec.Rules == job.SSM, // its users name a framework with any Dockerfile
+		Registry: p.Properties.Registry}
 	made, err := image.Resolve(p.Spec.Container, site)
+	if err == nil {
+		err = refuseImage(p.Properties, p.Spec.On, made)
+	}
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -116,5 +117,51 @@ func TestAStoreThatCannotBeNamedWithoutAProfileStartsNothing(t *testing.T) {
 	}
 	if len(heard) > 0 {
 		t.Errorf("agents were started with the store %s", (<-heard).Run.Store)
+	}
+}
+
+func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
+	d := newDesk(t)
+	d.Boot.Store = "s3://bucket"
+	var built []string
+	d.Images.Build = func(_ context.Context, p *image.Plan) (string, error) {
+		built = append(built, p.Reference)
+		return p.Reference, nil
+	}
+	const registry = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+	for name, c := range map[string]struct {
+		container job.Container
+		registry  string
+		attached  bool
+		why, hint string
+	}{
+		"of a registry":              {container: job.Container{Image: "ghcr.io/me/x:1"}},
+		"of Docker Hub":              {container: job.Container{Image: "python:3.12-slim"}, registry: registry},
+		"built, and pushed":          {container: job.Container{Dockerfile: "FROM python:3.12\n"}, registry: registry},
+		"built, beside this machine": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, attached: true},
+		"built, and pushed nowhere": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, why: "place job on mem: its machines see no image that is built here",
+			hint: "Push it to a registry of yours, then name it with --image: drover image build --push REGISTRY."},
+		"built before": {container: job.Container{Image: "drover/demo-1:2"}, registry: registry, why: "place job on mem: the image drover/demo-1:2 lies in no registry",
+			hint: "Push it to a registry, then name it with --image: drover image push drover/demo-1:2 " + registry + "."},
+		"an id": {container: job.Container{Image: "sha256:12ab"}, why: "place job on mem: the image sha256:12ab lies in no registry",
+			hint: "Push it to a registry, then name it with --image: drover image push sha256:12ab REGISTRY."},
+	} {
+		o := far(d.mem)
+		o.Registry, o.Attached = c.registry, c.attached
+		d.Drivers[mem.Name] = o
+		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: c.container}, false)
+		if c.why != "" {
+			if fault.KindOf(err) != fault.Invalid || err.Error() != c.why || fault.Hint(err) != c.hint {
+				t.Errorf("%s: %v\n  %s", name, err, fault.Hint(err))
+			}
+			continue
+		}
+		d.check(err)
+		if c.container.Dockerfile != "" && strings.HasPrefix(p.Image.Ref, registry+"/drover/") != (c.registry != "") {
+			t.Errorf("%s: it will be named %s", name, p.Image.Ref)
+		}
+	}
+	if len(built) > 0 {
+		t.Errorf("plans have built %v", built)
 	}
 }

@@ -49,11 +49,13 @@ type Site struct {
 	Spare    bool
 	Default  string // the image of a job that names none; may be ""
 	Platform string // "linux/arm64"; "" leaves it to who builds
+	Registry string // the prefix below which a built image is pushed, such as "ghcr.io/me"; "": it stays here
 }
 
 // Plan is the answer: what a job runs in.
 type Plan struct {
-	Reference string  // the image; of one that is built its name here
+	Reference string  // the image; of one that is built its name here, or below Registry
+	Registry  string  // Site's
 	Recipe    *Recipe // how it is built; nil: it is there, or in a registry
 	Folder    *Folder // what is copied from; nil without a Recipe
 	Project   string
@@ -79,7 +81,7 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Reference: base, Project: site.Project, Platform: site.Platform, Line: base}
+	p := &Plan{Reference: base, Registry: site.Registry, Project: site.Project, Platform: site.Platform, Line: base}
 	if from != "" {
 		p.Line = base + " (" + from + ")"
 	}
@@ -159,7 +161,7 @@ func (p *Plan) seal() error {
 		return err
 	}
 	p.Digest = hex.EncodeToString(h.Sum(nil))
-	p.Reference = p.Name("")
+	p.Reference = p.Name(p.Registry)
 	p.Line = fmt.Sprintf("%s, built from %s", p.Reference, p.Recipe.From)
 	if bases := p.Bases(); len(bases) > 0 && bases[0] != p.Recipe.From {
 		p.Line += " on " + strings.Join(bases, ", ")
@@ -188,6 +190,12 @@ func (p *Plan) Name(prefix string) string {
 		name = strings.TrimSuffix(prefix, "/") + "/" + name
 	}
 	return name
+}
+
+// IsOfThisMachine says whether a reference names an image that lies in no registry: one that
+// was built here (Name), or an id.
+func IsOfThisMachine(reference string) bool {
+	return strings.HasPrefix(reference, "drover/") || strings.HasPrefix(reference, "sha256:")
 }
 
 // Labels are what the built image carries.

@@ -319,3 +319,18 @@ func TestAFileThatGrowsIsNoticed(t *testing.T) {
 		t.Errorf("it is answered with %v", err)
 	}
 }
+
+// What is built for a target with a registry is named below it, by its content as anywhere.
+func TestAnImageForARegistryIsNamedBelowIt(t *testing.T) {
+	named := func(registry string) string {
+		p, err := Resolve(job.Container{Dockerfile: "FROM python:3.12\n"}, Site{Project: "demo", Dir: t.TempDir(), Registry: registry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Reference
+	}
+	here, there := named(""), named("ghcr.io/me/")
+	if there != "ghcr.io/me/"+here || !IsOfThisMachine(here) || IsOfThisMachine(there) {
+		t.Errorf("it is %s here, and %s in a registry", here, there)
+	}
+}

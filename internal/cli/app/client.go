@@ -284,7 +284,8 @@ func (a *App) buildJobImage(ctx context.Context, o drover.ImageOrder) (string, e
 	defer stop()
 	b := build.New(ctx, a.ProgressOutput())
 	defer b.Close()
-	built, err := b.Build(ctx, build.Order{Plan: o.(*image.Plan)})
+	p := o.(*image.Plan)
+	built, err := b.Build(ctx, build.Order{Plan: p, Push: p.Registry})
 	if err == nil && built.Skipped {
 		a.Note("image    %s is there: nothing changed since it was built", built.Reference)
 	}

@@ -79,8 +79,13 @@ func useLines(p *drover.Plan) (lines []string) {
 	if line := summary.NodesLine(p.Spec); line != "" {
 		lines = append(append(lines, "nodes    "+line), summary.CrowdLine(p.Properties, p.Offer, p.Spec.Nodes, "nodes")...)
 	}
+	label := "limits   "
 	if line := summary.LimitsLine(p.Spec); line != "" {
-		lines = append(lines, "limits   "+line)
+		lines = append(lines, label+line)
+		label = "         "
+	}
+	if p.Spec.Timeout > 0 && !p.Properties.Attached && !p.Properties.TimeLimit {
+		lines = append(lines, label+"the program is ended after "+p.Spec.Timeout.String()+" by its agent: "+p.Spec.On+" itself holds no time limit")
 	}
 	if p.Offer.Price.Known() {
 		lines = append(lines, "price    "+terminal.PlainText(p.Offer.Price.String())+" for each "+agentNoun(p.Spec))

@@ -142,6 +142,11 @@ func TestWhatACommandWouldDoIsInWords(t *testing.T) {
 			p.Items = drover.PlannedItems{Count: 3, Fields: []string{"file"}}
 		})
 	}
+	for _, held := range []bool{true, false} { // by the target's own engine
+		show(func(p *drover.Plan) {
+			p.Spec.On, p.Spec.Timeout, p.Properties = "shed", job.Duration(time.Hour), driver.Properties{TimeLimit: held}
+		})
+	}
 	price := driver.Price{OnDemand: 1.006, Spot: 0.4102, Currency: "USD", Source: "price list, eu-central-1", Day: "2026-11-23"}
 	show(func(p *drover.Plan) { p.Offer = driver.Offer{Machine: "g5.xlarge", Price: price} })
 	show(func(p *drover.Plan) {
