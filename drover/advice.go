@@ -31,7 +31,7 @@ const (
 
 // Advice says how a map could ask for less and so have more items run at once where
 // it runs; nil when it could not.
-func (j *Job) Advice(ctx context.Context, f Figures) (*Advice, error) {
+func (j *jobFigures) Advice(ctx context.Context, f Figures) (*Advice, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		return nil, err

@@ -348,4 +348,7 @@ func (c *Client) pollInterval() time.Duration {
 	return 2 * time.Second
 }
 
-func (c *Client) newJob(p job.Path) *Job { return &Job{c: c, path: p} }
+func (c *Client) newJob(p job.Path) *Job {
+	r := jobRef{c: c, path: p}
+	return &Job{jobRef: r, jobOutput: jobOutput{r}, jobResults: jobResults{r}, jobFigures: jobFigures{r}}
+}

@@ -43,7 +43,7 @@ const maxGroups = 200
 
 // FailedGroups puts the items of a map that ended without success together, the
 // largest group first: those of Figures.
-func (j *Job) FailedGroups(ctx context.Context) ([]Group, error) {
+func (j *jobFigures) FailedGroups(ctx context.Context) ([]Group, error) {
 	f, err := j.Figures(ctx)
 	return f.Groups, err
 }

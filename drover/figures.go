@@ -34,7 +34,7 @@ type Figures struct {
 // Figures reads what items have come to. Of parts of the job that are done that is
 // done once for each machine: what they come to is remembered in drover's cache
 // there, so asking again costs one listing. It holds a chunk or two at a time.
-func (j *Job) Figures(ctx context.Context) (Figures, error) {
+func (j *jobFigures) Figures(ctx context.Context) (Figures, error) {
 	v, _, err := j.newMapView(ctx)
 	if err != nil {
 		return Figures{}, err
@@ -63,7 +63,7 @@ func (j *Job) Figures(ctx context.Context) (Figures, error) {
 }
 
 // readFigures sums parts up: fresh are those that cannot change any more, open the others.
-func (j *Job) readFigures(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
+func (j *jobFigures) readFigures(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
 	work := make(chan views.Part)
 	var mu sync.Mutex
 	var readers sync.WaitGroup
@@ -172,13 +172,13 @@ func (s *summary) unreadParts(parts []views.Part) (left []views.Part) {
 }
 
 // figuresFile is the file that holds a summary of the job.
-func (j *Job) figuresFile() string {
+func (j *jobFigures) figuresFile() string {
 	sum := sha256.Sum256([]byte(j.c.world.Store.String() + " " + j.path.String()))
 	return filepath.Join(j.c.engine.Caller.Cache, "figures", hex.EncodeToString(sum[:12])+".json")
 }
 
 // remembered is what remember has kept; nothing when that cannot be read.
-func (j *Job) remembered() (s summary) {
+func (j *jobFigures) remembered() (s summary) {
 	b, err := os.ReadFile(j.figuresFile())
 	if err != nil || json.Unmarshal(b, &s) != nil || s.V != summaryFormat {
 		return summary{V: summaryFormat}
@@ -190,7 +190,7 @@ func (j *Job) remembered() (s summary) {
 }
 
 // saveFigures keeps a summary for the next look. It costs time when it cannot, nothing else.
-func (j *Job) saveFigures(s summary) {
+func (j *jobFigures) saveFigures(s summary) {
 	s.Failed = s.groups
 	b, err := json.Marshal(s)
 	file := j.figuresFile()

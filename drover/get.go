@@ -49,7 +49,7 @@ type Made struct {
 }
 
 // Made finds out what the job has made so far.
-func (j *Job) Made(ctx context.Context) (Made, error) {
+func (j *jobResults) Made(ctx context.Context) (Made, error) {
 	var m Made
 	rep, err := j.look(ctx)
 	if err != nil {
@@ -92,12 +92,12 @@ var layout = []string{"model", "output", "files"}
 //
 // parts names what is wanted of model, output, files and logs; none: all. What an
 // earlier Get has put there of other parts stays.
-func (j *Job) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
+func (j *jobResults) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
 	return j.GetWith(ctx, dir, GetOptions{Parts: parts})
 }
 
 // GetWith is Get with options.
-func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error) {
+func (j *jobResults) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error) {
 	rep, err := j.look(ctx)
 	if err != nil {
 		return Got{}, err
@@ -105,7 +105,7 @@ func (j *Job) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Got{}, err
 	}
-	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
+	g := &getter{j: j.whole(), rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
 	g.sub, g.inPlace = j.placeInCode(rep.Job, dir)
 	if err := g.readLists(ctx); err != nil {
 		return Got{}, err
@@ -154,7 +154,7 @@ var parts = append(slices.Clone(layout), "logs")
 // which the command was typed, on the machine where it stands, and the program ran there
 // in place: then what the program wrote beside itself goes to its own place. sub is where
 // the folder is in the code; "" is its root.
-func (j *Job) placeInCode(rec job.Job, dir string) (sub string, is bool) {
+func (j *jobResults) placeInCode(rec job.Job, dir string) (sub string, is bool) {
 	code := rec.Code
 	if !code.InPlace || rec.Host != j.c.engine.Caller.Host {
 		return "", false

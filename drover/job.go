@@ -18,14 +18,35 @@ import (
 )
 
 // Job is one job in the store. Its methods may be called from many goroutines,
-// and from many programs at once.
+// and from many programs at once. Those that read its output, its results and its figures
+// are of the types that it is made of.
 type Job struct {
+	jobRef
+	jobOutput
+	jobResults
+	jobFigures
+}
+
+// jobRef is which job it is, and what its logs say of it.
+type jobRef struct {
 	c    *Client
 	path job.Path
 }
 
+// jobOutput is what a job's programs print and measure.
+type jobOutput struct{ jobRef }
+
+// jobResults is what a job has made: files, and results of items.
+type jobResults struct{ jobRef }
+
+// jobFigures is what the results of a job's items come to.
+type jobFigures struct{ jobRef }
+
+// whole is the job with all that is asked of it.
+func (j *jobRef) whole() *Job { return j.c.newJob(j.path) }
+
 // Path says where the job lies in the store.
-func (j *Job) Path() job.Path { return j.path }
+func (j *jobRef) Path() job.Path { return j.path }
 
 // Status is a job as the store shows it.
 type Status struct {
@@ -100,17 +121,17 @@ type Node struct {
 }
 
 // Spec is what was asked for, with everything that was recorded beside it.
-func (j *Job) Spec(ctx context.Context) (job.Job, error) {
+func (j *jobRef) Spec(ctx context.Context) (job.Job, error) {
 	rec, err := tasks.LoadJob(ctx, j.c.world, j.path)
 	return rec, j.withVerifyHint(err)
 }
 
 // IsCallers reports whether rec, which Spec returned, names the client's own user as its
 // submitter. That is the record's own word: another writer of the store can change it.
-func (j *Job) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Caller.User }
+func (j *jobRef) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Caller.User }
 
 // withVerifyHint adds to an error which says that the job's objects are what to look at next.
-func (j *Job) withVerifyHint(err error) error {
+func (j *jobRef) withVerifyHint(err error) error {
 	if errors.Is(err, protocol.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
 		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
 	}
@@ -118,7 +139,7 @@ func (j *Job) withVerifyHint(err error) error {
 }
 
 // Status looks at the job. It changes nothing.
-func (j *Job) Status(ctx context.Context) (Status, error) {
+func (j *jobRef) Status(ctx context.Context) (Status, error) {
 	rep, err := j.look(ctx)
 	if err != nil {
 		return Status{}, err
@@ -126,7 +147,7 @@ func (j *Job) Status(ctx context.Context) (Status, error) {
 	return status(rep), nil
 }
 
-func (j *Job) look(ctx context.Context) (views.Report, error) {
+func (j *jobRef) look(ctx context.Context) (views.Report, error) {
 	rep, err := views.ReadReport(ctx, j.c.world, j.path)
 	if errors.Is(err, store.ErrNotExist) {
 		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)

@@ -195,7 +195,7 @@ func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) M
 }
 
 // newMapView reads the map, from its job's record on.
-func (j *Job) newMapView(ctx context.Context) (*views.MapView, job.Job, error) {
+func (j *jobRef) newMapView(ctx context.Context) (*views.MapView, job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		_, err := j.look(ctx) // it says it in words for people
@@ -215,7 +215,7 @@ type ItemOutput struct {
 
 // ItemLogs gives what item n printed in all its tries, both streams in the order
 // in which they were read; of every item when n is 0. Nodes are not looked at.
-func (j *Job) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemOutput, error] {
+func (j *jobOutput) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemOutput, error] {
 	return func(yield func(ItemOutput, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {
@@ -243,7 +243,7 @@ type ItemLine struct {
 }
 
 // ItemLines is ItemLogs put together to lines, each of one item.
-func (j *Job) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemLine, error] {
+func (j *jobOutput) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemLine, error] {
 	return func(yield func(ItemLine, error) bool) {
 		for l, err := range j.itemLines(ctx, n, o) {
 			if !yield(ItemLine{int(l.Item), plain(l)}, err) {
@@ -255,7 +255,7 @@ func (j *Job) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[Item
 
 // ItemSearch gives those of ItemLines that re matches, with before and after lines
 // of the same item around.
-func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+func (j *jobOutput) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	return func(yield func(ItemLine, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {
@@ -271,7 +271,7 @@ func (j *Job) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Re
 	}
 }
 
-func (j *Job) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line.Line, error] {
+func (j *jobOutput) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line.Line, error] {
 	return func(yield func(line.Line, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {

@@ -44,12 +44,12 @@ const leftNotes = 10
 // drover brought, and that have not changed since, are replaced; any other file stays,
 // and the new one comes beside it (Changes.Beside). told, which may be nil, is called
 // after each file.
-func (j *Job) GetItems(ctx context.Context, dir string, told func(GotItems)) (GotItems, error) {
+func (j *jobResults) GetItems(ctx context.Context, dir string, told func(GotItems)) (GotItems, error) {
 	return j.GetItemsWith(ctx, dir, GetOptions{Watch: told})
 }
 
 // GetItemsWith is GetItems with options; Parts mean nothing here.
-func (j *Job) GetItemsWith(ctx context.Context, dir string, o GetOptions) (GotItems, error) {
+func (j *jobResults) GetItemsWith(ctx context.Context, dir string, o GetOptions) (GotItems, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return GotItems{}, err
@@ -63,7 +63,7 @@ func (j *Job) GetItemsWith(ctx context.Context, dir string, o GetOptions) (GotIt
 		return GotItems{}, err
 	}
 	defer d.closeFolder()
-	b := &bringer{j: j, d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
+	b := &bringer{j: j.whole(), d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
 	if err = b.bringAll(ctx, o.Watch); err == nil {
 		err = b.dropOldBeside(ctx)
 	}

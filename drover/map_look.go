@@ -36,8 +36,8 @@ func (l *MapLook) Status(ctx context.Context) (MapStatus, error) {
 }
 
 // MapStatus looks at a map once. It changes nothing.
-func (j *Job) MapStatus(ctx context.Context) (MapStatus, error) {
-	l, err := j.LookAtMap(ctx)
+func (j *jobRef) MapStatus(ctx context.Context) (MapStatus, error) {
+	l, err := j.whole().LookAtMap(ctx)
 	if err != nil {
 		return MapStatus{}, err
 	}

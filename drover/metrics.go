@@ -40,7 +40,7 @@ type Point struct {
 
 // Metrics are the numbers that were found in what the job's programs printed, as
 // far as they are stored: of a live job what is some seconds old.
-func (j *Job) Metrics(ctx context.Context, o MetricOptions) ([]Series, error) {
+func (j *jobOutput) Metrics(ctx context.Context, o MetricOptions) ([]Series, error) {
 	w := j.c.world
 	all, err := metric.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.recordFilter()))
 	if err != nil {
@@ -92,7 +92,7 @@ type GPUSample struct {
 }
 
 // Usage is what the job's nodes used, a sample every 5 s, as far as it is stored.
-func (j *Job) Usage(ctx context.Context, o MetricOptions) ([]NodeUsage, error) {
+func (j *jobOutput) Usage(ctx context.Context, o MetricOptions) ([]NodeUsage, error) {
 	var all []NodeUsage
 	w := j.c.world
 	for s, err := range metric.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.recordFilter())) {

@@ -71,7 +71,7 @@ type Line struct {
 
 // Logs gives what the program printed, each byte once, as it was read. With
 // Follow it goes on until the job has settled.
-func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
+func (j *jobOutput) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 	return func(yield func(Output, error) bool) {
 		all := func() iter.Seq2[record.Frame, error] { return j.followFrames(ctx, o.recordFilter(), nil, nil, o) }
 		if o.Settled == nil {
@@ -92,7 +92,7 @@ func (j *Job) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 }
 
 // Lines is Logs put together to lines.
-func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
+func (j *jobOutput) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {
@@ -108,7 +108,7 @@ func (j *Job) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 }
 
 // Search gives the lines that re matches, with before and after lines around.
-func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
+func (j *jobOutput) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		rep, err := j.look(ctx)
 		if err != nil {
@@ -125,7 +125,7 @@ func (j *Job) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, befor
 
 // searchOutput looks through what is stored, and then, of a job that goes on, through what its
 // agents have; if only the last lines are wanted, through those.
-func (j *Job) searchOutput(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+func (j *jobOutput) searchOutput(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	var all iter.Seq2[line.Found, error]
 	if o.Tail > 0 {
 		all = line.Search(last, re, before, after)
@@ -151,7 +151,7 @@ func (j *Job) searchOutput(ctx context.Context, rep views.Report, o LogOptions, 
 
 // readLines are those that o chooses. Of a job that goes on, the last lines are counted
 // when it is asked; what comes then follows.
-func (j *Job) readLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
+func (j *jobOutput) readLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
 	if o.Tail > 0 {
 		return j.lastLines(ctx, rep, f, o)
 	}
@@ -164,7 +164,7 @@ func plain(l line.Line) Line {
 
 // readFrames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
-func (j *Job) readFrames(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
+func (j *jobOutput) readFrames(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[record.Frame, error] {
 	if j.allIsStored(rep, o.Follow) {
 		return record.Read(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f)
 	}
@@ -172,13 +172,13 @@ func (j *Job) readFrames(ctx context.Context, rep views.Report, f record.Filter,
 }
 
 // allIsStored says that nothing is looked at but what is stored.
-func (j *Job) allIsStored(rep views.Report, follow bool) bool {
+func (j *jobOutput) allIsStored(rep views.Report, follow bool) bool {
 	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
 }
 
 // followFrames gives what the job has printed and prints, but the frames that are known, and
 // those in objects before the ones that are named.
-func (j *Job) followFrames(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
+func (j *jobOutput) followFrames(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l LogOptions) iter.Seq2[record.Frame, error] {
 	w := j.c.world
 	ended := make(chan struct{})
 	o := record.FollowOptions{Store: w.Store, Prefix: protocol.LogsPrefix(j.path), Filter: f, After: known, Objects: objects, Every: j.c.pollInterval(), Ended: ended,
@@ -212,7 +212,7 @@ func (j *Job) followFrames(ctx context.Context, f record.Filter, known map[strin
 
 // liveSockets gives the sockets of the job's agents on this machine: by their folders, or by
 // their heartbeats.
-func (j *Job) liveSockets(ctx context.Context) []string {
+func (j *jobOutput) liveSockets(ctx context.Context) []string {
 	if here := j.c.local(j.path.Job); len(here) > 0 && !j.c.near {
 		return here
 	}
@@ -253,7 +253,7 @@ func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Fr
 
 // untilSettled blocks until the job has settled, or somebody has enough; false
 // when ctx ended first.
-func (j *Job) untilSettled(ctx context.Context, l LogOptions) bool {
+func (j *jobOutput) untilSettled(ctx context.Context, l LogOptions) bool {
 	if l.Settled != nil {
 		select {
 		case <-l.Settled:

@@ -90,7 +90,7 @@ func unmoved(what string, rec job.Job, s MapStatus) error {
 
 // requireMap is the record of a job that must be a map; of another the hint says what
 // to do instead.
-func (j *Job) requireMap(ctx context.Context, what, hint string) (job.Job, error) {
+func (j *jobRef) requireMap(ctx context.Context, what, hint string) (job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
 		_, err := j.look(ctx) // it says it in words for people

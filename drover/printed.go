@@ -40,7 +40,7 @@ func inResult(t Try) (text string, all bool) {
 }
 
 // withWholeOutput completes the results that do not hold all that was printed.
-func (j *Job) withWholeOutput(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
+func (j *jobResults) withWholeOutput(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
 		var batch []ItemResult
 		var bytes int64
@@ -84,7 +84,7 @@ func (j *Job) withWholeOutput(ctx context.Context, results iter.Seq2[ItemResult,
 }
 
 // completeOutput reads the outputs that are cut in a batch of results, in one pass over their logs.
-func (j *Job) completeOutput(ctx context.Context, batch []ItemResult) error {
+func (j *jobResults) completeOutput(ctx context.Context, batch []ItemResult) error {
 	var wanted []printing
 	for _, r := range batch {
 		if r.Cut && r.StdoutBytes <= MaxStdout {
@@ -125,7 +125,7 @@ func printingOf(item int, t Try) printing {
 // readPrinted reads what tries printed to stdout, by item, as far as it is stored. Tries of one
 // item are told apart by the times of their frames; of a try that was lost before it was
 // recorded there may be more.
-func (j *Job) readPrinted(ctx context.Context, wanted []printing) (map[int][]byte, error) {
+func (j *jobResults) readPrinted(ctx context.Context, wanted []printing) (map[int][]byte, error) {
 	type found struct{ before, since []byte } // the try began
 	of, all := map[int]printing{}, map[int]map[string]*found{}
 	f := record.Filter{Streams: record.Stdout, Item: uint64(wanted[0].item)}
@@ -189,12 +189,12 @@ type PrintOptions struct {
 // items and nothing else: each item's when it and all those before it have ended, also when
 // it failed. What programs that stay have answered is written as a line. It holds no more
 // than some items at once, however long the first one takes: the rest is in the store.
-func (j *Job) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) error {
+func (j *jobResults) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) error {
 	v, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return err
 	}
-	p := &inOrder{j: j, v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
+	p := &inOrder{j: j.whole(), v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
 	for {
 		over := false
 		select {

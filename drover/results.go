@@ -98,14 +98,14 @@ type ResultOptions struct {
 // Results gives the items of a map in the order of their manifest, whatever the
 // order in which they ended, also while it runs. It holds a chunk of them at a
 // time, however many there are.
-func (j *Job) Results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
+func (j *jobResults) Results(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
 	if o.Whole {
 		return j.withWholeOutput(ctx, j.readResults(ctx, o))
 	}
 	return j.readResults(ctx, o)
 }
 
-func (j *Job) readResults(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
+func (j *jobResults) readResults(ctx context.Context, o ResultOptions) iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
 		v, _, err := j.newMapView(ctx)
 		if err != nil {
@@ -153,7 +153,7 @@ func mapOf(ctx context.Context, v *views.MapView) (*chunks.Map, error) {
 }
 
 // readValues reads the items of the manifest, then those that were added, in order.
-func (j *Job) readValues(ctx context.Context, m *chunks.Map) iter.Seq2[manifest.Item, error] {
+func (j *jobResults) readValues(ctx context.Context, m *chunks.Map) iter.Seq2[manifest.Item, error] {
 	return func(yield func(manifest.Item, error) bool) {
 		readers, err := j.c.engine.Readers(ctx, m)
 		if err != nil {
@@ -182,7 +182,7 @@ func fieldsOf(m *chunks.Map, n int) []string {
 }
 
 // Item is one item, with all its tries.
-func (j *Job) Item(ctx context.Context, n int) (ItemResult, error) {
+func (j *jobResults) Item(ctx context.Context, n int) (ItemResult, error) {
 	v, rec, err := j.newMapView(ctx)
 	if err != nil {
 		return ItemResult{}, err
@@ -216,7 +216,7 @@ func (j *Job) Item(ctx context.Context, n int) (ItemResult, error) {
 }
 
 // Fields names the fields of a map's items, in their order; none of plain lines.
-func (j *Job) Fields(ctx context.Context) ([]string, error) {
+func (j *jobResults) Fields(ctx context.Context) ([]string, error) {
 	v, _, err := j.newMapView(ctx)
 	if err != nil {
 		return nil, err

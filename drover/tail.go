@@ -16,7 +16,7 @@ const openLines = 64
 
 // lastLines are the last lines that there are, and with Follow what comes then. Of what
 // is stored only the end is read.
-func (j *Job) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
+func (j *jobOutput) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
 	after, objects := map[string]uint64{}, map[string]int{}
 	most := o.Tail
 	if o.Follow {

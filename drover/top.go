@@ -45,14 +45,14 @@ type Ranking struct {
 // Top gives the N items whose results have the largest number, or the smallest; the
 // first of those that are equal. It holds no more than N, however many there are.
 // Fault: Invalid where no result has that number.
-func (j *Job) Top(ctx context.Context, o TopOptions) (Ranking, error) {
+func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	var r Ranking
 	if o.N < 1 || o.By == "" {
 		return r, fault.New(fault.Invalid, "", "order results: by %q, %d of them: it needs a number of at least 1 and a name", o.By, o.N)
 	}
 	h := &ranks{ascending: o.Ascending}
 	reader := &numbers{by: o.By, seen: map[string]bool{}}
-	for it, err := range j.Results(ctx, ResultOptions{Whole: true}) {
+	for it, err := range j.whole().Results(ctx, ResultOptions{Whole: true}) {
 		if err != nil {
 			return r, err
 		}

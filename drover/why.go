@@ -161,7 +161,7 @@ func (w *Reason) explainWaiting(rep views.Report) {
 const mostMachines = 5
 
 // listMembers asks the target about all agents that it was asked for.
-func (j *Job) listMembers(ctx context.Context, rec job.Job, placed []protocol.Placed) (all []driver.Member, err error) {
+func (j *jobRef) listMembers(ctx context.Context, rec job.Job, placed []protocol.Placed) (all []driver.Member, err error) {
 	for _, pl := range placed {
 		members, err := j.c.engine.Members(ctx, rec, pl.Placement)
 		if err != nil {
@@ -236,6 +236,6 @@ func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 
 // Attached says whether the job's agents live beside the command line that
 // attends it, so that Ctrl-C there is for them.
-func (j *Job) Attached(ctx context.Context) (bool, error) {
+func (j *jobRef) Attached(ctx context.Context) (bool, error) {
 	return j.c.engine.Attached(ctx, j.path)
 }
