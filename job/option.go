@@ -97,7 +97,7 @@ func (s Spec) Differences(o Spec) (all []Difference) {
 		if same(a, b) || f.Name == "StdinOf" && s.StdinOf == "" {
 			continue
 		}
-		d := Difference{Name: f.Name, Class: f.Class, words: OptionOf(f.Name).name()}
+		d := Difference{Name: f.Name, Class: f.Class, words: OptionOf(f.Name).displayName()}
 		switch {
 		case f.Name == "Env" || f.Name == "Secrets": // values are not for notes
 			d.words = Variables(changedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))

@@ -174,8 +174,8 @@ func OptionOf(field string) Option {
 // Options returns all options, by class.
 func Options() []Option { return slices.Clone(options) }
 
-// name is what names the option in a difference.
-func (o Option) name() string {
+// displayName is what names the option in a difference.
+func (o Option) displayName() string {
 	if o.phrase != "" {
 		return o.phrase
 	}

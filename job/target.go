@@ -69,7 +69,7 @@ func (t Target) Apply(name string, s Spec) (Spec, error) {
 	if s.Spot == SpotAny {
 		s.Spot = t.Spot
 	}
-	if err := t.restrict(name, &s); err != nil {
+	if err := t.restrictMachines(name, &s); err != nil {
 		return s, err
 	}
 	if len(t.Args) > 0 {
@@ -82,8 +82,8 @@ func (t Target) Apply(name string, s Spec) (Spec, error) {
 	return s, nil
 }
 
-// restrict adds what the target asks of machines to what the job asks.
-func (t Target) restrict(name string, s *Spec) error {
+// restrictMachines adds what the target asks of machines to what the job asks.
+func (t Target) restrictMachines(name string, s *Spec) error {
 	if t.Where == "" {
 		return nil
 	}

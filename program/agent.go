@@ -40,7 +40,7 @@ func (p *program) runAgent(args []string) int {
 		log.Error("agent not started", "err", err)
 		return fault.ExitDrover
 	}
-	code, err := p.work(args, given, terms, log)
+	code, err := p.runAgentProcess(args, given, terms, log)
 	if err != nil {
 		if code == fault.ExitUsage { // typed by hand
 			fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
@@ -59,7 +59,7 @@ func (p *program) runAgent(args []string) int {
 // within two minutes without a net, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
-func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+func (p *program) runAgentProcess(args []string, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	url := f.String("store", "", "")
 	placement := f.Int("placement", 1, "")
@@ -78,7 +78,7 @@ func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.
 		return fault.ExitDrover, err
 	}
 	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: gone}
-	m, err := p.machine(given, terms, at)
+	m, err := p.agentMachine(given, terms, at)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
@@ -89,8 +89,8 @@ func (p *program) work(args []string, given *driver.Allocation, terms <-chan os.
 		Placement: *placement, Index: *index, Machine: m, Log: log})
 }
 
-// machine is what this machine knows about itself, and what an agent was given of it.
-func (p *program) machine(given *driver.Allocation, terms <-chan os.Signal, at reach) (agent.Machine, error) {
+// agentMachine is what this machine knows about itself, and what an agent was given of it.
+func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal, at reach) (agent.Machine, error) {
 	d := p.dirs
 	d.State, d.Cache = cmp.Or(given.State, d.State), cmp.Or(given.Cache, d.Cache)
 	name, _ := os.Hostname() // empty where the machine has none

@@ -14,7 +14,7 @@ import (
 // Member.Enter ends in: on the agent's own machine it runs words, or a shell, beside
 // the agent's program.
 func (p *program) runEnter(args []string) int {
-	status, err := p.enter(args)
+	status, err := p.enterAgent(args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		if h := fault.Hint(err); h != "" {
@@ -25,7 +25,7 @@ func (p *program) runEnter(args []string) int {
 	return status
 }
 
-func (p *program) enter(args []string) (int, error) {
+func (p *program) enterAgent(args []string) (int, error) {
 	if len(args) < 4 || args[3] != "--" {
 		return 0, notForHands()
 	}

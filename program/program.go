@@ -42,7 +42,7 @@ func Main(version string, targets ...driver.Target) {
 			os.Exit(launcher.Rsh(os.Args[2:]))
 		}
 	}
-	os.Exit(cli.Main(context.Background(), p.face(), typed(os.Args)))
+	os.Exit(cli.Main(context.Background(), p.cliHost(), typed(os.Args)))
 }
 
 // program is one process of drover.
@@ -64,15 +64,15 @@ func typed(args []string) []string {
 	return args[1:]
 }
 
-func (p *program) face() cli.Host {
+func (p *program) cliHost() cli.Host {
 	work := workFolder(p.dirs)
 	return cli.Host{Version: p.version, Dirs: p.dirs, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
-		Drivers: p.opened, Queues: queues{p.reservations}, Sockets: sockets(work),
+		Drivers: p.openedTargets, Queues: queues{p.reservations}, Sockets: sockets(work),
 		Folders: func() []drover.WorkFolder { return leftFolders(work) }, RemoveFolder: agent.RemoveLeft}
 }
 
-// opened are the targets of --on.
-func (p *program) opened() map[string]driver.Opened {
+// openedTargets are the targets of --on.
+func (p *program) openedTargets() map[string]driver.Opened {
 	all := map[string]driver.Opened{}
 	for _, t := range p.targets {
 		all[t.Name] = t.Open(driver.Folders{State: filepath.Join(p.dirs.State, t.Name), Reservations: reservationsFolder(p.dirs)})

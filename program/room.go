@@ -21,7 +21,7 @@ import (
 // keep apart.
 func (p *program) reservations() host.Room {
 	r := host.Room{Folder: reservationsFolder(p.dirs)}
-	for _, t := range p.opened() {
+	for _, t := range p.openedTargets() {
 		if !t.InPlace {
 			continue
 		}

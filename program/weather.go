@@ -50,8 +50,8 @@ func weather(b store.Bucket) store.Bucket {
 	return &weathered{calm: b, file: self + ".weather"}
 }
 
-// now is the bucket of the moment. What is late in a storm that has passed lands now.
-func (w *weathered) now(ctx context.Context) store.Bucket {
+// currentBucket is the bucket of the moment. What is late in a storm that has passed lands now.
+func (w *weathered) currentBucket(ctx context.Context) store.Bucket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -59,7 +59,7 @@ func (w *weathered) now(ctx context.Context) store.Bucket {
 		w.looked = now
 		// no file, and one that is half written, change nothing
 		if text, err := os.ReadFile(w.file); err == nil && string(text) != w.text {
-			w.turn(ctx, text)
+			w.applyForecast(ctx, text)
 		}
 	}
 	if w.storm != nil && now.After(w.until) {
@@ -72,7 +72,7 @@ func (w *weathered) now(ctx context.Context) store.Bucket {
 	return w.storm
 }
 
-func (w *weathered) turn(ctx context.Context, text []byte) {
+func (w *weathered) applyForecast(ctx context.Context, text []byte) {
 	var f forecast
 	if json.Unmarshal(text, &f) != nil {
 		return
@@ -89,21 +89,21 @@ func (w *weathered) turn(ctx context.Context, text []byte) {
 func (w *weathered) String() string { return w.calm.String() }
 
 func (w *weathered) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return w.now(ctx).Create(ctx, key, body)
+	return w.currentBucket(ctx).Create(ctx, key, body)
 }
 
 func (w *weathered) Put(ctx context.Context, key string, body io.ReadSeeker) error {
-	return w.now(ctx).Put(ctx, key, body)
+	return w.currentBucket(ctx).Put(ctx, key, body)
 }
 
 func (w *weathered) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	return w.now(ctx).Get(ctx, key, off, n)
+	return w.currentBucket(ctx).Get(ctx, key, off, n)
 }
 
 func (w *weathered) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
-	return w.now(ctx).List(ctx, prefix, after, limit)
+	return w.currentBucket(ctx).List(ctx, prefix, after, limit)
 }
 
 func (w *weathered) Delete(ctx context.Context, key string) error {
-	return w.now(ctx).Delete(ctx, key)
+	return w.currentBucket(ctx).Delete(ctx, key)
 }

@@ -70,18 +70,18 @@ type asked struct {
 	counts bool
 }
 
-func (s *Store) ask(large bool) *asked {
+func (s *Store) beginRequest(large bool) *asked {
 	a := &asked{s: s}
 	if !large {
 		s.contact.mu.Lock()
 		defer s.contact.mu.Unlock()
-		a.count()
+		a.countWaiting()
 	}
 	return a
 }
 
-// count takes a into those that are waited for. Its caller holds the lock.
-func (a *asked) count() {
+// countWaiting takes a into those that are waited for. Its caller holds the lock.
+func (a *asked) countWaiting() {
 	c := &a.s.contact
 	if c.asking == 0 {
 		c.met, c.last = a.s.clock.Boot(), nil
@@ -90,8 +90,8 @@ func (a *asked) count() {
 	a.counts = true
 }
 
-// heard takes in what a try came to.
-func (a *asked) heard(ctx context.Context, err error) {
+// recordAnswer takes in what a try came to.
+func (a *asked) recordAnswer(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the answer may be our own
 	}
@@ -103,12 +103,12 @@ func (a *asked) heard(ctx context.Context, err error) {
 		return
 	}
 	if !a.counts {
-		a.count()
+		a.countWaiting()
 	}
 	c.last = err
 }
 
-func (a *asked) end() {
+func (a *asked) endRequest() {
 	c := &a.s.contact
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ func ParseDigest(s string) (Digest, error) {
 	return Digest(s), nil
 }
 
-func (d Digest) key() (string, error) {
+func (d Digest) objectKey() (string, error) {
 	_, err := ParseDigest(string(d))
 	return "blobs/" + string(d), err
 }
@@ -51,7 +51,7 @@ func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64,
 		return d, size, err
 	}
 	same := &unchanged{body: body, want: d, size: size, hash: h, pos: size, skip: true}
-	err = s.tries(ctx, "store blob", string(d), true, func() error {
+	err = s.retryWithBody(ctx, "store blob", string(d), true, func() error {
 		err := s.bucket.Create(ctx, "blobs/"+string(d), same)
 		if same.err != nil {
 			// Said by the one who knows: a client library may have lost it.
@@ -68,7 +68,7 @@ func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64,
 
 // HasBlob says whether the store holds d. It does not read the content.
 func (s *Store) HasBlob(ctx context.Context, d Digest) (bool, error) {
-	key, err := d.key()
+	key, err := d.objectKey()
 	if err != nil {
 		return false, err
 	}
@@ -86,7 +86,7 @@ func (s *Store) HasBlob(ctx context.Context, d Digest) (bool, error) {
 // the last Read gives ErrCorrupt instead of io.EOF, so a reader that reaches
 // io.EOF has read d. ErrNotExist if it is absent. The caller closes.
 func (s *Store) OpenBlob(ctx context.Context, d Digest) (io.ReadCloser, error) {
-	key, err := d.key()
+	key, err := d.objectKey()
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // PutFile writes body under key, from its beginning, and replaces what was there.
 // Constant memory; body is read again after an unclear answer.
 func (s *Store) PutFile(ctx context.Context, key string, body io.ReadSeeker) error {
-	return s.retry(ctx, "put", key, func() error {
+	return s.retryRequest(ctx, "put", key, func() error {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("put %s: %w", key, err)
 		}
@@ -22,7 +22,7 @@ func (s *Store) PutFile(ctx context.Context, key string, body io.ReadSeeker) err
 // object: whose that is does not matter, so it is for what anyone would write
 // alike. Constant memory; body is read again after an unclear answer.
 func (s *Store) CreateFile(ctx context.Context, key string, body io.ReadSeeker) error {
-	err := s.retry(ctx, "create", key, func() error {
+	err := s.retryRequest(ctx, "create", key, func() error {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("create %s: %w", key, err)
 		}

@@ -31,14 +31,14 @@ type known struct {
 	at   time.Duration // when it was last seen there, by the boot clock, from before it was asked for
 }
 
-func (m *memory) recall(key string, now, age time.Duration) ([]byte, bool) {
+func (m *memory) recallContent(key string, now, age time.Duration) ([]byte, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, ok := m.held[key]
 	return k.body, ok && (age == Forever || now-k.at < age)
 }
 
-func (m *memory) keep(key string, body []byte, at time.Duration) {
+func (m *memory) keepContent(key string, body []byte, at time.Duration) {
 	if len(body) > maxKnown {
 		return
 	}
@@ -55,7 +55,7 @@ func (m *memory) keep(key string, body []byte, at time.Duration) {
 	m.bytes += size
 }
 
-func (m *memory) forget(key string) {
+func (m *memory) forgetKey(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was, ok := m.held[key]; ok {
@@ -71,28 +71,28 @@ func (m *memory) forget(key string) {
 // The caller leaves body as it is. It has at most so many bytes: see GetAtMost.
 func (s *Store) Fixed(ctx context.Context, key string, age time.Duration, most int) (body []byte, err error) {
 	sent := s.clock.Boot()
-	if body, ok := s.known.recall(key, sent, age); ok {
+	if body, ok := s.known.recallContent(key, sent, age); ok {
 		return body, nil
 	}
 	if body, err = s.GetAtMost(ctx, key, most); err != nil {
-		s.known.forget(key)
+		s.known.forgetKey(key)
 		return nil, err
 	}
-	s.known.keep(key, body, sent)
+	s.known.keepContent(key, body, sent)
 	return body, nil
 }
 
 // Recall is Fixed without asking: ok is false when this Store has not seen key, or
 // has forgotten it.
 func (s *Store) Recall(key string, age time.Duration) (body []byte, ok bool) {
-	return s.known.recall(key, s.clock.Boot(), age)
+	return s.known.recallContent(key, s.clock.Boot(), age)
 }
 
 // CreateFixed is CreateOnce of an object for Fixed: what key holds is remembered.
 func (s *Store) CreateFixed(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
 	sent := s.clock.Boot()
 	if held, mine, err = s.CreateOnce(ctx, key, body); err == nil {
-		s.known.keep(key, held, sent)
+		s.known.keepContent(key, held, sent)
 	}
 	return held, mine, err
 }

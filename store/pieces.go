@@ -38,7 +38,7 @@ func (s *Store) Look(ctx context.Context, key string) (w Whole, err error) {
 	if !ok {
 		return w, fmt.Errorf("look at %s in %s: %w", key, s, errors.ErrUnsupported)
 	}
-	err = s.retry(ctx, "look at", key, func() (err error) {
+	err = s.retryRequest(ctx, "look at", key, func() (err error) {
 		w, err = p.Look(ctx, key)
 		return err
 	})
@@ -53,7 +53,7 @@ func (s *Store) OpenOf(ctx context.Context, o Object, off, n int64) (r io.ReadCl
 		return nil, fmt.Errorf("open %s in %s: %w", o.Key, s, errors.ErrUnsupported)
 	}
 	var replaced error
-	err = s.tries(ctx, "open", o.Key, true, func() (err error) {
+	err = s.retryWithBody(ctx, "open", o.Key, true, func() (err error) {
 		if r, err = p.GetOf(ctx, o, off, n); errors.Is(err, ErrReplaced) {
 			replaced, err = err, nil // busy or not, it will not come back
 		}
@@ -115,14 +115,14 @@ func (s Sum) Holds(pieces [][]byte, piece, size int64) bool {
 	}
 	whole := s.New().Sum(nil)
 	for i, p := range pieces {
-		whole = s.join(whole, p, min(piece, size-int64(i)*piece))
+		whole = s.joinSums(whole, p, min(piece, size-int64(i)*piece))
 	}
 	return s.Text == base64.StdEncoding.EncodeToString(whole)
 }
 
-// join is the sum of a and then b, which is n bytes long: a moved on by n zero bytes,
+// joinSums is the sum of a and then b, which is n bytes long: a moved on by n zero bytes,
 // which is a product of polynomials modulo that of the sum.
-func (s Sum) join(a, b []byte, n int64) []byte {
+func (s Sum) joinSums(a, b []byte, n int64) []byte {
 	f := field{top: 1 << 31, poly: crc32.Castagnoli}
 	switch s.Of {
 	case CRC32:
@@ -135,7 +135,7 @@ func (s Sum) join(a, b []byte, n int64) []byte {
 		copy(w[8-len(b):], b)
 		return binary.BigEndian.Uint64(w[:])
 	}
-	sum := f.times(f.power(n), wide(a)) ^ wide(b)
+	sum := f.multiply(f.zeroBytesPower(n), wide(a)) ^ wide(b)
 	return binary.BigEndian.AppendUint64(nil, sum)[8-len(a):]
 }
 
@@ -143,7 +143,7 @@ func (s Sum) join(a, b []byte, n int64) []byte {
 // the top bit, as sums have them.
 type field struct{ top, poly uint64 }
 
-func (f field) times(a, b uint64) (product uint64) {
+func (f field) multiply(a, b uint64) (product uint64) {
 	for at := f.top; at != 0 && a != 0; at >>= 1 {
 		if a&at != 0 {
 			product ^= b
@@ -158,14 +158,14 @@ func (f field) times(a, b uint64) (product uint64) {
 	return product
 }
 
-// power is x to the bits of n bytes.
-func (f field) power(n int64) uint64 {
+// zeroBytesPower is x to the bits of n bytes.
+func (f field) zeroBytesPower(n int64) uint64 {
 	result, square := f.top, f.top>>8
 	for ; n > 0; n >>= 1 {
 		if n&1 != 0 {
-			result = f.times(result, square)
+			result = f.multiply(result, square)
 		}
-		square = f.times(square, square)
+		square = f.multiply(square, square)
 	}
 	return result
 }

@@ -32,7 +32,7 @@ func (s *Store) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe store %s: draw a random number: %w", s, err)
 	}
 	key := "probe/" + hex.EncodeToString(nonce[:])
-	why, err := s.probe(ctx, key)
+	why, err := s.probeCreates(ctx, key)
 	// Who may not delete here can still work here, and gc sweeps strays.
 	_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probe has racers create key at once, then one more, and looks who has it.
-func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
+// probeCreates has racers create key at once, then one more, and looks who has it.
+func (s *Store) probeCreates(ctx context.Context, key string) (why string, err error) {
 	var mine [racers]bool
 	var errs [racers]error
 	var all sync.WaitGroup
 	for i := range racers {
-		all.Go(func() { mine[i], errs[i] = s.creates(ctx, key, racer(key, i)) })
+		all.Go(func() { mine[i], errs[i] = s.createsFirst(ctx, key, racer(key, i)) })
 	}
 	all.Wait()
 	for _, err := range errs { // one tells for all
@@ -60,7 +60,7 @@ func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
 			return "", err
 		}
 	}
-	replaced, err := s.creates(ctx, key, late)
+	replaced, err := s.createsFirst(ctx, key, late)
 	if err != nil {
 		return "", err
 	}
@@ -93,8 +93,8 @@ func (s *Store) probe(ctx context.Context, key string) (why string, err error) {
 	return "", nil
 }
 
-// creates says whether a create of key was the first, by the bucket's own word.
-func (s *Store) creates(ctx context.Context, key string, body []byte) (bool, error) {
+// createsFirst says whether a create of key was the first, by the bucket's own word.
+func (s *Store) createsFirst(ctx context.Context, key string, body []byte) (bool, error) {
 	for try := 0; ; try++ {
 		err := s.bucket.Create(ctx, key, bytes.NewReader(body))
 		switch {
@@ -105,7 +105,7 @@ func (s *Store) creates(ctx context.Context, key string, body []byte) (bool, err
 		case !mayRetry(err):
 			return false, err
 		}
-		if err := s.pause(ctx, try); err != nil {
+		if err := s.pauseBeforeTry(ctx, try); err != nil {
 			return false, err
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Store) PutFileOn(ctx context.Context, key string, body io.ReadSeeker, m
 	if !ok {
 		return 0, s.PutFile(ctx, key, body)
 	}
-	err = s.retry(ctx, "put", key, func() (err error) {
+	err = s.retryRequest(ctx, "put", key, func() (err error) {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("put %s: %w", key, err)
 		}
@@ -53,5 +53,5 @@ func (s *Store) Drop(ctx context.Context, key, at string) error {
 	if !ok {
 		return fmt.Errorf("drop what was sent of %s to %s: %w", key, s, errors.ErrUnsupported)
 	}
-	return s.retry(ctx, "drop", key, func() error { return r.Drop(ctx, key, at) })
+	return s.retryRequest(ctx, "drop", key, func() error { return r.Drop(ctx, key, at) })
 }

@@ -73,18 +73,18 @@ func (s *Store) Clock() Clock { return s.clock }
 // call the error wraps ErrUnclear too: body may still appear under key.
 func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
 	unclear := false
-	asked := s.ask(false)
-	defer asked.end()
+	asked := s.beginRequest(false)
+	defer asked.endRequest()
 	for try := 0; ; try++ {
 		err = s.bucket.Create(ctx, key, bytes.NewReader(body))
-		asked.heard(ctx, err)
+		asked.recordAnswer(ctx, err)
 		if err == nil {
 			return body, true, nil
 		}
 		unclear = unclear || errors.Is(err, ErrUnclear)
 		again := mayRetry(err)
 		if !again {
-			held, e := s.read(ctx, key, MaxWhole)
+			held, e := s.readOnce(ctx, key, MaxWhole)
 			if e == nil {
 				return held, bytes.Equal(held, body), nil
 			}
@@ -94,7 +94,7 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 			}
 		}
 		if again {
-			stop := s.pause(ctx, try)
+			stop := s.pauseBeforeTry(ctx, try)
 			if stop == nil {
 				continue
 			}
@@ -110,7 +110,7 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 // Put writes a hint, replacing what key held. It tries again after an unclear
 // or busy answer; an older Put of anyone may still land after it.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
-	return s.retry(ctx, "put", key, func() error {
+	return s.retryRequest(ctx, "put", key, func() error {
 		return s.bucket.Put(ctx, key, bytes.NewReader(body))
 	})
 }
@@ -124,8 +124,8 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 // GetAtMost is Get of an object that has at most so many bytes, and that many at most
 // come into memory: one that is larger is ErrMalformed. most is at most MaxWhole.
 func (s *Store) GetAtMost(ctx context.Context, key string, most int) (body []byte, err error) {
-	err = s.retry(ctx, "get", key, func() (err error) {
-		body, err = s.read(ctx, key, most)
+	err = s.retryRequest(ctx, "get", key, func() (err error) {
+		body, err = s.readOnce(ctx, key, most)
 		return err
 	})
 	return body, err
@@ -134,7 +134,7 @@ func (s *Store) GetAtMost(ctx context.Context, key string, most int) (body []byt
 // Open reads n bytes of key from off, as Bucket.Get does; n < 0 is all the rest.
 // Only opening is retried, not reading. The caller closes.
 func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCloser, err error) {
-	err = s.tries(ctx, "open", key, true, func() (err error) {
+	err = s.retryWithBody(ctx, "open", key, true, func() (err error) {
 		r, err = s.bucket.Get(ctx, key, off, n)
 		return err
 	})
@@ -161,7 +161,7 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) i
 		for {
 			var page []Object
 			var more bool
-			err := s.retry(ctx, "list", prefix, func() (err error) {
+			err := s.retryRequest(ctx, "list", prefix, func() (err error) {
 				page, more, err = s.bucket.List(ctx, prefix, after, size)
 				return err
 			})
@@ -184,12 +184,12 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) i
 
 // Delete removes key; an absent key is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	defer s.known.forget(key) // afterwards: a reader beside us may just have seen it
-	return s.retry(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
+	defer s.known.forgetKey(key) // afterwards: a reader beside us may just have seen it
+	return s.retryRequest(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
 }
 
-// read is one request for a whole object of at most so many bytes.
-func (s *Store) read(ctx context.Context, key string, most int) ([]byte, error) {
+// readOnce is one request for a whole object of at most so many bytes.
+func (s *Store) readOnce(ctx context.Context, key string, most int) ([]byte, error) {
 	r, err := s.bucket.Get(ctx, key, 0, -1)
 	if err != nil {
 		return nil, err
@@ -241,30 +241,30 @@ func mayRetry(err error) bool {
 	return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnclear)
 }
 
-// retry does f until its answer is neither busy nor unclear, or ctx is done:
+// retryRequest does f until its answer is neither busy nor unclear, or ctx is done:
 // then the error holds both the cause and the last answer.
-func (s *Store) retry(ctx context.Context, doing, key string, f func() error) error {
-	return s.tries(ctx, doing, key, false, f)
+func (s *Store) retryRequest(ctx context.Context, doing, key string, f func() error) error {
+	return s.retryWithBody(ctx, doing, key, false, f)
 }
 
-// tries is retry; large says that f may send or read a large body.
-func (s *Store) tries(ctx context.Context, doing, key string, large bool, f func() error) error {
-	asked := s.ask(large)
-	defer asked.end()
+// retryWithBody is retry; large says that f may send or read a large body.
+func (s *Store) retryWithBody(ctx context.Context, doing, key string, large bool, f func() error) error {
+	asked := s.beginRequest(large)
+	defer asked.endRequest()
 	for try := 0; ; try++ {
 		err := f()
-		asked.heard(ctx, err)
+		asked.recordAnswer(ctx, err)
 		if err == nil || !mayRetry(err) {
 			return err
 		}
-		if stop := s.pause(ctx, try); stop != nil {
+		if stop := s.pauseBeforeTry(ctx, try); stop != nil {
 			return fmt.Errorf("%s %s in %s: %w (last answer: %w)", doing, key, s, stop, err)
 		}
 	}
 }
 
-// pause waits before the next try; it returns the cause if ctx is done.
-func (s *Store) pause(ctx context.Context, try int) error {
+// pauseBeforeTry waits before the next try; it returns the cause if ctx is done.
+func (s *Store) pauseBeforeTry(ctx context.Context, try int) error {
 	step := lastStep
 	if try < 7 { // 50 ms << 7 is above 5 s
 		step = min(firstStep<<try, lastStep)

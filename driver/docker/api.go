@@ -34,9 +34,9 @@ const (
 // a start has been seen to take half a minute.
 const patience = 2 * time.Minute
 
-// connect makes the client once. It asks nobody: the first call agrees with the
+// connectOnce makes the client once. It asks nobody: the first call agrees with the
 // daemon on a version of the API.
-func (d *Driver) connect() (*client.Client, error) {
+func (d *Driver) connectOnce() (*client.Client, error) {
 	d.once.Do(func() {
 		host := os.Getenv("DOCKER_HOST")
 		if host != "" && !strings.HasPrefix(host, "unix://") {
@@ -54,7 +54,7 @@ func (d *Driver) connect() (*client.Client, error) {
 // ask makes one call, within patience.
 func ask[T any](ctx context.Context, d *Driver, call func(context.Context, *client.Client) (T, error)) (T, error) {
 	var none T
-	api, err := d.connect()
+	api, err := d.connectOnce()
 	if err != nil {
 		return none, err
 	}
@@ -105,15 +105,15 @@ func said(doing string, err error, absent fault.Kind) error {
 	return fault.Wrap(err, fault.Lost, "See what it says: docker info.", "%s", doing)
 }
 
-func (d *Driver) info(ctx context.Context) (system.Info, error) {
+func (d *Driver) daemonInfo(ctx context.Context) (system.Info, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.SystemInfoResult, error) {
 		return api.Info(ctx, client.InfoOptions{})
 	})
 	return r.Info, err
 }
 
-// inspect gives nil for a container that is not there.
-func (d *Driver) inspect(ctx context.Context, name string) (*container.InspectResponse, error) {
+// inspectContainer gives nil for a container that is not there.
+func (d *Driver) inspectContainer(ctx context.Context, name string) (*container.InspectResponse, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerInspectResult, error) {
 		return api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	})
@@ -129,9 +129,9 @@ func (d *Driver) inspect(ctx context.Context, name string) (*container.InspectRe
 	return &r.Container, nil
 }
 
-// create makes a container that nobody has started. One of that name that a dead
+// createContainer makes a container that nobody has started. One of that name that a dead
 // starter of this placement has left, and that never ran, gives way.
-func (d *Driver) create(ctx context.Context, o client.ContainerCreateOptions) error {
+func (d *Driver) createContainer(ctx context.Context, o client.ContainerCreateOptions) error {
 	for again := true; ; again = false {
 		_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerCreateResult, error) {
 			return api.ContainerCreate(ctx, o)
@@ -139,7 +139,7 @@ func (d *Driver) create(ctx context.Context, o client.ContainerCreateOptions) er
 		if !errdefs.IsConflict(err) || !again {
 			return err
 		}
-		c, lookErr := d.inspect(ctx, o.Name)
+		c, lookErr := d.inspectContainer(ctx, o.Name)
 		switch {
 		case lookErr != nil:
 			return lookErr
@@ -154,23 +154,23 @@ func (d *Driver) create(ctx context.Context, o client.ContainerCreateOptions) er
 	}
 }
 
-// start starts a container. An answer that was lost is looked up.
-func (d *Driver) start(ctx context.Context, name string) error {
+// startContainer starts a container. An answer that was lost is looked up.
+func (d *Driver) startContainer(ctx context.Context, name string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerStartResult, error) {
 		return api.ContainerStart(ctx, name, client.ContainerStartOptions{})
 	})
 	if err == nil {
 		return nil
 	}
-	c, lookErr := d.inspect(context.WithoutCancel(ctx), name)
+	c, lookErr := d.inspectContainer(context.WithoutCancel(ctx), name)
 	if lookErr == nil && c != nil && c.State.Status != container.StateCreated && c.State.Error == "" {
 		return nil
 	}
 	return err
 }
 
-// kill sends a signal. A container that does not run, or is not there, needs none.
-func (d *Driver) kill(ctx context.Context, name, signal string) error {
+// signalContainer sends a signal. A container that does not run, or is not there, needs none.
+func (d *Driver) signalContainer(ctx context.Context, name, signal string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerKillResult, error) {
 		return api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: signal})
 	})
@@ -195,7 +195,7 @@ func (d *Driver) removeContainer(ctx context.Context, name string) error {
 // containersOfOurs are the handles of all our containers, by their ids.
 func (d *Driver) containersOfOurs(ctx context.Context) (map[string]driver.Handle, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerListResult, error) {
-		return api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.filter()})
+		return api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.labelFilter()})
 	})
 	if err != nil {
 		return nil, err
@@ -209,14 +209,14 @@ func (d *Driver) containersOfOurs(ctx context.Context) (map[string]driver.Handle
 	return handles, nil
 }
 
-func (d *Driver) filter() client.Filters {
+func (d *Driver) labelFilter() client.Filters {
 	return make(client.Filters).Add("label", labelDesk+"="+d.dir)
 }
 
 // networksOfOurs are the jobs of all our networks, by the networks' ids.
 func (d *Driver) networksOfOurs(ctx context.Context) (map[string]string, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkListResult, error) {
-		return api.NetworkList(ctx, client.NetworkListOptions{Filters: d.filter()})
+		return api.NetworkList(ctx, client.NetworkListOptions{Filters: d.labelFilter()})
 	})
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (d *Driver) removeNetwork(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if job, ok := jobs[id]; !ok || d.hasDesk(job) {
+	if job, ok := jobs[id]; !ok || d.jobHasPlacement(job) {
 		return nil
 	}
 	_, err = ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkRemoveResult, error) {

@@ -62,7 +62,7 @@ type made struct {
 	request driver.Request
 	image   string
 	env     []string // the image's
-	cache   string   // see Driver.cacheOf
+	cache   string   // see Driver.cacheFolder
 	network string   // "": docker's default
 	info    system.Info
 	who     caller
@@ -74,7 +74,7 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 	r.Run.Binary = program
 	line := r.Run.Argv(r.Placement, i)
 	dir := agentDir(base, i)
-	user, groups, capabilities := m.user()
+	user, groups, capabilities := m.containerUser()
 	no, processes := false, int64(mostProcesses)
 	host := &container.HostConfig{
 		NetworkMode:   container.NetworkMode(m.network),
@@ -85,15 +85,15 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 		GroupAdd:      groups,
 		SecurityOpt:   []string{"no-new-privileges"},
 		Init:          &no, // ours keeps the time of a Stop
-		ShmSize:       m.shm(),
+		ShmSize:       m.sharedMemory(),
 		Mounts:        shows,
 		Resources:     container.Resources{PidsLimit: &processes, NanoCPUs: int64(r.Needs.CPUs * 1e9)},
 	}
-	if m.has("selinux") {
+	if m.daemonHasOption("selinux") {
 		// Its labels would have to be changed on the person's own files instead.
 		host.SecurityOpt = append(host.SecurityOpt, "label=disable")
 	}
-	if m.has("userns") {
+	if m.daemonHasOption("userns") {
 		host.UsernsMode = "host" // or what is the caller's on the machine is nobody's in it
 	}
 	if r.Needs.Memory > 0 {
@@ -113,17 +113,17 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 			Entrypoint:  line[:1],
 			Cmd:         line[1:],
 			WorkingDir:  "/", // the image's own may be closed to the caller; programs run in their code's folder
-			Env:         m.environ(dir),
+			Env:         m.agentEnviron(dir),
 			StopSignal:  "SIGTERM",
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's is for the program it was made for
-			Labels:      d.labels(m, h, i),
+			Labels:      d.containerLabels(m, h, i),
 		},
 		HostConfig: host,
 	}
 }
 
-// labels are those of one container: what finds it again, and the job's names and tags.
-func (d *Driver) labels(m made, h driver.Handle, i int) map[string]string {
+// containerLabels are those of one container: what finds it again, and the job's names and tags.
+func (d *Driver) containerLabels(m made, h driver.Handle, i int) map[string]string {
 	all := map[string]string{}
 	for name, value := range m.request.Needs.Labels {
 		all[labelTags+name] = value
@@ -133,9 +133,9 @@ func (d *Driver) labels(m made, h driver.Handle, i int) map[string]string {
 	return all
 }
 
-// user is who the agent is in the container, and what it may do there.
-func (m made) user() (user string, groups, capabilities []string) {
-	if m.who.uid != 0 && m.has("rootless") {
+// containerUser is who the agent is in the container, and what it may do there.
+func (m made) containerUser() (user string, groups, capabilities []string) {
+	if m.who.uid != 0 && m.daemonHasOption("rootless") {
 		return "0:0", nil, kept // there, root is the caller, and everybody else nobody
 	}
 	if m.who.uid == 0 {
@@ -149,16 +149,16 @@ func (m made) user() (user string, groups, capabilities []string) {
 	return fmt.Sprintf("%d:%d", m.who.uid, m.who.gid), groups, nil
 }
 
-// has says whether the daemon works in one of its special ways.
-func (m made) has(way string) bool {
+// daemonHasOption says whether the daemon works in one of its special ways.
+func (m made) daemonHasOption(way string) bool {
 	return slices.ContainsFunc(m.info.SecurityOptions, func(o string) bool {
 		return o == "name="+way || strings.HasPrefix(o, "name="+way+",")
 	})
 }
 
-// shm is the size of /dev/shm. Nobody's wish is what Linux gives it on a machine:
+// sharedMemory is the size of /dev/shm. Nobody's wish is what Linux gives it on a machine:
 // half of the memory. What is put there counts as the container's memory.
-func (m made) shm() int64 {
+func (m made) sharedMemory() int64 {
 	n := m.request.Needs
 	switch {
 	case n.Place.Shm > 0:
@@ -172,9 +172,9 @@ func (m made) shm() int64 {
 // defaultPath is docker's own for images that set none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environ is what the container's environment has beside the image's own. A plain
+// agentEnviron is what the container's environment has beside the image's own. A plain
 // user is nobody the image knows, so his home is in his agent's folder.
-func (m made) environ(dir string) []string {
+func (m made) agentEnviron(dir string) []string {
 	var env []string
 	set := func(kv string) {
 		name, _, _ := strings.Cut(kv, "=")
@@ -186,7 +186,7 @@ func (m made) environ(dir string) []string {
 		path = defaultPath
 	}
 	set("PATH=" + path + ":" + tools)
-	if m.who.uid != 0 && value(m.env, "HOME") == "" && !m.has("rootless") {
+	if m.who.uid != 0 && value(m.env, "HOME") == "" && !m.daemonHasOption("rootless") {
 		set("HOME=" + dir + "/" + homeDir)
 	}
 	if value(m.env, "USER") == "" {

@@ -73,8 +73,8 @@ func heard(dir string) (all note) {
 	return all
 }
 
-// publish makes a desk, as folder.Publish.
-func (d *Driver) publish(dir string, facts request) error {
+// publishFolder makes a desk, as folder.Publish.
+func (d *Driver) publishFolder(dir string, facts request) error {
 	return folder.Publish(dir, facts, func(dir string) error {
 		for i := range facts.Agents {
 			if err := os.Mkdir(agentDir(dir, i), 0o700); err != nil {

@@ -63,7 +63,7 @@ func properties(driver.Folders) driver.Properties {
 type Driver struct {
 	dir    string
 	claims string // see New
-	image  string // tests: the target's own choice; "": see imageOf
+	image  string // tests: the target's own choice; "": see chooseImage
 	who    func() caller
 
 	patience time.Duration // bounds one call
@@ -84,8 +84,8 @@ func New(dir, claims string) *Driver {
 	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami, patience: patience}
 }
 
-// folder is where h's desk is.
-func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
+// placementFolder is where h's desk is.
+func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 	return folder.Folder(d.dir, Name, h)
 }
 
@@ -99,12 +99,12 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if !folder.Exists(d.dir) {
 		return nil, nil // nothing was ever started: nobody has to be asked
 	}
-	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
+	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweepPlacement(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, d.refused("list agents", err)
+		return nil, d.wrapFileError("list agents", err)
 	}
 	d.removeOrphans(ctx)
 	if len(held) == 0 {
@@ -116,9 +116,9 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 // caches is the folder in dir with a cache for each image.
 const caches = ".cache"
 
-// cacheOf is the cache that all containers of an image share: what was built with
+// cacheFolder is the cache that all containers of an image share: what was built with
 // its Python and its libraries is of use in no other.
-func (d *Driver) cacheOf(image string) string {
+func (d *Driver) cacheFolder(image string) string {
 	_, digest, _ := strings.Cut(image, ":")
 	return filepath.Join(d.dir, caches, digest[:min(len(digest), 16)])
 }
@@ -146,7 +146,7 @@ func (d *Driver) removeOrphans(ctx context.Context) {
 		return
 	}
 	for id, h := range names {
-		path, ok := d.folder(h)
+		path, ok := d.placementFolder(h)
 		if !ok {
 			continue
 		}
@@ -163,5 +163,7 @@ func (d *Driver) removeOrphans(ctx context.Context) {
 	}
 }
 
-// refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }
+// wrapFileError says what the file system would not do, and where else to go.
+func (d *Driver) wrapFileError(doing string, err error) error {
+	return folder.Refused(d.dir, doing, err)
+}

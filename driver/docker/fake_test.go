@@ -242,8 +242,8 @@ func TestAStopThatReachesNoDaemonSaysSo(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	d := New(t.TempDir(), "")
 	h := driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
-	dir, _ := d.folder(h)
-	if err := d.publish(dir, request{Agents: 1}); err != nil {
+	dir, _ := d.placementFolder(h)
+	if err := d.publishFolder(dir, request{Agents: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Stop(t.Context(), h, 0, true); fault.KindOf(err) != fault.Lost || !strings.Contains(fault.Hint(err), "systemctl start docker") {

@@ -24,8 +24,8 @@ import (
 // latestPython is what runs where no version was asked for.
 const latestPython = "3.13"
 
-// imageOf is what a place runs: the image that was named, or Python's own small one.
-func (d *Driver) imageOf(p driver.Place) (string, error) {
+// chooseImage is what a place runs: the image that was named, or Python's own small one.
+func (d *Driver) chooseImage(p driver.Place) (string, error) {
 	if p.Image != "" {
 		return p.Image, nil
 	}
@@ -64,8 +64,8 @@ func (d *Driver) findImage(ctx context.Context, name string) (found, error) {
 // waits for the plan.
 const registryPatience = 20 * time.Second
 
-// canPull asks the registry for an image's name, and pulls nothing.
-func (d *Driver) canPull(ctx context.Context, name string) error {
+// checkPullable asks the registry for an image's name, and pulls nothing.
+func (d *Driver) checkPullable(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
 		return err
@@ -84,14 +84,14 @@ func (d *Driver) canPull(ctx context.Context, name string) error {
 	return err
 }
 
-// pull brings an image that the machine does not have, once: the daemon itself
+// pullImage brings an image that the machine does not have, once: the daemon itself
 // lets two who want the same wait for one download.
-func (d *Driver) pull(ctx context.Context, name string) error {
+func (d *Driver) pullImage(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
 		return err
 	}
-	api, err := d.connect()
+	api, err := d.connectOnce()
 	if err != nil {
 		return err
 	}

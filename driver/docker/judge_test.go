@@ -61,16 +61,16 @@ func TestStatesOfDockerAreOurs(t *testing.T) {
 
 func TestTheTargetsOwnChoiceHasThePythonThatWasAskedFor(t *testing.T) {
 	for python, want := range map[string]string{"3.12": "python:3.12-slim", "3.9.7": "python:3.9-slim", "": "python:" + latestPython + "-slim"} {
-		if got, err := New("/x", "").imageOf(driver.Place{Python: python}); err != nil || got != want {
+		if got, err := New("/x", "").chooseImage(driver.Place{Python: python}); err != nil || got != want {
 			t.Errorf("for %q: %q, %v; want %q", python, got, err, want)
 		}
 	}
 	for _, python := range []string{"2.7", "3", "pypy3.10", "3.x", "3.-1"} {
-		if got, err := New("/x", "").imageOf(driver.Place{Python: python}); fault.KindOf(err) != fault.Invalid {
+		if got, err := New("/x", "").chooseImage(driver.Place{Python: python}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("for %q: %q, %v; want a fault of kind invalid", python, got, err)
 		}
 	}
-	if got, err := New("/x", "").imageOf(driver.Place{Image: "a:1", Python: "2.7"}); got != "a:1" || err != nil {
+	if got, err := New("/x", "").chooseImage(driver.Place{Image: "a:1", Python: "2.7"}); got != "a:1" || err != nil {
 		t.Errorf("an image that was named is not taken: %q, %v", got, err)
 	}
 }
@@ -243,7 +243,7 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 	d := New(t.TempDir(), "")
 	for _, text := range []string{"one", "two"} {
 		r := driver.Request{Agents: 2, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return []byte(text), nil }}}
-		if err := d.renew(t.Context(), r, base); err != nil {
+		if err := d.renewCredential(t.Context(), r, base); err != nil {
 			t.Fatal(err)
 		}
 		in, err := readAllocation(dir)
@@ -257,7 +257,7 @@ func TestAPassIsReplacedByALaterStart(t *testing.T) {
 		}
 	}
 	none := driver.Request{Agents: 1, Run: driver.Boot{Pass: func(context.Context) ([]byte, error) { return nil, nil }}}
-	if err := d.renew(t.Context(), none, base); err != nil {
+	if err := d.renewCredential(t.Context(), none, base); err != nil {
 		t.Error(err)
 	}
 }

@@ -61,7 +61,7 @@ func TestADaemonThatIsSilentIsNamed(t *testing.T) {
 			return nil, ctx.Err()
 		}))
 	})
-	_, err := d.info(t.Context())
+	_, err := d.daemonInfo(t.Context())
 	refusedWith(t, err, fault.Lost, "reach docker: it has not answered for 1ms", "See whether it answers: docker info. If not: sudo systemctl restart docker.")
 }
 
@@ -105,7 +105,7 @@ func TestAnImageThatIsNotPulledSaysWhy(t *testing.T) {
 }
 
 func TestAnImageThatCannotBeNamedIsRefused(t *testing.T) {
-	_, err := New(t.TempDir(), "").imageOf(driver.Place{Python: "2.7"})
+	_, err := New(t.TempDir(), "").chooseImage(driver.Place{Python: "2.7"})
 	refusedWith(t, err, fault.Invalid, "choose image: there is none for Python 2.7", "Name an image that has it: --image IMAGE.")
 
 	_, err = credentials("UPPER/:")

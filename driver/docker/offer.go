@@ -31,7 +31,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		o.Hint = "Run it on a Linux machine, or without --on docker."
 		return o, nil
 	}
-	info, err := d.info(ctx)
+	info, err := d.daemonInfo(ctx)
 	if err != nil {
 		return driver.Offer{}, said(doing, err, fault.Invalid)
 	}
@@ -65,7 +65,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 
 // offerImage looks for the image here, then at its registry.
 func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer) error {
-	name, err := d.imageOf(p)
+	name, err := d.chooseImage(p)
 	if err != nil {
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		return nil
@@ -81,7 +81,7 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 	if err != nil || here.id != "" {
 		return err
 	}
-	err = d.canPull(ctx, name)
+	err = d.checkPullable(ctx, name)
 	if ctx.Err() != nil || client.IsErrConnectionFailed(err) {
 		return err
 	}

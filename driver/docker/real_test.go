@@ -78,12 +78,12 @@ func until(t *testing.T, d *Driver, s driver.State) (m driver.Member) {
 func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	d := place(t)
 	r := request1(t, drivertest.Script{Stay: true})
-	dir, _ := d.folder(handle1)
-	p, err := d.prepare(t.Context(), r, handle1, dir)
+	dir, _ := d.placementFolder(handle1)
+	p, err := d.prepareStart(t.Context(), r, handle1, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.publish(dir, p.facts); err != nil {
+	if err := d.publishFolder(dir, p.facts); err != nil {
 		t.Fatal(err)
 	}
 	lock, err := folder.Hold(dir)
@@ -93,16 +93,16 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	if m := status(t, d)[0]; m.State != driver.Waiting {
 		t.Errorf("while the starter lives the member is %+v, want it waiting", m)
 	}
-	if p.info, err = d.info(t.Context()); err != nil {
+	if p.info, err = d.daemonInfo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p.cache = d.cacheOf("sha256:0"); os.MkdirAll(p.cache, 0o700) != nil {
+	if p.cache = d.cacheFolder("sha256:0"); os.MkdirAll(p.cache, 0o700) != nil {
 		t.Fatal("no cache")
 	}
-	if err := d.layOut(p, 0); err != nil {
+	if err := d.fillAgentFolder(p, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.create(t.Context(), d.container(p.made, handle1, dir, 0, p.shows[0])); err != nil {
+	if err := d.createContainer(t.Context(), d.container(p.made, handle1, dir, 0, p.shows[0])); err != nil {
 		t.Fatal(err)
 	}
 	lock.Close() // its death
@@ -118,7 +118,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 func TestRealAStarterThatDiesAfterItBeganIsNotFollowed(t *testing.T) {
 	d := place(t)
 	r := request1(t, drivertest.Script{Stay: true})
-	if err := d.publish(folderOf(d), request{Agents: 1, Image: d.image}); err != nil {
+	if err := d.publishFolder(folderOf(d), request{Agents: 1, Image: d.image}); err != nil {
 		t.Fatal(err)
 	}
 	if err := folder.Touch(begunFile(folderOf(d))); err != nil {
@@ -132,7 +132,7 @@ func TestRealAStarterThatDiesAfterItBeganIsNotFollowed(t *testing.T) {
 	}
 }
 
-func folderOf(d *Driver) string { dir, _ := d.folder(handle1); return dir }
+func folderOf(d *Driver) string { dir, _ := d.placementFolder(handle1); return dir }
 
 func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -147,11 +147,11 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := place(t)
 			r := request1(t, c.script)
-			p, err := d.prepare(t.Context(), r, handle1, folderOf(d))
+			p, err := d.prepareStart(t.Context(), r, handle1, folderOf(d))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := d.publish(p.folder, p.facts); err != nil {
+			if err := d.publishFolder(p.folder, p.facts); err != nil {
 				t.Fatal(err)
 			}
 			lock, err := folder.Hold(p.folder)
@@ -159,19 +159,19 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer lock.Close()
-			if p.cache = d.cacheOf("sha256:0"); os.MkdirAll(p.cache, 0o700) != nil {
+			if p.cache = d.cacheFolder("sha256:0"); os.MkdirAll(p.cache, 0o700) != nil {
 				t.Fatal("no cache")
 			}
-			if err := d.layOut(p, 0); err != nil {
+			if err := d.fillAgentFolder(p, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.create(t.Context(), d.container(p.made, handle1, p.folder, 0, p.shows[0])); err != nil {
+			if err := d.createContainer(t.Context(), d.container(p.made, handle1, p.folder, 0, p.shows[0])); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Stop(t.Context(), handle1, c.grace, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.start(t.Context(), containerName(handle1, 0)); err != nil { // it had looked for the word a moment before
+			if err := d.startContainer(t.Context(), containerName(handle1, 0)); err != nil { // it had looked for the word a moment before
 				t.Fatal(err)
 			}
 			lock.Close()
@@ -192,7 +192,7 @@ func TestRealSecretsAreShownByNothingThatDockerKeeps(t *testing.T) {
 	}
 	until(t, d, driver.Running)
 	drivertest.Until(t, "the agent has read its secrets", func() bool { return !folder.Exists(secretsFile(agentDir(folderOf(d), 0))) })
-	c, err := d.inspect(t.Context(), containerName(handle1, 0))
+	c, err := d.inspectContainer(t.Context(), containerName(handle1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

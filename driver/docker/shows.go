@@ -24,9 +24,9 @@ const (
 // own are the folders of the contract, which the driver shows itself.
 var own = []string{"/opt/ml", "/state", "/tmp", "/.drover"}
 
-// shows are all folders and files of this machine that agent number i sees. Of
+// agentMounts are all folders and files of this machine that agent number i sees. Of
 // two that want one place the first has it.
-func (d *Driver) shows(r driver.Request, base string, i int) ([]mount.Mount, error) {
+func (d *Driver) agentMounts(r driver.Request, base string, i int) ([]mount.Mount, error) {
 	dir := agentDir(base, i)
 	var all []mount.Mount
 	taken := map[string]bool{}

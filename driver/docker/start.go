@@ -31,22 +31,22 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if folder.Exists(begunFile(dir)) {
-		return h, errors.Join(d.renew(ctx, r, dir), d.durable())
+		return h, errors.Join(d.renewCredential(ctx, r, dir), d.syncPlacements())
 	}
-	p, err := d.prepare(ctx, r, h, dir)
+	p, err := d.prepareStart(ctx, r, h, dir)
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := folder.Claim(ctx, dir, folder.Hold, func() error { return d.publish(dir, p.facts) })
+	lock, err := folder.Claim(ctx, dir, folder.Hold, func() error { return d.publishFolder(dir, p.facts) })
 	if err != nil {
-		return driver.Handle{}, d.refused("start agents", err)
+		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
 	defer lock.Close()
 	if folder.Exists(begunFile(dir)) {
-		return h, errors.Join(d.renew(ctx, r, dir), d.durable())
+		return h, errors.Join(d.renewCredential(ctx, r, dir), d.syncPlacements())
 	}
-	if err := d.launch(ctx, p); err != nil {
-		if gone := d.takeAway(context.WithoutCancel(ctx), h, dir, p.facts); gone != nil {
+	if err := d.launchAgents(ctx, p); err != nil {
+		if gone := d.removePlacement(context.WithoutCancel(ctx), h, dir, p.facts); gone != nil {
 			// What is left is never started; List and the next Start meet it.
 			err = errors.Join(err, gone)
 		}
@@ -55,14 +55,14 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// durable is what a Start that found the placement owes its caller.
-func (d *Driver) durable() error {
-	return d.refused("start agents", folder.SyncFolder(d.dir))
+// syncPlacements is what a Start that found the placement owes its caller.
+func (d *Driver) syncPlacements() error {
+	return d.wrapFileError("start agents", folder.SyncFolder(d.dir))
 }
 
-// renew gives the agents that there are a newer pass. Theirs may have ended, so
+// renewCredential gives the agents that there are a newer pass. Theirs may have ended, so
 // one that cannot be made is an error.
-func (d *Driver) renew(ctx context.Context, r driver.Request, dir string) error {
+func (d *Driver) renewCredential(ctx context.Context, r driver.Request, dir string) error {
 	if r.Run.Pass == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (d *Driver) renew(ctx context.Context, r driver.Request, dir string) error 
 	}
 	for i := range r.Agents {
 		if err := folder.Replace(passFile(agentDir(dir, i)), pass); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return d.refused("renew the credential of agents", err)
+			return d.wrapFileError("renew the credential of agents", err)
 		}
 	}
 	return nil
@@ -89,22 +89,22 @@ type plan struct {
 	pass    []byte          // for the store; nil: none
 }
 
-// prepare refuses what this machine can see to be wrong, while nothing has been
+// prepareStart refuses what this machine can see to be wrong, while nothing has been
 // made.
-func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle, dir string) (p plan, err error) {
+func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Handle, dir string) (p plan, err error) {
 	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return p, err
 	}
-	if _, err := d.connect(); err != nil {
+	if _, err := d.connectOnce(); err != nil {
 		return p, err
 	}
 	if d.claims != "" {
 		if err := os.MkdirAll(d.claims, 0o700); err != nil {
-			return p, d.refused("start agents", err)
+			return p, d.wrapFileError("start agents", err)
 		}
 	}
 	p = plan{made: made{request: r, who: d.who()}, handle: h, folder: dir}
-	if p.image, err = d.imageOf(r.Needs.Place); err != nil {
+	if p.image, err = d.chooseImage(r.Needs.Place); err != nil {
 		return p, err
 	}
 	p.facts = request{Agents: r.Agents, Image: p.image, Started: time.Now().UTC()}
@@ -113,7 +113,7 @@ func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle,
 		p.facts.Network = p.network
 	}
 	for i := range r.Agents {
-		shows, err := d.shows(r, dir, i)
+		shows, err := d.agentMounts(r, dir, i)
 		if err != nil {
 			return p, err
 		}
@@ -123,11 +123,11 @@ func (d *Driver) prepare(ctx context.Context, r driver.Request, h driver.Handle,
 	return p, err
 }
 
-// launch does what a Start is for; its caller holds the desk. An error says that
+// launchAgents does what a Start is for; its caller holds the desk. An error says that
 // no agent has run.
-func (d *Driver) launch(ctx context.Context, p plan) (err error) {
+func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 	const doing = "start agents"
-	if p.info, err = d.info(ctx); err != nil {
+	if p.info, err = d.daemonInfo(ctx); err != nil {
 		return said(doing, err, fault.Invalid)
 	}
 	if err := visible(p.request.Needs.Place, beneath(p.info)); err != nil {
@@ -135,21 +135,21 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 	}
 	here, err := d.findImage(ctx, p.image)
 	if err == nil && here.id == "" {
-		if err = d.pull(ctx, p.image); err == nil {
+		if err = d.pullImage(ctx, p.image); err == nil {
 			here, err = d.findImage(ctx, p.image)
 		}
 	}
 	if err != nil {
 		return said(doing, err, fault.Invalid)
 	}
-	p.env, p.cache = here.env, d.cacheOf(here.id)
+	p.env, p.cache = here.env, d.cacheFolder(here.id)
 	if err := os.MkdirAll(p.cache, 0o700); err != nil {
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
 	if p.network != "" {
 		lock, err := folder.Patiently(ctx, d.lockNetworks)
 		if err != nil {
-			return d.refused(doing, err)
+			return d.wrapFileError(doing, err)
 		}
 		defer lock.Close() // not before the containers hold the network
 		if _, err := d.ensureNetwork(ctx, p.request.Job); err != nil {
@@ -157,11 +157,11 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 		}
 	}
 	for i := range p.request.Agents {
-		if err := d.layOut(p, i); err != nil {
-			return d.refused(doing, err)
+		if err := d.fillAgentFolder(p, i); err != nil {
+			return d.wrapFileError(doing, err)
 		}
 		shows := append(p.shows[i], mount.Mount{Type: mount.TypeBind, Source: p.cache, Target: p.cache})
-		if err := d.create(ctx, d.container(p.made, p.handle, p.folder, i, shows)); err != nil {
+		if err := d.createContainer(ctx, d.container(p.made, p.handle, p.folder, i, shows)); err != nil {
 			return said(doing, err, fault.Invalid)
 		}
 	}
@@ -169,32 +169,32 @@ func (d *Driver) launch(ctx context.Context, p plan) (err error) {
 		return context.Cause(ctx)
 	}
 	if err := folder.WriteJSON(begunFile(p.folder), time.Now().UTC()); err != nil {
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
 	if err := folder.SyncFolder(p.folder); err != nil {
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
-	return d.startAll(context.WithoutCancel(ctx), p)
+	return d.startAgents(context.WithoutCancel(ctx), p)
 }
 
-// startAll starts what nobody has asked to stop meanwhile. What docker refuses for
+// startAgents starts what nobody has asked to stop meanwhile. What docker refuses for
 // the first it would refuse for all, so nothing is kept; a later one is a member
 // that has ended, with the reason.
-func (d *Driver) startAll(ctx context.Context, p plan) error {
+func (d *Driver) startAgents(ctx context.Context, p plan) error {
 	ran := false
 	for i := range p.request.Agents {
 		dir := agentDir(p.folder, i)
 		if _, asked := folder.ReadWord(stopFile(dir)); asked {
 			continue
 		}
-		err := d.start(ctx, containerName(p.handle, i))
+		err := d.startContainer(ctx, containerName(p.handle, i))
 		if err != nil && !ran {
 			return said("start agents", err, fault.Invalid)
 		}
 		if err != nil {
 			_ = os.Remove(secretsFile(dir))
 			if err := say(dir, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}}); err != nil {
-				return d.refused("start agents", err)
+				return d.wrapFileError("start agents", err)
 			}
 		}
 		ran = true
@@ -202,8 +202,8 @@ func (d *Driver) startAll(ctx context.Context, p plan) error {
 	return nil
 }
 
-// layOut fills an agent's folder. What a dead starter has left there is made anew.
-func (d *Driver) layOut(p plan, i int) error {
+// fillAgentFolder fills an agent's folder. What a dead starter has left there is made anew.
+func (d *Driver) fillAgentFolder(p plan, i int) error {
 	dir := agentDir(p.folder, i)
 	for _, sub := range []string{rootDir + "/opt/ml", rootDir + "/state", stateDir, homeDir, tmpDir} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {

@@ -19,7 +19,7 @@ import (
 // noted.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	const doing = "look at agents"
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -31,9 +31,9 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, d.refused(doing, err)
+		return nil, d.wrapFileError(doing, err)
 	}
-	gone, err := d.sweep(ctx, h, dir)
+	gone, err := d.sweepPlacement(ctx, h, dir)
 	if gone {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	}
 	members := make([]driver.Member, facts.Agents)
 	for i := range members {
-		if members[i], err = d.member(ctx, h, dir, i); err != nil {
+		if members[i], err = d.agentMember(ctx, h, dir, i); err != nil {
 			return nil, said(doing, err, fault.Lost)
 		}
 	}
@@ -52,11 +52,11 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	return members, nil
 }
 
-// member is one agent.
-func (d *Driver) member(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
+// agentMember is one agent.
+func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
 	// In this order: whoever starts it holds the desk from before until after.
 	starting := folder.IsHeld(base)
-	c, err := d.inspect(ctx, containerName(h, i))
+	c, err := d.inspectContainer(ctx, containerName(h, i))
 	if err != nil {
 		return driver.Member{}, err
 	}

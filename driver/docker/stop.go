@@ -25,7 +25,7 @@ import (
 // gone takes everything away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -40,14 +40,14 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		err = d.stopAgent(ctx, h, dir, i, grace)
 	}
 	if err == nil {
-		_, err = d.sweep(ctx, h, dir)
+		_, err = d.sweepPlacement(ctx, h, dir)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir) {
 		return nil // it was never there, or somebody else has removed it
 	}
 	var file *fs.PathError
 	if errors.As(err, &file) {
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
 	return said(doing, err, fault.Lost)
 }
@@ -55,7 +55,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 // stopAgent leaves the word before it sends a signal; process 1 listens before it
 // looks for a word. So one that is just coming up hears of it on one of two ways.
 func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i int, grace time.Duration) error {
-	m, err := d.member(ctx, h, dir, i)
+	m, err := d.agentMember(ctx, h, dir, i)
 	if err != nil || !m.State.Alive() {
 		return err
 	}
@@ -66,13 +66,13 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i i
 	if grace <= 0 {
 		signal = "SIGKILL"
 	}
-	return d.kill(ctx, containerName(h, i), signal)
+	return d.signalContainer(ctx, containerName(h, i), signal)
 }
 
-// sweep takes a placement away that is to be removed and whose agents have all
+// sweepPlacement takes a placement away that is to be removed and whose agents have all
 // gone. It looks before it holds the desk: who holds it makes agents look as if they
 // were about to start.
-func (d *Driver) sweep(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
+func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	var facts request
 	return folder.Sweep(dir, folder.Hold, func() (bool, error) {
 		var err error
@@ -80,18 +80,18 @@ func (d *Driver) sweep(ctx context.Context, h driver.Handle, dir string) (gone b
 			return false, err
 		}
 		for i := range facts.Agents {
-			if m, err := d.member(ctx, h, dir, i); err != nil || m.State.Alive() {
+			if m, err := d.agentMember(ctx, h, dir, i); err != nil || m.State.Alive() {
 				return true, err
 			}
 		}
 		return false, nil
-	}, func() error { return d.takeAway(ctx, h, dir, facts) })
+	}, func() error { return d.removePlacement(ctx, h, dir, facts) })
 }
 
-// takeAway removes containers, desk and, for the last of a job, its network. Its
+// removePlacement removes containers, desk and, for the last of a job, its network. Its
 // caller holds the desk. The desk goes after the containers, so that what a dead
 // remover leaves is found again.
-func (d *Driver) takeAway(ctx context.Context, h driver.Handle, dir string, facts request) error {
+func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir string, facts request) error {
 	for i := range facts.Agents {
 		err := d.removeContainer(ctx, containerName(h, i))
 		if client.IsErrConnectionFailed(err) && !folder.Exists(begunFile(dir)) {
@@ -119,8 +119,8 @@ func (d *Driver) takeAway(ctx context.Context, h driver.Handle, dir string, fact
 	return nil
 }
 
-// hasDesk says whether a job has a placement left.
-func (d *Driver) hasDesk(job string) bool {
+// jobHasPlacement says whether a job has a placement left.
+func (d *Driver) jobHasPlacement(job string) bool {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return true

@@ -18,43 +18,43 @@ func handsOver(s *stage) {
 	if err := os.WriteFile(secret, []byte("sesame"), 0o600); err != nil {
 		s.Fatal(err)
 	}
-	r := s.request(1, 2, Script{Stay: true, Tell: true, Secret: "file:" + secret})
+	r := s.newRequest(1, 2, Script{Stay: true, Tell: true, Secret: "file:" + secret})
 	r.Run.Secrets = map[string]string{SecretName: "file:" + secret}
-	s.up(r)
+	s.startAndWait(r)
 	for i := range r.Agents {
-		if got := s.report(r, i, "knows"); got.Variable != "as the request says" || got.Secret != "sesame" {
+		if got := s.readReport(r, i, "knows"); got.Variable != "as the request says" || got.Secret != "sesame" {
 			s.Errorf("agent %d has the variable %q and the secret %q", i, got.Variable, got.Secret)
 		}
 	}
 }
 
 func tellsStop(s *stage) {
-	r := s.request(1, 1, Script{Stay: true, Tell: true})
-	h := s.up(r)
-	s.stop(h, never, false)
-	s.gone(h)
-	if n := s.report(r, 0, "notice").Notice; !n.Asked || n.Why == "" || n.Left < 0 || n.Left > never {
+	r := s.newRequest(1, 1, Script{Stay: true, Tell: true})
+	h := s.startAndWait(r)
+	s.stopPlacement(h, never, false)
+	s.waitUntilGone(h)
+	if n := s.readReport(r, 0, "notice").Notice; !n.Asked || n.Why == "" || n.Left < 0 || n.Left > never {
 		s.Errorf("it is told %+v, want that a person has asked, and at most %s left", n, never)
 	}
 }
 
 func tellsInterruption(s *stage) {
-	r := s.request(1, 1, Script{Stay: true, Tell: true})
-	h := s.up(r)
+	r := s.newRequest(1, 1, Script{Stay: true, Tell: true})
+	h := s.startAndWait(r)
 	if s.place.Warn == nil { // no engine says so here, and only a person asks
-		s.stop(h, never, false)
-		s.gone(h)
-		if n := s.report(r, 0, "notice").Notice; !n.Asked {
+		s.stopPlacement(h, never, false)
+		s.waitUntilGone(h)
+		if n := s.readReport(r, 0, "notice").Notice; !n.Asked {
 			s.Errorf("it is told %+v, and no machine goes", n)
 		}
 		return
 	}
-	s.place.Warn(s.T, s.d, h, s.running(h)[0])
-	s.until("the agent is told", func() bool {
+	s.place.Warn(s.T, s.d, h, s.waitUntilRunning(h)[0])
+	s.waitUntil("the agent is told", func() bool {
 		_, err := os.Stat(reportFile(s.marks, r.Placement, 0, "notice"))
 		return err == nil
 	})
-	if n := s.report(r, 0, "notice").Notice; n.Asked || n.Why == "" {
+	if n := s.readReport(r, 0, "notice").Notice; n.Asked || n.Why == "" {
 		s.Errorf("it is told %+v, want an interruption and its reason", n)
 	}
 }
@@ -62,14 +62,14 @@ func tellsInterruption(s *stage) {
 // endsWordless: a target that sees the exit status may show it, and one that does not has
 // lost the agent.
 func endsWordless(s *stage) {
-	m := s.gone(s.up(s.request(1, 1, Script{Wordless: true, Code: 3})))[0]
+	m := s.waitUntilGone(s.startAndWait(s.newRequest(1, 1, Script{Wordless: true, Code: 3})))[0]
 	if m.State != driver.Lost && (m.State != driver.Ended || m.Code != 3) || m.Reason == "" {
 		s.Errorf("member is %+v, want it lost, or ended with 3, and a reason", m)
 	}
 }
 
 func startsAfterLostAnswer(s *stage) {
-	r := s.request(1, 1, Script{Stay: true})
+	r := s.newRequest(1, 1, Script{Stay: true})
 	if s.place.LoseAnswer != nil {
 		s.place.LoseAnswer(s.d)
 		if h, err := s.d.Start(context.Background(), r); err == nil {
@@ -80,17 +80,17 @@ func startsAfterLostAnswer(s *stage) {
 		defer cancel()
 		_, _ = s.d.Start(ctx, r) // it may have come to its end, or to none
 	}
-	h := s.up(r)
-	if held := s.listed(); !slices.Equal(held, []driver.Handle{h}) {
+	h := s.startAndWait(r)
+	if held := s.listOwnHandles(); !slices.Equal(held, []driver.Handle{h}) {
 		s.Errorf("List has %v, want %v alone", held, h)
 	}
 	s.startedOnce(r)
 }
 
 func letsIn(s *stage) {
-	r := s.request(1, 2, Script{Stay: true})
-	h := s.up(r)
-	for _, m := range s.running(h) {
+	r := s.newRequest(1, 2, Script{Stay: true})
+	h := s.startAndWait(r)
+	for _, m := range s.waitUntilRunning(h) {
 		if m.Enter == nil {
 			continue // there is no way in
 		}
@@ -101,8 +101,8 @@ func letsIn(s *stage) {
 	}
 }
 
-// report reads what an agent has left.
-func (s *stage) report(r driver.Request, index int, kind string) (report Report) {
+// readReport reads what an agent has left.
+func (s *stage) readReport(r driver.Request, index int, kind string) (report Report) {
 	s.Helper()
 	text, err := os.ReadFile(reportFile(s.marks, r.Placement, index, kind))
 	if err == nil {

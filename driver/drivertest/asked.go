@@ -10,9 +10,9 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// offerFor is the answer to one agent with needs; a fault of kind Invalid counts as a
+// offerForOne is the answer to one agent with needs; a fault of kind Invalid counts as a
 // refusal.
-func (s *stage) offerFor(n driver.Needs) driver.Offer {
+func (s *stage) offerForOne(n driver.Needs) driver.Offer {
 	s.Helper()
 	n.Agents = 1
 	o, err := s.d.Offer(context.Background(), n)
@@ -24,10 +24,10 @@ func (s *stage) offerFor(n driver.Needs) driver.Offer {
 	return o
 }
 
-// refused expects an offer that does not fit, with a reason of one sentence.
-func (s *stage) refused(n driver.Needs, what string) {
+// expectRefusal expects an offer that does not fit, with a reason of one sentence.
+func (s *stage) expectRefusal(n driver.Needs, what string) {
 	s.Helper()
-	if o := s.offerFor(n); o.Fits || o.Reason == "" || strings.Contains(o.Reason, "\n") {
+	if o := s.offerForOne(n); o.Fits || o.Reason == "" || strings.Contains(o.Reason, "\n") {
 		s.Errorf("Offer with %s gives %+v; want a reason of one line why it does not fit", what, o)
 	}
 }
@@ -49,22 +49,22 @@ func askedOfMachines(s *stage) {
 			s.Fatal(err)
 		}
 		if !fits {
-			s.refused(driver.Needs{Where: e}, text)
-		} else if o := s.offerFor(driver.Needs{Where: e}); !o.Fits || o.Reason != "" {
+			s.expectRefusal(driver.Needs{Where: e}, text)
+		} else if o := s.offerForOne(driver.Needs{Where: e}); !o.Fits || o.Reason != "" {
 			s.Errorf("Offer with %s gives %+v; want it to fit", text, o)
 		}
 	}
-	s.refused(driver.Needs{Machine: []string{"no-such-type.*"}}, "a glob of types that there are not")
+	s.expectRefusal(driver.Needs{Machine: []string{"no-such-type.*"}}, "a glob of types that there are not")
 }
 
 // spotOrRefused expects spot capacity to be offered as such, or refused.
 func spotOrRefused(s *stage) {
 	for _, spot := range []job.Spot{job.SpotOnly, job.SpotFirst} {
-		if o := s.offerFor(driver.Needs{Spot: spot}); o.Fits != o.Spot || !o.Fits && o.Reason == "" {
+		if o := s.offerForOne(driver.Needs{Spot: spot}); o.Fits != o.Spot || !o.Fits && o.Reason == "" {
 			s.Errorf("Offer with spot %s gives %+v; want spot capacity, or a reason why not", spot, o)
 		}
 	}
-	if o := s.offerFor(driver.Needs{Spot: job.SpotNever}); !o.Fits || o.Spot {
+	if o := s.offerForOne(driver.Needs{Spot: job.SpotNever}); !o.Fits || o.Spot {
 		s.Errorf("Offer without spot gives %+v; want it to fit, on-demand", o)
 	}
 }
@@ -73,7 +73,7 @@ func spotOrRefused(s *stage) {
 // capacity to have one where on-demand machines have.
 func pricesHaveSources(s *stage) {
 	for _, spot := range []job.Spot{job.SpotAny, job.SpotNever, job.SpotFirst, job.SpotOnly} {
-		o := s.offerFor(driver.Needs{Spot: spot})
+		o := s.offerForOne(driver.Needs{Spot: spot})
 		prices := map[string]driver.Price{"": o.Price}
 		for _, c := range o.Choices {
 			prices[c.Detail] = c.Price
@@ -91,5 +91,5 @@ func pricesHaveSources(s *stage) {
 
 // foreignOptions expects that an option which no engine can have is not passed over.
 func foreignOptions(s *stage) {
-	s.refused(driver.Needs{Args: []string{"--no\x00option\nof=any"}}, "an option that no engine has")
+	s.expectRefusal(driver.Needs{Args: []string{"--no\x00option\nof=any"}}, "an option that no engine has")
 }

@@ -103,7 +103,7 @@ func newStage(t *testing.T, place Place) *stage {
 	}
 	s.again = place.Open(t)
 	s.d = s.again()
-	t.Cleanup(func() { s.clear() })
+	t.Cleanup(func() { s.removeAll() })
 	return s
 }
 
@@ -113,25 +113,25 @@ func newID() string {
 	return job.ID(b)
 }
 
-// clear leaves nothing of this promise's job behind.
-func (s *stage) clear() {
-	for _, h := range s.listed() {
-		s.remove(h)
+// removeAll leaves nothing of this promise's job behind.
+func (s *stage) removeAll() {
+	for _, h := range s.listOwnHandles() {
+		s.removePlacement(h)
 	}
 }
 
-// remove stops and removes, and waits until the place has forgotten h.
-func (s *stage) remove(h driver.Handle) {
+// removePlacement stops and removes, and waits until the place has forgotten h.
+func (s *stage) removePlacement(h driver.Handle) {
 	s.Helper()
 	if err := s.d.Stop(context.Background(), h, 0, true); err != nil {
 		s.Errorf("Stop(%s, 0, remove): %v", h, err)
 		return
 	}
-	s.until("the place has forgotten the handle", func() bool { return len(s.status(h)) == 0 })
+	s.waitUntil("the place has forgotten the handle", func() bool { return len(s.readStatus(h)) == 0 })
 }
 
-// listed is List, less what is not of this promise's job.
-func (s *stage) listed() []driver.Handle {
+// listOwnHandles is List, less what is not of this promise's job.
+func (s *stage) listOwnHandles() []driver.Handle {
 	s.Helper()
 	all, err := s.again().List(context.Background())
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *stage) listed() []driver.Handle {
 	return slices.DeleteFunc(all, func(h driver.Handle) bool { return h.Job != s.job })
 }
 
-// request is placement number p of this promise's job.
-func (s *stage) request(p, agents int, script Script) driver.Request {
+// newRequest is placement number p of this promise's job.
+func (s *stage) newRequest(p, agents int, script Script) driver.Request {
 	s.Helper()
 	script.Marks = s.marks
 	var boot driver.Boot
@@ -157,8 +157,8 @@ func (s *stage) request(p, agents int, script Script) driver.Request {
 	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
 }
 
-// start starts and expects the handle that the name gives.
-func (s *stage) start(d driver.Driver, r driver.Request) driver.Handle {
+// startPlacement starts and expects the handle that the name gives.
+func (s *stage) startPlacement(d driver.Driver, r driver.Request) driver.Handle {
 	s.Helper()
 	h, err := d.Start(context.Background(), r)
 	if err != nil {
@@ -170,25 +170,25 @@ func (s *stage) start(d driver.Driver, r driver.Request) driver.Handle {
 	return h
 }
 
-// up starts, and waits until every agent has begun to act.
-func (s *stage) up(r driver.Request) driver.Handle {
+// startAndWait starts, and waits until every agent has begun to act.
+func (s *stage) startAndWait(r driver.Request) driver.Handle {
 	s.Helper()
-	h := s.start(s.d, r)
-	s.until("all agents act", func() bool { return s.acted(r) })
+	h := s.startPlacement(s.d, r)
+	s.waitUntil("all agents act", func() bool { return s.allAgentsActed(r) })
 	return h
 }
 
-func (s *stage) acted(r driver.Request) bool {
+func (s *stage) allAgentsActed(r driver.Request) bool {
 	for i := range r.Agents {
-		if s.starts(r.Placement, i) == 0 {
+		if s.countStarts(r.Placement, i) == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// starts counts how often an agent was started.
-func (s *stage) starts(placement, index int) int {
+// countStarts counts how often an agent was started.
+func (s *stage) countStarts(placement, index int) int {
 	found, err := filepath.Glob(filepath.Join(s.marks, markName(placement, index)+"-*"))
 	if err != nil {
 		s.Fatal(err)
@@ -201,16 +201,16 @@ func (s *stage) starts(placement, index int) int {
 // first.
 func (s *stage) startedOnce(r driver.Request) {
 	s.Helper()
-	s.up(s.request(r.Placement+1000, 1, Script{}))
+	s.startAndWait(s.newRequest(r.Placement+1000, 1, Script{}))
 	for i := range r.Agents {
-		if n := s.starts(r.Placement, i); n != 1 {
+		if n := s.countStarts(r.Placement, i); n != 1 {
 			s.Errorf("agent %d of placement %d was started %d times", i, r.Placement, n)
 		}
 	}
 }
 
-// status expects the members to be numbered from 0 without gaps.
-func (s *stage) status(h driver.Handle) []driver.Member {
+// readStatus expects the members to be numbered from 0 without gaps.
+func (s *stage) readStatus(h driver.Handle) []driver.Member {
 	s.Helper()
 	members, err := s.again().Status(context.Background(), h)
 	if err != nil {
@@ -224,12 +224,12 @@ func (s *stage) status(h driver.Handle) []driver.Member {
 	return members
 }
 
-// gone waits until no agent of h is alive, and gives the members.
-func (s *stage) gone(h driver.Handle) []driver.Member {
+// waitUntilGone waits until no agent of h is alive, and gives the members.
+func (s *stage) waitUntilGone(h driver.Handle) []driver.Member {
 	s.Helper()
 	var members []driver.Member
-	s.until("no agent is alive", func() bool {
-		members = s.status(h)
+	s.waitUntil("no agent is alive", func() bool {
+		members = s.readStatus(h)
 		return !slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
 	})
 	if len(members) == 0 {
@@ -241,8 +241,8 @@ func (s *stage) gone(h driver.Handle) []driver.Member {
 // step is the time between two looks.
 const step = 10 * time.Millisecond
 
-// until looks until done, a bounded number of times.
-func (s *stage) until(what string, done func() bool) {
+// waitUntil looks until done, a bounded number of times.
+func (s *stage) waitUntil(what string, done func() bool) {
 	s.Helper()
 	for range s.place.Looks {
 		if done() {

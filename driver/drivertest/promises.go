@@ -63,33 +63,33 @@ var promises = []struct {
 }
 
 func startsAll(s *stage) {
-	r := s.request(1, 3, Script{Stay: true})
-	h := s.up(r)
+	r := s.newRequest(1, 3, Script{Stay: true})
+	h := s.startAndWait(r)
 	var members []driver.Member
-	s.until("three members run", func() bool {
-		members = s.status(h)
+	s.waitUntil("three members run", func() bool {
+		members = s.readStatus(h)
 		return len(members) == 3 && !slices.ContainsFunc(members, func(m driver.Member) bool { return m.State != driver.Running })
 	})
 	s.startedOnce(r)
 }
 
 func startsOnce(s *stage) {
-	r := s.request(1, 2, Script{Stay: true})
-	h := s.start(s.d, r)
-	if again := s.start(s.again(), r); again != h {
+	r := s.newRequest(1, 2, Script{Stay: true})
+	h := s.startPlacement(s.d, r)
+	if again := s.startPlacement(s.again(), r); again != h {
 		s.Errorf("the second Start gives %s, the first gave %s", again, h)
 	}
-	s.until("all agents act", func() bool { return s.acted(r) })
-	s.start(s.again(), r)
+	s.waitUntil("all agents act", func() bool { return s.allAgentsActed(r) })
+	s.startPlacement(s.again(), r)
 	s.startedOnce(r)
-	if n := len(s.status(h)); n != 2 {
+	if n := len(s.readStatus(h)); n != 2 {
 		s.Errorf("Status has %d members of 2", n)
 	}
 }
 
 func startsOnceAtOnce(s *stage) {
 	const sides = 8
-	r := s.request(1, 2, Script{Stay: true})
+	r := s.newRequest(1, 2, Script{Stay: true})
 	var handles [sides]driver.Handle
 	var errs [sides]error
 	var all sync.WaitGroup
@@ -103,28 +103,28 @@ func startsOnceAtOnce(s *stage) {
 			s.Errorf("side %d: %v, %v; side 0 has %v", i, handles[i], errs[i], handles[0])
 		}
 	}
-	s.until("all agents act", func() bool { return s.acted(r) })
+	s.waitUntil("all agents act", func() bool { return s.allAgentsActed(r) })
 	s.startedOnce(r)
 }
 
 func startsNothingAfterEnd(s *stage) {
-	r := s.request(1, 1, Script{Code: 4})
-	h := s.up(r)
-	s.gone(h)
-	s.start(s.again(), r)
+	r := s.newRequest(1, 1, Script{Code: 4})
+	h := s.startAndWait(r)
+	s.waitUntilGone(h)
+	s.startPlacement(s.again(), r)
 	s.startedOnce(r)
-	if m := s.gone(h)[0]; m.State != driver.Ended || m.Code != 4 {
+	if m := s.waitUntilGone(h)[0]; m.State != driver.Ended || m.Code != 4 {
 		s.Errorf("the member is %+v after it was started again, want it ended with 4", m)
 	}
 }
 
 func placementsApart(s *stage) {
-	one := s.up(s.request(1, 1, Script{Stay: true}))
-	two := s.up(s.request(2, 1, Script{Stay: true}))
-	s.stop(one, 0, false)
-	s.gone(one)
-	if !s.alive(two, 0) {
-		s.Errorf("placement 2 is %+v after placement 1 was stopped", s.status(two))
+	one := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
+	two := s.startAndWait(s.newRequest(2, 1, Script{Stay: true}))
+	s.stopPlacement(one, 0, false)
+	s.waitUntilGone(one)
+	if !s.agentIsAlive(two, 0) {
+		s.Errorf("placement 2 is %+v after placement 1 was stopped", s.readStatus(two))
 	}
 }
 
@@ -135,24 +135,24 @@ func refusesInvalid(s *stage) {
 		"placement 0":   func(r *driver.Request) { r.Placement = 0 },
 		"placement -1":  func(r *driver.Request) { r.Placement = -1 },
 	} {
-		r := s.request(1, 1, Script{Stay: true})
+		r := s.newRequest(1, 1, Script{Stay: true})
 		spoil(&r)
 		if h, err := s.d.Start(context.Background(), r); fault.KindOf(err) != fault.Invalid {
 			s.Errorf("%s: Start gives %v, %v; want a fault of kind invalid", name, h, err)
 		}
 	}
-	if held := s.listed(); len(held) != 0 {
+	if held := s.listOwnHandles(); len(held) != 0 {
 		s.Errorf("List has %v after refusals", held)
 	}
 }
 
 func refusesHostile(s *stage) {
 	ctx := context.Background()
-	victim := s.up(s.request(1, 1, Script{Stay: true}))
+	victim := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 	hostile := []string{"", ".", "..", "../" + s.job, "a/b", "/etc", `a\b`, "a\x00b", "A", "a b", "-rf", "a:b", "a\nb",
 		"é", "$(id)", "*", ".new", s.job + "-1", s.job + "/../" + s.job, strings.Repeat("a", 300)}
 	for _, id := range hostile {
-		r := s.request(1, 1, Script{})
+		r := s.newRequest(1, 1, Script{})
 		r.Job = id
 		if h, err := s.d.Start(ctx, r); fault.KindOf(err) != fault.Invalid {
 			s.Errorf("job %q: Start gives %v, %v; want a fault of kind invalid", id, h, err)
@@ -165,20 +165,20 @@ func refusesHostile(s *stage) {
 			s.Errorf("job %q: Stop gives %v", id, err)
 		}
 	}
-	if !s.alive(victim, 0) {
-		s.Errorf("the agent beside them is %+v", s.status(victim))
+	if !s.agentIsAlive(victim, 0) {
+		s.Errorf("the agent beside them is %+v", s.readStatus(victim))
 	}
 }
 
 func endsWell(s *stage) {
-	m := s.gone(s.up(s.request(1, 1, Script{})))[0]
+	m := s.waitUntilGone(s.startAndWait(s.newRequest(1, 1, Script{})))[0]
 	if m.State != driver.Ended || m.Code != 0 {
 		s.Errorf("member is %+v, want it ended with 0", m)
 	}
 }
 
 func endsBadly(s *stage) {
-	for i, m := range s.gone(s.up(s.request(1, 2, Script{Say: "no disk like home", Code: 7}))) {
+	for i, m := range s.waitUntilGone(s.startAndWait(s.newRequest(1, 2, Script{Say: "no disk like home", Code: 7}))) {
 		if m.State != driver.Ended || m.Code != 7 {
 			s.Errorf("member %d is %+v, want it ended with 7", i, m)
 		}
@@ -191,7 +191,7 @@ func endsBadly(s *stage) {
 // cannotStart: a place that looks first refuses, and keeps nothing; one that
 // finds out later shows it.
 func cannotStart(s *stage) {
-	r := s.request(1, 1, Script{})
+	r := s.newRequest(1, 1, Script{})
 	if s.place.Break != nil {
 		s.place.Break(s.T, s.d, &r)
 	} else {
@@ -202,35 +202,35 @@ func cannotStart(s *stage) {
 		if k := fault.KindOf(err); k != fault.Invalid && k != fault.Denied {
 			s.Errorf("Start: %v is of kind %s", err, k)
 		}
-		if held := s.listed(); len(held) != 0 {
+		if held := s.listOwnHandles(); len(held) != 0 {
 			s.Errorf("List has %v after a refusal", held)
 		}
 		return
 	}
-	if m := s.gone(h)[0]; m.Reason == "" || m.Code == 0 {
+	if m := s.waitUntilGone(h)[0]; m.Reason == "" || m.Code == 0 {
 		s.Errorf("member is %+v: it has to say why", m)
 	}
 }
 
 func lostWhenKilled(s *stage) {
-	h := s.up(s.request(1, 2, Script{Stay: true, Say: "last words"}))
-	s.kill(h, 0)
-	s.until("the killed agent is not alive", func() bool { return !s.alive(h, 0) })
-	members := s.status(h)
+	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Say: "last words"}))
+	s.killAgent(h, 0)
+	s.waitUntil("the killed agent is not alive", func() bool { return !s.agentIsAlive(h, 0) })
+	members := s.readStatus(h)
 	if m := members[0]; m.State != driver.Lost || m.Reason == "" || ownStatus(m.Code) {
 		s.Errorf("the killed agent is %+v, want it lost, with a reason and no status of its own", m)
 	}
-	if !s.alive(h, 1) {
+	if !s.agentIsAlive(h, 1) {
 		s.Errorf("the other agent is %+v", members[1])
 	}
 }
 
 func lostStaysLost(s *stage) {
-	h := s.up(s.request(1, 2, Script{Stay: true}))
-	s.kill(h, 0)
-	s.until("the killed agent is not alive", func() bool { return !s.alive(h, 0) })
-	s.stop(h, never, false)
-	members := s.gone(h)
+	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true}))
+	s.killAgent(h, 0)
+	s.waitUntil("the killed agent is not alive", func() bool { return !s.agentIsAlive(h, 0) })
+	s.stopPlacement(h, never, false)
+	members := s.waitUntilGone(h)
 	if members[0].State != driver.Lost || members[1].State != driver.Ended {
 		s.Errorf("members are %+v, want one lost and one ended", members)
 	}
@@ -238,22 +238,22 @@ func lostStaysLost(s *stage) {
 
 func takenIsNotLost(s *stage) {
 	if s.place.Take == nil { // no machine is ever taken here, and nobody may say so
-		h := s.up(s.request(1, 1, Script{Stay: true}))
-		s.kill(h, 0)
-		if m := s.gone(h)[0]; m.State == driver.Taken {
+		h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
+		s.killAgent(h, 0)
+		if m := s.waitUntilGone(h)[0]; m.State == driver.Taken {
 			s.Errorf("member is %+v, and no machine was taken", m)
 		}
 		return
 	}
-	h := s.up(s.request(1, 1, Script{Stay: true, Deaf: true}))
-	s.place.Take(s.T, s.d, h, s.running(h)[0])
-	if m := s.gone(h)[0]; m.State != driver.Taken || m.Reason == "" {
+	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Deaf: true}))
+	s.place.Take(s.T, s.d, h, s.waitUntilRunning(h)[0])
+	if m := s.waitUntilGone(h)[0]; m.State != driver.Taken || m.Reason == "" {
 		s.Errorf("member is %+v, want it taken, with a reason", m)
 	}
 }
 
 func unknownHandle(s *stage) {
-	known := s.up(s.request(1, 1, Script{Stay: true}))
+	known := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 	for _, h := range []driver.Handle{
 		{Target: known.Target, Job: newID(), Placement: 1},
 		{Target: known.Target, Job: known.Job, Placement: 2},
@@ -267,9 +267,9 @@ func unknownHandle(s *stage) {
 }
 
 func stopAsks(s *stage) {
-	h := s.up(s.request(1, 2, Script{Stay: true, Code: 5}))
-	s.stop(h, never, false)
-	for i, m := range s.gone(h) {
+	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Code: 5}))
+	s.stopPlacement(h, never, false)
+	for i, m := range s.waitUntilGone(h) {
 		if m.State != driver.Ended || m.Code != 5 {
 			s.Errorf("member %d is %+v, want it ended by itself with 5", i, m)
 		}
@@ -277,72 +277,72 @@ func stopAsks(s *stage) {
 }
 
 func stopKills(s *stage) {
-	h := s.up(s.request(1, 2, Script{Stay: true, Deaf: true}))
-	s.stop(h, soon, false)
+	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Deaf: true}))
+	s.stopPlacement(h, soon, false)
 	s.allStopped(h)
 }
 
 func stopHurries(s *stage) {
-	h := s.up(s.request(1, 1, Script{Stay: true, Deaf: true}))
-	s.stop(h, never, false)
-	s.stop(h, soon, false)
-	s.stop(h, never, false) // and a late long one gives no time back
+	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Deaf: true}))
+	s.stopPlacement(h, never, false)
+	s.stopPlacement(h, soon, false)
+	s.stopPlacement(h, never, false) // and a late long one gives no time back
 	s.allStopped(h)
 }
 
 // stopAtOnce: one hears, and would have ended with 5 had it been asked.
 func stopAtOnce(s *stage) {
-	hears := s.up(s.request(1, 1, Script{Stay: true, Code: 5}))
-	deaf := s.up(s.request(2, 1, Script{Stay: true, Deaf: true}))
-	s.stop(hears, 0, false)
-	s.stop(deaf, 0, false)
+	hears := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Code: 5}))
+	deaf := s.startAndWait(s.newRequest(2, 1, Script{Stay: true, Deaf: true}))
+	s.stopPlacement(hears, 0, false)
+	s.stopPlacement(deaf, 0, false)
 	s.allStopped(hears)
 	s.allStopped(deaf)
 }
 
 func stopTwice(s *stage) {
-	h := s.up(s.request(1, 1, Script{Stay: true}))
-	s.stop(h, never, false)
-	s.stop(h, never, false)
-	s.gone(h)
-	s.stop(h, never, false)
-	s.stop(h, 0, false)
-	s.stop(driver.Handle{Target: h.Target, Job: newID(), Placement: 1}, 0, true)
-	s.stop(h, 0, true)
-	s.stop(h, 0, true)
-	s.until("the place has forgotten the handle", func() bool { return len(s.status(h)) == 0 })
-	s.stop(h, 0, true)
+	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
+	s.stopPlacement(h, never, false)
+	s.stopPlacement(h, never, false)
+	s.waitUntilGone(h)
+	s.stopPlacement(h, never, false)
+	s.stopPlacement(h, 0, false)
+	s.stopPlacement(driver.Handle{Target: h.Target, Job: newID(), Placement: 1}, 0, true)
+	s.stopPlacement(h, 0, true)
+	s.stopPlacement(h, 0, true)
+	s.waitUntil("the place has forgotten the handle", func() bool { return len(s.readStatus(h)) == 0 })
+	s.stopPlacement(h, 0, true)
 }
 
 func stopRemoves(s *stage) {
-	live := s.up(s.request(1, 2, Script{Stay: true, Deaf: true}))
-	ended := s.up(s.request(2, 1, Script{}))
-	kept := s.up(s.request(3, 1, Script{}))
-	s.gone(ended)
-	s.remove(live)
-	s.remove(ended)
-	if held := s.listed(); !slices.Equal(held, []driver.Handle{kept}) {
+	live := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Deaf: true}))
+	ended := s.startAndWait(s.newRequest(2, 1, Script{}))
+	kept := s.startAndWait(s.newRequest(3, 1, Script{}))
+	s.waitUntilGone(ended)
+	s.removePlacement(live)
+	s.removePlacement(ended)
+	if held := s.listOwnHandles(); !slices.Equal(held, []driver.Handle{kept}) {
 		s.Errorf("List has %v, want %v alone", held, kept)
 	}
 }
 
 func stopRemovesLater(s *stage) {
-	h := s.up(s.request(1, 1, Script{Stay: true}))
-	s.stop(h, never, true)
-	s.until("the place has forgotten the handle", func() bool { return len(s.status(h)) == 0 })
-	if held := s.listed(); len(held) != 0 {
+	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
+	s.stopPlacement(h, never, true)
+	s.waitUntil("the place has forgotten the handle", func() bool { return len(s.readStatus(h)) == 0 })
+	if held := s.listOwnHandles(); len(held) != 0 {
 		s.Errorf("List has %v", held)
 	}
 }
 
 func lists(s *stage) {
-	if held := s.listed(); len(held) != 0 {
+	if held := s.listOwnHandles(); len(held) != 0 {
 		s.Errorf("List has %v before anything was started", held)
 	}
-	ended := s.up(s.request(1, 1, Script{}))
-	live := s.up(s.request(12, 1, Script{Stay: true}))
-	s.gone(ended)
-	held := s.listed()
+	ended := s.startAndWait(s.newRequest(1, 1, Script{}))
+	live := s.startAndWait(s.newRequest(12, 1, Script{Stay: true}))
+	s.waitUntilGone(ended)
+	held := s.listOwnHandles()
 	slices.SortFunc(held, func(a, b driver.Handle) int { return a.Placement - b.Placement })
 	if !slices.Equal(held, []driver.Handle{ended, live}) {
 		s.Errorf("List has %v, want %v and %v", held, ended, live)
@@ -350,7 +350,7 @@ func lists(s *stage) {
 }
 
 func handlesPrint(s *stage) {
-	h := s.start(s.d, s.request(12, 1, Script{}))
+	h := s.startPlacement(s.d, s.newRequest(12, 1, Script{}))
 	back, err := driver.ParseHandle(h.String())
 	if err != nil || back != h {
 		s.Errorf("ParseHandle(%q) gives %+v, %v; want %+v", h, back, err, h)
@@ -372,18 +372,18 @@ func offers(s *stage) {
 			s.Errorf("Offer(%+v) gives %+v, %v; want a reason why it does not fit", n, o, err)
 		}
 	}
-	if held := s.listed(); len(held) != 0 {
+	if held := s.listOwnHandles(); len(held) != 0 {
 		s.Errorf("List has %v after offers", held)
 	}
 }
 
 func cancelled(s *stage) {
-	h := s.up(s.request(1, 1, Script{Stay: true}))
+	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("the user has left")
 	cancel(why)
 	_, offer := s.d.Offer(ctx, driver.Needs{Agents: 1})
-	_, start := s.d.Start(ctx, s.request(2, 1, Script{}))
+	_, start := s.d.Start(ctx, s.newRequest(2, 1, Script{}))
 	_, status := s.d.Status(ctx, h)
 	_, list := s.d.List(ctx)
 	for name, err := range map[string]error{"Offer": offer, "Start": start, "Status": status, "List": list, "Stop": s.d.Stop(ctx, h, 0, true)} {
@@ -391,15 +391,15 @@ func cancelled(s *stage) {
 			s.Errorf("%s gives %v, want the context's cause", name, err)
 		}
 	}
-	if held := s.listed(); !slices.Equal(held, []driver.Handle{h}) {
+	if held := s.listOwnHandles(); !slices.Equal(held, []driver.Handle{h}) {
 		s.Errorf("List has %v, want %v alone", held, h)
 	}
-	if !s.alive(h, 0) {
-		s.Errorf("the agent is %+v after a cancelled Stop", s.status(h))
+	if !s.agentIsAlive(h, 0) {
+		s.Errorf("the agent is %+v after a cancelled Stop", s.readStatus(h))
 	}
 }
 
-func (s *stage) stop(h driver.Handle, grace time.Duration, remove bool) {
+func (s *stage) stopPlacement(h driver.Handle, grace time.Duration, remove bool) {
 	s.Helper()
 	if err := s.again().Stop(context.Background(), h, grace, remove); err != nil {
 		s.Fatalf("Stop(%s, %s, %v): %v", h, grace, remove, err)
@@ -409,7 +409,7 @@ func (s *stage) stop(h driver.Handle, grace time.Duration, remove bool) {
 // allStopped expects every agent to have been killed by Stop.
 func (s *stage) allStopped(h driver.Handle) {
 	s.Helper()
-	for i, m := range s.gone(h) {
+	for i, m := range s.waitUntilGone(h) {
 		if m.State != driver.Ended || m.Reason == "" || ownStatus(m.Code) {
 			s.Errorf("member %d of %s is %+v, want it ended by Stop, with a reason and no status of its own", i, h, m)
 		}
@@ -420,30 +420,30 @@ func (s *stage) allStopped(h driver.Handle) {
 // more with which engines and shells report a signal.
 func ownStatus(code int) bool { return code >= 0 && code < 128 }
 
-// running waits until the place itself says that every agent runs.
-func (s *stage) running(h driver.Handle) []driver.Member {
+// waitUntilRunning waits until the place itself says that every agent runs.
+func (s *stage) waitUntilRunning(h driver.Handle) []driver.Member {
 	s.Helper()
 	var members []driver.Member
-	s.until("all agents run", func() bool {
-		members = s.status(h)
+	s.waitUntil("all agents run", func() bool {
+		members = s.readStatus(h)
 		return len(members) > 0 && !slices.ContainsFunc(members, func(m driver.Member) bool { return m.State != driver.Running })
 	})
 	return members
 }
 
-// alive says whether agent number index may still be working.
-func (s *stage) alive(h driver.Handle, index int) bool {
+// agentIsAlive says whether agent number index may still be working.
+func (s *stage) agentIsAlive(h driver.Handle, index int) bool {
 	s.Helper()
-	members := s.status(h)
+	members := s.readStatus(h)
 	if index >= len(members) {
 		s.Fatalf("Status(%s) has %d members, and number %d was started", h, len(members), index)
 	}
 	return members[index].State.Alive()
 }
 
-func (s *stage) kill(h driver.Handle, index int) {
+func (s *stage) killAgent(h driver.Handle, index int) {
 	s.Helper()
-	m := s.running(h)[index]
+	m := s.waitUntilRunning(h)[index]
 	if s.place.Kill != nil {
 		s.place.Kill(s.T, s.d, h, m)
 		return

@@ -85,7 +85,7 @@ func (s Script) Act(ctx context.Context, a Agent) int {
 	if s.Say != "" {
 		fmt.Fprintln(a.Log, s.Say)
 	}
-	if err := s.report(a, "knows", driver.Notice{}); err != nil {
+	if err := s.writeReport(a, "knows", driver.Notice{}); err != nil {
 		return markLost
 	}
 	mark, err := os.CreateTemp(s.Marks, markName(a.Placement, a.Index)+"-*")
@@ -101,7 +101,7 @@ func (s Script) Act(ctx context.Context, a Agent) int {
 	if s.Stay {
 		select {
 		case <-asked:
-			if err := s.report(a, "notice", a.Given.Noticed()); err != nil {
+			if err := s.writeReport(a, "notice", a.Given.Noticed()); err != nil {
 				return markLost
 			}
 		case <-a.Killed:
@@ -113,8 +113,8 @@ func (s Script) Act(ctx context.Context, a Agent) int {
 	return s.Code
 }
 
-// report leaves what the agent knows in a file that is there whole or not at all.
-func (s Script) report(a Agent, kind string, n driver.Notice) error {
+// writeReport leaves what the agent knows in a file that is there whole or not at all.
+func (s Script) writeReport(a Agent, kind string, n driver.Notice) error {
 	if !s.Tell {
 		return nil
 	}

@@ -37,12 +37,12 @@ func limited(h Hardware, root fs.FS) Hardware {
 			switch {
 			case controllers == "": // version 2
 				dir := path.Join("sys/fs/cgroup", group)
-				h = h.within(cores(read(root, dir, "cpu.max")), bytesOf(read(root, dir, "memory.max")))
+				h = h.limitedTo(cores(read(root, dir, "cpu.max")), bytesOf(read(root, dir, "memory.max")))
 			case controllers == "memory":
-				h = h.within(0, bytesOf(read(root, path.Join("sys/fs/cgroup/memory", group), "memory.limit_in_bytes")))
+				h = h.limitedTo(0, bytesOf(read(root, path.Join("sys/fs/cgroup/memory", group), "memory.limit_in_bytes")))
 			case strings.Contains(","+controllers+",", ",cpu,"):
 				dir := path.Join("sys/fs/cgroup/cpu", group)
-				h = h.within(cores(read(root, dir, "cpu.cfs_quota_us")+" "+read(root, dir, "cpu.cfs_period_us")), 0)
+				h = h.limitedTo(cores(read(root, dir, "cpu.cfs_quota_us")+" "+read(root, dir, "cpu.cfs_period_us")), 0)
 			}
 			if group == "/" {
 				break
@@ -53,8 +53,8 @@ func limited(h Hardware, root fs.FS) Hardware {
 	return h
 }
 
-// within lowers h to limits; 0 is none. Part of a core counts as one.
-func (h Hardware) within(cores float64, memory int64) Hardware {
+// limitedTo lowers h to limits; 0 is none. Part of a core counts as one.
+func (h Hardware) limitedTo(cores float64, memory int64) Hardware {
 	if cores > 0 {
 		h.Cores = min(h.Cores, int(min(math.Ceil(cores), 1e6)))
 	}

@@ -53,8 +53,8 @@ func New(dir string) *Driver {
 	return &Driver{dir: filepath.Clean(dir), machine: machineID()}
 }
 
-// folder is where h's placement is.
-func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
+// placementFolder is where h's placement is.
+func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 	return folder.Folder(d.dir, Name, h)
 }
 
@@ -65,13 +65,15 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	gone := func(_ driver.Handle, dir string) (bool, error) { return d.sweep(dir) }
+	gone := func(_ driver.Handle, dir string) (bool, error) { return d.sweepPlacement(dir) }
 	held, err := folder.List(d.dir, Name, gone)
 	if err != nil {
-		return nil, d.refused("list agents", err)
+		return nil, d.wrapFileError("list agents", err)
 	}
 	return held, nil
 }
 
-// refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }
+// wrapFileError says what the file system would not do, and where else to go.
+func (d *Driver) wrapFileError(doing string, err error) error {
+	return folder.Refused(d.dir, doing, err)
+}

@@ -208,8 +208,8 @@ func TestAKilledAgentIsReapedAndItsSignalNamed(t *testing.T) {
 func TestAStarterThatDiesLeavesAgentsThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	d := place(t)
-	dir, _ := d.folder(handle1)
-	locks, err := d.publish(dir, driver.Request{Agents: 1})
+	dir, _ := d.placementFolder(handle1)
+	locks, err := d.publishFolder(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,8 +260,8 @@ func TestAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			t.Parallel()
 			d := place(t)
 			r := scripted(t, c.script)
-			dir, _ := d.folder(handle1)
-			locks, err := d.publish(dir, driver.Request{Agents: 1})
+			dir, _ := d.placementFolder(handle1)
+			locks, err := d.publishFolder(dir, driver.Request{Agents: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,8 +292,8 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 	if err := stranger.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dir, _ := d.folder(handle1)
-	locks, err := d.publish(dir, driver.Request{Agents: 1})
+	dir, _ := d.placementFolder(handle1)
+	locks, err := d.publishFolder(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,8 @@ func TestAPidThatWasGivenToAnotherIsLeftAlone(t *testing.T) {
 func TestAnotherMachinesAgentsAreNotJudgedFromHere(t *testing.T) {
 	t.Parallel()
 	d := place(t)
-	dir, _ := d.folder(handle1)
-	locks, err := d.publish(dir, driver.Request{Agents: 1})
+	dir, _ := d.placementFolder(handle1)
+	locks, err := d.publishFolder(dir, driver.Request{Agents: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

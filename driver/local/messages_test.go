@@ -55,7 +55,7 @@ func TestAnAgentThatCannotSayThatItIsUpEnds(t *testing.T) {
 
 func TestAgentsOfAnotherMachineAreNotStopped(t *testing.T) {
 	d := New(t.TempDir())
-	dir, _ := d.folder(handle1)
+	dir, _ := d.placementFolder(handle1)
 	if err := folder.Publish(dir, request{Agents: 1, Machine: "another", Host: "node7"}, func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -39,17 +39,17 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if folder.Exists(dir) {
-		return h, d.durable()
+		return h, d.syncPlacements()
 	}
 	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return driver.Handle{}, err
 	}
-	locks, err := d.publish(dir, r)
+	locks, err := d.publishFolder(dir, r)
 	if errors.Is(err, fs.ErrExist) {
-		return h, d.durable() // somebody was quicker
+		return h, d.syncPlacements() // somebody was quicker
 	}
 	if err != nil {
-		return driver.Handle{}, d.refused("start agents", err)
+		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
 	for i, lock := range locks {
 		if err := spawnAgent(r, dir, i, lock); err != nil {
@@ -60,16 +60,16 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// durable is what a Start that found the placement owes its caller: its maker
+// syncPlacements is what a Start that found the placement owes its caller: its maker
 // may not have come so far.
-func (d *Driver) durable() error {
-	return d.refused("start agents", folder.SyncFolder(d.dir))
+func (d *Driver) syncPlacements() error {
+	return d.wrapFileError("start agents", folder.SyncFolder(d.dir))
 }
 
-// publish makes the placement's folder with every agent's lock taken by us. So nobody
+// publishFolder makes the placement's folder with every agent's lock taken by us. So nobody
 // ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
 // that another starter was quicker.
-func (d *Driver) publish(dir string, r driver.Request) (locks []*os.File, err error) {
+func (d *Driver) publishFolder(dir string, r driver.Request) (locks []*os.File, err error) {
 	host, _ := os.Hostname() // empty where the machine has no name
 	facts := request{Agents: r.Agents, Machine: d.machine, Host: host, Started: time.Now().UTC(), Binary: r.Run.Binary}
 	err = folder.Publish(dir, facts, func(dir string) error {

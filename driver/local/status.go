@@ -14,23 +14,23 @@ import (
 // folder that both share, are called running until they have said that they
 // ended: that machine's locks are not to be judged from here.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !ok {
 		return nil, nil
 	}
-	gone, err := d.sweep(dir)
+	gone, err := d.sweepPlacement(dir)
 	if gone || err != nil {
 		return nil, err
 	}
-	members, err := d.members(dir)
+	members, err := d.readMembers(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // removed while we looked
 	}
 	if err != nil {
-		return nil, d.refused("look at agents", err)
+		return nil, d.wrapFileError("look at agents", err)
 	}
 	letIn(h, dir, members)
 	return members, nil
@@ -49,7 +49,7 @@ func letIn(h driver.Handle, dir string, members []driver.Member) {
 	}
 }
 
-func (d *Driver) members(dir string) ([]driver.Member, error) {
+func (d *Driver) readMembers(dir string) ([]driver.Member, error) {
 	facts, err := readRequest(dir)
 	if err != nil {
 		return nil, err

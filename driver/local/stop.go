@@ -22,7 +22,7 @@ import (
 // With remove, whoever next calls Status, List or Stop after the last agent has
 // gone takes the folder away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -40,12 +40,12 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		err = stopAgent(dir, i, grace)
 	}
 	if err == nil {
-		_, err = d.sweep(dir)
+		_, err = d.sweepPlacement(dir)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never there, or somebody else has removed it
 	}
-	return d.refused("stop agents", err)
+	return d.wrapFileError("stop agents", err)
 }
 
 // stopAgent leaves the word before it looks for a pid, and Adopt leaves the pid
@@ -78,12 +78,12 @@ func stopAgent(dir string, i int, grace time.Duration) error {
 	return err
 }
 
-// sweep takes a placement away that is to be removed and whose agents have all
+// sweepPlacement takes a placement away that is to be removed and whose agents have all
 // gone: of another machine's, whose agents have all said that they ended.
-func (d *Driver) sweep(dir string) (gone bool, err error) {
+func (d *Driver) sweepPlacement(dir string) (gone bool, err error) {
 	gone, err = folder.Sweep(dir, folder.Hold, func() (bool, error) {
-		members, err := d.members(dir)
+		members, err := d.readMembers(dir)
 		return folder.AnyAlive(members), err
 	}, func() error { return folder.TakeAway(dir) })
-	return gone, d.refused("remove agents", err)
+	return gone, d.wrapFileError("remove agents", err)
 }

@@ -41,7 +41,7 @@ func (d *stage) another(t *testing.T) *stage {
 // minderOf is the process that minds an agent.
 func minderOf(t *testing.T, d *stage, i int) (minder, agent int) {
 	t.Helper()
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	agent = heard(dir, i).Up.PID
 	return parentOf(t, agent), agent
 }
@@ -65,7 +65,7 @@ func kill(t *testing.T, pids ...int) {
 // loseNode is a machine that loses its power, as far as Slurm and its agent can see.
 func loseNode(t *testing.T, dir string, d *stage, i int) (node string) {
 	t.Helper()
-	base, _ := d.folder(d.handle)
+	base, _ := d.placementFolder(d.handle)
 	node = heard(base, i).Up.Node
 	minder, agent := minderOf(t, d, i)
 	kill(t, daemon(t, dir, "slurmd."+node), parentOf(t, minder), minder, agent) // slurmd, slurmstepd
@@ -112,7 +112,7 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 1), "state=down", "reason=test")
 	slurms(t, "scancel", queueID(t, d, 2)) // its minder hears it, and is killed with the deaf agent before that has ended
 	var pending submitted
-	base, _ := unborn.folder(unborn.handle)
+	base, _ := unborn.placementFolder(unborn.handle)
 	if err := folder.ReadJSON(jobFile(base, 0), &pending); err != nil {
 		t.Fatal(err)
 	}

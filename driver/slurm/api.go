@@ -16,9 +16,9 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// call runs one of Slurm's commands, without a shell. What it printed as its error
+// runCommand runs one of Slurm's commands, without a shell. What it printed as its error
 // is the error's text. It never waits longer than the driver's patience.
-func (d *Driver) call(ctx context.Context, name string, args ...string) (string, error) {
+func (d *Driver) runCommand(ctx context.Context, name string, args ...string) (string, error) {
 	return command(ctx, d.path, d.patience, clientEnv(os.Environ()), name, args...)
 }
 
@@ -130,11 +130,11 @@ type row struct {
 // rowFields are the columns of squeue; a name, which comes last, may hold anything.
 const rowFields = "ArrayJobID:|,ArrayTaskID:|,JobID:|,State:|,RestartCnt:|,Reason:|,NodeList:|,EndTime:|,Name:|"
 
-// queue asks Slurm about jobs, by their ids or their names. What it does not know is
+// queryJobs asks Slurm about jobs, by their ids or their names. What it does not know is
 // left out.
-func (d *Driver) queue(ctx context.Context, by string, of ...string) ([]row, error) {
+func (d *Driver) queryJobs(ctx context.Context, by string, of ...string) ([]row, error) {
 	args := []string{"--noheader", "--array", "--all", "--states=all", "--Format=" + rowFields, by + "=" + strings.Join(of, ",")}
-	out, err := d.call(ctx, "squeue", args...)
+	out, err := d.runCommand(ctx, "squeue", args...)
 	var no *refusal
 	if errors.As(err, &no) && strings.Contains(no.text, "Invalid job id") {
 		return nil, nil
@@ -173,7 +173,7 @@ func parseRows(out string) (rows []row) {
 // accounted asks what Slurm has written down of jobs that it has forgotten; nothing
 // where accounting is off.
 func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
-	out, err := d.call(ctx, "sacct", "-X", "-P", "-n", "-j", strings.Join(ids, ","), "--format=JobID,State,ExitCode,NodeList,JobName")
+	out, err := d.runCommand(ctx, "sacct", "-X", "-P", "-n", "-j", strings.Join(ids, ","), "--format=JobID,State,ExitCode,NodeList,JobName")
 	if err != nil {
 		return nil
 	}
@@ -258,7 +258,7 @@ func (d *Driver) configuration(ctx context.Context) (config, error) {
 	if d.conf != nil {
 		return *d.conf, nil
 	}
-	out, err := d.call(ctx, "scontrol", "show", "config")
+	out, err := d.runCommand(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return config{}, err
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// cause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
+// findStopCause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
 // has. What it writes into the output of a task before that says it; of a job on
 // several nodes only the first hears of it, so the others ask. So does the first if it
 // hears of no cause: when a preempted job's grace begins, its steps get a signal that
 // nothing tells from scancel's.
-func (m *minder) cause() (n notice, known bool) {
+func (m *minder) findStopCause() (n notice, known bool) {
 	out := outFile(m.folder, m.place.slurm, m.task)
 	said, heard := causeOf(folder.Tail(out))
 	if heard && !(said.Asked && m.step) {
 		return said, true
 	}
-	text, err := command(context.Background(), "", askPatience, os.Environ(), "scontrol", "show", "job", "-o", m.name())
+	text, err := command(context.Background(), "", askPatience, os.Environ(), "scontrol", "show", "job", "-o", m.slurmTaskID())
 	if err == nil {
 		n, known = causeInRecord(text, m.restart)
 	}

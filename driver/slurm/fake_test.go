@@ -238,7 +238,7 @@ func TestASlurmOfPlainProcessesIsADriver(t *testing.T) {
 
 // takeFake is a node that fails: all on it is gone, and Slurm says so.
 func takeFake(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-	dir, _ := d.(*Driver).folder(h)
+	dir, _ := d.(*Driver).placementFolder(h)
 	err := withFake(d.(*Driver).path, func(s *fakeState) error {
 		for _, task := range s.Tasks {
 			if task.Name == nameOf(h, 0) && task.Task == m.Index {

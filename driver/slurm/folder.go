@@ -23,8 +23,8 @@ type request struct {
 	Started time.Time `json:"started"`
 }
 
-// from is the number of the first agent of the k-th array.
-func (r request) from(k int) (n int) {
+// firstAgentOf is the number of the first agent of the k-th array.
+func (r request) firstAgentOf(k int) (n int) {
 	for _, size := range r.Arrays[:k] {
 		n += size
 	}
@@ -49,8 +49,8 @@ type orders struct {
 	Env       []string `json:"env"`
 }
 
-// boot is what an agent is started with.
-func (o orders) boot() driver.Boot {
+// bootFields is what an agent is started with.
+func (o orders) bootFields() driver.Boot {
 	return driver.Boot{Binary: o.Binary, Store: o.Store, Job: o.Job}
 }
 
@@ -128,8 +128,8 @@ func fold(notes []note) (all note) {
 	return all
 }
 
-// publish makes a placement's folder, as folder.Publish.
-func (d *Driver) publish(dir string, facts request) error {
+// publishFolder makes a placement's folder, as folder.Publish.
+func (d *Driver) publishFolder(dir string, facts request) error {
 	return folder.Publish(dir, facts, func(dir string) error {
 		for i := range facts.Agents { // or a file server's client would not see for a while that they have come
 			if err := folder.Touch(notesFile(dir, i)); err != nil {

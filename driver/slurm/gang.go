@@ -57,7 +57,7 @@ func lead(p place, o orders, terms <-chan os.Signal) int {
 	<-gone
 	code, asked := outlast(p, o, terms)
 	if _, stop := word(p.folder); code == exitLater && !asked && !stop {
-		requeue(p.name(), p.restart)
+		requeue(p.slurmTaskID(), p.restart)
 	}
 	return code
 }

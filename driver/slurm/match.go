@@ -85,14 +85,14 @@ func match(groups []group, asked where.Expr) []group {
 	return groups
 }
 
-// groups asks for the groups of nodes of all partitions: for each node by itself where
+// listNodeGroups asks for the groups of nodes of all partitions: for each node by itself where
 // something is asked of nodes.
-func (d *Driver) groups(ctx context.Context, asked where.Expr) ([]group, error) {
+func (d *Driver) listNodeGroups(ctx context.Context, asked where.Expr) ([]group, error) {
 	args := []string{"--noheader", "--exact", "--format=" + groupFields}
 	if !asked.IsZero() {
 		args = []string{"--noheader", "--exact", "--Node", "--format=" + nodeFields}
 	}
-	out, err := d.call(ctx, "sinfo", args...)
+	out, err := d.runCommand(ctx, "sinfo", args...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func (d *Driver) groups(ctx context.Context, asked where.Expr) ([]group, error) 
 	return match(parseGroups(out), asked), nil
 }
 
-// restrict has a Start ask for nodes that match, and for a partition that has some. What
+// restrictNodes has a Start ask for nodes that match, and for a partition that has some. What
 // matches is found out anew for each Start: nodes change.
-func (d *Driver) restrict(ctx context.Context, p *plan) error {
+func (d *Driver) restrictNodes(ctx context.Context, p *plan) error {
 	n := p.request.Needs
 	asked, err := restriction(n)
 	if err != nil || asked.IsZero() {
@@ -113,7 +113,7 @@ func (d *Driver) restrict(ctx context.Context, p *plan) error {
 	if err := clash(asked, n.Args); err != nil {
 		return err
 	}
-	groups, err := d.groups(ctx, asked)
+	groups, err := d.listNodeGroups(ctx, asked)
 	if err != nil {
 		return said("start agents", err)
 	}

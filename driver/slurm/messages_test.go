@@ -64,7 +64,7 @@ func TestWhatSlurmAnswersIsASentence(t *testing.T) {
 
 func TestAFolderThatSlurmCannotWriteIntoIsRefused(t *testing.T) {
 	d := New("/state/50%")
-	refusedWith(t, d.prepare(t.Context(), &plan{request: driver.Request{Agents: 1}}), fault.Invalid,
+	refusedWith(t, d.prepareStart(t.Context(), &plan{request: driver.Request{Agents: 1}}), fault.Invalid,
 		`start agents: Slurm cannot write into "/state/50%"`, "Name another folder with XDG_STATE_HOME.")
 }
 

@@ -49,8 +49,8 @@ func whereAmI(dir string, get func(string) string) (p place, err error) {
 	return p, nil
 }
 
-// name is the task as Slurm's commands want it.
-func (p place) name() string {
+// slurmTaskID is the task as Slurm's commands want it.
+func (p place) slurmTaskID() string {
 	if p.array {
 		return itoa(p.slurm) + "_" + itoa(p.task)
 	}
@@ -84,7 +84,7 @@ func attend(dir string) int {
 		return 0
 	}
 	m := &minder{place: p, orders: o, index: i, terms: terms}
-	return m.run()
+	return m.superviseAgent()
 }
 
 // number takes the number of an agent that stands in base's place, for this job of
@@ -134,8 +134,8 @@ type minder struct {
 // lost.
 const wordEvery = 2 * time.Second
 
-// run starts the agent and is there until it has ended.
-func (m *minder) run() int {
+// superviseAgent starts the agent and is there until it has ended.
+func (m *minder) superviseAgent() int {
 	if _, asked := word(m.folder); asked {
 		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "stopped before it began"}})
 		return 0
@@ -143,7 +143,7 @@ func (m *minder) run() int {
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	var err error
-	if m.agent, err = m.begin(); err != nil {
+	if m.agent, err = m.startAgent(); err != nil {
 		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		return fault.ExitDrover
 	}
@@ -153,7 +153,7 @@ func (m *minder) run() int {
 	defer words.Stop()
 	limit := time.NewTimer(0)
 	defer limit.Stop()
-	m.heed()
+	m.applyStop()
 	for {
 		var over <-chan time.Time
 		if !m.until.IsZero() {
@@ -161,11 +161,11 @@ func (m *minder) run() int {
 		}
 		select {
 		case s := <-m.terms:
-			if !m.heed() {
+			if !m.applyStop() {
 				m.signalled(s)
 			}
 		case <-words.C:
-			m.heed()
+			m.applyStop()
 		case <-limit.C:
 			if left := m.nearLimit(); left > 0 {
 				limit.Reset(left)
@@ -177,14 +177,14 @@ func (m *minder) run() int {
 		case <-deaths:
 			if status, gone := folder.Reap(m.agent); gone {
 				m.overtaken(status)
-				return m.ended(status)
+				return m.recordEnd(status)
 			}
 		}
 	}
 }
 
-// heed carries a Stop out, if there is one. The sooner of two ends stands.
-func (m *minder) heed() bool {
+// applyStop carries a Stop out, if there is one. The sooner of two ends stands.
+func (m *minder) applyStop() bool {
 	grace, ok := word(m.folder)
 	if !ok {
 		return false
@@ -194,7 +194,7 @@ func (m *minder) heed() bool {
 		m.until = at
 	}
 	if grace > 0 {
-		m.tell(notice{Asked: true, Why: driver.AskedToStop})
+		m.signalAgent(notice{Asked: true, Why: driver.AskedToStop})
 	}
 	return true
 }
@@ -205,17 +205,17 @@ func (m *minder) signalled(s os.Signal) {
 		return
 	}
 	if s == unix.SIGUSR1 || s == unix.SIGUSR2 { // --signal=B:USR1
-		m.tell(notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
+		m.signalAgent(notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
 		return
 	}
-	n, _ := m.cause()
-	m.slurms(n)
-	m.tell(n)
+	n, _ := m.findStopCause()
+	m.recordSlurmStop(n)
+	m.signalAgent(n)
 }
 
-// slurms notes that it is Slurm who ends the agent. It is noted before the agent
+// recordSlurmStop notes that it is Slurm who ends the agent. It is noted before the agent
 // hears of it: one that has ended is judged by what is there then.
-func (m *minder) slurms(n notice) {
+func (m *minder) recordSlurmStop(n notice) {
 	m.slurm = true
 	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
 }
@@ -226,13 +226,13 @@ func (m *minder) overtaken(status unix.WaitStatus) {
 	if m.told || m.stopped || folder.ShellStatus(status) != exitLater {
 		return
 	}
-	if n, known := m.cause(); known {
-		m.slurms(n)
+	if n, known := m.findStopCause(); known {
+		m.recordSlurmStop(n)
 	}
 }
 
-// tell has the agent go, once; why is there before the signal.
-func (m *minder) tell(n notice) {
+// signalAgent has the agent go, once; why is there before the signal.
+func (m *minder) signalAgent(n notice) {
 	if m.told {
 		return
 	}
@@ -250,7 +250,7 @@ func (m *minder) nearLimit() (again time.Duration) {
 	if m.told {
 		return 0
 	}
-	left, ok := timeLeft(context.Background(), m.name())
+	left, ok := timeLeft(context.Background(), m.slurmTaskID())
 	if ok && m.margin == 0 {
 		m.margin = max(min(mostMargin, left/5), time.Second)
 	}
@@ -258,7 +258,7 @@ func (m *minder) nearLimit() (again time.Duration) {
 	case !ok:
 		return 10 * time.Minute
 	case left <= m.margin:
-		m.tell(notice{Why: "the time limit of its Slurm job is near"})
+		m.signalAgent(notice{Why: "the time limit of its Slurm job is near"})
 		return 0
 	}
 	return min(left-m.margin, time.Hour)
@@ -268,13 +268,13 @@ func (m *minder) nearLimit() (again time.Duration) {
 // store a large checkpoint. Of a short time it is a fifth.
 const mostMargin = 2 * time.Minute
 
-// ended notes how the agent went, and gives the status that Slurm is shown. One that
+// recordEnd notes how the agent went, and gives the status that Slurm is shown. One that
 // left work behind is started again by Slurm, if we ask for it.
-func (m *minder) ended(status unix.WaitStatus) int {
+func (m *minder) recordEnd(status unix.WaitStatus) int {
 	fate := end{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
 	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
 	if fate.Code == exitLater && !m.slurm && !m.stopped && !m.step {
-		requeue(m.name(), m.restart)
+		requeue(m.slurmTaskID(), m.restart)
 	}
 	return fate.Code
 }
@@ -297,19 +297,19 @@ func requeue(name string, restarts int) {
 	}
 }
 
-// begin starts this program again, as the agent.
-func (m *minder) begin() (pid int, err error) {
+// startAgent starts this program again, as the agent.
+func (m *minder) startAgent() (pid int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
-	argv := m.orders.boot().Argv(m.orders.Placement, m.index)
-	return folder.Spawn(self, argv, m.environ(os.Environ()), logFile(m.folder, m.index))
+	argv := m.orders.bootFields().Argv(m.orders.Placement, m.index)
+	return folder.Spawn(self, argv, m.agentEnviron(os.Environ()), logFile(m.folder, m.index))
 }
 
-// environ is the agent's: what Slurm has set for this task, and over it what came
+// agentEnviron is the agent's: what Slurm has set for this task, and over it what came
 // along.
-func (m *minder) environ(slurms []string) (env []string) {
+func (m *minder) agentEnviron(slurms []string) (env []string) {
 	own := map[string]bool{envIndex: true}
 	for _, kv := range m.orders.Env {
 		name, _, _ := strings.Cut(kv, "=")

@@ -34,7 +34,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if err := clash(asked, n.Args); err != nil {
 		return driver.Offer{}, err
 	}
-	groups, err := d.groups(ctx, asked)
+	groups, err := d.listNodeGroups(ctx, asked)
 	if err != nil {
 		return driver.Offer{}, said(doing, err)
 	}
@@ -205,8 +205,8 @@ func usable(state string) bool {
 	return false
 }
 
-// fitting is how many agents one node of a group has room for; why is what it lacks.
-func (g group) fitting(n driver.Needs) (agents int, why string) {
+// agentsPerNode is how many agents one node of a group has room for; why is what it lacks.
+func (g group) agentsPerNode(n driver.Needs) (agents int, why string) {
 	cpus := max(cores(n), 1)
 	memory := int64(0)
 	if n.Memory > 0 {
@@ -269,7 +269,7 @@ func choice(name string, groups []group, n driver.Needs) driver.Choice {
 		if g.gpus > largest.gpus || g.gpus == largest.gpus && g.cpus > largest.cpus || largest.nodes == 0 {
 			largest = g
 		}
-		each, why := g.fitting(n)
+		each, why := g.agentsPerNode(n)
 		if each == 0 {
 			lack = why
 			continue

@@ -160,7 +160,7 @@ func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
 				}
 			}
 			v := &view{folder: dir, facts: request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}}
-			if m := v.judge(driver.Member{}, 0, note{}, parseRows(row.squeued)[0], true); m.State != row.want {
+			if m := v.judgeAgent(driver.Member{}, 0, note{}, parseRows(row.squeued)[0], true); m.State != row.want {
 				t.Errorf("it is %s (%s), want %s", m.State, m.Reason, row.want)
 			}
 		})
@@ -209,10 +209,10 @@ func TestEachItemAtOnceIsAskedACore(t *testing.T) {
 		}
 	}
 	g := group{cpus: 16, memory: 1 << 30}
-	if agents, why := g.fitting(driver.Needs{Slots: 8}); agents != 2 {
+	if agents, why := g.agentsPerNode(driver.Needs{Slots: 8}); agents != 2 {
 		t.Errorf("a node of 16 cores has room for %d agents that run 8 items each (%s)", agents, why)
 	}
-	if agents, why := g.fitting(driver.Needs{Slots: 17}); agents != 0 || why != "its nodes have 16 cores, and 17 are needed" {
+	if agents, why := g.agentsPerNode(driver.Needs{Slots: 17}); agents != 0 || why != "its nodes have 16 cores, and 17 are needed" {
 		t.Errorf("a node of 16 cores has room for %d agents that run 17 items each (%s)", agents, why)
 	}
 }

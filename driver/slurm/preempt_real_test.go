@@ -50,7 +50,7 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	}
 	other := takeAll(t)
 	for partition, d := range d {
-		dir, _ := d.folder(d.handle)
+		dir, _ := d.placementFolder(d.handle)
 		soon(t, "it is told", func() bool { return heard(dir, 0).Fate != nil })
 		if n := heard(dir, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
 			t.Errorf("%s: its minder noted %+v", partition, n)
@@ -79,7 +79,7 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	r.Needs.Detail, r.Needs.CPUs, r.Needs.Place.Nodes = "cheap", 4, 2
 	startAll(t, d, r)
 	takeAll(t)
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	began := time.Now()
 	soon(t, "both have gone", func() bool { return heard(dir, 0).Fate != nil && heard(dir, 1).Fate != nil })
 	if after := time.Since(began); after > 15*time.Second { // its end is looked for twice a minute
@@ -101,7 +101,7 @@ func TestRealAnAgentWhoseNodeIsLostIsTaken(t *testing.T) {
 	r := d.scripted(t, 4, `"Stay":true,"Code":75`)
 	r.Needs.CPUs = 4 // each has a node of its own
 	startAll(t, d, r)
-	base, _ := d.folder(d.handle)
+	base, _ := d.placementFolder(d.handle)
 	silent := loseNode(t, dir, d, 0)
 	slurms(t, "scontrol", "update", "nodename="+heard(base, 1).Up.Node, "state=down", "reason=test")
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 2), "state=down", "reason=test")

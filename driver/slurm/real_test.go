@@ -115,7 +115,7 @@ func startAll(t *testing.T, d *stage, r driver.Request) {
 // jobOf is Slurm's id of an agent's task.
 func jobOf(t *testing.T, d *stage, i int) string {
 	t.Helper()
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	n := heard(dir, i)
 	if n.Up == nil {
 		t.Fatalf("agent %d is not up", i)
@@ -142,7 +142,7 @@ func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 
 // queueID is how Slurm calls the task that agent base is in.
 func queueID(t *testing.T, d *stage, base int) string {
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	n := heard(dir, base)
 	return fmt.Sprintf("%d_%d", n.Up.Slurm, base)
 }
@@ -184,7 +184,7 @@ func TestRealNodesOfOneJobGetSlurmsSignalsThemselves(t *testing.T) {
 	startAll(t, d, r)
 	job := jobOf(t, d, 0)
 	drivertest.Until(t, "srun is gone", func() bool {
-		dir, _ := d.folder(d.handle)
+		dir, _ := d.placementFolder(d.handle)
 		out, _ := exec.Command("pgrep", "-f", "srun .*"+dir).Output()
 		return len(out) == 0
 	})
@@ -202,7 +202,7 @@ func TestRealAnAgentLeavesBeforeItsTimeIsOver(t *testing.T) {
 	r := d.scripted(t, 1, `"Stay":true`)
 	r.Needs.Args = []string{"--time=1"}
 	startAll(t, d, r)
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	var n notice
 	for begin := time.Now(); n.Why == "" && time.Since(begin) < 55*time.Second; { // it is told a fifth of a minute before the end
 		select {
@@ -221,7 +221,7 @@ func TestRealAJobThatWasSubmittedTwiceRunsOnce(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
 	startAll(t, d, r)
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(dir, "twice"), scriptFile(dir, 0))
 	text, err := os.ReadFile(filepath.Join(dir, "twice"))
 	if err != nil || !strings.Contains(string(text), "submitted twice") {
@@ -237,7 +237,7 @@ func TestRealAStarterThatDiedAfterItSubmittedIsTakenOver(t *testing.T) {
 	d := real(t)
 	r := d.scripted(t, 1, `"Stay":true`)
 	start(t, d, r)
-	dir, _ := d.folder(d.handle)
+	dir, _ := d.placementFolder(d.handle)
 	var was submitted
 	if err := folder.ReadJSON(jobFile(dir, 0), &was); err != nil {
 		t.Fatal(err)

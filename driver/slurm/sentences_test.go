@@ -66,8 +66,8 @@ func TestATaskThatWaitsSaysWhatForAndWhatCanBeDone(t *testing.T) {
 // memberOf is the only agent of a placement that Slurm's job 7 is, with what squeue listed.
 func memberOf(dir string, n note, listed []row, silent error) driver.Member {
 	v := &view{folder: dir, facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}, notes: []note{n}, rows: map[int]row{}, silent: silent}
-	v.place(listed)
-	return v.member(0)
+	v.assignTasks(listed)
+	return v.agentMember(0)
 }
 
 func TestAnAgentThatIsNotThereSaysWhatSlurmCallsIt(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAnAgentThatSbatchDidNotTakeSaysSo(t *testing.T) {
 		{submitted{Refused: "stopped"}, driver.Ended, "stopped", ""},
 	} {
 		v := &view{folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{c.job}, notes: []note{{}}, rows: map[int]row{}}
-		if m := v.member(0); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
+		if m := v.agentMember(0); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
 			t.Errorf("%+v is %s: %q, %q", c.job, m.State, m.Reason, m.Hint)
 		}
 	}
@@ -225,7 +225,7 @@ func TestAnOptionOfSbatchHasItsWordInDrover(t *testing.T) {
 func TestAPlacementThatCannotBeReadNamesWhatWasDone(t *testing.T) {
 	d := New(t.TempDir())
 	h := driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if !ok || os.MkdirAll(folder.RequestFile(dir), 0o700) != nil {
 		t.Fatal("no folder for it")
 	}

@@ -84,8 +84,8 @@ func New(dir string) *Driver {
 	return &Driver{dir: filepath.Clean(dir), patience: patience, seen: map[driver.Handle]*look{}}
 }
 
-// folder is where h's placement is.
-func (d *Driver) folder(h driver.Handle) (path string, ok bool) {
+// placementFolder is where h's placement is.
+func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 	return folder.Folder(d.dir, Name, h)
 }
 
@@ -95,12 +95,12 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweep(ctx, h, dir) })
+	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweepPlacement(ctx, h, dir) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, d.refused("list agents", err)
+		return nil, d.wrapFileError("list agents", err)
 	}
 	if len(held) == 0 {
 		d.dropPrograms()
@@ -108,8 +108,10 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	return held, nil
 }
 
-// refused says what the file system would not do, and where else to go.
-func (d *Driver) refused(doing string, err error) error { return folder.Refused(d.dir, doing, err) }
+// wrapFileError says what the file system would not do, and where else to go.
+func (d *Driver) wrapFileError(doing string, err error) error {
+	return folder.Refused(d.dir, doing, err)
+}
 
 // nameOf is the name of the Slurm job with a placement's k-th array.
 func nameOf(h driver.Handle, k int) string {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // killAgent is a crash of the agent's process: its minder sees it.
 func killAgent(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-	dir, _ := d.(*Driver).folder(h)
+	dir, _ := d.(*Driver).placementFolder(h)
 	n := heard(dir, m.Index)
 	if n.Up == nil {
 		t.Fatalf("agent %d of %s is not up", m.Index, h)

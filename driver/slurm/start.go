@@ -39,21 +39,21 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	p := plan{request: r, handle: h, folder: dir}
-	if err := d.prepare(ctx, &p); err != nil {
+	if err := d.prepareStart(ctx, &p); err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := folder.Claim(ctx, dir, hold, func() error { return d.publish(dir, p.facts) })
+	lock, err := folder.Claim(ctx, dir, hold, func() error { return d.publishFolder(dir, p.facts) })
 	if err != nil {
-		return driver.Handle{}, d.refused("start agents", err)
+		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
 	defer lock.Close()
 	if p.facts, err = readRequest(dir); err != nil {
-		return driver.Handle{}, d.refused("start agents", err)
+		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
-	if err := d.submit(ctx, p); err != nil {
+	if err := d.submitJobs(ctx, p); err != nil {
 		return driver.Handle{}, err
 	}
-	d.forget(h)
+	d.forgetStatus(h)
 	return h, nil
 }
 
@@ -68,8 +68,8 @@ type plan struct {
 	match   []string // options that restrict it to nodes that match
 }
 
-// prepare refuses what can be seen from here to be wrong, while nothing has been made.
-func (d *Driver) prepare(ctx context.Context, p *plan) error {
+// prepareStart refuses what can be seen from here to be wrong, while nothing has been made.
+func (d *Driver) prepareStart(ctx context.Context, p *plan) error {
 	p.request.Needs.Args = longArgs(p.request.Needs.Args)
 	r := p.request
 	if err := checkArgs(r.Needs.Args); err != nil {
@@ -98,25 +98,25 @@ func arrays(r driver.Request, most int) (sizes []int) {
 	return sizes
 }
 
-// submit has Slurm accept what it has not accepted yet; its caller holds the folder.
-func (d *Driver) submit(ctx context.Context, p plan) error {
+// submitJobs has Slurm accept what it has not accepted yet; its caller holds the folder.
+func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 	const doing = "start agents"
 	if folder.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
 		if p.pass == nil {
 			return nil
 		}
-		return d.refused(doing, folder.Replace(passFile(p.folder), p.pass)) // a later Start renews it
+		return d.wrapFileError(doing, folder.Replace(passFile(p.folder), p.pass)) // a later Start renews it
 	}
 	fresh := !folder.Exists(askedFile(p.folder))
-	err := d.restrict(ctx, &p)
+	err := d.restrictNodes(ctx, &p)
 	if err == nil {
-		err = d.layOut(p)
+		err = d.writeAgentFiles(p)
 	}
 	if err != nil {
 		if fresh {
 			_ = folder.TakeAway(p.folder) // nothing of it was ever submitted
 		}
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
 	if ctx.Err() != nil {
 		if fresh {
@@ -129,7 +129,7 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 			continue
 		}
 		if _, stopped := folder.ReadWord(stopFile(p.folder)); stopped {
-			if err := d.noteJob(p.folder, k, submitted{Refused: "stopped"}); err != nil {
+			if err := d.recordJobID(p.folder, k, submitted{Refused: "stopped"}); err != nil {
 				return err
 			}
 			continue
@@ -146,7 +146,7 @@ func (d *Driver) submit(ctx context.Context, p plan) error {
 			return said(doing, err)
 		}
 		f := said(doing, err)
-		if err := d.noteJob(p.folder, k, submitted{Refused: words(no.text), Hint: fault.Hint(f)}); err != nil {
+		if err := d.recordJobID(p.folder, k, submitted{Refused: words(no.text), Hint: fault.Hint(f)}); err != nil {
 			return err
 		}
 	}
@@ -161,18 +161,18 @@ const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	name := nameOf(p.handle, k)
 	if folder.Exists(askedFile(p.folder)) {
-		if id, err := d.findJob(ctx, p, k); err != nil || id > 0 {
+		if id, err := d.findEarlierJob(ctx, p, k); err != nil || id > 0 {
 			return errors.Join(err, d.noteFound(p.folder, k, id))
 		}
 	}
 	if err := folder.WriteJSON(askedFile(p.folder), name); err != nil {
-		return d.refused("start agents", err)
+		return d.wrapFileError("start agents", err)
 	}
-	out, err := d.call(ctx, "sbatch", sbatchArgs(p, k)...)
+	out, err := d.runCommand(ctx, "sbatch", sbatchArgs(p, k)...)
 	var lost *silent
 	if errors.As(err, &lost) {
 		for begun, pause := time.Now(), firstLook; ; pause *= 2 { // it may be on its way
-			if id, ferr := d.findJob(ctx, p, k); ferr == nil && id > 0 {
+			if id, ferr := d.findEarlierJob(ctx, p, k); ferr == nil && id > 0 {
 				return d.noteFound(p.folder, k, id)
 			}
 			if time.Since(begun)+pause > lookFor || folder.Pause(ctx, pause) != nil {
@@ -206,20 +206,20 @@ func (d *Driver) noteFound(dir string, k, id int) error {
 	if id == 0 {
 		return nil
 	}
-	return d.noteJob(dir, k, submitted{ID: id})
+	return d.recordJobID(dir, k, submitted{ID: id})
 }
 
-func (d *Driver) noteJob(dir string, k int, s submitted) error {
+func (d *Driver) recordJobID(dir string, k int, s submitted) error {
 	if err := folder.WriteJSON(jobFile(dir, k), s); err != nil {
-		return d.refused("start agents", err)
+		return d.wrapFileError("start agents", err)
 	}
-	return d.refused("start agents", folder.SyncFolder(dir))
+	return d.wrapFileError("start agents", folder.SyncFolder(dir))
 }
 
-// findJob looks for a job that a starter before us may have submitted: in Slurm's
+// findEarlierJob looks for a job that a starter before us may have submitted: in Slurm's
 // queue, in its books, and in what its agents have noted. Of several the oldest is it.
-func (d *Driver) findJob(ctx context.Context, p plan, k int) (id int, err error) {
-	rows, err := d.queue(ctx, "--name", nameOf(p.handle, k))
+func (d *Driver) findEarlierJob(ctx context.Context, p plan, k int) (id int, err error) {
+	rows, err := d.queryJobs(ctx, "--name", nameOf(p.handle, k))
 	if err != nil {
 		return 0, err
 	}
@@ -232,16 +232,16 @@ func (d *Driver) findJob(ctx context.Context, p plan, k int) (id int, err error)
 		return id, nil
 	}
 	for i := range p.facts.Arrays[k] {
-		if n := heard(p.folder, p.facts.from(k)+i); n.Up != nil {
+		if n := heard(p.folder, p.facts.firstAgentOf(k)+i); n.Up != nil {
 			return n.Up.Slurm, nil
 		}
 	}
 	return 0, nil
 }
 
-// layOut writes what agents need, and what sbatch is given.
-func (d *Driver) layOut(p plan) error {
-	program, err := d.program(p.request.Run.Binary)
+// writeAgentFiles writes what agents need, and what sbatch is given.
+func (d *Driver) writeAgentFiles(p plan) error {
+	program, err := d.installProgram(p.request.Run.Binary)
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (d *Driver) layOut(p plan) error {
 // signals reach it.
 func script(p plan, k int, program string) []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\n# drover: job %s, placement %d\n%s=%s %s=%d exec %s agent\n",
-		p.request.Job, p.request.Placement, envFolder, quoted(p.folder), envFrom, p.facts.from(k), quoted(program))
+		p.request.Job, p.request.Placement, envFolder, quoted(p.folder), envFrom, p.facts.firstAgentOf(k), quoted(program))
 }
 
 // quoted is a word for a shell.
@@ -285,9 +285,9 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // programs is the folder in dir with the programs that agents are started as.
 const programs = ".bin"
 
-// program copies this machine's program to where nodes see it, by its content, and
+// installProgram copies this machine's program to where nodes see it, by its content, and
 // says where.
-func (d *Driver) program(binary string) (string, error) {
+func (d *Driver) installProgram(binary string) (string, error) {
 	in, err := os.Open(binary)
 	if err != nil {
 		return "", err

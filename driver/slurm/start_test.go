@@ -67,7 +67,7 @@ func TestAProgramIsNamedByWhatWasCopied(t *testing.T) {
 		if err := os.WriteFile(binary, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		path, err := d.program(binary)
+		path, err := d.installProgram(binary)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,8 @@ func goodFor(agents int) (notes, slurm time.Duration) {
 	return 500*time.Millisecond + time.Duration(agents)*2*time.Millisecond, 3*time.Second + time.Duration(agents)*10*time.Millisecond
 }
 
-// forget has the next Status look anew.
-func (d *Driver) forget(h driver.Handle) {
+// forgetStatus has the next Status look anew.
+func (d *Driver) forgetStatus(h driver.Handle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.seen, h)
@@ -43,7 +43,7 @@ func (d *Driver) forget(h driver.Handle) {
 // end. An answer may be some seconds old. While Slurm does not answer, what it was
 // last heard of an agent stands.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -55,7 +55,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, d.refused("look at agents", err)
+		return nil, d.wrapFileError("look at agents", err)
 	}
 	d.mu.Lock()
 	was := d.seen[h]
@@ -64,16 +64,16 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if was != nil && time.Since(was.at) < notes {
 		return was.members, nil
 	}
-	s, err := d.survey(ctx, h, dir, facts, was)
+	s, err := d.readPlacement(ctx, h, dir, facts, was)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, d.refused("look at agents", err)
+		return nil, d.wrapFileError("look at agents", err)
 	}
 	if folder.Exists(folder.RemoveFile(dir)) && !folder.AnyAlive(s.members) {
-		if gone, err := d.sweep(ctx, h, dir); gone || err != nil {
-			return nil, d.refused("look at agents", err)
+		if gone, err := d.sweepPlacement(ctx, h, dir); gone || err != nil {
+			return nil, d.wrapFileError("look at agents", err)
 		}
 	}
 	if !folder.Exists(dir) {
@@ -101,8 +101,8 @@ type view struct {
 	busy    bool // somebody submits
 }
 
-// survey looks at a placement.
-func (d *Driver) survey(ctx context.Context, h driver.Handle, dir string, facts request, was *look) (*look, error) {
+// readPlacement looks at a placement.
+func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string, facts request, was *look) (*look, error) {
 	busy := folder.IsHeld(dir)
 	v := &view{handle: h, folder: dir, facts: facts, rows: map[int]row{}, busy: busy}
 	var o orders
@@ -136,12 +136,12 @@ func (d *Driver) survey(ctx context.Context, h driver.Handle, dir string, facts 
 		return nil, err
 	}
 	if open {
-		if err := d.ask(ctx, v, s); err != nil {
+		if err := d.querySlurm(ctx, v, s); err != nil {
 			return nil, err
 		}
 	}
 	for i := range v.notes {
-		s.members = append(s.members, v.member(i))
+		s.members = append(s.members, v.agentMember(i))
 	}
 	return s, nil
 }
@@ -158,9 +158,9 @@ func readJobs(dir string, facts request) (jobs []submitted, err error) {
 	return jobs, nil
 }
 
-// ask asks Slurm, unless it was asked lately, and gives agents that it starts again
+// querySlurm asks Slurm, unless it was asked lately, and gives agents that it starts again
 // their new numbers.
-func (d *Driver) ask(ctx context.Context, v *view, s *look) error {
+func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 	var ids []string
 	for _, j := range v.jobs {
 		if j.ID > 0 {
@@ -173,7 +173,7 @@ func (d *Driver) ask(ctx context.Context, v *view, s *look) error {
 	_, fresh := goodFor(v.facts.Agents)
 	now := time.Since(s.asked) >= fresh
 	if now {
-		all, err := d.queue(ctx, "--jobs", ids...)
+		all, err := d.queryJobs(ctx, "--jobs", ids...)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -186,7 +186,7 @@ func (d *Driver) ask(ctx context.Context, v *view, s *look) error {
 			}
 		}
 	}
-	v.place(s.rows)
+	v.assignTasks(s.rows)
 	if !now || v.silent != nil {
 		return nil // what was said before an agent came up is not about it
 	}
@@ -240,7 +240,7 @@ func missing(v *view, all []row) bool {
 			if v.facts.Gang {
 				task = 0
 			}
-			i := newest(v.of, v.facts.Agents, v.facts.from(k)+t)
+			i := newest(v.of, v.facts.Agents, v.facts.firstAgentOf(k)+t)
 			if j.ID > 0 && v.notes[i].Fate == nil && v.notes[i].End == nil && !listed[[2]int{j.ID, task}] {
 				return true
 			}
@@ -249,8 +249,8 @@ func missing(v *view, all []row) bool {
 	return false
 }
 
-// place gives each agent the task that it is in.
-func (v *view) place(all []row) {
+// assignTasks gives each agent the task that it is in.
+func (v *view) assignTasks(all []row) {
 	for k, j := range v.jobs {
 		if j.ID == 0 {
 			continue
@@ -264,24 +264,24 @@ func (v *view) place(all []row) {
 				}
 			case r.Task < 0 && v.facts.Arrays[k] > 1: // sacct knows of no array yet when a task has just begun
 			case max(r.Task, 0) < v.facts.Arrays[k]:
-				v.rows[v.facts.from(k)+max(r.Task, 0)] = r
+				v.rows[v.facts.firstAgentOf(k)+max(r.Task, 0)] = r
 			}
 		}
 	}
 }
 
-// arrayOf is the array that an agent is in.
-func (v *view) arrayOf(base int) (k int) {
+// arrayOfAgent is the array that an agent is in.
+func (v *view) arrayOfAgent(base int) (k int) {
 	for k = range v.facts.Arrays {
-		if base < v.facts.from(k)+v.facts.Arrays[k] {
+		if base < v.facts.firstAgentOf(k)+v.facts.Arrays[k] {
 			return k
 		}
 	}
 	return k
 }
 
-// member is one agent.
-func (v *view) member(i int) driver.Member {
+// agentMember is one agent.
+func (v *view) agentMember(i int) driver.Member {
 	base := i
 	if i >= v.facts.Agents {
 		base = v.of[i-v.facts.Agents]
@@ -293,14 +293,14 @@ func (v *view) member(i int) driver.Member {
 		listed = false // what Slurm says is of another one
 		m = judgeFormer(m, n)
 	} else {
-		m = v.judge(m, base, n, r, listed)
+		m = v.judgeAgent(m, base, n, r, listed)
 	}
-	k := v.arrayOf(base)
+	k := v.arrayOfAgent(base)
 	v.whereabouts(&m, n, r, listed)
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
 		m.Tail = folder.Tail(logFile(v.folder, i))
 		if id := v.jobs[k].ID; m.Tail == "" && n.Up == nil && id > 0 {
-			m.Tail = v.slurmsWords(id, base-v.facts.from(k))
+			m.Tail = v.slurmsWords(id, base-v.facts.firstAgentOf(k))
 		}
 	}
 	return m
@@ -355,8 +355,8 @@ func judgeFormer(m driver.Member, n note) driver.Member {
 	return m
 }
 
-// judge says where an agent stands: what it and its minder noted, and what Slurm says.
-func (v *view) judge(m driver.Member, base int, n note, r row, listed bool) driver.Member {
+// judgeAgent says where an agent stands: what it and its minder noted, and what Slurm says.
+func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool) driver.Member {
 	switch {
 	case n.End != nil && n.Taken && n.Fate != nil:
 		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it left in good order because it had to
@@ -435,7 +435,7 @@ func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 
 // judgeUnborn is of an agent that has not come up.
 func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver.Member {
-	j := v.jobs[v.arrayOf(base)]
+	j := v.jobs[v.arrayOfAgent(base)]
 	switch {
 	case j.Refused != "":
 		m.State, m.Reason, m.Hint = driver.Ended, "never started: Slurm says: "+j.Refused, j.Hint
@@ -462,7 +462,7 @@ func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver
 		m.State, m.Reason = driver.Ended, "cancelled in Slurm, before it began"
 	case tookAway(r.State):
 		m.State, m.Reason = driver.Taken, "its agent never started: Slurm calls it "+r.State
-	case failedToLaunch(r, v.slurmsWords(j.ID, base-v.facts.from(v.arrayOf(base)))):
+	case failedToLaunch(r, v.slurmsWords(j.ID, base-v.facts.firstAgentOf(v.arrayOfAgent(base)))):
 		m.State, m.Reason = driver.Taken, fmt.Sprintf("its agent never started: Slurm did not launch it on %s (%s)", r.Nodes, r.Reason)
 	default:
 		m.State, m.Reason = driver.Ended, fmt.Sprintf("its agent never started on %s: Slurm calls it %s (%s)", r.Nodes, r.State, r.Reason)

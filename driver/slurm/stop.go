@@ -19,29 +19,29 @@ import (
 // takes everything away.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
-	dir, ok := d.folder(h)
+	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !ok {
 		return nil
 	}
-	d.forget(h)
+	d.forgetStatus(h)
 	facts, err := readRequest(dir)
 	if err == nil && remove {
 		err = folder.Touch(folder.RemoveFile(dir))
 	}
 	var s *look
 	if err == nil {
-		s, err = d.survey(ctx, h, dir, facts, nil)
+		s, err = d.readPlacement(ctx, h, dir, facts, nil)
 	}
 	if err == nil && folder.AnyAlive(s.members) {
 		if err = folder.LeaveWord(stopFile(dir), grace); err == nil {
-			err = d.signal(ctx, dir, facts, s, grace)
+			err = d.signalAgents(ctx, dir, facts, s, grace)
 		}
 	}
 	if err == nil && remove {
-		_, err = d.sweep(ctx, h, dir)
+		_, err = d.sweepPlacement(ctx, h, dir)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -51,13 +51,13 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	case err == nil, errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir):
 		return nil // it was never there, or somebody else has removed it
 	case errors.As(err, &file):
-		return d.refused(doing, err)
+		return d.wrapFileError(doing, err)
 	}
 	return said(doing, err)
 }
 
-// signal has Slurm pass the word on. That a task has ended meanwhile is no error.
-func (d *Driver) signal(ctx context.Context, dir string, facts request, s *look, grace time.Duration) error {
+// signalAgents has Slurm pass the word on. That a task has ended meanwhile is no error.
+func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s *look, grace time.Duration) error {
 	jobs, err := readJobs(dir, facts)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (d *Driver) signal(ctx context.Context, dir string, facts request, s *look,
 		calls = append(calls, append([]string{"--signal=TERM", "--batch"}, live...))
 	}
 	for _, args := range calls {
-		_, err := d.call(ctx, "scancel", append([]string{"--quiet"}, args...)...)
+		_, err := d.runCommand(ctx, "scancel", append([]string{"--quiet"}, args...)...)
 		var no *refusal
 		if errors.As(err, &no) {
 			continue // it has ended, or starts or ends just now: its minder looks for the word
@@ -103,17 +103,17 @@ func (d *Driver) signal(ctx context.Context, dir string, facts request, s *look,
 	return nil
 }
 
-// sweep takes a placement away that is to be removed and whose agents have all gone.
-func (d *Driver) sweep(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
+// sweepPlacement takes a placement away that is to be removed and whose agents have all gone.
+func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	return folder.Sweep(dir, hold, func() (bool, error) {
 		facts, err := readRequest(dir)
 		if err != nil {
 			return false, err
 		}
-		s, err := d.survey(ctx, h, dir, facts, nil)
+		s, err := d.readPlacement(ctx, h, dir, facts, nil)
 		return err == nil && folder.AnyAlive(s.members), err
 	}, func() error {
-		d.forget(h)
+		d.forgetStatus(h)
 		return folder.TakeAway(dir)
 	})
 }

@@ -39,7 +39,7 @@ type Caps struct {
 // together, or Unpack would refuse what Pack may make.
 const ratioFree = 192 << 20
 
-func (c Caps) filled() Caps {
+func (c Caps) withDefaults() Caps {
 	if c.Bytes == 0 {
 		c.Bytes = 100_000_000
 	}

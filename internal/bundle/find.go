@@ -97,7 +97,7 @@ func gitFiles(ctx context.Context, dir, prefix, at string) ([]listed, error) {
 	}
 	ours := newIgnorer(dir, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
-	ours.keep(at)
+	ours.keepFolder(at)
 	chosen := newIgnorer(dir, nil, ".droverignore")
 	var names []listed
 	seen := map[string]bool{}
@@ -115,14 +115,14 @@ func gitFiles(ctx context.Context, dir, prefix, at string) ([]listed, error) {
 		fi, err := os.Lstat(filepath.Join(dir, name))
 		folder := err == nil && fi.IsDir()
 		switch {
-		case err != nil || sieve.leaves(name, folder):
+		case err != nil || sieve.leavesOut(name, folder):
 		case folder:
 			inner, err := nested(ctx, filepath.Join(dir, name), path.Join(prefix, name))
 			if err != nil {
 				return nil, err
 			}
 			for _, n := range inner {
-				if n.name = path.Join(name, n.name); !chosen.leaves(n.name, false) {
+				if n.name = path.Join(name, n.name); !chosen.leavesOut(n.name, false) {
 					n.chosen = n.chosen || chosen.bringsBack(n.name)
 					names = append(names, n)
 				}
@@ -175,9 +175,9 @@ func walk(ctx context.Context, root, at, top string, notes tree.Notes) ([]listed
 	}
 	above = filepath.ToSlash(above)
 	gits.code, gits.notes = above, notes
-	gits.base = parseIgnore(gits.read(".", ".git/info/exclude"))
+	gits.base = parseIgnore(gits.readIgnoreFile(".", ".git/info/exclude"))
 	// The folder itself was named, so no rule leaves it out, nor one above it.
-	gits.keep(above)
+	gits.keepFolder(above)
 	return walkBy(ctx, root, at, gits, above, notes)
 }
 
@@ -186,7 +186,7 @@ func walk(ctx context.Context, root, at, top string, notes tree.Notes) ([]listed
 func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, notes tree.Notes) ([]listed, error) {
 	ours := newIgnorer(root, parseIgnore([]byte(builtin)), ".droverignore")
 	ours.marks = marks
-	ours.keep(at)
+	ours.keepFolder(at)
 
 	var names []listed
 	var into func(dir string) error
@@ -206,7 +206,7 @@ func walkBy(ctx context.Context, root, at string, gits *ignorer, above string, n
 			switch {
 			case len(names) >= hardStop:
 				return nil
-			case e.Name() == ".git" || gits.leaves(path.Join(above, name), e.IsDir()) || ours.leaves(name, e.IsDir()):
+			case e.Name() == ".git" || gits.leavesOut(path.Join(above, name), e.IsDir()) || ours.leavesOut(name, e.IsDir()):
 			case !e.IsDir():
 				names = append(names, listed{name: name, chosen: ours.bringsBack(name)})
 			default:

@@ -42,34 +42,34 @@ func newIgnorer(root string, base []rule, names ...string) *ignorer {
 		rules: map[string][]rule{}, out: map[string]bool{".": false}}
 }
 
-// keep has neither dir nor a folder around it left out.
-func (g *ignorer) keep(dir string) {
+// keepFolder has neither dir nor a folder around it left out.
+func (g *ignorer) keepFolder(dir string) {
 	for ; dir != "" && dir != "." && dir != "/"; dir = path.Dir(dir) {
 		g.out[dir] = false
 	}
 }
 
-// leaves tells whether name, slash-separated below the root, is left out.
-func (g *ignorer) leaves(name string, folder bool) bool {
+// leavesOut tells whether name, slash-separated below the root, is left out.
+func (g *ignorer) leavesOut(name string, folder bool) bool {
 	if folder {
 		if out, known := g.out[name]; known {
 			return out
 		}
 	}
-	out := g.leaves(path.Dir(name), true) || g.verdict(name, folder)
+	out := g.leavesOut(path.Dir(name), true) || g.matchRules(name, folder)
 	if folder {
 		g.out[name] = out
 	}
 	return out
 }
 
-func (g *ignorer) verdict(name string, folder bool) bool {
+func (g *ignorer) matchRules(name string, folder bool) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		rel := name
 		if dir != "." {
 			rel = name[len(dir)+1:]
 		}
-		if p := last(g.in(dir), rel, folder); p != nil {
+		if p := last(g.rulesOfFolder(dir), rel, folder); p != nil {
 			return !p.not
 		}
 		if dir == "." {
@@ -95,7 +95,7 @@ func (g *ignorer) bringsBack(name string) bool {
 			if dir != "." {
 				rel = name[len(dir)+1:]
 			}
-			if p := last(g.in(dir), rel, folder); p != nil {
+			if p := last(g.rulesOfFolder(dir), rel, folder); p != nil {
 				if p.not {
 					return true
 				}
@@ -109,13 +109,13 @@ func (g *ignorer) bringsBack(name string) bool {
 	return false
 }
 
-func (g *ignorer) in(dir string) []rule {
+func (g *ignorer) rulesOfFolder(dir string) []rule {
 	rules, known := g.rules[dir]
 	if known {
 		return rules
 	}
 	for _, name := range g.names {
-		rules = append(rules, parseIgnore(g.read(dir, name))...)
+		rules = append(rules, parseIgnore(g.readIgnoreFile(dir, name))...)
 	}
 	g.rules[dir] = rules
 	return rules
@@ -124,7 +124,7 @@ func (g *ignorer) in(dir string) []rule {
 // last is the last pattern that matches, or nil.
 func last(rules []rule, rel string, folder bool) *rule {
 	for i := len(rules) - 1; i >= 0; i-- {
-		if rules[i].match(rel, folder) {
+		if rules[i].matchesName(rel, folder) {
 			return &rules[i]
 		}
 	}
@@ -191,7 +191,7 @@ func parsePattern(s string) (rule, bool) {
 	return p, ok
 }
 
-func (p *rule) match(rel string, folder bool) bool {
+func (p *rule) matchesName(rel string, folder bool) bool {
 	if p.folder && !folder {
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
-// fits checks the caps; its fault names the three largest culprits.
-func (l List) fits() error {
+// checkCaps checks the caps; its fault names the three largest culprits.
+func (l List) checkCaps() error {
 	for _, e := range l.Entries {
 		if depth := strings.Count(e.Name, "/"); depth > l.caps.Depth {
 			return fault.Wrap(ErrTooBig, fault.Invalid, "Choose another folder with `-s DIR`, or leave it out with a line in .droverignore.",
@@ -22,7 +22,7 @@ func (l List) fits() error {
 			return fault.New(fault.Invalid, "Leave it out with a line in .droverignore.", "scan code: %s: %q: %v", l.Dir, e.Name, err)
 		}
 	}
-	if err := l.clash(); err != nil {
+	if err := l.checkClashes(); err != nil {
 		return err
 	}
 	heavy, many := l.Bytes > l.caps.Bytes, len(l.Entries) > l.caps.Files
@@ -34,7 +34,7 @@ func (l List) fits() error {
 		limit = fmt.Sprintf("%d files", l.caps.Files)
 	}
 	var names []string
-	top := l.largest(3, heavy)
+	top := l.largestCulprits(3, heavy)
 	for _, c := range top {
 		names = append(names, c.String())
 	}
@@ -43,9 +43,9 @@ func (l List) fits() error {
 		l.Dir, tree.SizeText(l.Bytes), len(l.Entries), limit, strings.Join(names, ", "))
 }
 
-// clash finds a file that is to stand where a folder does: two things put
+// checkClashes finds a file that is to stand where a folder does: two things put
 // beside each other may ask for it.
-func (l List) clash() error {
+func (l List) checkClashes() error {
 	files := make(map[string]string, len(l.Entries))
 	for _, e := range l.Entries {
 		files[e.Name] = e.path
@@ -75,17 +75,17 @@ func (c *culprit) String() string {
 	return fmt.Sprintf("%q (%s in %d files)", c.name+"/", tree.SizeText(c.bytes), c.files)
 }
 
-func (c *culprit) weight(heavy bool) int64 {
+func (c *culprit) totalWeight(heavy bool) int64 {
 	if heavy {
 		return c.bytes
 	}
 	return int64(c.files)
 }
 
-// largest names the n heaviest things, by bytes or by files. A folder gives way
+// largestCulprits names the n heaviest things, by bytes or by files. A folder gives way
 // to what is in it where that alone is most of it, so that the name is the one
 // a person would put in .droverignore: data/raw, not the src/ around it.
-func (l List) largest(n int, heavy bool) []*culprit {
+func (l List) largestCulprits(n int, heavy bool) []*culprit {
 	root := &culprit{folder: map[string]*culprit{}}
 	for _, e := range l.Entries {
 		at, parts := root, strings.Split(e.Name, "/")
@@ -101,14 +101,14 @@ func (l List) largest(n int, heavy bool) []*culprit {
 			next.bytes, next.files, at = next.bytes+e.Size, next.files+1, next
 		}
 	}
-	found := root.inside(heavy)
+	found := root.heaviestInside(heavy)
 	if len(found) > n {
 		found = found[:n]
 	}
 	for i, c := range found {
 		for c.folder != nil {
-			first := c.inside(heavy)[0]
-			if first.weight(heavy)*10 < c.weight(heavy)*8 {
+			first := c.heaviestInside(heavy)[0]
+			if first.totalWeight(heavy)*10 < c.totalWeight(heavy)*8 {
 				break
 			}
 			c = first
@@ -118,10 +118,10 @@ func (l List) largest(n int, heavy bool) []*culprit {
 	return found
 }
 
-// inside is what a folder holds, heaviest first.
-func (c *culprit) inside(heavy bool) []*culprit {
+// heaviestInside is what a folder holds, heaviest first.
+func (c *culprit) heaviestInside(heavy bool) []*culprit {
 	return slices.SortedFunc(maps.Values(c.folder), func(a, b *culprit) int {
-		if d := b.weight(heavy) - a.weight(heavy); d != 0 {
+		if d := b.totalWeight(heavy) - a.totalWeight(heavy); d != 0 {
 			return int(max(-1, min(1, d)))
 		}
 		return strings.Compare(a.name, b.name)

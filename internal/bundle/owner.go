@@ -46,9 +46,9 @@ func ownRepository(dir string, notes tree.Notes) string {
 	}
 }
 
-// read returns the text of an ignore file in dir. One that is not there or not readable
+// readIgnoreFile returns the text of an ignore file in dir. One that is not there or not readable
 // holds no rules, as for git, nor does one above the code that is another user's.
-func (g *ignorer) read(dir, name string) []byte {
+func (g *ignorer) readIgnoreFile(dir, name string) []byte {
 	path := filepath.Join(g.root, dir, name)
 	above := g.code != "" && g.code != "." && (dir == "." || strings.HasPrefix(g.code, dir+"/"))
 	text, err := readRegular(path, above)

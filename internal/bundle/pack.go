@@ -84,10 +84,10 @@ func Pack(ctx context.Context, l List, w io.Writer) (string, error) {
 		return "", fmt.Errorf("pack code: %w", err)
 	}
 	defer zw.Close()
-	p := &packer{tar: tar.NewWriter(zw), left: l.caps.filled().Bytes}
+	p := &packer{tar: tar.NewWriter(zw), left: l.caps.withDefaults().Bytes}
 	err = inOrder(ctx, l.Entries, func(e Entry, c content, err error) error {
 		if err == nil {
-			err = p.write(ctx, e, c)
+			err = p.writeEntry(ctx, e, c)
 		}
 		return readFault(e, err)
 	})
@@ -214,11 +214,11 @@ type packer struct {
 	left int64 // bytes until Caps.Bytes: a file may have grown since the scan
 }
 
-func (p *packer) write(ctx context.Context, e Entry, c content) error {
+func (p *packer) writeEntry(ctx context.Context, e Entry, c content) error {
 	if c.large {
-		return p.stream(ctx, e)
+		return p.streamFile(ctx, e)
 	}
-	if err := p.begin(e, int64(len(c.data)), c.mode); err != nil {
+	if err := p.writeHeader(e, int64(len(c.data)), c.mode); err != nil {
 		return err
 	}
 	if _, err := p.tar.Write(c.data); err != nil {
@@ -228,14 +228,14 @@ func (p *packer) write(ctx context.Context, e Entry, c content) error {
 	return nil
 }
 
-// stream sends a large file through, once.
-func (p *packer) stream(ctx context.Context, e Entry) error {
+// streamFile sends a large file through, once.
+func (p *packer) streamFile(ctx context.Context, e Entry) error {
 	f, fi, err := openPlain(e.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := p.begin(e, fi.Size(), mode(fi)); err != nil {
+	if err := p.writeHeader(e, fi.Size(), mode(fi)); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -250,7 +250,7 @@ func (p *packer) stream(ctx context.Context, e Entry) error {
 	return nil
 }
 
-func (p *packer) begin(e Entry, size int64, mode uint32) error {
+func (p *packer) writeHeader(e Entry, size int64, mode uint32) error {
 	if p.left -= size; p.left < 0 {
 		return fault.Wrap(ErrTooBig, fault.Invalid, "Leave it out with a line in .droverignore.", "read %s, grown since it was scanned", tree.SizeText(size))
 	}

@@ -41,7 +41,7 @@ func (l *List) AddPackage(ctx context.Context, file string) error {
 			left[f.Name] = true
 		}
 		wanted = func(name string) bool {
-			return slices.Contains(importedFiles, path.Ext(name)) && !left[name] && !chosen.leaves(name, false)
+			return slices.Contains(importedFiles, path.Ext(name)) && !left[name] && !chosen.leavesOut(name, false)
 		}
 	}
 	there := make(map[string]bool, len(l.Entries))
@@ -61,7 +61,7 @@ func (l *List) AddPackage(ctx context.Context, file string) error {
 			return nil // gone meanwhile, or not for us: Python may not read it either
 		case err != nil || rerr != nil:
 			return errors.Join(err, rerr)
-		case rel != "." && ours.leaves(filepath.ToSlash(rel), d.IsDir()):
+		case rel != "." && ours.leavesOut(filepath.ToSlash(rel), d.IsDir()):
 			if d.IsDir() {
 				return filepath.SkipDir
 			}

@@ -92,8 +92,8 @@ func (l List) Unshipped(leaves func(Found) bool) Seen {
 	}
 	w := &unshipped{list: l, leaves: leaves, shipped: shipped, folders: folders, sum: fnv.New128a(), ours: newIgnorer(l.Dir, parseIgnore([]byte(builtin)))}
 	w.ours.marks = marks
-	w.ours.keep(l.at)
-	w.into(".", "")
+	w.ours.keepFolder(l.at)
+	w.countFolder(".", "")
 	if w.seen.Files > 0 {
 		w.seen.Digest = fmt.Sprintf("%x", w.sum.Sum(nil))
 	}
@@ -113,9 +113,9 @@ type unshipped struct {
 	}
 }
 
-// into looks at one folder. top is the name that stands for all in it; "" while files that
+// countFolder looks at one folder. top is the name that stands for all in it; "" while files that
 // are shipped lie there, too.
-func (w *unshipped) into(dir, top string) {
+func (w *unshipped) countFolder(dir, top string) {
 	entries, err := os.ReadDir(filepath.Join(w.list.Dir, dir))
 	if err != nil {
 		return // nor can the program
@@ -126,7 +126,7 @@ func (w *unshipped) into(dir, top string) {
 			return
 		}
 		name := filepath.Join(dir, e.Name())
-		if w.shipped[name] || w.ours.leaves(name, e.IsDir()) {
+		if w.shipped[name] || w.ours.leavesOut(name, e.IsDir()) {
 			continue
 		}
 		as := top
@@ -138,14 +138,14 @@ func (w *unshipped) into(dir, top string) {
 			as = name
 		}
 		if e.IsDir() {
-			w.into(name, as)
+			w.countFolder(name, as)
 			continue
 		}
-		w.count(name, as)
+		w.countFile(name, as)
 	}
 }
 
-func (w *unshipped) count(name, as string) {
+func (w *unshipped) countFile(name, as string) {
 	file := filepath.Join(w.list.Dir, name)
 	info, err := os.Stat(file)
 	if err != nil || info.Mode()&(fs.ModeSocket|fs.ModeNamedPipe|fs.ModeDevice) != 0 || w.leaves != nil && w.leaves(Found{Name: filepath.ToSlash(name), Path: file, Info: info}) {

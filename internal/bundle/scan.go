@@ -101,22 +101,22 @@ func Scan(ctx context.Context, s Source) (List, error) {
 		return List{}, err
 	}
 	c := &collector{files: map[string]Entry{}, notes: tree.Notes{}}
-	l := List{Dir: root, How: Alone, caps: s.Caps.filled(), at: s.At}
+	l := List{Dir: root, How: Alone, caps: s.Caps.withDefaults(), at: s.At}
 	if !s.Alone {
 		if isHome(root) {
 			return List{}, fault.Wrap(ErrHome, fault.Invalid, "Choose the program's own folder with `-s DIR`.", "scan code: %s", root)
 		}
-		if l.How, err = c.project(ctx, root, s); err != nil {
+		if l.How, err = c.addProject(ctx, root, s); err != nil {
 			return List{}, fmt.Errorf("scan code: %w", err)
 		}
 	}
 	if s.Script != "" {
-		if l.Script, err = c.script(root, s); err != nil {
+		if l.Script, err = c.addScript(root, s); err != nil {
 			return List{}, err
 		}
 	}
 	for _, extra := range s.Extra {
-		if err := c.extra(ctx, extra, s.At); err != nil {
+		if err := c.addExtra(ctx, extra, s.At); err != nil {
 			return List{}, err
 		}
 	}
@@ -138,7 +138,7 @@ func Scan(ctx context.Context, s Source) (List, error) {
 	slices.SortFunc(l.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(l.Left, func(a, b Left) int { return strings.Compare(a.Name, b.Name) })
 	l.Notes = c.notes.Lines()
-	return l, l.fits()
+	return l, l.checkCaps()
 }
 
 // realPath is dir, absolute and without symbolic links; it must be a folder.
@@ -182,10 +182,10 @@ type collector struct {
 	notes tree.Notes
 }
 
-// project adds the files of a source's folder, or its parts.
-func (c *collector) project(ctx context.Context, root string, s Source) (how string, err error) {
+// addProject adds the files of a source's folder, or its parts.
+func (c *collector) addProject(ctx context.Context, root string, s Source) (how string, err error) {
 	if !s.Partial {
-		if how, err = c.folder(ctx, root, s.At, "", find); err != nil {
+		if how, err = c.addFolder(ctx, root, s.At, "", find); err != nil {
 			return "", err
 		}
 		return how, c.ignoredFolders(ctx, root, s)
@@ -197,9 +197,9 @@ func (c *collector) project(ctx context.Context, root string, s Source) (how str
 		case err != nil:
 			return "", err
 		case info.IsDir():
-			_, err = c.folder(ctx, full, "", part+"/", find)
+			_, err = c.addFolder(ctx, full, "", part+"/", find)
 		default:
-			err = c.add(Entry{Name: part, Size: info.Size(), path: full, info: info})
+			err = c.addEntry(Entry{Name: part, Size: info.Size(), path: full, info: info})
 		}
 		if err != nil {
 			return "", err
@@ -208,8 +208,8 @@ func (c *collector) project(ctx context.Context, root string, s Source) (how str
 	return Partly, nil
 }
 
-// folder adds the files below root, as list has them, under prefix ("" or "name/").
-func (c *collector) folder(ctx context.Context, root, at, prefix string, list lister) (how string, err error) {
+// addFolder adds the files below root, as list has them, under prefix ("" or "name/").
+func (c *collector) addFolder(ctx context.Context, root, at, prefix string, list lister) (how string, err error) {
 	all, how, err := list(ctx, root, at, c.notes)
 	if err != nil {
 		return "", err
@@ -232,10 +232,10 @@ func (c *collector) folder(ctx context.Context, root, at, prefix string, list li
 			c.notes.Add("a socket, fifo or device", name)
 		}
 	}
-	f.follow()
+	f.followLinks()
 	for name, e := range f.files {
 		e.Name = prefix + name
-		if err := c.add(e); err != nil {
+		if err := c.addEntry(e); err != nil {
 			return "", err
 		}
 	}
@@ -254,14 +254,14 @@ func (c *collector) ignoredFolders(ctx context.Context, root string, s Source) e
 		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() || slices.ContainsFunc(slices.Collect(maps.Keys(c.files)), in) {
 			continue
 		}
-		if _, err := c.folder(ctx, filepath.Join(root, dir), "", dir+"/", find); err != nil {
+		if _, err := c.addFolder(ctx, filepath.Join(root, dir), "", dir+"/", find); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *collector) add(e Entry) error {
+func (c *collector) addEntry(e Entry) error {
 	if before, taken := c.files[e.Name]; taken && before.path != e.path {
 		return fault.New(fault.Invalid, "Rename one of them.", "scan code: %q: both %s and %s would get this name", e.Name, before.path, e.path)
 	}
@@ -270,7 +270,7 @@ func (c *collector) add(e Entry) error {
 	return nil
 }
 
-func (c *collector) script(root string, s Source) (string, error) {
+func (c *collector) addScript(root string, s Source) (string, error) {
 	full := s.Script
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(root, full)
@@ -306,10 +306,10 @@ func (c *collector) script(root string, s Source) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("scan code: %w", err)
 	}
-	return name, c.add(Entry{Name: name, Size: fi.Size(), path: real, info: fi})
+	return name, c.addEntry(Entry{Name: name, Size: fi.Size(), path: real, info: fi})
 }
 
-func (c *collector) extra(ctx context.Context, extra, at string) error {
+func (c *collector) addExtra(ctx context.Context, extra, at string) error {
 	abs, err := filepath.Abs(extra)
 	var fi os.FileInfo
 	if err == nil {
@@ -327,13 +327,13 @@ func (c *collector) extra(ctx context.Context, extra, at string) error {
 	}
 	switch {
 	case fi.Mode().IsRegular():
-		return c.add(Entry{Name: path.Join(at, filepath.Base(abs)), Size: fi.Size(), path: real, info: fi, chosen: true})
+		return c.addEntry(Entry{Name: path.Join(at, filepath.Base(abs)), Size: fi.Size(), path: real, info: fi, chosen: true})
 	case !fi.IsDir():
 		return fault.New(fault.Invalid, "", "scan code: %q: neither a file nor a folder", extra)
 	case isHome(real):
 		return fault.Wrap(ErrHome, fault.Invalid, "Name the folder that is needed with `-d DIR`.", "scan code: %q", extra)
 	}
-	if _, err = c.folder(ctx, real, "", path.Join(at, filepath.Base(abs))+"/", findNamed); err != nil {
+	if _, err = c.addFolder(ctx, real, "", path.Join(at, filepath.Base(abs))+"/", findNamed); err != nil {
 		return fmt.Errorf("scan code: %w", err)
 	}
 	return nil
@@ -347,7 +347,7 @@ type links struct {
 	notes tree.Notes
 }
 
-func (f *links) follow() {
+func (f *links) followLinks() {
 	plain := make([]string, 0, len(f.files))
 	for name := range f.files {
 		plain = append(plain, name)
@@ -356,7 +356,7 @@ func (f *links) follow() {
 	folders := map[string]string{} // link to a folder -> that folder
 	for _, link := range f.links {
 		name := link.name
-		target, fi := f.target(name)
+		target, fi := f.resolveTarget(name)
 		switch {
 		case fi == nil:
 		case fi.IsDir():
@@ -376,13 +376,13 @@ func (f *links) follow() {
 	w := &walker{links: f, plain: plain, folders: folders}
 	for _, link := range f.links {
 		if target, is := folders[link.name]; is {
-			w.show(link.name, target, nil)
+			w.noteHiddenLink(link.name, target, nil)
 		}
 	}
 }
 
-// target resolves a link to a name below root, or notes why not.
-func (f *links) target(name string) (string, os.FileInfo) {
+// resolveTarget resolves a link to a name below root, or notes why not.
+func (f *links) resolveTarget(name string) (string, os.FileInfo) {
 	real, err := filepath.EvalSymlinks(filepath.Join(f.root, name))
 	if err != nil {
 		f.notes.Add("a link to nothing", name)
@@ -418,7 +418,7 @@ type walker struct {
 // mostShown bounds what links to folders of links to folders can multiply to.
 const mostShown = 1 << 12
 
-func (w *walker) show(name, target string, above []string) {
+func (w *walker) noteHiddenLink(name, target string, above []string) {
 	if w.shown++; w.shown > mostShown {
 		w.notes.Add("too many links to folders", name)
 		return
@@ -442,7 +442,7 @@ func (w *walker) show(name, target string, above []string) {
 	for _, l := range w.links.links {
 		link := l.name
 		if rel, in := strings.CutPrefix(link, target+"/"); in && w.folders[link] != "" {
-			w.show(path.Join(name, rel), w.folders[link], above)
+			w.noteHiddenLink(path.Join(name, rel), w.folders[link], above)
 		}
 	}
 }

@@ -61,28 +61,28 @@ func readArchive(ctx context.Context, r io.Reader, s sink, caps Caps) error {
 		return err
 	}
 	defer zr.Close()
-	u := &unpacker{sink: s, caps: caps.filled(), made: map[string]made{}}
+	u := &unpacker{sink: s, caps: caps.withDefaults(), made: map[string]made{}}
 	u.out = &meter{r: zr, in: in, caps: u.caps}
-	return u.all()
+	return u.unpackAll()
 }
 
 // sink takes what an archive holds, once that is checked.
 type sink interface {
-	folder(name string) error
-	file(name string, h *tar.Header, body io.Reader) error
+	makeFolder(name string) error
+	writeFile(name string, h *tar.Header, body io.Reader) error
 }
 
 // layer lays an archive out in a folder.
 type layer struct{ root *os.Root }
 
-func (l *layer) folder(name string) error { return l.root.MkdirAll(name, 0o755) }
+func (l *layer) makeFolder(name string) error { return l.root.MkdirAll(name, 0o755) }
 
 // summary keeps the digests of an archive's files.
 type summary struct{ tree tree.Tree }
 
-func (*summary) folder(string) error { return nil }
+func (*summary) makeFolder(string) error { return nil }
 
-func (c *summary) file(name string, h *tar.Header, body io.Reader) error {
+func (c *summary) writeFile(name string, h *tar.Header, body io.Reader) error {
 	sum := sha256.New()
 	n, err := io.Copy(sum, body)
 	if err != nil {
@@ -111,7 +111,7 @@ const (
 	file
 )
 
-func (u *unpacker) all() error {
+func (u *unpacker) unpackAll() error {
 	archive := tar.NewReader(u.out)
 	for {
 		h, err := archive.Next()
@@ -121,7 +121,7 @@ func (u *unpacker) all() error {
 		if err != nil {
 			return err
 		}
-		if err := u.one(h, archive); err != nil {
+		if err := u.unpackEntry(h, archive); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (u *unpacker) all() error {
 	}
 }
 
-func (u *unpacker) one(h *tar.Header, body io.Reader) error {
+func (u *unpacker) unpackEntry(h *tar.Header, body io.Reader) error {
 	name := h.Name
 	if h.Typeflag == tar.TypeDir {
 		name = strings.TrimSuffix(name, "/")
@@ -176,18 +176,18 @@ func (u *unpacker) one(h *tar.Header, body io.Reader) error {
 		u.made[dir] = max(u.made[dir], implied)
 	}
 	if as == folder {
-		return u.sink.folder(name)
+		return u.sink.makeFolder(name)
 	}
 	if fresh {
-		if err := u.sink.folder(path.Dir(name)); err != nil {
+		if err := u.sink.makeFolder(path.Dir(name)); err != nil {
 			return err
 		}
 	}
 	u.bytes += h.Size
-	return u.sink.file(name, h, body)
+	return u.sink.writeFile(name, h, body)
 }
 
-func (l *layer) file(name string, h *tar.Header, body io.Reader) error {
+func (l *layer) writeFile(name string, h *tar.Header, body io.Reader) error {
 	perm := os.FileMode(tree.ShipMode(uint32(h.Mode & 0o777)))
 	// O_EXCL follows no link and replaces nothing; the mode is set here, for
 	// a later chmod could be led elsewhere.

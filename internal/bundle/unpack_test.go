@@ -110,7 +110,7 @@ func TestBombsStopEarly(t *testing.T) {
 	t.Parallel()
 	// 190 kB that promise a file of zeros: the meter stands behind the
 	// decompressor, so it is fed directly.
-	caps := Caps{Bytes: 2 << 30}.filled()
+	caps := Caps{Bytes: 2 << 30}.withDefaults()
 	m := &meter{r: zeros{}, in: &counter{n: 190_000}, caps: caps}
 	n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{m}, make([]byte, 1<<20))
 	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "times its compressed size") || n > ratioFree+1<<20 {
@@ -141,7 +141,7 @@ func TestBombsStopEarly(t *testing.T) {
 
 func TestTheDefaultCapsTakeTheEmptiestHonestBundle(t *testing.T) {
 	t.Parallel()
-	caps := Caps{}.filled()
+	caps := Caps{}.withDefaults()
 	if most := caps.Bytes + int64(caps.Files)*headers + 1<<20; most > ratioFree {
 		t.Errorf("Pack may make %d bytes within the caps, the ratio counts from %d", most, ratioFree)
 	}

@@ -106,10 +106,10 @@ func JobName(project, task, short string) string {
 	return head + "-" + short
 }
 
-func (f Facts) host() string { return f.Hosts[f.Rank] }
+func (f Facts) ownHostname() string { return f.Hosts[f.Rank] }
 
-func (f Facts) machine() string { return cmp.Or(f.Machine, "local") }
+func (f Facts) machineType() string { return cmp.Or(f.Machine, "local") }
 
-func (f Facts) network() string { return cmp.Or(f.Interface, "eth0") }
+func (f Facts) networkInterface() string { return cmp.Or(f.Interface, "eth0") }
 
-func (f Facts) procs() int { return max(1, f.Procs) }
+func (f Facts) processCount() int { return max(1, f.Procs) }

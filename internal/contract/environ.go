@@ -30,15 +30,15 @@ const maxVariable = 128<<10 - 1
 // (hyperparameters.json stays whole).
 func (f Facts) Environ() []string {
 	set := map[string]string{"PYTHONUNBUFFERED": "1"} // or output shows when the program ends
-	f.ours(set)
-	f.launched(set)
+	f.setDroverEnv(set)
+	f.setLauncherEnv(set)
 	if !f.Process {
 		f.sagemaker(set)
 		f.channelDirs(set)
 		f.hyperparameters(set)
 	}
 	if f.SSM {
-		f.ssm(set)
+		f.setSSMEnv(set)
 	}
 	for name, value := range set {
 		if len(name)+len("=")+len(value) > maxVariable {
@@ -64,8 +64,8 @@ const CodeVariable = "DROVER_CODE_DIR"
 // NoticeVariable names the file that appears when a program is to end.
 const NoticeVariable = "DROVER_NOTICE"
 
-// ours are the variables no other system has.
-func (f Facts) ours(set map[string]string) {
+// setDroverEnv are the variables no other system has.
+func (f Facts) setDroverEnv(set map[string]string) {
 	p := f.Paths()
 	maps.Copy(set, map[string]string{
 		"DROVER_ATTEMPT":        strconv.Itoa(f.Attempt),
@@ -105,15 +105,15 @@ func (f Facts) sagemaker(set map[string]string) {
 	maps.Copy(set, map[string]string{
 		"TRAINING_JOB_NAME":               f.Job,
 		"SM_HOSTS":                        compact(f.Hosts),
-		"SM_CURRENT_HOST":                 f.host(),
-		"SM_CURRENT_INSTANCE_TYPE":        f.machine(),
+		"SM_CURRENT_HOST":                 f.ownHostname(),
+		"SM_CURRENT_INSTANCE_TYPE":        f.machineType(),
 		"SM_CURRENT_INSTANCE_GROUP":       group,
 		"SM_CURRENT_INSTANCE_GROUP_HOSTS": compact(f.Hosts),
 		"SM_INSTANCE_GROUPS":              compact([]string{group}),
-		"SM_INSTANCE_GROUPS_DICT":         compact(map[string]any{group: f.group()}),
+		"SM_INSTANCE_GROUPS_DICT":         compact(map[string]any{group: f.instanceGroup()}),
 		"SM_DISTRIBUTION_INSTANCE_GROUPS": compact(groups),
 		"SM_IS_HETERO":                    "false",
-		"SM_NETWORK_INTERFACE_NAME":       f.network(),
+		"SM_NETWORK_INTERFACE_NAME":       f.networkInterface(),
 		"SM_USER_ENTRY_POINT":             f.Program,
 		"SM_MODULE_NAME":                  module,
 		"SM_MODULE_DIR":                   p.Code,
@@ -122,7 +122,7 @@ func (f Facts) sagemaker(set map[string]string) {
 		"SM_FRAMEWORK_PARAMS":             compact(f.frameworkParams()),
 		"SM_LOG_LEVEL":                    "20",
 		"SM_RESOURCE_CONFIG":              compact(resources),
-		"SM_INPUT_DATA_CONFIG":            compact(f.channels()),
+		"SM_INPUT_DATA_CONFIG":            compact(f.channelConfig()),
 		"SM_TRAINING_ENV":                 compact(f.trainingEnv(module)),
 		"SM_INPUT_DIR":                    p.Input,
 		"SM_INPUT_CONFIG_DIR":             p.Config,
@@ -143,7 +143,7 @@ func (f Facts) sagemaker(set map[string]string) {
 
 		"SM_CHECKPOINT_DIR": p.Checkpoints, // SageMaker has the folder and no name for it
 	})
-	if peers := f.meeting(); peers != nil { // names may not resolve here, addresses do
+	if peers := f.rendezvousPeers(); peers != nil { // names may not resolve here, addresses do
 		set["SM_MASTER_ADDR"] = peers[0].Address
 		set["SM_MASTER_PORT"] = strconv.Itoa(peers[0].Port)
 	}
@@ -160,7 +160,7 @@ func (f Facts) channelDirs(set map[string]string) {
 
 // hyperparameters are one variable for each, and all in one.
 func (f Facts) hyperparameters(set map[string]string) {
-	values := f.values()
+	values := f.hyperparameterValues()
 	all := compact(values)
 	set["SM_HPS"] = all
 	if len(all) > maxVariable {

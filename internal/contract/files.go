@@ -19,8 +19,8 @@ func (f Facts) Files() map[string][]byte {
 	if f.Process {
 		documents["processingjobconfig.json"] = f.processing()
 	} else {
-		documents["hyperparameters.json"] = f.texts()
-		documents["inputdataconfig.json"] = f.channels()
+		documents["hyperparameters.json"] = f.hyperparameterTexts()
+		documents["inputdataconfig.json"] = f.channelConfig()
 	}
 	files := map[string][]byte{}
 	for name, document := range documents {
@@ -53,21 +53,21 @@ func (f Facts) Write(at string) error {
 // resources is resourceconfig.json.
 func (f Facts) resources() map[string]any {
 	return map[string]any{
-		"current_host":           f.host(),
-		"current_instance_type":  f.machine(),
+		"current_host":           f.ownHostname(),
+		"current_instance_type":  f.machineType(),
 		"current_group_name":     group,
 		"hosts":                  f.Hosts,
-		"instance_groups":        []any{f.group()},
-		"network_interface_name": f.network(),
+		"instance_groups":        []any{f.instanceGroup()},
+		"network_interface_name": f.networkInterface(),
 	}
 }
 
-func (f Facts) group() map[string]any {
-	return map[string]any{"instance_group_name": group, "instance_type": f.machine(), "hosts": f.Hosts}
+func (f Facts) instanceGroup() map[string]any {
+	return map[string]any{"instance_group_name": group, "instance_type": f.machineType(), "hosts": f.Hosts}
 }
 
-// channels is inputdataconfig.json.
-func (f Facts) channels() map[string]any {
+// channelConfig is inputdataconfig.json.
+func (f Facts) channelConfig() map[string]any {
 	all := map[string]any{}
 	for name := range f.Inputs {
 		all[name] = map[string]string{
@@ -96,20 +96,20 @@ func (f Facts) trainingEnv(module string) map[string]any {
 	return map[string]any{
 		"additional_framework_parameters": f.frameworkParams(),
 		"channel_input_dirs":              inputs,
-		"current_host":                    f.host(),
+		"current_host":                    f.ownHostname(),
 		"current_instance_group":          group,
 		"current_instance_group_hosts":    f.Hosts,
-		"current_instance_type":           f.machine(),
+		"current_instance_type":           f.machineType(),
 		"distribution_hosts":              hosts,
 		"distribution_instance_groups":    groups,
 		"framework_module":                nil,
 		"hosts":                           f.Hosts,
-		"hyperparameters":                 f.values(),
+		"hyperparameters":                 f.hyperparameterValues(),
 		"input_config_dir":                p.Config,
-		"input_data_config":               f.channels(),
+		"input_data_config":               f.channelConfig(),
 		"input_dir":                       p.Input,
 		"instance_groups":                 []string{group},
-		"instance_groups_dict":            map[string]any{group: f.group()},
+		"instance_groups_dict":            map[string]any{group: f.instanceGroup()},
 		"is_hetero":                       false,
 		"is_master":                       f.Rank == 0,
 		"is_modelparallel_enabled":        nil,
@@ -121,7 +121,7 @@ func (f Facts) trainingEnv(module string) map[string]any {
 		"model_dir":                       p.Model,
 		"module_dir":                      p.Code,
 		"module_name":                     module,
-		"network_interface_name":          f.network(),
+		"network_interface_name":          f.networkInterface(),
 		"num_cpus":                        f.CPUs,
 		"num_gpus":                        f.GPUs,
 		"num_neurons":                     0,

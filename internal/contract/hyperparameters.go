@@ -25,13 +25,13 @@ func Hyperparameters(args []string) map[string]any {
 	return values
 }
 
-// given says whether the hyperparameters were given apart from the arguments. In a
+// hasHyperparameters says whether the hyperparameters were given apart from the arguments. In a
 // job of simple-sagemaker they always are: what it hands on behind "--" is none.
-func (f Facts) given() bool { return f.Hyperparameters != nil || f.SSM }
+func (f Facts) hasHyperparameters() bool { return f.Hyperparameters != nil || f.SSM }
 
-// values are the hyperparameters as a script finds them in SM_HPS.
-func (f Facts) values() map[string]any {
-	if !f.given() {
+// hyperparameterValues are the hyperparameters as a script finds them in SM_HPS.
+func (f Facts) hyperparameterValues() map[string]any {
+	if !f.hasHyperparameters() {
 		return Hyperparameters(f.Args)
 	}
 	values := map[string]any{}
@@ -41,11 +41,11 @@ func (f Facts) values() map[string]any {
 	return values
 }
 
-// texts are the hyperparameters as SageMaker stores them. Who gives them by name has
+// hyperparameterTexts are the hyperparameters as SageMaker stores them. Who gives them by name has
 // its SDK send each as JSON: the text 1 is "\"1\"" there, so that the toolkit reads
 // text again and not a number.
-func (f Facts) texts() map[string]string {
-	if !f.given() {
+func (f Facts) hyperparameterTexts() map[string]string {
+	if !f.hasHyperparameters() {
 		return flags(f.Args)
 	}
 	texts := map[string]string{}

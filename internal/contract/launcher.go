@@ -38,7 +38,7 @@ func (f Facts) Defaults() []string {
 			set["NCCL_SOCKET_IFNAME"] = f.Interface
 		}
 	}
-	if f.Launcher == job.Torch && f.procs() > 1 {
+	if f.Launcher == job.Torch && f.processCount() > 1 {
 		set["OMP_NUM_THREADS"] = "1"
 	}
 	for name := range f.Env {
@@ -47,10 +47,10 @@ func (f Facts) Defaults() []string {
 	return lines(set)
 }
 
-// meeting is where the nodes reach each other. It is nil when nobody asked for
+// rendezvousPeers is where the nodes reach each other. It is nil when nobody asked for
 // it (a plain script that finds MASTER_ADDR waits for peers), and when it is not
 // known of all: half a list would be waited for.
-func (f Facts) meeting() []Peer {
+func (f Facts) rendezvousPeers() []Peer {
 	asked := len(f.Hosts) > 1 || f.Launcher != job.Alone
 	unknown := func(p Peer) bool { return p.Address == "" || p.Port == 0 }
 	if !asked || len(f.Peers) != len(f.Hosts) || slices.ContainsFunc(f.Peers, unknown) {
@@ -68,16 +68,16 @@ func addresses(peers []Peer) []string {
 	return all
 }
 
-// launched are the variables by which processes find each other and their GPUs.
-func (f Facts) launched(set map[string]string) {
+// setLauncherEnv are the variables by which processes find each other and their GPUs.
+func (f Facts) setLauncherEnv(set map[string]string) {
 	if f.Pinned != "" {
 		set["CUDA_VISIBLE_DEVICES"] = f.Pinned
 		set["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID" // or CUDA counts the fastest first, and the numbers mean other GPUs
 	}
 	if f.Launcher != job.Alone {
-		set["DROVER_PROCS_PER_NODE"] = strconv.Itoa(f.procs())
+		set["DROVER_PROCS_PER_NODE"] = strconv.Itoa(f.processCount())
 	}
-	peers := f.meeting()
+	peers := f.rendezvousPeers()
 	if peers != nil {
 		set["MASTER_ADDR"] = peers[0].Address
 		set["MASTER_PORT"] = strconv.Itoa(peers[0].Port)
@@ -85,22 +85,22 @@ func (f Facts) launched(set map[string]string) {
 	}
 	switch {
 	case f.Launcher == job.Torch:
-		f.torch(set)
+		f.setTorchEnv(set)
 	case f.Launcher == job.TF && peers != nil:
 		set["TF_CONFIG"] = f.tensorflow(peers)
 	}
 	// Nothing more for TorchRun and MPI: what starts their processes says it.
 }
 
-// torch are the variables that torch.distributed reads, as torchrun sets them.
-func (f Facts) torch(set map[string]string) {
+// setTorchEnv are the variables that torch.distributed reads, as torchrun sets them.
+func (f Facts) setTorchEnv(set map[string]string) {
 	maps.Copy(set, map[string]string{
-		"WORLD_SIZE":       strconv.Itoa(len(f.Hosts) * f.procs()),
-		"LOCAL_WORLD_SIZE": strconv.Itoa(f.procs()),
+		"WORLD_SIZE":       strconv.Itoa(len(f.Hosts) * f.processCount()),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(f.processCount()),
 		"NODE_RANK":        strconv.Itoa(f.Rank),
 		"GROUP_RANK":       strconv.Itoa(f.Rank), // torchrun's name for the same
 	})
-	if f.procs() == 1 {
+	if f.processCount() == 1 {
 		set["RANK"], set["LOCAL_RANK"] = strconv.Itoa(f.Rank), "0"
 	}
 }
@@ -128,7 +128,7 @@ func (f Facts) tensorflow(peers []Peer) string {
 func (f Facts) frameworkParams() map[string]any {
 	switch f.Launcher {
 	case job.MPI:
-		return map[string]any{"sagemaker_mpi_enabled": true, "sagemaker_mpi_num_of_processes_per_host": f.procs()}
+		return map[string]any{"sagemaker_mpi_enabled": true, "sagemaker_mpi_num_of_processes_per_host": f.processCount()}
 	case job.Torch, job.TorchRun:
 		return map[string]any{"sagemaker_torch_distributed_enabled": true}
 	case job.TF:

@@ -39,34 +39,34 @@ type Paths struct {
 // job that is interrupted goes on, whatever it does.
 func (f Facts) Paths() Paths {
 	p := Paths{
-		Code:        f.below("/opt/ml/code"),
-		Input:       f.below("/opt/ml/input"),
-		Config:      f.below("/opt/ml/input/config"),
-		Data:        f.below("/opt/ml/input/data"),
-		Model:       f.below("/opt/ml/model"),
-		Output:      f.below("/opt/ml/output"),
-		OutputData:  f.below("/opt/ml/output/data"),
-		Failure:     f.below("/opt/ml/output/failure"),
-		Message:     f.below("/opt/ml/output/message"),
-		Notice:      f.below("/opt/ml/notice"),
-		Checkpoints: f.below("/opt/ml/checkpoints"),
-		State:       f.below("/state"),
+		Code:        f.pathBelowRoot("/opt/ml/code"),
+		Input:       f.pathBelowRoot("/opt/ml/input"),
+		Config:      f.pathBelowRoot("/opt/ml/input/config"),
+		Data:        f.pathBelowRoot("/opt/ml/input/data"),
+		Model:       f.pathBelowRoot("/opt/ml/model"),
+		Output:      f.pathBelowRoot("/opt/ml/output"),
+		OutputData:  f.pathBelowRoot("/opt/ml/output/data"),
+		Failure:     f.pathBelowRoot("/opt/ml/output/failure"),
+		Message:     f.pathBelowRoot("/opt/ml/output/message"),
+		Notice:      f.pathBelowRoot("/opt/ml/notice"),
+		Checkpoints: f.pathBelowRoot("/opt/ml/checkpoints"),
+		State:       f.pathBelowRoot("/state"),
 	}
 	if f.SSM {
-		f.ssmPaths(&p)
+		f.setSSMPaths(&p)
 	}
 	if !f.Process {
 		return p
 	}
-	p.Code = f.below(job.Processing + "/input/code")
-	p.Input = f.below(job.Processing + "/input")
+	p.Code = f.pathBelowRoot(job.Processing + "/input/code")
+	p.Input = f.pathBelowRoot(job.Processing + "/input")
 	p.Data, p.Model = p.Input, ""
-	p.Config = f.below("/opt/ml/config")
-	for _, r := range f.results() {
-		p.Results = append(p.Results, f.below(r.From))
+	p.Config = f.pathBelowRoot("/opt/ml/config")
+	for _, r := range f.resultsOrDefault() {
+		p.Results = append(p.Results, f.pathBelowRoot(r.From))
 	}
 	p.OutputData = p.Results[0]
-	ours := f.below(job.Processing) + "/"
+	ours := f.pathBelowRoot(job.Processing) + "/"
 	for _, folder := range f.Inputs {
 		if strings.HasPrefix(folder, ours) { // else it was there before us
 			p.Parents = append(p.Parents, filepath.Dir(folder))
@@ -76,10 +76,10 @@ func (f Facts) Paths() Paths {
 	return p
 }
 
-func (f Facts) below(path string) string { return filepath.Join(cmp.Or(f.Root, "/"), path) }
+func (f Facts) pathBelowRoot(path string) string { return filepath.Join(cmp.Or(f.Root, "/"), path) }
 
-// results are at least one, as job.Spec's normal form says.
-func (f Facts) results() []job.Result {
+// resultsOrDefault are at least one, as job.Spec's normal form says.
+func (f Facts) resultsOrDefault() []job.Result {
 	if len(f.Results) == 0 {
 		return []job.Result{{Name: "output", From: job.Processing + "/output"}}
 	}

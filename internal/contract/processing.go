@@ -27,7 +27,7 @@ func (f Facts) processing() map[string]any {
 		"ProcessingInputs":       f.processingInputs(),
 		"ProcessingOutputConfig": map[string]any{"Outputs": f.processingOutputs()},
 		"ProcessingResources": map[string]any{
-			"ClusterConfig": map[string]any{"InstanceCount": len(f.Hosts), "InstanceType": f.machine()},
+			"ClusterConfig": map[string]any{"InstanceCount": len(f.Hosts), "InstanceType": f.machineType()},
 		},
 	}
 }
@@ -54,11 +54,11 @@ func (f Facts) processingInputs() []any {
 
 func (f Facts) processingOutputs() []any {
 	all := []any{}
-	for _, r := range f.results() {
+	for _, r := range f.resultsOrDefault() {
 		all = append(all, map[string]any{
 			"OutputName": r.Name,
 			"AppManaged": false,
-			"S3Output":   map[string]string{"LocalPath": f.below(r.From), "S3Uri": "", "S3UploadMode": "EndOfJob"},
+			"S3Output":   map[string]string{"LocalPath": f.pathBelowRoot(r.From), "S3Uri": "", "S3UploadMode": "EndOfJob"},
 		})
 	}
 	return all

@@ -19,22 +19,22 @@ func IsHost(name string) bool {
 	return err == nil && n > 0 && name == "algo-"+strconv.Itoa(n)
 }
 
-// ssmPaths are where workers of simple-sagemaker look.
-func (f Facts) ssmPaths(p *Paths) {
+// setSSMPaths are where workers of simple-sagemaker look.
+func (f Facts) setSSMPaths(p *Paths) {
 	if f.Process {
-		p.State, p.Before = f.below(job.ProcessingState), f.below(job.ProcessingBefore)
+		p.State, p.Before = f.pathBelowRoot(job.ProcessingState), f.pathBelowRoot(job.ProcessingBefore)
 	} else {
-		p.TensorBoard = f.below("/opt/ml/output/tensorboard")
+		p.TensorBoard = f.pathBelowRoot("/opt/ml/output/tensorboard")
 	}
 	if len(f.Hosts) > 0 {
-		p.Instance = p.State + "/" + f.host()
+		p.Instance = p.State + "/" + f.ownHostname()
 	}
 }
 
-// ssm are the variables of simple-sagemaker: those that its own module sets in a
+// setSSMEnv are the variables of simple-sagemaker: those that its own module sets in a
 // worker, for programs that do not use it, and those that it gives a processing job,
 // which has no other SM_*.
-func (f Facts) ssm(set map[string]string) {
+func (f Facts) setSSMEnv(set map[string]string) {
 	p := f.Paths()
 	maps.Copy(set, map[string]string{
 		"SAGEMAKER_JOB_NAME": f.Job,
@@ -48,7 +48,7 @@ func (f Facts) ssm(set map[string]string) {
 		return
 	}
 	set["SSM_OUTPUT"] = p.OutputData
-	set["SM_HOSTS"], set["SM_CURRENT_HOST"] = compact(f.Hosts), f.host()
+	set["SM_HOSTS"], set["SM_CURRENT_HOST"] = compact(f.Hosts), f.ownHostname()
 	for _, name := range slices.Sorted(maps.Keys(f.Inputs)) {
 		both(set, "SM_CHANNEL_"+strings.ToUpper(name), f.Inputs[name])
 	}

@@ -68,7 +68,7 @@ func Scan(dir string) (*Folder, error) {
 			}
 			return nil
 		}
-		return f.add(root, p, d)
+		return f.addFile(root, p, d)
 	})
 	if known := (*fault.Fault)(nil); errors.As(err, &known) {
 		return nil, err
@@ -77,7 +77,7 @@ func Scan(dir string) (*Folder, error) {
 		return nil, fault.Wrap(err, fault.Invalid, "Name what cannot be read in .dockerignore.", "read folder to build from")
 	}
 	sort.Slice(f.Files, func(i, j int) bool { return f.Files[i].Path < f.Files[j].Path })
-	f.parents()
+	f.addParents()
 	return f, nil
 }
 
@@ -116,7 +116,7 @@ func reaches(m *patternmatcher.PatternMatcher, dir string) bool {
 	return false
 }
 
-func (f *Folder) add(root *os.Root, p string, d fs.DirEntry) error {
+func (f *Folder) addFile(root *os.Root, p string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func (f *Folder) add(root *os.Root, p string, d fs.DirEntry) error {
 	return nil
 }
 
-// parents adds the folders of files whose own folder is ignored, as a plain
+// addParents adds the folders of files whose own folder is ignored, as a plain
 // folder: docker makes them so.
-func (f *Folder) parents() {
+func (f *Folder) addParents() {
 	known := map[string]bool{}
 	for _, one := range f.Files {
 		known[one.Path] = true
@@ -204,9 +204,9 @@ func (f *Folder) Match(word string) (paths []string, err error) {
 	return paths, nil
 }
 
-// keep leaves only what words of COPY name. Where a link is on the way, more may
+// keepNamed leaves only what words of COPY name. Where a link is on the way, more may
 // be meant than is named: then all stays.
-func (f *Folder) keep(words []string) {
+func (f *Folder) keepNamed(words []string) {
 	wanted := map[string]bool{}
 	for _, w := range words {
 		paths, err := f.Match(w)
@@ -236,11 +236,11 @@ func (f *Folder) keep(words []string) {
 		}
 	}
 	f.Files = kept
-	f.parents()
+	f.addParents()
 }
 
-// cap refuses what nobody means to ship.
-func (f *Folder) cap() error {
+// checkSize refuses what nobody means to ship.
+func (f *Folder) checkSize() error {
 	sum, largest := int64(0), File{}
 	for _, one := range f.Files {
 		if sum += one.Size; one.Size > largest.Size {
@@ -273,14 +273,14 @@ func (f *Folder) Open(one File) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// sum adds all that would be copied to a digest: names, modes, links and
+// hashContents adds all that would be copied to a digest: names, modes, links and
 // contents; no times, as docker's own cache.
-func (f *Folder) sum(h io.Writer) error {
+func (f *Folder) hashContents(h io.Writer) error {
 	for _, one := range f.Files {
 		fmt.Fprintf(h, "%q %o %q ", one.Path, one.Mode, one.Link)
 		if one.Mode.IsRegular() {
 			own := sha256.New()
-			if err := f.copy(own, one); err != nil {
+			if err := f.copyFile(own, one); err != nil {
 				return err
 			}
 			fmt.Fprintf(h, "%x", own.Sum(nil))
@@ -290,8 +290,8 @@ func (f *Folder) sum(h io.Writer) error {
 	return nil
 }
 
-// copy writes exactly the bytes that were counted.
-func (f *Folder) copy(w io.Writer, one File) error {
+// copyFile writes exactly the bytes that were counted.
+func (f *Folder) copyFile(w io.Writer, one File) error {
 	r, err := f.Open(one)
 	if err != nil {
 		return err
@@ -344,7 +344,7 @@ func (f *Folder) Tar(w io.Writer, extra map[string][]byte) error {
 			return fmt.Errorf("write archive: %s: %w", one.Path, err)
 		}
 		if one.Mode.IsRegular() {
-			if err := f.copy(t, one); err != nil {
+			if err := f.copyFile(t, one); err != nil {
 				return err
 			}
 		}

@@ -76,11 +76,11 @@ func Framework(words string, site Site) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image := s.Repository + ":" + s.tag(processor, python)
+	image := s.Repository + ":" + s.imageTag(processor, python)
 	if site.Mirror != "" {
 		return strings.TrimSuffix(site.Mirror, "/") + "/" + image, nil
 	}
-	host, err := all.host(words, s, site.Region)
+	host, err := all.registryHost(words, s, site.Region)
 	if err != nil {
 		return "", err
 	}
@@ -142,8 +142,8 @@ func Family(machine string) string {
 	return family
 }
 
-// tag is what stands behind the repository's name.
-func (s shelf) tag(processor, python string) string {
+// imageTag is what stands behind the repository's name.
+func (s shelf) imageTag(processor, python string) string {
 	version := s.Version
 	if s.Base != "" {
 		version = strings.TrimLeft(s.Base, "abcdefghijklmnopqrstuvwxyz") + "-transformers" + s.Version
@@ -157,8 +157,8 @@ func (s shelf) tag(processor, python string) string {
 	return strings.Join(parts, "-")
 }
 
-// host is the registry that has s in a region.
-func (all *shelves) host(words string, s shelf, region string) (string, error) {
+// registryHost is the registry that has s in a region.
+func (all *shelves) registryHost(words string, s shelf, region string) (string, error) {
 	if region == "" {
 		region = DefaultRegion
 	}

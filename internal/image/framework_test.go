@@ -67,7 +67,7 @@ func TestTheTableOfFrameworksIsWhole(t *testing.T) {
 	for name, versions := range all.Frameworks {
 		for _, s := range versions {
 			for region := range strings.FieldsSeq(all.Regions[s.Regions]) {
-				host, err := all.host(name, s, region)
+				host, err := all.registryHost(name, s, region)
 				account, _, _ := strings.Cut(host, ".")
 				if err != nil || len(account) != 12 || strings.Trim(account, "0123456789") != "" {
 					t.Errorf("%s %s in %s: %q, %v", name, s.Version, region, host, err)

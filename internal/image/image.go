@@ -100,14 +100,14 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	if file != "" {
 		src.from = file
 	}
-	if p.Recipe, err = src.recipe(base, named); err != nil {
+	if p.Recipe, err = src.readRecipe(base, named); err != nil {
 		return nil, err
 	}
-	if p.Folder, err = src.folder(p.Recipe); err != nil {
+	if p.Folder, err = src.readFolder(p.Recipe); err != nil {
 		return nil, err
 	}
 	p.place = src.place
-	return p, p.seal()
+	return p, p.computeDigest()
 }
 
 // baseOf is the image that c begins with, and the words it was asked for in.
@@ -138,18 +138,18 @@ func (p *Plan) Bases() []string {
 	if p.Recipe == nil {
 		return nil
 	}
-	return p.Recipe.bases()
+	return p.Recipe.baseImages()
 }
 
 // Pin makes the digests of base images part of what is built: a base that
 // changed makes another image. Those that are not known are left out of digests.
 func (p *Plan) Pin(digests map[string]string) error {
 	p.pins = digests
-	return p.seal()
+	return p.computeDigest()
 }
 
-// seal computes the digest and what follows from it.
-func (p *Plan) seal() error {
+// computeDigest computes the digest and what follows from it.
+func (p *Plan) computeDigest() error {
 	h := sha256.New()
 	fmt.Fprintf(h, "drover image 1\n%q %q\n%q\n", p.Platform, p.Recipe.File, p.Recipe.Text)
 	for _, base := range slices.Sorted(maps.Keys(p.pins)) {
@@ -157,7 +157,7 @@ func (p *Plan) seal() error {
 			fmt.Fprintf(h, "base %q %q\n", base, d)
 		}
 	}
-	if err := p.Folder.sum(h); err != nil {
+	if err := p.Folder.hashContents(h); err != nil {
 		return err
 	}
 	p.Digest = hex.EncodeToString(h.Sum(nil))
@@ -241,10 +241,10 @@ func findSource(word, dir string) (*source, error) {
 	return s, err
 }
 
-// folder reads what the recipe copies. A recipe that copies nothing needs no
+// readFolder reads what the recipe copies. A recipe that copies nothing needs no
 // folder: neither is its folder's size a hindrance, nor do changes there count.
-func (s *source) folder(r *Recipe) (*Folder, error) {
-	words, all := r.sources()
+func (s *source) readFolder(r *Recipe) (*Folder, error) {
+	words, all := r.copySources()
 	if len(words) == 0 && !all {
 		return &Folder{}, nil
 	}
@@ -256,9 +256,9 @@ func (s *source) folder(r *Recipe) (*Folder, error) {
 		if r.Own {
 			words = append(words, r.File)
 		}
-		f.keep(words)
+		f.keepNamed(words)
 	}
-	return f, f.cap()
+	return f, f.checkSize()
 }
 
 // IsText says whether a word is a Dockerfile's text, not a path: it has a line

@@ -76,7 +76,7 @@ func TestAFolderThatCannotBeCopiedSaysWhy(t *testing.T) {
 	refusedWith(t, err, fault.Invalid, "read "+dir+"/a: it changed while it was read", "Run the command again when nothing writes there.")
 
 	large := &Folder{Dir: "/src", Files: []File{{Path: "a", Size: 1}, {Path: "data/all.bin", Size: 3 << 30}}}
-	refusedWith(t, large.cap(), fault.Invalid, "read folder to build from: /src: 3072 MB, at most 2048 MB are shipped",
+	refusedWith(t, large.checkSize(), fault.Invalid, "read folder to build from: /src: 3072 MB, at most 2048 MB are shipped",
 		"Name what is not needed in /src/.dockerignore, such as data/all.bin.")
 
 	for _, pattern := range []string{"[a", "[z-a]", "!a\n[z-a]"} { // docker's code finds the second wrong as it is used
@@ -123,6 +123,6 @@ func TestAFrameworkWithoutAnImageIsNamed(t *testing.T) {
 
 	_, err := shelf{Processors: []string{"cpu", "neuron"}}.processor("x:1", Site{GPUs: 1})
 	refusedWith(t, err, fault.Invalid, `resolve framework "x:1": no image for gpu`, "")
-	_, err = (&shelves{Regions: map[string]string{"all": "us-east-1"}}).host("x:1", shelf{Regions: "all", Accounts: "none"}, "")
+	_, err = (&shelves{Regions: map[string]string{"all": "us-east-1"}}).registryHost("x:1", shelf{Regions: "all", Accounts: "none"}, "")
 	refusedWith(t, err, fault.Bug, `resolve framework "x:1": no account in us-east-1`, "")
 }

@@ -37,14 +37,14 @@ type Instruction struct {
 	Exec  bool     // Rest is such a list
 }
 
-// recipe fills in the base and reads the text.
-func (s *source) recipe(base string, named bool) (*Recipe, error) {
+// readRecipe fills in the base and reads the text.
+func (s *source) readRecipe(base string, named bool) (*Recipe, error) {
 	r, err := Read(string(s.text))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.from, err)
 	}
 	text, added := string(s.text), false
-	switch from := r.first("FROM"); {
+	switch from := r.firstInstruction("FROM"); {
 	case strings.Contains(text, BaseWord):
 		if base == "" {
 			return nil, fault.New(fault.Invalid, "Name it with --image or --framework.", "read %s: %s stands for an image, and none was given", s.from, BaseWord)
@@ -54,7 +54,7 @@ func (s *source) recipe(base string, named bool) (*Recipe, error) {
 		if base == "" {
 			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with --image.", "read %s: it has no FROM line", s.from)
 		}
-		text = text[:r.head(text)] + "FROM " + base + "\n" + text[r.head(text):]
+		text = text[:r.fromPosition(text)] + "FROM " + base + "\n" + text[r.fromPosition(text):]
 		added = true
 	case named:
 		return nil, fault.New(fault.Invalid, "Write FROM "+BaseWord+" there, or leave --image and --framework out.", "read %s: it begins from %s, so %s would not be used", s.from, from.Rest, base)
@@ -91,7 +91,7 @@ func Read(text string) (*Recipe, error) {
 			continue
 		}
 		first, line := i+1, strings.TrimSuffix(lines[i], "\r")
-		for r.open(line) {
+		for r.lineContinues(line) {
 			line = strings.TrimRight(line, " \t")
 			line = line[:len(line)-1]
 			for i++; i < len(lines) && idle(lines[i]); i++ { // no part of it
@@ -120,8 +120,8 @@ func idle(line string) bool {
 	return line == "" || line[0] == '#'
 }
 
-// open says whether a line goes on in the next.
-func (r *Recipe) open(line string) bool {
+// lineContinues says whether a line goes on in the next.
+func (r *Recipe) lineContinues(line string) bool {
 	line = strings.TrimRight(line, " \t")
 	return line != "" && line[len(line)-1] == r.Escape
 }
@@ -148,8 +148,8 @@ func directives(lines []string) int {
 	return len(lines)
 }
 
-// head is where a FROM may be put before all instructions, behind directives.
-func (r *Recipe) head(text string) int {
+// fromPosition is where a FROM may be put before all instructions, behind directives.
+func (r *Recipe) fromPosition(text string) int {
 	n := 0
 	lines := strings.SplitAfter(text, "\n")
 	for _, line := range lines[:directives(lines)] {
@@ -211,8 +211,8 @@ func cutSpace(line string) (word, rest string) {
 	return line, ""
 }
 
-// first is the first instruction of a kind, or nil.
-func (r *Recipe) first(word string) *Instruction {
+// firstInstruction is the first instruction of a kind, or nil.
+func (r *Recipe) firstInstruction(word string) *Instruction {
 	for i := range r.Lines {
 		if r.Lines[i].Word == word {
 			return &r.Lines[i]
@@ -221,8 +221,8 @@ func (r *Recipe) first(word string) *Instruction {
 	return nil
 }
 
-// bases are the images that stages begin from or copy from.
-func (r *Recipe) bases() []string {
+// baseImages are the images that stages begin from or copy from.
+func (r *Recipe) baseImages() []string {
 	var names, stages []string
 	add := func(name string) {
 		if name != "" && name != "scratch" && !strings.Contains(name, "$") && !slices.Contains(stages, strings.ToLower(name)) &&
@@ -263,9 +263,9 @@ func (in Instruction) Words() []string {
 	return strings.Fields(in.Rest)
 }
 
-// sources are the words in the folder that COPY and ADD name. all: one of them
+// copySources are the words in the folder that COPY and ADD name. all: one of them
 // is only known to the builder, so everything may be meant.
-func (r *Recipe) sources() (words []string, all bool) {
+func (r *Recipe) copySources() (words []string, all bool) {
 	for _, in := range r.Lines {
 		rest, hidden := in, false
 		if in.Word == "ONBUILD" {

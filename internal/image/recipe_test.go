@@ -66,15 +66,15 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		r.bases()
-		r.sources()
+		r.baseImages()
+		r.copySources()
 		var b strings.Builder
 		if r.Escape == '`' {
 			b.WriteString("# escape=`\n")
 		}
 		for _, in := range r.Lines {
 			line := strings.Join(append([]string{in.Word}, in.Flags...), " ")
-			if line += " -- " + in.Rest; r.open(line) || strings.ContainsAny(line, "\n\r") {
+			if line += " -- " + in.Rest; r.lineContinues(line) || strings.ContainsAny(line, "\n\r") {
 				return // the file's end, or a lone carriage return, ended it
 			}
 			b.WriteString(line + "\n")

@@ -85,7 +85,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 		}
 		defer f.running.Wait()
 		defer cancel()
-		f.run(ctx)
+		f.followAll(ctx)
 	}
 }
 
@@ -106,53 +106,53 @@ type follower struct {
 	listed  time.Duration // when it was listed last
 }
 
-func (f *follower) run(ctx context.Context) {
+func (f *follower) followAll(ctx context.Context) {
 	linked, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	ticks := f.every(ctx, f.o.Every)
+	ticks := f.tickEvery(ctx, f.o.Every)
 	ended := f.o.Ended
 	var graceOver, looks <-chan struct{}
 	asked := false // Live is due
 	f.lacks = f.o.Quick == nil
 	f.listed = f.o.Clock.Boot()
 	if f.o.Quick != nil {
-		looks = f.every(ctx, quickly)
+		looks = f.tickEvery(ctx, quickly)
 	}
 	for {
-		if f.due() {
+		if f.listingIsDue() {
 			f.lacks, f.listed = false, f.o.Clock.Boot()
 			if goOn, _ := f.reader.Scan(ctx, false, f.yield); !goOn {
 				return
 			}
 		}
 		if f.o.Quick == nil || asked {
-			f.connect(ctx, linked)
+			f.connectSockets(ctx, linked)
 		} else {
-			f.dial(linked, f.o.Quick())
+			f.dialMissing(linked, f.o.Quick())
 		}
 		asked = false
-		if f.settled && len(f.links) == 0 && f.last(ctx) {
+		if f.settled && len(f.links) == 0 && f.readToEnd(ctx) {
 			return
 		}
 		for again := false; !again; {
 			select {
 			case n := <-f.news:
 				var goOn bool
-				if goOn, again = f.hear(n); !goOn {
+				if goOn, again = f.handleNews(n); !goOn {
 					return
 				}
 			case <-ticks:
 				clear(f.dials)
 				again, asked = true, true
 			case <-looks:
-				f.dial(linked, f.o.Quick())
+				f.dialMissing(linked, f.o.Quick())
 			case <-ended:
 				ended, f.settled, again = nil, true, true
-				graceOver = f.after(ctx, grace)
+				graceOver = f.closedAfter(ctx, grace)
 			case <-graceOver:
 				graceOver, again = nil, true
 				hangUp()
-				f.drop()
+				f.dropLinks()
 			case <-ctx.Done():
 				f.yield(Frame{}, context.Cause(ctx))
 				return
@@ -161,8 +161,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// due says whether the store is to be listed now.
-func (f *follower) due() bool {
+// listingIsDue says whether the store is to be listed now.
+func (f *follower) listingIsDue() bool {
 	since := f.o.Clock.Boot() - f.listed
 	switch {
 	case f.lacks || f.o.Quick == nil:
@@ -175,28 +175,28 @@ func (f *follower) due() bool {
 	return since >= f.o.Every
 }
 
-// last reads the store to its end, now that nobody can be heard any more. It is
+// readToEnd reads the store to its end, now that nobody can be heard any more. It is
 // true when there is nothing left to do.
-func (f *follower) last(ctx context.Context) bool {
+func (f *follower) readToEnd(ctx context.Context) bool {
 	goOn, listed := f.reader.Scan(ctx, true, f.yield)
 	if !goOn {
 		return true
 	}
-	goOn, probed := f.reader.probe(ctx, f.yield)
+	goOn, probed := f.reader.readPastListing(ctx, f.yield)
 	return !goOn || listed && probed
 }
 
-// connect starts a link to every socket that has none. Once linked has ended
+// connectSockets starts a link to every socket that has none. Once linked has ended
 // there are no more.
-func (f *follower) connect(ctx, linked context.Context) {
+func (f *follower) connectSockets(ctx, linked context.Context) {
 	if f.o.Live == nil || linked.Err() != nil {
 		return
 	}
-	f.dial(linked, f.o.Live(ctx))
+	f.dialMissing(linked, f.o.Live(ctx))
 }
 
-// dial starts the links that are missing.
-func (f *follower) dial(linked context.Context, addrs []string) {
+// dialMissing starts the links that are missing.
+func (f *follower) dialMissing(linked context.Context, addrs []string) {
 	if linked.Err() != nil {
 		return
 	}
@@ -208,31 +208,31 @@ func (f *follower) dial(linked context.Context, addrs []string) {
 		its, hangUp := context.WithCancel(linked)
 		l := &link{addr: addr, from: make(chan uint64, 1), hangUp: hangUp}
 		f.links[addr] = l
-		f.running.Go(func() { l.run(its, f.o.dial, f.news) })
+		f.running.Go(func() { l.readSocket(its, f.o.dial, f.news) })
 	}
 }
 
-// hear takes in what a link told. goOn is false when yield said stop; again asks
+// handleNews takes in what a link told. goOn is false when yield said stop; again asks
 // for another look at the store and the sockets.
-func (f *follower) hear(n news) (goOn, again bool) {
+func (f *follower) handleNews(n news) (goOn, again bool) {
 	l := n.link
 	if f.links[l.addr] != l {
 		return true, false // let go of already
 	}
 	switch n.what {
 	case greeted:
-		f.greet(l, n.at)
+		f.greetLink(l, n.at)
 		return true, f.settled && len(f.links) == 0
 	case framed:
 		c := l.cursor
 		switch {
 		case n.f.Seq > c.Next: // it left some out: the store has them
 			f.lacks = true
-			f.let(l)
+			f.closeLink(l)
 			return true, true
 		case n.f.Seq == c.Next:
 			c.Next++
-			return !f.reader.Filter.frame(&n.f) || f.yield(n.f, nil), false
+			return !f.reader.Filter.wantsFrame(&n.f) || f.yield(n.f, nil), false
 		}
 		return true, false
 	case finished:
@@ -247,29 +247,29 @@ func (f *follower) hear(n news) (goOn, again bool) {
 		f.dials[l.addr] = maxDials
 		f.done[l.addr] = f.settled
 	}
-	f.let(l)
+	f.closeLink(l)
 	return true, n.what != absent && (n.what != finished || f.o.Quick == nil) || f.settled
 }
 
-// greet tells a link where to begin, or lets it go: it is of a writer that is
+// greetLink tells a link where to begin, or lets it go: it is of a writer that is
 // not wanted, or that another address gives already.
-func (f *follower) greet(l *link, at Origin) {
+func (f *follower) greetLink(l *link, at Origin) {
 	if !f.reader.Filter.Origin(at) {
 		f.done[l.addr] = true
-		f.let(l)
+		f.closeLink(l)
 		return
 	}
-	c := f.reader.cursor(at)
+	c := f.reader.cursorOf(at)
 	if c.live {
-		f.let(l)
+		f.closeLink(l)
 		return
 	}
 	c.live, l.cursor = true, c
 	l.from <- c.Next
 }
 
-// let hangs up; from the next look on the store is read for that writer.
-func (f *follower) let(l *link) {
+// closeLink hangs up; from the next look on the store is read for that writer.
+func (f *follower) closeLink(l *link) {
 	l.hangUp()
 	delete(f.links, l.addr)
 	if l.cursor != nil {
@@ -277,15 +277,15 @@ func (f *follower) let(l *link) {
 	}
 }
 
-// drop forgets all of them.
-func (f *follower) drop() {
+// dropLinks forgets all of them.
+func (f *follower) dropLinks() {
 	for _, l := range f.links {
-		f.let(l)
+		f.closeLink(l)
 	}
 }
 
-// every ticks until ctx ends. A tick that nobody takes is not made up for.
-func (f *follower) every(ctx context.Context, d time.Duration) <-chan struct{} {
+// tickEvery ticks until ctx ends. A tick that nobody takes is not made up for.
+func (f *follower) tickEvery(ctx context.Context, d time.Duration) <-chan struct{} {
 	ticks := make(chan struct{})
 	f.running.Go(func() {
 		for f.o.Clock.Sleep(ctx, d) == nil {
@@ -299,8 +299,8 @@ func (f *follower) every(ctx context.Context, d time.Duration) <-chan struct{} {
 	return ticks
 }
 
-// after is closed once d has passed.
-func (f *follower) after(ctx context.Context, d time.Duration) <-chan struct{} {
+// closedAfter is closed once d has passed.
+func (f *follower) closedAfter(ctx context.Context, d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	f.running.Go(func() {
 		if f.o.Clock.Sleep(ctx, d) == nil {

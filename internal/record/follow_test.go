@@ -88,7 +88,7 @@ func (x *exchange) dial(_ context.Context, addr string) (net.Conn, error) {
 		return nil, errCut // its listener is closed
 	}
 	ours, theirs := net.Pipe()
-	w.live.serving.Go(func() { w.serve(theirs) })
+	w.live.serving.Go(func() { w.serveFollower(theirs) })
 	return &cable{ours, left}, nil
 }
 
@@ -540,7 +540,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
-	accepting.Go(func() { w.accept(l, os.Geteuid()+1) }) // serves somebody else
+	accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()+1) }) // serves somebody else
 	conn, err := proc.DialSocket(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)

@@ -95,11 +95,11 @@ func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
 		}
 		var body []byte
 		for seq := range uint64(3) {
-			body, _ = p.add(body, &Frame{Stream: Stdout, Seq: seq + 1, Item: seq + 1, Time: recordtest.BubbleStart, Data: []byte("x")})
+			body, _ = p.addFrame(body, &Frame{Stream: Stdout, Seq: seq + 1, Item: seq + 1, Time: recordtest.BubbleStart, Data: []byte("x")})
 		}
-		body = p.pack(body)
+		body = p.packBlock(body)
 		lie(&p.blocks[0])
-		_, errs := parsed(t, at.Key(recordtest.Prefix, 0), p.seal(body, at))
+		_, errs := parsed(t, at.Key(recordtest.Prefix, 0), p.sealObject(body, at))
 		for _, err := range errs {
 			sayings.Error(name, err)
 		}
@@ -136,7 +136,7 @@ func FuzzObject(f *testing.F) {
 func FuzzIndex(f *testing.F) {
 	key, body := sample(f)
 	o := &Object{tail: body}
-	n, err := o.trailer(int64(len(body)))
+	n, err := o.checkTrailer(int64(len(body)))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func FuzzSocket(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n"), []byte{})
 	f.Fuzz(func(t *testing.T, hello, rest []byte) {
 		at, err := readGreeting(bufio.NewReader(bytes.NewReader(hello)))
-		if err == nil && at.check() != nil {
+		if err == nil && at.checkBounds() != nil {
 			t.Fatalf("impossible place %+v", at)
 		}
 		readLive(bufio.NewReader(bytes.NewReader(rest)), at, func(f Frame) bool {

@@ -35,9 +35,9 @@ const (
 	absent               // nobody is there
 )
 
-// run speaks with the socket until it ends or ctx does, and tells out. The last
+// readSocket speaks with the socket until it ends or ctx does, and tells out. The last
 // news is one of the last three, unless ctx ended.
-func (l *link) run(ctx context.Context, dial func(context.Context, string) (net.Conn, error), out chan<- news) {
+func (l *link) readSocket(ctx context.Context, dial func(context.Context, string) (net.Conn, error), out chan<- news) {
 	tell := func(n news) bool {
 		n.link = l
 		select {
@@ -109,7 +109,7 @@ func readGreeting(r byteReader) (p Origin, err error) {
 		return p, err
 	}
 	p = Origin{int(v[0]), int(v[1]), string(id)}
-	return p, p.check()
+	return p, p.checkBounds()
 }
 
 // readLive gives frames to yield until the other side, or yield, ends it.

@@ -58,7 +58,7 @@ type spot struct {
 	off  int
 }
 
-func (r *ring) add(frame []byte, seq uint64) {
+func (r *ring) addFrame(frame []byte, seq uint64) {
 	if !r.on {
 		return
 	}
@@ -78,9 +78,9 @@ func (r *ring) add(frame []byte, seq uint64) {
 	p.buf = append(p.buf, frame...)
 }
 
-// find gives the spot of the frame seq, or of the one to come when next is seq.
+// findSpot gives the spot of the frame seq, or of the one to come when next is seq.
 // It is false when seq is not in the ring.
-func (r *ring) find(seq, next uint64) (spot, bool) {
+func (r *ring) findSpot(seq, next uint64) (spot, bool) {
 	if seq == next {
 		return spot{r.now, len(r.parts[r.now%chunks].buf)}, true
 	}
@@ -100,9 +100,9 @@ func (r *ring) find(seq, next uint64) (spot, bool) {
 	return spot{}, false
 }
 
-// take copies what follows s, at most one chunk and only whole frames, into buf
+// copyFrames copies what follows s, at most one chunk and only whole frames, into buf
 // and gives the spot after it. It is false when that was overwritten.
-func (r *ring) take(s spot, buf []byte) ([]byte, spot, bool) {
+func (r *ring) copyFrames(s spot, buf []byte) ([]byte, spot, bool) {
 	if s.part < r.old {
 		return nil, s, false
 	}
@@ -149,7 +149,7 @@ func (w *Writer) Listen(folder string) (addr string, err error) {
 		return "", fault.New(fault.Bug, "", "serve live output in %s: the writer listens already, or is closed", folder)
 	}
 	w.live.listener, w.live.remove, w.live.ring.on = l, remove, true
-	w.live.accepting.Go(func() { w.accept(l, os.Geteuid()) })
+	w.live.accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()) })
 	return addr, nil
 }
 
@@ -159,8 +159,8 @@ func Sockets(folder string) []string {
 	return found
 }
 
-// accept takes followers of the user uid until l is closed.
-func (w *Writer) accept(l net.Listener, uid int) {
+// acceptFollowers takes followers of the user uid until l is closed.
+func (w *Writer) acceptFollowers(l net.Listener, uid int) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -177,17 +177,17 @@ func (w *Writer) accept(l net.Listener, uid int) {
 			conn.Close()
 			continue
 		}
-		w.live.serving.Go(func() { w.serve(conn) })
+		w.live.serving.Go(func() { w.serveFollower(conn) })
 	}
 }
 
-// serve speaks with one follower until either of the two is done.
-func (w *Writer) serve(conn net.Conn) {
+// serveFollower speaks with one follower until either of the two is done.
+func (w *Writer) serveFollower(conn net.Conn) {
 	defer conn.Close()
-	if !w.enter(conn) {
+	if !w.addFollower(conn) {
 		return
 	}
-	defer w.leave(conn)
+	defer w.removeFollower(conn)
 	hello := []byte(Greeting)
 	hello = binary.AppendUvarint(hello, uint64(w.at.Attempt))
 	hello = binary.AppendUvarint(hello, uint64(w.at.Rank))
@@ -214,14 +214,14 @@ func (w *Writer) serve(conn net.Conn) {
 		w.changed.Broadcast()
 		w.mu.Unlock()
 	})
-	w.feed(ctx, conn, binary.BigEndian.Uint64(from[:]))
+	w.sendFrames(ctx, conn, binary.BigEndian.Uint64(from[:]))
 	conn.Close()
 	listening.Wait()
 }
 
-// enter counts a follower in, unless there are too many. From here on close
+// addFollower counts a follower in, unless there are too many. From here on close
 // bounds how long it may take.
-func (w *Writer) enter(conn net.Conn) bool {
+func (w *Writer) addFollower(conn net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.live.followers) == maxFollowers {
@@ -239,21 +239,21 @@ func (w *Writer) enter(conn net.Conn) bool {
 	return true
 }
 
-func (w *Writer) leave(conn net.Conn) {
+func (w *Writer) removeFollower(conn net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.live.followers, conn)
 }
 
-// feed sends a follower what it lacks. It copies out of the ring under the lock
+// sendFrames sends a follower what it lacks. It copies out of the ring under the lock
 // and writes without it, so a slow follower holds up nobody.
-func (w *Writer) feed(ctx context.Context, conn net.Conn, from uint64) {
+func (w *Writer) sendFrames(ctx context.Context, conn net.Conn, from uint64) {
 	buf := make([]byte, 0, chunkSize)
 	w.mu.Lock()
-	at, ok := w.live.ring.find(from, w.seq+1)
+	at, ok := w.live.ring.findSpot(from, w.seq+1)
 	for {
 		if ok {
-			buf, at, ok = w.live.ring.take(at, buf)
+			buf, at, ok = w.live.ring.copyFrames(at, buf)
 		}
 		switch {
 		case ctx.Err() != nil: // it went away
@@ -281,8 +281,8 @@ func (w *Writer) feed(ctx context.Context, conn net.Conn, from uint64) {
 	}
 }
 
-// close ends serving. All is stored, or given up, by now.
-func (l *live) close(w *Writer) {
+// closeServer ends serving. All is stored, or given up, by now.
+func (l *live) closeServer(w *Writer) {
 	w.mu.Lock()
 	if l.listener != nil {
 		l.listener.Close()

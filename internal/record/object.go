@@ -64,10 +64,10 @@ func newPacker() (*packer, error) {
 	return &packer{zstd: enc, raw: make([]byte, 0, MaxBlock)}, err
 }
 
-// add appends a frame to the open block and gives its encoded form, which is
+// addFrame appends a frame to the open block and gives its encoded form, which is
 // good until the next call. It packs into body, and returns it, when the block
 // is full.
-func (p *packer) add(body []byte, f *Frame) (newBody, encoded []byte) {
+func (p *packer) addFrame(body []byte, f *Frame) (newBody, encoded []byte) {
 	from := len(p.raw)
 	p.raw = appendFrame(p.raw, f)
 	encoded = p.raw[from:]
@@ -81,12 +81,12 @@ func (p *packer) add(body []byte, f *Frame) (newBody, encoded []byte) {
 	b.minItem, b.maxItem = min(b.minItem, f.Item), max(b.maxItem, f.Item)
 	b.streams |= byte(f.Stream)
 	if len(p.raw) >= blockSize {
-		body = p.pack(body)
+		body = p.packBlock(body)
 	}
 	return body, encoded
 }
 
-func (p *packer) pack(body []byte) []byte {
+func (p *packer) packBlock(body []byte) []byte {
 	if len(p.raw) == 0 {
 		return body
 	}
@@ -102,9 +102,9 @@ func (p *packer) pack(body []byte) []byte {
 	return body
 }
 
-// seal finishes the object in body and makes ready for the next one.
-func (p *packer) seal(body []byte, at Origin) []byte {
-	body = p.pack(body)
+// sealObject finishes the object in body and makes ready for the next one.
+func (p *packer) sealObject(body []byte, at Origin) []byte {
+	body = p.packBlock(body)
 	from := len(body)
 	put := func(v uint64) { body = binary.AppendUvarint(body, v) }
 	put(uint64(at.Attempt))
@@ -151,34 +151,34 @@ type Object struct {
 func OpenObject(ctx context.Context, s Store, key string, size int64) (*Object, error) {
 	o := &Object{Key: key, tailAt: max(0, size-TailSize)}
 	var err error
-	if o.tail, err = o.fetch(ctx, s, o.tailAt, size); err != nil {
+	if o.tail, err = o.fetchRange(ctx, s, o.tailAt, size); err != nil {
 		return nil, err
 	}
-	return o, o.load(ctx, s, size)
+	return o, o.loadIndex(ctx, s, size)
 }
 
-// load reads the index, whose end at least is in the tail.
-func (o *Object) load(ctx context.Context, s Store, size int64) error {
+// loadIndex reads the index, whose end at least is in the tail.
+func (o *Object) loadIndex(ctx context.Context, s Store, size int64) error {
 	if size < int64(len(magic)+trailerLen) {
 		return NewDamagedError("%d bytes are too few", size)
 	}
-	indexLen, err := o.trailer(size)
+	indexLen, err := o.checkTrailer(size)
 	if err != nil {
 		return err
 	}
 	indexAt := size - int64(trailerLen) - indexLen
 	if indexAt < o.tailAt {
-		more, err := o.fetch(ctx, s, indexAt, o.tailAt)
+		more, err := o.fetchRange(ctx, s, indexAt, o.tailAt)
 		if err != nil {
 			return err
 		}
 		o.tail, o.tailAt = append(more, o.tail...), indexAt
 	}
-	return o.parse(indexAt, indexLen)
+	return o.parseIndex(indexAt, indexLen)
 }
 
-// trailer checks the object's end and says how long the index is.
-func (o *Object) trailer(size int64) (int64, error) {
+// checkTrailer checks the object's end and says how long the index is.
+func (o *Object) checkTrailer(size int64) (int64, error) {
 	t := o.tail[len(o.tail)-trailerLen:]
 	if got := string(t[16:]); got != magic {
 		if got[:len(magic)-1] == magic[:len(magic)-1] {
@@ -196,34 +196,34 @@ func (o *Object) trailer(size int64) (int64, error) {
 	return n, nil
 }
 
-func (o *Object) parse(indexAt, indexLen int64) error {
+func (o *Object) parseIndex(indexAt, indexLen int64) error {
 	index := o.tail[indexAt-o.tailAt:][:indexLen]
 	want := binary.LittleEndian.Uint32(o.tail[len(o.tail)-trailerLen+4:])
 	if crc32.Checksum(index, castagnoli) != want {
 		return NewDamagedError("its index is damaged")
 	}
 	p := parser{b: index}
-	o.At.Attempt, o.At.Rank = int(p.uint(maxAttempt)), int(p.uint(maxRank))
-	o.At.Writer = string(p.take(int(p.uint(maxID))))
-	count := int(p.uint(maxBlocks))
+	o.At.Attempt, o.At.Rank = int(p.readUvarint(maxAttempt)), int(p.readUvarint(maxRank))
+	o.At.Writer = string(p.takeBytes(int(p.readUvarint(maxID))))
+	count := int(p.readUvarint(maxBlocks))
 	off, next := int64(len(magic)), uint64(0)
 	for range count {
 		b := Block{off: off}
-		b.packed, b.raw = int64(p.uint(maxPacked)), int64(p.uint(MaxBlock))
-		b.First = p.uint(maxSeq - 1)
-		b.last = b.First + p.uint(maxSeq-1)
-		b.oldest = p.uint(MaxTime - 1)
-		b.newest = b.oldest + p.uint(MaxTime-1)
-		b.minItem = p.uint(1<<64 - 1)
-		b.maxItem = b.minItem + p.uint(1<<64-1)
-		b.streams = byte(p.uint(uint64(streams)))
+		b.packed, b.raw = int64(p.readUvarint(maxPacked)), int64(p.readUvarint(MaxBlock))
+		b.First = p.readUvarint(maxSeq - 1)
+		b.last = b.First + p.readUvarint(maxSeq-1)
+		b.oldest = p.readUvarint(MaxTime - 1)
+		b.newest = b.oldest + p.readUvarint(MaxTime-1)
+		b.minItem = p.readUvarint(1<<64 - 1)
+		b.maxItem = b.minItem + p.readUvarint(1<<64-1)
+		b.streams = byte(p.readUvarint(uint64(streams)))
 		if p.bad || b.First == 0 || b.last >= maxSeq || b.First < next || b.maxItem < b.minItem {
 			return NewDamagedError("its index is not valid")
 		}
 		off, next = off+b.packed, b.last+1
 		o.blocks = append(o.blocks, b)
 	}
-	if p.bad || len(p.b) != 0 || off != indexAt || o.At.check() != nil {
+	if p.bad || len(p.b) != 0 || off != indexAt || o.At.checkBounds() != nil {
 		return NewDamagedError("its index is not valid")
 	}
 	return nil
@@ -235,7 +235,7 @@ type parser struct {
 	bad bool
 }
 
-func (p *parser) uint(most uint64) uint64 {
+func (p *parser) readUvarint(most uint64) uint64 {
 	v, n := binary.Uvarint(p.b)
 	if n <= 0 || v > most {
 		p.bad, p.b = true, nil
@@ -245,7 +245,7 @@ func (p *parser) uint(most uint64) uint64 {
 	return v
 }
 
-func (p *parser) take(n int) []byte {
+func (p *parser) takeBytes(n int) []byte {
 	if n > len(p.b) {
 		p.bad, p.b = true, nil
 		return nil
@@ -255,21 +255,21 @@ func (p *parser) take(n int) []byte {
 	return got
 }
 
-// packed reads the bytes of blocks that lie back to back.
-func (o *Object) packed(ctx context.Context, s Store, run []Block) ([]byte, error) {
+// fetchBlocks reads the bytes of blocks that lie back to back.
+func (o *Object) fetchBlocks(ctx context.Context, s Store, run []Block) ([]byte, error) {
 	from := run[0].off
 	last := run[len(run)-1]
 	to := last.off + last.packed
 	if from >= o.tailAt {
 		return o.tail[from-o.tailAt : to-o.tailAt], nil
 	}
-	return o.fetch(ctx, s, from, to)
+	return o.fetchRange(ctx, s, from, to)
 }
 
-// frames gives the frames of the blocks that are wanted to yield, until that
+// yieldFrames gives the frames of the blocks that are wanted to yield, until that
 // says stop.
-func (o *Object) frames(ctx context.Context, s Store, dec *zstd.Decoder, wanted func(*Block) bool, yield func(Frame) bool) (goOn bool, err error) {
-	return o.BlockRuns(ctx, s, wanted, func(b Block, packed []byte) (bool, error) { return o.unpack(dec, packed, b, yield) })
+func (o *Object) yieldFrames(ctx context.Context, s Store, dec *zstd.Decoder, wanted func(*Block) bool, yield func(Frame) bool) (goOn bool, err error) {
+	return o.BlockRuns(ctx, s, wanted, func(b Block, packed []byte) (bool, error) { return o.unpackBlock(dec, packed, b, yield) })
 }
 
 // BlockRuns gives the blocks that are wanted to use as they were stored, until that says
@@ -286,7 +286,7 @@ func (o *Object) BlockRuns(ctx context.Context, s Store, wanted func(*Block) boo
 			end++
 		}
 		run := o.blocks[at:end]
-		packed, err := o.packed(ctx, s, run)
+		packed, err := o.fetchBlocks(ctx, s, run)
 		if err != nil {
 			return true, err
 		}
@@ -300,7 +300,7 @@ func (o *Object) BlockRuns(ctx context.Context, s Store, wanted func(*Block) boo
 	return true, nil
 }
 
-func (o *Object) fetch(ctx context.Context, s Store, from, to int64) ([]byte, error) {
+func (o *Object) fetchRange(ctx context.Context, s Store, from, to int64) ([]byte, error) {
 	r, err := s.Open(ctx, o.Key, from, to-from)
 	if err != nil {
 		return nil, err
@@ -324,8 +324,8 @@ func NewDecoder() (*zstd.Decoder, error) {
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 }
 
-// unpack gives the frames of a block to yield until that says stop.
-func (o *Object) unpack(dec *zstd.Decoder, packed []byte, b Block, yield func(Frame) bool) (goOn bool, err error) {
+// unpackBlock gives the frames of a block to yield until that says stop.
+func (o *Object) unpackBlock(dec *zstd.Decoder, packed []byte, b Block, yield func(Frame) bool) (goOn bool, err error) {
 	raw, err := UnpackBlock(dec, packed, b, make([]byte, 0, b.raw))
 	if err != nil {
 		return true, err
@@ -361,7 +361,7 @@ func WalkFrames(raw []byte, b Block, yield func(h Header, from, to int) bool) (n
 		if err != nil {
 			return next, err
 		}
-		if !b.holds(h, next) {
+		if !b.holdsFrame(h, next) {
 			return next, NewDamagedError("a block has other frames than its index says")
 		}
 		at = to
@@ -376,7 +376,7 @@ func WalkFrames(raw []byte, b Block, yield func(h Header, from, to int) bool) (n
 	return next, nil
 }
 
-func (b *Block) holds(h Header, next uint64) bool {
+func (b *Block) holdsFrame(h Header, next uint64) bool {
 	return h.Seq == next && h.Seq <= b.last && h.Micros >= b.oldest && h.Micros <= b.newest &&
 		h.Item >= b.minItem && h.Item <= b.maxItem && b.streams&byte(h.Stream) != 0
 }

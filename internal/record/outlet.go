@@ -17,7 +17,7 @@ type outlet struct {
 	quiet int // ticks since something came
 }
 
-func (w *Writer) outlet(stream Stream, item uint64) *outlet {
+func (w *Writer) newOutlet(stream Stream, item uint64) *outlet {
 	o := &outlet{w: w, stream: stream, item: item, text: redact.NewStream(w.o.Redact)}
 	if !w.o.Redact.IsEmpty() {
 		w.mu.Lock()
@@ -30,32 +30,32 @@ func (w *Writer) outlet(stream Stream, item uint64) *outlet {
 	return o
 }
 
-func (o *outlet) leave() {
+func (o *outlet) unregister() {
 	o.w.mu.Lock()
 	defer o.w.mu.Unlock()
 	delete(o.w.outlets, o)
 }
 
-// pass records what may be shown now that b has come.
-func (o *outlet) pass(b []byte) error {
+// recordShown records what may be shown now that b has come.
+func (o *outlet) recordShown(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.quiet = 0
-	return o.record(o.text.Next(b))
+	return o.recordFrames(o.text.Next(b))
 }
 
-// end records what was held back.
-func (o *outlet) end() error {
+// recordHeld records what was held back.
+func (o *outlet) recordHeld() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.record(o.text.End())
+	return o.recordFrames(o.text.End())
 }
 
-// record cuts what masks have made longer than a frame.
-func (o *outlet) record(b []byte) error {
+// recordFrames cuts what masks have made longer than a frame.
+func (o *outlet) recordFrames(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), MaxFrame)
-		if err := o.w.add(o.stream, o.item, b[:n]); err != nil {
+		if err := o.w.addFrame(o.stream, o.item, b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -63,10 +63,10 @@ func (o *outlet) record(b []byte) error {
 	return nil
 }
 
-// release records what outlets hold back whose programs have been quiet for a
+// releaseHeld records what outlets hold back whose programs have been quiet for a
 // tick: one that asks "continue? y" and waits must be seen to, whatever secrets
 // begin with a y. It never waits, like Note.
-func (w *Writer) release() {
+func (w *Writer) releaseHeld() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for o := range w.outlets {
@@ -78,7 +78,7 @@ func (w *Writer) release() {
 		}
 		if o.quiet++; o.quiet > 1 && o.text.HoldsText() {
 			if b := o.text.Release(); len(b) > 0 {
-				w.append(&Frame{Stream: o.stream, Item: o.item, Data: b})
+				w.appendFrameLocked(&Frame{Stream: o.stream, Item: o.item, Data: b})
 			}
 		}
 		o.mu.Unlock()

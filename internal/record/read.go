@@ -32,7 +32,7 @@ func (f *Filter) Origin(p Origin) bool {
 		(len(f.Ranks) == 0 || slices.Contains(f.Ranks, p.Rank))
 }
 
-func (f *Filter) frame(r *Frame) bool {
+func (f *Filter) wantsFrame(r *Frame) bool {
 	return f.Header(Header{r.Stream, r.Seq, micros(r.Time), r.Item})
 }
 
@@ -109,7 +109,7 @@ type Cursor struct {
 	stuck  bool   // no further in this scan
 }
 
-func (r *Reader) cursor(p Origin) *Cursor {
+func (r *Reader) cursorOf(p Origin) *Cursor {
 	c := r.cursors[p]
 	if c == nil {
 		if r.cursors == nil {
@@ -142,12 +142,12 @@ func (r *Reader) Scan(ctx context.Context, last bool, yield func(Frame, error) b
 		if !ok || !r.Filter.Origin(p) {
 			continue
 		}
-		c := r.cursor(p)
+		c := r.cursorOf(p)
 		for goOn := true; c.number <= n && !c.live && !c.whole && !c.stuck; {
 			if c.number < n {
-				goOn = r.unlisted(ctx, c, n, last, yield)
+				goOn = r.readUnlisted(ctx, c, n, last, yield)
 			} else {
-				goOn = r.listed(ctx, c, o.Size, last, yield)
+				goOn = r.readListed(ctx, c, o.Size, last, yield)
 			}
 			if !goOn {
 				return false, whole
@@ -158,9 +158,9 @@ func (r *Reader) Scan(ctx context.Context, last bool, yield func(Frame, error) b
 	return true, whole
 }
 
-// probe reads on behind what listings told, by key: only an object that cannot
+// readPastListing reads on behind what listings told, by key: only an object that cannot
 // be read is not there (rule L6 of docs/protocol.md).
-func (r *Reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
+func (r *Reader) readPastListing(ctx context.Context, yield func(Frame, error) bool) (goOn, whole bool) {
 	whole = true
 	known := slices.SortedFunc(maps.Values(r.cursors), func(a, b *Cursor) int {
 		return strings.Compare(a.Key("", 0), b.Key("", 0))
@@ -168,7 +168,7 @@ func (r *Reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn
 	for _, c := range known {
 		for before := -1; before < c.number && !c.whole && !c.stuck; {
 			before = c.number
-			if !r.unlisted(ctx, c, c.number, true, yield) {
+			if !r.readUnlisted(ctx, c, c.number, true, yield) {
 				return false, whole
 			}
 		}
@@ -177,20 +177,20 @@ func (r *Reader) probe(ctx context.Context, yield func(Frame, error) bool) (goOn
 	return true, whole
 }
 
-// listed reads object c.number, which is size bytes long.
-func (r *Reader) listed(ctx context.Context, c *Cursor, size int64, last bool, yield func(Frame, error) bool) bool {
+// readListed reads object c.number, which is size bytes long.
+func (r *Reader) readListed(ctx context.Context, c *Cursor, size int64, last bool, yield func(Frame, error) bool) bool {
 	key := c.Key(r.Prefix, c.number)
 	if r.Open != nil {
 		o, err := r.Open(ctx, key, size)
-		return r.give(ctx, c, o, err, last, yield)
+		return r.yieldObject(ctx, c, o, err, last, yield)
 	}
 	o, err := OpenObject(ctx, r.Store, key, size)
-	return r.give(ctx, c, o, err, last, yield)
+	return r.yieldObject(ctx, c, o, err, last, yield)
 }
 
-// unlisted reads object c.number, which no listing told of though object n
+// readUnlisted reads object c.number, which no listing told of though object n
 // stands behind it. When last is true and it is not there, it never will be.
-func (r *Reader) unlisted(ctx context.Context, c *Cursor, n int, last bool, yield func(Frame, error) bool) bool {
+func (r *Reader) readUnlisted(ctx context.Context, c *Cursor, n int, last bool, yield func(Frame, error) bool) bool {
 	key := c.Key(r.Prefix, c.number)
 	body, err := r.Store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotExist) {
@@ -206,13 +206,13 @@ func (r *Reader) unlisted(ctx context.Context, c *Cursor, n int, last bool, yiel
 	}
 	o := &Object{Key: key, tail: body}
 	if err == nil {
-		err = o.load(ctx, r.Store, int64(len(body)))
+		err = o.loadIndex(ctx, r.Store, int64(len(body)))
 	}
-	return r.give(ctx, c, o, err, last, yield)
+	return r.yieldObject(ctx, c, o, err, last, yield)
 }
 
-// give gives the frames of o, which is c's next object unless err says why not.
-func (r *Reader) give(ctx context.Context, c *Cursor, o *Object, err error, last bool, yield func(Frame, error) bool) bool {
+// yieldObject gives the frames of o, which is c's next object unless err says why not.
+func (r *Reader) yieldObject(ctx context.Context, c *Cursor, o *Object, err error, last bool, yield func(Frame, error) bool) bool {
 	key := c.Key(r.Prefix, c.number)
 	if err == nil && o.At != c.Origin {
 		err = NewDamagedError("it says %s, writer %s", o.At, o.At.Writer)
@@ -223,7 +223,7 @@ func (r *Reader) give(ctx context.Context, c *Cursor, o *Object, err error, last
 	case r.Deliver != nil:
 		goOn, err = r.Deliver(ctx, c, o)
 	default:
-		goOn, err = r.frames(ctx, c, o, yield)
+		goOn, err = r.yieldFrames(ctx, c, o, yield)
 	}
 	switch {
 	case !goOn:
@@ -245,20 +245,20 @@ func (r *Reader) give(ctx context.Context, c *Cursor, o *Object, err error, last
 	return yield(Frame{}, fmt.Errorf("read %s: %w", key, err))
 }
 
-// frames gives the frames of o from c's next on.
-func (r *Reader) frames(ctx context.Context, c *Cursor, o *Object, yield func(Frame, error) bool) (goOn bool, err error) {
+// yieldFrames gives the frames of o from c's next on.
+func (r *Reader) yieldFrames(ctx context.Context, c *Cursor, o *Object, yield func(Frame, error) bool) (goOn bool, err error) {
 	if r.zstd == nil {
 		if r.zstd, err = NewDecoder(); err != nil {
 			return true, err
 		}
 	}
 	wanted := func(b *Block) bool { return b.last >= c.Next && r.Filter.Block(b) }
-	return o.frames(ctx, r.Store, r.zstd, wanted, func(f Frame) bool {
+	return o.yieldFrames(ctx, r.Store, r.zstd, wanted, func(f Frame) bool {
 		if f.Seq < c.Next {
 			return true
 		}
 		c.Next = f.Seq + 1
-		return !r.Filter.frame(&f) || yield(f, nil)
+		return !r.Filter.wantsFrame(&f) || yield(f, nil)
 	})
 }
 

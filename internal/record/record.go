@@ -109,7 +109,7 @@ func (p Origin) Key(prefix string, n int) string {
 	return fmt.Sprintf("%s/%06d-%06d-%s-%08d", prefix, p.Attempt, p.Rank, p.Writer, n)
 }
 
-func (p Origin) check() error {
+func (p Origin) checkBounds() error {
 	switch {
 	case p.Attempt < 0 || p.Attempt > maxAttempt:
 		return fault.New(fault.Bug, "", "record output: attempt %d is not within 0 and %d", p.Attempt, maxAttempt)
@@ -145,7 +145,7 @@ func ParseKey(prefix, key string) (p Origin, n int, ok bool) {
 	p.Rank, errs[1] = strconv.Atoi(parts[1])
 	p.Writer = parts[2]
 	n, errs[2] = strconv.Atoi(parts[3])
-	if errors.Join(errs[:]...) != nil || n < 0 || p.check() != nil {
+	if errors.Join(errs[:]...) != nil || n < 0 || p.checkBounds() != nil {
 		return p, 0, false
 	}
 	return p, n, p.Key(prefix, n) == key

@@ -48,7 +48,7 @@ func ReadTailTo(ctx context.Context, s Store, prefix string, f Filter, n int, af
 		writers := slices.SortedFunc(maps.Keys(sizes), func(a, b Origin) int { return strings.Compare(a.Key("", 0), b.Key("", 0)) })
 		for _, p := range writers {
 			t := ending{Reader: &r, Origin: p, want: n, sizes: sizes[p], sources: map[Source]*tailed{}}
-			goOn := t.read(ctx, yield)
+			goOn := t.readBackwards(ctx, yield)
 			after[p.Writer], objects[p.Writer] = t.last, t.next
 			if !goOn {
 				return
@@ -88,16 +88,16 @@ type tailed struct {
 	oldest int // of these the first one's place, counted from the writer's last
 }
 
-// read reads back until there is enough, and gives what it read to yield.
-func (t *ending) read(ctx context.Context, yield func(Frame, error) bool) bool {
+// readBackwards reads back until there is enough, and gives what it read to yield.
+func (t *ending) readBackwards(ctx context.Context, yield func(Frame, error) bool) bool {
 	for t.number = slices.Max(slices.Collect(maps.Keys(t.sizes))); t.number >= 0 && !t.cut; t.number-- {
 		o := t.ahead
 		if t.ahead = nil; o == nil {
-			o = t.index(ctx, t.number)
+			o = t.readIndex(ctx, t.number)
 		}
 		err := o.err
 		if err == nil {
-			err = t.object(ctx, o.Object)
+			err = t.readObject(ctx, o.Object)
 		}
 		if err != nil && !yield(Frame{}, fmt.Errorf("read %s: %w", t.Key(t.Prefix, t.number), err)) {
 			return false
@@ -110,7 +110,7 @@ func (t *ending) read(ctx context.Context, yield func(Frame, error) bool) bool {
 	begun := map[Source]bool{}
 	for _, frames := range slices.Backward(t.blocks) {
 		for _, f := range frames {
-			if t.cut && !t.whole(ctx, &f, begun) {
+			if t.cut && !t.keepWholeLines(ctx, &f, begun) {
 				continue
 			}
 			if !yield(f, nil) {
@@ -121,14 +121,14 @@ func (t *ending) read(ctx context.Context, yield func(Frame, error) bool) bool {
 	return true
 }
 
-// index reads an object's index; the listing may have left the object out.
-func (t *ending) index(ctx context.Context, number int) *opened {
+// readIndex reads an object's index; the listing may have left the object out.
+func (t *ending) readIndex(ctx context.Context, number int) *opened {
 	key := t.Key(t.Prefix, number)
 	o, err := &Object{Key: key}, error(nil)
 	if size, listed := t.sizes[number]; listed {
 		o, err = OpenObject(ctx, t.Store, key, size)
 	} else if o.tail, err = t.Store.Get(ctx, key); err == nil {
-		err = o.load(ctx, t.Store, int64(len(o.tail)))
+		err = o.loadIndex(ctx, t.Store, int64(len(o.tail)))
 	}
 	if err == nil && o.At != t.Origin {
 		err = NewDamagedError("it says %s, writer %s", o.At, o.At.Writer)
@@ -139,8 +139,8 @@ func (t *ending) index(ctx context.Context, number int) *opened {
 	return &opened{o, err}
 }
 
-// object reads an object's blocks from the last one back.
-func (t *ending) object(ctx context.Context, o *Object) (err error) {
+// readObject reads an object's blocks from the last one back.
+func (t *ending) readObject(ctx context.Context, o *Object) (err error) {
 	if t.zstd == nil {
 		if t.zstd, err = NewDecoder(); err != nil {
 			return err
@@ -153,10 +153,10 @@ func (t *ending) object(ctx context.Context, o *Object) (err error) {
 			continue
 		}
 		var frames []Frame
-		packed, err := o.packed(ctx, t.Store, o.blocks[i:i+1])
+		packed, err := o.fetchBlocks(ctx, t.Store, o.blocks[i:i+1])
 		if err == nil {
-			_, err = o.unpack(t.zstd, packed, b, func(f Frame) bool {
-				if t.Filter.frame(&f) {
+			_, err = o.unpackBlock(t.zstd, packed, b, func(f Frame) bool {
+				if t.Filter.wantsFrame(&f) {
 					frames = append(frames, f)
 				}
 				return true
@@ -167,13 +167,13 @@ func (t *ending) object(ctx context.Context, o *Object) (err error) {
 			continue
 		}
 		t.unread = o.blocks[:i]
-		t.take(ctx, frames)
+		t.countLines(ctx, frames)
 	}
 	return errors.Join(errs...)
 }
 
-// take counts the lines of a block, from its end.
-func (t *ending) take(ctx context.Context, frames []Frame) {
+// countLines counts the lines of a block, from its end.
+func (t *ending) countLines(ctx context.Context, frames []Frame) {
 	t.blocks = append(t.blocks, frames)
 	for i := range slices.Backward(frames) {
 		f := &frames[i]
@@ -192,28 +192,28 @@ func (t *ending) take(ctx context.Context, frames []Frame) {
 		}
 		t.size += len(f.Data)
 	}
-	t.cut = t.size >= MaxTail || t.enough(ctx)
+	t.cut = t.size >= MaxTail || t.hasEnoughLines(ctx)
 }
 
-// enough says that the last lines are there, from their beginnings on. A program that
+// hasEnoughLines says that the last lines are there, from their beginnings on. A program that
 // ends no line is not waited for.
-func (t *ending) enough(ctx context.Context) bool {
+func (t *ending) hasEnoughLines(ctx context.Context) bool {
 	need := t.want - t.open // a line that is open comes after those that are not
 	if t.ended < need {
 		return false
 	}
 	for from, s := range t.sources {
-		if s.lines > 0 && s.oldest <= need && t.earlier(ctx, from) {
+		if s.lines > 0 && s.oldest <= need && t.mayHoldEarlier(ctx, from) {
 			return false
 		}
 	}
 	return true
 }
 
-// earlier says whether what was not read yet may hold more of a source: the rest of the
+// mayHoldEarlier says whether what was not read yet may hold more of a source: the rest of the
 // object, or the one before. Further back it is not looked for: a map has a million items,
 // of which each prints for a while, and then never again.
-func (t *ending) earlier(ctx context.Context, from Source) bool {
+func (t *ending) mayHoldEarlier(ctx context.Context, from Source) bool {
 	holds := func(b Block) bool {
 		return t.Filter.Block(&b) && b.minItem <= from.Item && from.Item <= b.maxItem && b.streams&byte(from.Stream) != 0
 	}
@@ -224,19 +224,19 @@ func (t *ending) earlier(ctx context.Context, from Source) bool {
 		return false
 	}
 	if t.ahead == nil {
-		t.ahead = t.index(ctx, t.number-1)
+		t.ahead = t.readIndex(ctx, t.number-1)
 	}
 	return t.ahead.err == nil && slices.ContainsFunc(t.ahead.blocks, holds)
 }
 
-// whole leaves out the end of a line whose beginning was not read. A source that
+// keepWholeLines leaves out the end of a line whose beginning was not read. A source that
 // ends no line, a progress bar say, has nothing else to show and keeps it.
-func (t *ending) whole(ctx context.Context, f *Frame, begun map[Source]bool) bool {
+func (t *ending) keepWholeLines(ctx context.Context, f *Frame, begun map[Source]bool) bool {
 	from := f.Source()
 	if begun[from] || t.sources[from].lines == 0 {
 		return true
 	}
-	if !t.earlier(ctx, from) {
+	if !t.mayHoldEarlier(ctx, from) {
 		begun[from] = true
 		return true
 	}

@@ -91,7 +91,7 @@ var errClosed = errors.New("record output: the writer is closed")
 // which must be called. Errors: a place or an id that cannot name objects.
 func NewWriter(o Options) (*Writer, error) {
 	at := Origin{o.Attempt, o.Rank, o.ID}
-	if err := at.check(); err != nil {
+	if err := at.checkBounds(); err != nil {
 		return nil, err
 	}
 	if err := store.CheckKey(o.Prefix); err != nil {
@@ -110,8 +110,8 @@ func NewWriter(o Options) (*Writer, error) {
 	// last is what people look for. Close alone ends it.
 	ctx, abandon := context.WithCancelCause(context.Background())
 	w.abandon = abandon
-	w.run.Go(func() { w.keep(ctx) })
-	w.run.Go(func() { w.watch(ctx) })
+	w.run.Go(func() { w.storeObjects(ctx) })
+	w.run.Go(func() { w.watchOverdue(ctx) })
 	return w, nil
 }
 
@@ -124,19 +124,19 @@ var buffers = sync.Pool{New: func() any { return new([MaxFrame]byte) }}
 func (w *Writer) Copy(stream Stream, item uint64, r io.Reader) (int64, error) {
 	buf := buffers.Get().(*[MaxFrame]byte)
 	defer buffers.Put(buf)
-	o := w.outlet(stream, item)
-	defer o.leave()
+	o := w.newOutlet(stream, item)
+	defer o.unregister()
 	var total int64
 	for {
 		n, err := r.Read(buf[:])
 		if n > 0 {
-			if err := o.pass(buf[:n]); err != nil {
+			if err := o.recordShown(buf[:n]); err != nil {
 				return total, err
 			}
 			total += int64(n)
 		}
 		if err != nil {
-			rest := o.end()
+			rest := o.recordHeld()
 			if errors.Is(err, io.EOF) {
 				return total, rest
 			}
@@ -145,7 +145,7 @@ func (w *Writer) Copy(stream Stream, item uint64, r io.Reader) (int64, error) {
 	}
 }
 
-func (w *Writer) add(stream Stream, item uint64, b []byte) error {
+func (w *Writer) addFrame(stream Stream, item uint64, b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.pack.total >= MaxPending && !w.closing {
@@ -154,7 +154,7 @@ func (w *Writer) add(stream Stream, item uint64, b []byte) error {
 	if w.closing {
 		return errClosed
 	}
-	w.append(&Frame{Stream: stream, Item: item, Data: b})
+	w.appendFrameLocked(&Frame{Stream: stream, Item: item, Data: b})
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (w *Writer) Note(text string) {
 	}
 	for b := []byte(text); len(b) > 0; {
 		n := min(len(b), MaxFrame)
-		w.append(&Frame{Stream: Agent, Data: b[:n]})
+		w.appendFrameLocked(&Frame{Stream: Agent, Data: b[:n]})
 		b = b[n:]
 	}
 }
@@ -191,7 +191,7 @@ func (w *Writer) TryAdd(stream Stream, item uint64, b []byte) bool {
 	if w.closing || w.pack.total >= MaxPending {
 		return false
 	}
-	w.append(&Frame{Stream: stream, Item: item, Data: b})
+	w.appendFrameLocked(&Frame{Stream: stream, Item: item, Data: b})
 	return true
 }
 
@@ -210,16 +210,16 @@ func (w *Writer) OnTick(each func(now time.Time)) {
 	w.ticking = each
 }
 
-// append numbers a frame and puts it into the block and the ring. w.mu is held.
-func (w *Writer) append(f *Frame) {
+// appendFrameLocked numbers a frame and puts it into the block and the ring. w.mu is held.
+func (w *Writer) appendFrameLocked(f *Frame) {
 	if w.pack.total == 0 {
 		w.since = w.o.Clock.Boot()
 	}
 	w.seq++
 	f.Seq, f.Time = w.seq, w.o.Clock.Now()
 	var encoded []byte
-	w.body, encoded = w.pack.add(w.body, f)
-	w.live.ring.add(encoded, f.Seq)
+	w.body, encoded = w.pack.addFrame(w.body, f)
+	w.live.ring.addFrame(encoded, f.Seq)
 	w.changed.Broadcast()
 }
 
@@ -282,7 +282,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	w.changed.Broadcast()
 	w.mu.Unlock()
 	w.run.Wait()
-	w.live.close(w)
+	w.live.closeServer(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lost
@@ -291,16 +291,16 @@ func (w *Writer) Close(ctx context.Context) error {
 // String is the place as it stands in messages.
 func (p Origin) String() string { return fmt.Sprintf("attempt %d, rank %d", p.Attempt, p.Rank) }
 
-// keep stores one object after the other until the writer is closed and all is
+// storeObjects stores one object after the other until the writer is closed and all is
 // stored, or ctx ends.
-func (w *Writer) keep(ctx context.Context) {
+func (w *Writer) storeObjects(ctx context.Context) {
 	defer w.abandon(nil) // ends watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.changed.Broadcast()
 	var spare []byte // two bodies take turns, so that 10 GB make no garbage
 	for number := 0; ; {
-		for !w.due() && !w.closing {
+		for !w.flushIsDue() && !w.closing {
 			w.changed.Wait()
 		}
 		if w.pack.total == 0 { // only when closing
@@ -308,12 +308,12 @@ func (w *Writer) keep(ctx context.Context) {
 			return
 		}
 		raw, last := w.pack.total, w.seq
-		body := w.pack.seal(w.body, w.at)
+		body := w.pack.sealObject(w.body, w.at)
 		w.body, w.storing, w.overdue = spare[:0], len(body), false
 		w.asked = w.o.Clock.Boot()
 		w.changed.Broadcast()
 		w.mu.Unlock()
-		next, err := w.put(ctx, number, body)
+		next, err := w.putObject(ctx, number, body)
 		w.mu.Lock()
 		number, spare, w.storing = next, body, 0
 		if err != nil {
@@ -326,18 +326,18 @@ func (w *Writer) keep(ctx context.Context) {
 	}
 }
 
-func (w *Writer) due() bool {
+func (w *Writer) flushIsDue() bool {
 	return w.pack.total >= flushSize || w.pack.total > 0 && (w.overdue || w.want > w.stored)
 }
 
-// put stores body under number, or the first free number after it, and gives
+// putObject stores body under number, or the first free number after it, and gives
 // the next. It tries for ever: a run must not fail because its log is slow.
-func (w *Writer) put(ctx context.Context, number int, body []byte) (next int, err error) {
+func (w *Writer) putObject(ctx context.Context, number int, body []byte) (next int, err error) {
 	for wait := backoffMin; ; wait = min(2*wait, backoffMax) {
 		key := w.at.Key(w.o.Prefix, number)
 		_, mine, err := w.o.Store.CreateOnce(ctx, key, body)
 		if err == nil && mine {
-			w.say(nil)
+			w.setTrouble(nil)
 			return number + 1, nil
 		}
 		if ctx.Err() != nil {
@@ -348,14 +348,14 @@ func (w *Writer) put(ctx context.Context, number int, body []byte) (next int, er
 			err = fault.New(fault.Bug, "", "store output: %s: another writer was given the same id", key)
 			number++
 		}
-		w.say(err)
+		w.setTrouble(err)
 		if err := w.o.Clock.Sleep(ctx, wait); err != nil {
 			return number, err
 		}
 	}
 }
 
-func (w *Writer) say(err error) {
+func (w *Writer) setTrouble(err error) {
 	w.mu.Lock()
 	w.trouble = err
 	w.mu.Unlock()
@@ -364,10 +364,10 @@ func (w *Writer) say(err error) {
 	}
 }
 
-// watch makes frames that have waited long enough due.
-func (w *Writer) watch(ctx context.Context) {
+// watchOverdue makes frames that have waited long enough due.
+func (w *Writer) watchOverdue(ctx context.Context) {
 	for w.o.Clock.Sleep(ctx, tick) == nil {
-		w.release()
+		w.releaseHeld()
 		w.mu.Lock()
 		ticking := w.ticking
 		w.mu.Unlock()

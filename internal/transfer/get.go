@@ -23,20 +23,20 @@ import (
 // is made; a single object becomes the file target, or one of its own name where
 // target is a folder or ends in a slash.
 func Get(ctx context.Context, from Place, target string, o Options) (Done, error) {
-	defer o.mind(ctx, from.Store)()
+	defer o.reportOutages(ctx, from.Store)()
 	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from, lanes: make(chan struct{}, atOnce)}
-	next, stop := listed(ctx, from.Store, from.folder())
+	next, stop := listed(ctx, from.Store, from.folderPrefix())
 	defer func() { stop() }()
 	first, some, err := next()
 	if err != nil {
-		return Done{}, d.verdict(err)
+		return Done{}, d.finalError(err)
 	}
 	if some {
-		d.prefix = from.folder()
-		return d.into(ctx, target, func(ctx context.Context, give func(bringing) error) error { return d.plan(first, next, give) })
+		d.prefix = from.folderPrefix()
+		return d.fetchInto(ctx, target, func(ctx context.Context, give func(bringing) error) error { return d.planFolder(first, next, give) })
 	}
-	if from.folder() == from.Key {
-		return Done{}, d.verdict(nothing())
+	if from.folderPrefix() == from.Key {
+		return Done{}, d.finalError(nothing())
 	}
 	stop()
 	next, stop = listed(ctx, from.Store, from.Key)
@@ -45,23 +45,23 @@ func Get(ctx context.Context, from Place, target string, o Options) (Done, error
 		err = nothing()
 	}
 	if err != nil {
-		return Done{}, d.verdict(err)
+		return Done{}, d.finalError(err)
 	}
 	dir, name := filepath.Split(target)
 	if info, err := os.Stat(target); name == "" || err == nil && info.IsDir() {
 		dir, name = target, path.Base(from.Key)
 	}
-	return d.into(ctx, filepath.Clean(dir), func(_ context.Context, give func(bringing) error) error { return d.judge(first, name, give) })
+	return d.fetchInto(ctx, filepath.Clean(dir), func(_ context.Context, give func(bringing) error) error { return d.judgeObject(first, name, give) })
 }
 
-// into brings what plan gives out into the folder target.
-func (d *down) into(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Done, err error) {
+// fetchInto brings what plan gives out into the folder target.
+func (d *down) fetchInto(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Done, err error) {
 	if d.own, err = openOwn(target); err != nil {
-		return done, d.verdict(err)
+		return done, d.finalError(err)
 	}
 	d.root = d.own.root
-	done, err = carry(ctx, &d.run, plan, d.bring)
-	d.own.close(d.over)
+	done, err = carry(ctx, &d.run, plan, d.bringObject)
+	d.own.closeFolder(d.over)
 	return done, err
 }
 
@@ -84,9 +84,9 @@ type bringing struct {
 	tag  string // of the object, where only the file's content says whether it is this one
 }
 
-func (d *down) plan(o store.Object, next func() (store.Object, bool, error), give func(bringing) error) error {
+func (d *down) planFolder(o store.Object, next func() (store.Object, bool, error), give func(bringing) error) error {
 	for more := true; more; {
-		if err := d.judge(o, strings.TrimPrefix(o.Key, d.prefix), give); err != nil {
+		if err := d.judgeObject(o, strings.TrimPrefix(o.Key, d.prefix), give); err != nil {
 			return err
 		}
 		var err error
@@ -97,19 +97,19 @@ func (d *down) plan(o store.Object, next func() (store.Object, bool, error), giv
 	return nil
 }
 
-// judge decides what becomes of an object, by the file that is there.
-func (d *down) judge(o store.Object, name string, give func(bringing) error) error {
+// judgeObject decides what becomes of an object, by the file that is there.
+func (d *down) judgeObject(o store.Object, name string, give func(bringing) error) error {
 	d.found.Add(1)
 	d.foundBytes.Add(o.Size)
 	if folder, marker := strings.CutSuffix(name, "/"); marker && o.Size == 0 || name == "" && o.Size == 0 {
 		// A console's way to show a folder that holds nothing.
 		if folder != "" && badName(folder) == "" {
-			return d.folder(folder)
+			return d.makeFolder(folder)
 		}
 		return nil
 	}
 	if why := badName(name); why != "" {
-		d.refuse(o.Key, why)
+		d.noteRefusal(o.Key, why)
 		return nil
 	}
 	b := bringing{Object: o, name: name}
@@ -119,7 +119,7 @@ func (d *down) judge(o store.Object, name string, give func(bringing) error) err
 		// somebody else, or of another version.
 		same := info.ModTime().Truncate(time.Second).Equal(o.Time.Truncate(time.Second)) && !o.Time.IsZero()
 		if same && !d.o.Checksum {
-			d.kept(o.Size)
+			d.countSame(o.Size)
 			return nil
 		}
 		if isMD5(o.Tag) {
@@ -146,8 +146,8 @@ func badName(name string) string {
 	return ""
 }
 
-// folder makes a folder below the target, once.
-func (d *down) folder(name string) error {
+// makeFolder makes a folder below the target, once.
+func (d *down) makeFolder(name string) error {
 	if name == "." || name == "" {
 		return nil
 	}
@@ -161,19 +161,19 @@ func (d *down) folder(name string) error {
 	return nil
 }
 
-// bring fetches one object, unless its file holds it already.
-func (d *down) bring(ctx context.Context, b bringing) error {
+// bringObject fetches one object, unless its file holds it already.
+func (d *down) bringObject(ctx context.Context, b bringing) error {
 	if b.tag != "" {
-		if same, err := d.holds(ctx, b); err != nil || same {
+		if same, err := d.fileHoldsObject(ctx, b); err != nil || same {
 			return err
 		}
 	}
-	err := d.folder(path.Dir(b.name))
+	err := d.makeFolder(path.Dir(b.name))
 	if err == nil {
-		err = d.fetch(ctx, b)
+		err = d.fetchObject(ctx, b)
 	}
 	if why := inTheWay(err); why != "" {
-		d.refuse(b.Key, why)
+		d.noteRefusal(b.Key, why)
 		return nil
 	}
 	return err
@@ -197,8 +197,8 @@ func inTheWay(err error) string {
 	return ""
 }
 
-// holds compares a file with its object's tag; if it is that one, it gets its time.
-func (d *down) holds(ctx context.Context, b bringing) (bool, error) {
+// fileHoldsObject compares a file with its object's tag; if it is that one, it gets its time.
+func (d *down) fileHoldsObject(ctx context.Context, b bringing) (bool, error) {
 	f, err := d.root.Open(b.name)
 	if err != nil {
 		return false, nil
@@ -208,7 +208,7 @@ func (d *down) holds(ctx context.Context, b bringing) (bool, error) {
 	if err != nil || !same {
 		return false, err
 	}
-	d.kept(b.Size)
+	d.countSame(b.Size)
 	return true, d.root.Chtimes(b.name, b.Time, b.Time)
 }
 
@@ -216,17 +216,17 @@ func (d *down) holds(ctx context.Context, b bringing) (bool, error) {
 // replaced while it came.
 const fetchTries = 4
 
-func (d *down) fetch(ctx context.Context, b bringing) (err error) {
-	if b.Size >= min(large, 2*d.piece(b.Size)) {
-		if err = d.large(ctx, b); !errors.Is(err, errWhole) {
+func (d *down) fetchObject(ctx context.Context, b bringing) (err error) {
+	if b.Size >= min(large, 2*d.pieceSize(b.Size)) {
+		if err = d.fetchLarge(ctx, b); !errors.Is(err, errWhole) {
 			return err
 		}
 	}
-	name := d.own.next()
+	name := d.own.nextName()
 	for range fetchTries {
 		var n int64
-		if n, err = d.write(ctx, b, name); err == nil {
-			err = d.place(name, b)
+		if n, err = d.writeWhole(ctx, b, name); err == nil {
+			err = d.publishFile(name, b)
 		}
 		if err == nil {
 			return nil
@@ -240,8 +240,8 @@ func (d *down) fetch(ctx context.Context, b bringing) (err error) {
 	return err
 }
 
-// place gives what is whole in the run's own folder its time and its name.
-func (d *down) place(name string, b bringing) error {
+// publishFile gives what is whole in the run's own folder its time and its name.
+func (d *down) publishFile(name string, b bringing) error {
 	if !b.Time.IsZero() {
 		if err := d.own.in.Chtimes(name, b.Time, b.Time); err != nil {
 			return err
@@ -262,8 +262,8 @@ func gone(err error, key string) error {
 	return err
 }
 
-// write brings an object into the run's own folder, in one stream.
-func (d *down) write(ctx context.Context, b bringing, name string) (n int64, err error) {
+// writeWhole brings an object into the run's own folder, in one stream.
+func (d *down) writeWhole(ctx context.Context, b bringing, name string) (n int64, err error) {
 	body, err := d.from.Store.Open(ctx, b.Key, 0, -1)
 	if err != nil {
 		return 0, gone(err, b.Key)
@@ -274,7 +274,7 @@ func (d *down) write(ctx context.Context, b bringing, name string) (n int64, err
 		return 0, err
 	}
 	defer f.Close()
-	if n, err = d.copy(ctx, f, body); err != nil {
+	if n, err = d.copyCounted(ctx, f, body); err != nil {
 		return n, err
 	}
 	return n, f.Close()
@@ -282,8 +282,8 @@ func (d *down) write(ctx context.Context, b bringing, name string) (n int64, err
 
 var blocks = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
-// copy writes body to f and counts it as it goes.
-func (d *down) copy(ctx context.Context, f io.Writer, body io.Reader) (n int64, err error) {
+// copyCounted writes body to f and counts it as it goes.
+func (d *down) copyCounted(ctx context.Context, f io.Writer, body io.Reader) (n int64, err error) {
 	block := blocks.Get().(*[256 << 10]byte)
 	defer blocks.Put(block)
 	for {

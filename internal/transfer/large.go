@@ -31,11 +31,11 @@ const (
 // errWhole says that an object has to come in one stream.
 var errWhole = errors.New("it cannot be fetched in parts")
 
-// large brings an object in pieces, side by side, and goes on with what an earlier
+// fetchLarge brings an object in pieces, side by side, and goes on with what an earlier
 // run has left of it.
-func (d *down) large(ctx context.Context, b bringing) (err error) {
+func (d *down) fetchLarge(ctx context.Context, b bringing) (err error) {
 	for range fetchTries {
-		err = d.assemble(ctx, b)
+		err = d.assembleOnce(ctx, b)
 		again := errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrReplaced)
 		if err == nil || !again || ctx.Err() != nil {
 			break
@@ -48,25 +48,25 @@ func (d *down) large(ctx context.Context, b bringing) (err error) {
 	return err
 }
 
-// assemble is large, once.
-func (d *down) assemble(ctx context.Context, b bringing) error {
+// assembleOnce is large, once.
+func (d *down) assembleOnce(ctx context.Context, b bringing) error {
 	w, err := d.from.Store.Look(ctx, b.Key)
 	if err != nil {
 		return gone(err, b.Key)
 	}
-	id := identity{From: d.from.Store.String(), Key: w.Key, Tag: w.Tag, Size: w.Size, Sum: w.Sum, Piece: w.Sum.Piece(d.piece(w.Size))}
-	p, err := d.own.part(id)
+	id := identity{From: d.from.Store.String(), Key: w.Key, Tag: w.Tag, Size: w.Size, Sum: w.Sum, Piece: w.Sum.Piece(d.pieceSize(w.Size))}
+	p, err := d.own.openPart(id)
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.closeFiles()
 	var brought, found atomic.Int64
-	err = d.pieces(ctx, p, w.Object, &brought, &found)
+	err = d.fetchPieces(ctx, p, w.Object, &brought, &found)
 	if err == nil && !id.Sum.Holds(p.sums, id.Piece, id.Size) {
 		err = fmt.Errorf("bring %q: its %s is not %s: %w", b.Key, id.Sum.Of, id.Sum.Text, store.ErrCorrupt)
 	}
 	if err == nil {
-		err = d.place(p.dir+"/data", b)
+		err = d.publishFile(p.dir+"/data", b)
 	}
 	if err == nil {
 		_ = d.own.in.RemoveAll(p.dir) // or the end does
@@ -77,13 +77,13 @@ func (d *down) assemble(ctx context.Context, b bringing) error {
 	if errors.Is(err, store.ErrReplaced) || errors.Is(err, store.ErrCorrupt) {
 		_ = d.own.in.RemoveAll(p.dir)
 	} else {
-		d.own.keep(id, d.own.name+"/"+p.dir)
+		d.own.keepPart(id, d.own.name+"/"+p.dir)
 	}
 	return err
 }
 
-// piece is the size of the pieces of an object that is not divided yet.
-func (d *down) piece(size int64) int64 {
+// pieceSize is the size of the pieces of an object that is not divided yet.
+func (d *down) pieceSize(size int64) int64 {
 	if d.o.piece > 0 {
 		return d.o.piece
 	}
@@ -91,22 +91,22 @@ func (d *down) piece(size int64) int64 {
 	return max(pieceSize, (size/mostGrown+step-1)/step*step)
 }
 
-// pieces brings all that are not here. It counts the bytes it brought, and those it
+// fetchPieces brings all that are not here. It counts the bytes it brought, and those it
 // found.
-func (d *down) pieces(ctx context.Context, p *part, o store.Object, brought, found *atomic.Int64) error {
+func (d *down) fetchPieces(ctx context.Context, p *part, o store.Object, brought, found *atomic.Int64) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range min(perFile, p.pieces()) {
+	for range min(perFile, p.pieceCount()) {
 		all.Go(func() {
-			for i := next.Add(1) - 1; i < p.pieces() && ctx.Err() == nil; i = next.Add(1) - 1 {
+			for i := next.Add(1) - 1; i < p.pieceCount() && ctx.Err() == nil; i = next.Add(1) - 1 {
 				select {
 				case d.lanes <- struct{}{}:
 				case <-ctx.Done():
 					return
 				}
-				err := d.one(ctx, p, o, i, brought, found)
+				err := d.fetchPiece(ctx, p, o, i, brought, found)
 				<-d.lanes
 				if err != nil {
 					stop(err)
@@ -118,16 +118,16 @@ func (d *down) pieces(ctx context.Context, p *part, o store.Object, brought, fou
 	return context.Cause(ctx)
 }
 
-// one brings a piece, unless its bytes are here.
-func (d *down) one(ctx context.Context, p *part, o store.Object, i int64, brought, found *atomic.Int64) (err error) {
-	off, n := p.span(i)
-	if told := p.told(i); told != nil {
+// fetchPiece brings a piece, unless its bytes are here.
+func (d *down) fetchPiece(ctx context.Context, p *part, o store.Object, i int64, brought, found *atomic.Int64) (err error) {
+	off, n := p.pieceSpan(i)
+	if told := p.recordedSum(i); told != nil {
 		h := p.Sum.New()
 		if _, err := io.Copy(h, stopped{ctx, io.NewSectionReader(p.data, off, n)}); err != nil {
 			return err
 		}
 		if bytes.Equal(h.Sum(nil), told) {
-			p.here(i, told)
+			p.markWhole(i, told)
 			d.sameBytes.Add(n)
 			found.Add(n)
 			return nil
@@ -136,9 +136,9 @@ func (d *down) one(ctx context.Context, p *part, o store.Object, i int64, brough
 	for range fetchTries {
 		var sum []byte
 		var came int64
-		if sum, came, err = d.stream(ctx, p, o, off, n); err == nil {
+		if sum, came, err = d.streamPiece(ctx, p, o, off, n); err == nil {
 			brought.Add(n)
-			return p.write(i, sum)
+			return p.recordPiece(i, sum)
 		}
 		d.bytes.Add(-came)
 		if !errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrReplaced) || ctx.Err() != nil {
@@ -148,15 +148,15 @@ func (d *down) one(ctx context.Context, p *part, o store.Object, i int64, brough
 	return err
 }
 
-// stream writes n bytes of an object from off to their place.
-func (d *down) stream(ctx context.Context, p *part, o store.Object, off, n int64) (sum []byte, came int64, err error) {
+// streamPiece writes n bytes of an object from off to their place.
+func (d *down) streamPiece(ctx context.Context, p *part, o store.Object, off, n int64) (sum []byte, came int64, err error) {
 	body, err := d.from.Store.OpenOf(ctx, o, off, n)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer body.Close()
 	h := p.Sum.New()
-	came, err = d.copy(ctx, io.MultiWriter(h, io.NewOffsetWriter(p.data, off)), body)
+	came, err = d.copyCounted(ctx, io.MultiWriter(h, io.NewOffsetWriter(p.data, off)), body)
 	if errors.Is(err, store.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", err, store.ErrReplaced)
 	}

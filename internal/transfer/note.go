@@ -98,17 +98,17 @@ func (n *note) Write(at string) error {
 	return err
 }
 
-// close leaves the note for the next run, or takes it away.
-func (n *note) close(over bool) {
+// closeNote leaves the note for the next run, or takes it away.
+func (n *note) closeNote(over bool) {
 	if over || n.At == "" {
 		_ = os.Remove(n.f.Name()) // one that stays names what is not there
 	}
 	n.f.Close()
 }
 
-// forget throws away what old notes tell of uploads to this bucket. What it cannot
+// dropOldUploads throws away what old notes tell of uploads to this bucket. What it cannot
 // throw away is tried again the next time.
-func (u *up) forget(ctx context.Context) {
+func (u *up) dropOldUploads(ctx context.Context) {
 	entries, err := os.ReadDir(u.o.Notes)
 	if u.o.Notes == "" || err != nil {
 		return
@@ -126,7 +126,7 @@ func (u *up) forget(ctx context.Context) {
 		}
 		if n := take(f); n != nil {
 			over := n.Place == u.to.Store.String() && u.to.Store.Drop(ctx, n.Key, n.At) == nil
-			n.close(over)
+			n.closeNote(over)
 		}
 	}
 }

@@ -41,26 +41,26 @@ func openOwn(target string) (o *own, err error) {
 	if o.root, err = os.OpenRoot(target); err != nil {
 		return nil, err
 	}
-	o.sweep()
+	o.sweepOtherRuns()
 	dir, err := os.MkdirTemp(target, ours+"*")
 	if err != nil {
-		o.close(false)
+		o.closeFolder(false)
 		return nil, fault.Wrap(bare(err), fault.Invalid, hint, "write to %s", target)
 	}
 	o.name = filepath.Base(dir)
 	if o.in, err = o.root.OpenRoot(o.name); err == nil {
-		err = o.take()
+		err = o.createLock()
 	}
 	if err != nil {
-		o.close(false)
+		o.closeFolder(false)
 		return nil, err
 	}
 	return o, nil
 }
 
-// take makes the lock. It has its name from when it is held: one that is free is of a
+// createLock makes the lock. It has its name from when it is held: one that is free is of a
 // run that ended.
-func (o *own) take() (err error) {
+func (o *own) createLock() (err error) {
 	if o.lock, err = o.in.Create("lock.new"); err != nil {
 		return err
 	}
@@ -70,24 +70,24 @@ func (o *own) take() (err error) {
 	return o.in.Rename("lock.new", "lock")
 }
 
-// next is a name in the folder that nothing has.
-func (o *own) next() string {
+// nextName is a name in the folder that nothing has.
+func (o *own) nextName() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.serial++
 	return strconv.Itoa(o.serial)
 }
 
-// keep has a part left for whoever goes on with it: this run, or a later one.
-func (o *own) keep(id identity, dir string) {
+// keepPart has a part left for whoever goes on with it: this run, or a later one.
+func (o *own) keepPart(id identity, dir string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.left[id] = dir
 }
 
-// adopt moves what is left of an object into this run's folder, if something is.
-func (o *own) adopt(id identity) (name string, ok bool) {
-	name = o.next()
+// adoptPart moves what is left of an object into this run's folder, if something is.
+func (o *own) adoptPart(id identity) (name string, ok bool) {
+	name = o.nextName()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	dir, ok := o.left[id]
@@ -98,9 +98,9 @@ func (o *own) adopt(id identity) (name string, ok bool) {
 	return name, o.root.Rename(dir, o.name+"/"+name) == nil
 }
 
-// close takes the folder away. Without a good end it stays while it holds parts, and
+// closeFolder takes the folder away. Without a good end it stays while it holds parts, and
 // so do those of other runs.
-func (o *own) close(good bool) {
+func (o *own) closeFolder(good bool) {
 	kept := map[string]bool{}
 	if !good {
 		for _, dir := range o.left {
@@ -126,9 +126,9 @@ func (o *own) close(good bool) {
 	o.root.Close()
 }
 
-// sweep goes through the folders of other runs. One without a lock was made a moment
+// sweepOtherRuns goes through the folders of other runs. One without a lock was made a moment
 // ago, or by a run that died in that moment: then it is empty.
-func (o *own) sweep() {
+func (o *own) sweepOtherRuns() {
 	dir, err := o.root.Open(".")
 	if err != nil {
 		return
@@ -139,23 +139,23 @@ func (o *own) sweep() {
 		entries, err = dir.ReadDir(1000)
 		for _, e := range entries {
 			if e.IsDir() && strings.HasPrefix(e.Name(), ours) {
-				o.inherit(e.Name())
+				o.inheritFolder(e.Name())
 			}
 		}
 	}
 }
 
-// inherit takes over the folder of a run that ended without doing so.
-func (o *own) inherit(name string) {
+// inheritFolder takes over the folder of a run that ended without doing so.
+func (o *own) inheritFolder(name string) {
 	lock, err := o.root.Open(name + "/lock")
 	if err != nil {
 		return
 	}
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !o.same(lock, name+"/lock") {
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !o.hasSameName(lock, name+"/lock") {
 		lock.Close()
 		return
 	}
-	parts := o.parts(name)
+	parts := o.findParts(name)
 	if len(parts) == 0 {
 		_ = o.root.RemoveAll(name)
 		lock.Close()
@@ -167,15 +167,15 @@ func (o *own) inherit(name string) {
 	}
 }
 
-// same says whether a file has its name still: somebody may have swept it.
-func (o *own) same(f *os.File, name string) bool {
+// hasSameName says whether a file has its name still: somebody may have swept it.
+func (o *own) hasSameName(f *os.File, name string) bool {
 	was, err := f.Stat()
 	now, err2 := o.root.Stat(name)
 	return errors.Join(err, err2) == nil && os.SameFile(was, now)
 }
 
-// parts finds those in a folder, and takes everything else in it away.
-func (o *own) parts(folder string) map[identity]string {
+// findParts finds those in a folder, and takes everything else in it away.
+func (o *own) findParts(folder string) map[identity]string {
 	found := map[identity]string{}
 	dir, err := o.root.Open(folder)
 	if err != nil {

@@ -40,11 +40,11 @@ type identity struct {
 	Piece int64     `json:"piece"`
 }
 
-// pieces is how many there are.
-func (id identity) pieces() int64 { return (id.Size + id.Piece - 1) / id.Piece }
+// pieceCount is how many there are.
+func (id identity) pieceCount() int64 { return (id.Size + id.Piece - 1) / id.Piece }
 
-// span is where one is.
-func (id identity) span(i int64) (off, n int64) {
+// pieceSpan is where one is.
+func (id identity) pieceSpan(i int64) (off, n int64) {
 	off = i * id.Piece
 	return off, min(id.Piece, id.Size-off)
 }
@@ -52,15 +52,15 @@ func (id identity) span(i int64) (off, n int64) {
 // maxNote is longer than any note: a line for each of some ten thousand pieces.
 const maxNote = 4 << 20
 
-// part goes on with what is left of an object, or begins it.
-func (o *own) part(id identity) (*part, error) {
-	if name, ok := o.adopt(id); ok {
-		if p, err := o.reopen(id, name); err == nil {
+// openPart goes on with what is left of an object, or begins it.
+func (o *own) openPart(id identity) (*part, error) {
+	if name, ok := o.adoptPart(id); ok {
+		if p, err := o.reopenPart(id, name); err == nil {
 			return p, nil
 		}
 		_ = o.in.RemoveAll(name) // it cannot be gone on with: the object comes anew
 	}
-	p := &part{identity: id, dir: o.next(), sums: make([][]byte, id.pieces()), said: make([][]byte, id.pieces())}
+	p := &part{identity: id, dir: o.nextName(), sums: make([][]byte, id.pieceCount()), said: make([][]byte, id.pieceCount())}
 	err := o.in.Mkdir(p.dir, 0o700)
 	if err == nil {
 		p.data, err = o.in.OpenFile(p.dir+"/data", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
@@ -79,19 +79,19 @@ func (o *own) part(id identity) (*part, error) {
 		_, err = p.note.Write(append(line, '\n'))
 	}
 	if err != nil {
-		p.close()
+		p.closeFiles()
 		_ = o.in.RemoveAll(p.dir)
 		return nil, err
 	}
 	return p, nil
 }
 
-// reopen reads what is there of a part.
-func (o *own) reopen(id identity, dir string) (_ *part, err error) {
-	p := &part{identity: id, dir: dir, sums: make([][]byte, id.pieces())}
+// reopenPart reads what is there of a part.
+func (o *own) reopenPart(id identity, dir string) (_ *part, err error) {
+	p := &part{identity: id, dir: dir, sums: make([][]byte, id.pieceCount())}
 	defer func() {
 		if err != nil {
-			p.close()
+			p.closeFiles()
 		}
 	}()
 	if p.data, err = o.in.OpenFile(dir+"/data", os.O_RDWR, 0); err != nil {
@@ -116,7 +116,7 @@ func (o *own) reopen(id identity, dir string) (_ *part, err error) {
 
 // parseNote reads what a note says of the pieces of id, and how much of it can be read.
 func parseNote(text []byte, id identity) (said [][]byte, whole int) {
-	said = make([][]byte, id.pieces())
+	said = make([][]byte, id.pieceCount())
 	size := id.Sum.New().Size()
 	first := true
 	for line := range bytes.Lines(text) {
@@ -152,24 +152,24 @@ func identify(root *os.Root, dir string) (id identity, ok bool) {
 	return id, id.Piece > 0 && id.Size >= 0 && id.Size/id.Piece <= maxPieces
 }
 
-// told is the sum that an earlier run has noted of a piece; nil: none.
-func (p *part) told(i int64) []byte { return p.said[i] }
+// recordedSum is the sum that an earlier run has noted of a piece; nil: none.
+func (p *part) recordedSum(i int64) []byte { return p.said[i] }
 
-// here says that a piece is whole.
-func (p *part) here(i int64, sum []byte) {
+// markWhole says that a piece is whole.
+func (p *part) markWhole(i int64, sum []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sums[i] = sum
 }
 
-// write notes a piece whose bytes are written.
-func (p *part) write(i int64, sum []byte) error {
-	p.here(i, sum)
+// recordPiece notes a piece whose bytes are written.
+func (p *part) recordPiece(i int64, sum []byte) error {
+	p.markWhole(i, sum)
 	_, err := p.note.WriteString(strconv.FormatInt(i, 10) + " " + hex.EncodeToString(sum) + "\n")
 	return err
 }
 
-func (p *part) close() {
+func (p *part) closeFiles() {
 	for _, f := range []*os.File{p.data, p.note} {
 		if f != nil {
 			f.Close()

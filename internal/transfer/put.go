@@ -18,24 +18,24 @@ import (
 // without the folder's own name; a file gets the place's name, or its own below a
 // place that is a folder.
 func Put(ctx context.Context, source string, to Place, o Options) (Done, error) {
-	defer o.mind(ctx, to.Store)()
+	defer o.reportOutages(ctx, to.Store)()
 	u := &up{run: run{o: o, doing: fmt.Sprintf("put %s to %s", source, to)}, to: to, source: source}
 	info, err := os.Stat(source)
 	switch {
 	case err != nil:
 		return Done{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
 	case info.Mode().IsRegular():
-		u.forget(ctx)
+		u.dropOldUploads(ctx)
 		if key := to.Key; key == "" || strings.HasSuffix(key, "/") {
 			u.to.Key += filepath.Base(source)
 		}
-		return carry(ctx, &u.run, func(ctx context.Context, give func(sending) error) error { return u.one(ctx, info, give) }, u.send)
+		return carry(ctx, &u.run, func(ctx context.Context, give func(sending) error) error { return u.planSingleFile(ctx, info, give) }, u.sendFile)
 	case !info.IsDir():
 		return Done{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
 	}
-	u.forget(ctx)
-	u.to.Key = to.folder()
-	return carry(ctx, &u.run, u.plan, u.send)
+	u.dropOldUploads(ctx)
+	u.to.Key = to.folderPrefix()
+	return carry(ctx, &u.run, u.planFolder, u.sendFile)
 }
 
 // up is a Put under way.
@@ -52,20 +52,20 @@ type sending struct {
 	tag       string // of the object that is there, where only the content says whether it is this one
 }
 
-// one plans a single file. The object of its name is the first of those that begin so.
-func (u *up) one(ctx context.Context, info fs.FileInfo, give func(sending) error) error {
+// planSingleFile plans a single file. The object of its name is the first of those that begin so.
+func (u *up) planSingleFile(ctx context.Context, info fs.FileInfo, give func(sending) error) error {
 	next, stop := listed(ctx, u.to.Store, u.to.Key)
 	defer stop()
 	there, ok, err := next()
 	if err != nil {
 		return err
 	}
-	return u.judge(file{path: u.source, size: info.Size(), time: info.ModTime()}, u.to.Key, there, ok && there.Key == u.to.Key, give)
+	return u.judgeFile(file{path: u.source, size: info.Size(), time: info.ModTime()}, u.to.Key, there, ok && there.Key == u.to.Key, give)
 }
 
-// plan goes through the folder and the listing side by side: both are in the order of
+// planFolder goes through the folder and the listing side by side: both are in the order of
 // their names.
-func (u *up) plan(ctx context.Context, give func(sending) error) error {
+func (u *up) planFolder(ctx context.Context, give func(sending) error) error {
 	next, stop := listed(ctx, u.to.Store, u.to.Key)
 	defer stop()
 	there, more, err := next()
@@ -73,23 +73,23 @@ func (u *up) plan(ctx context.Context, give func(sending) error) error {
 		return err
 	}
 	w := walker{told: func() { u.leftOut.Add(1) }}
-	return w.folder(ctx, u.source, "", func(f file) error {
+	return w.visitFolder(ctx, u.source, "", func(f file) error {
 		key := u.to.Key + f.name
 		for more && there.Key < key {
 			if there, more, err = next(); err != nil {
 				return err
 			}
 		}
-		return u.judge(f, key, there, more && there.Key == key, give)
+		return u.judgeFile(f, key, there, more && there.Key == key, give)
 	})
 }
 
-// judge decides what becomes of a file, by the object that is there.
-func (u *up) judge(f file, key string, there store.Object, held bool, give func(sending) error) error {
+// judgeFile decides what becomes of a file, by the object that is there.
+func (u *up) judgeFile(f file, key string, there store.Object, held bool, give func(sending) error) error {
 	u.found.Add(1)
 	u.foundBytes.Add(f.size)
 	if err := store.CheckName(key); err != nil {
-		u.refuse(f.name, "an object cannot have such a name")
+		u.noteRefusal(f.name, "an object cannot have such a name")
 		return nil
 	}
 	s := sending{path: f.path, key: key, size: f.size}
@@ -97,7 +97,7 @@ func (u *up) judge(f file, key string, there store.Object, held bool, give func(
 		// A bucket's time is of its own clock and cut to the second, and is that of the
 		// end: a file that is not older may have been written meanwhile.
 		if f.time.Before(there.Time) && !u.o.Checksum {
-			u.kept(f.size)
+			u.countSame(f.size)
 			return nil
 		}
 		if isMD5(there.Tag) {
@@ -107,13 +107,13 @@ func (u *up) judge(f file, key string, there store.Object, held bool, give func(
 	return give(s)
 }
 
-func (u *run) kept(size int64) {
+func (u *run) countSame(size int64) {
 	u.same.Add(1)
 	u.sameBytes.Add(size)
 }
 
-// send sends one file, unless its content is there already.
-func (u *up) send(ctx context.Context, s sending) error {
+// sendFile sends one file, unless its content is there already.
+func (u *up) sendFile(ctx context.Context, s sending) error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return fault.Wrap(err, fault.Invalid, "Make it readable, or take it away, and run it again.", "read")
@@ -125,15 +125,15 @@ func (u *up) send(ctx context.Context, s sending) error {
 			return err
 		}
 		if same {
-			u.kept(s.size)
+			u.countSame(s.size)
 			return nil
 		}
 	}
 	counted := &counting{ReadSeeker: f, bytes: &u.bytes}
-	there, err := u.store(ctx, s, counted)
+	there, err := u.storeFile(ctx, s, counted)
 	if fault.KindOf(err) == fault.Invalid && store.CheckKey(s.key) != nil {
-		counted.undo()
-		u.refuse(s.key, "this bucket does not accept such a name")
+		counted.undoCount()
+		u.noteRefusal(s.key, "this bucket does not accept such a name")
 		return nil
 	}
 	if err != nil {
@@ -145,13 +145,13 @@ func (u *up) send(ctx context.Context, s sending) error {
 	return nil
 }
 
-// store sends a file, and goes on with a large one that an earlier run had begun. there
+// storeFile sends a file, and goes on with a large one that an earlier run had begun. there
 // is how many of its bytes that one had sent.
-func (u *up) store(ctx context.Context, s sending, body io.ReadSeeker) (there int64, err error) {
+func (u *up) storeFile(ctx context.Context, s sending, body io.ReadSeeker) (there int64, err error) {
 	if s.size >= large && u.o.Notes != "" {
 		if n := openNote(u.o.Notes, u.to.Store.String(), s.key); n != nil {
 			there, err = u.to.Store.PutFileOn(ctx, s.key, body, n)
-			n.close(err == nil)
+			n.closeNote(err == nil)
 			return there, err
 		}
 	}
@@ -182,7 +182,7 @@ func (c *counting) Seek(offset int64, whence int) (int64, error) {
 	return at, err
 }
 
-func (c *counting) undo() { c.bytes.Add(-c.top) }
+func (c *counting) undoCount() { c.bytes.Add(-c.top) }
 
 // bare is an error of the file system without the name, which its reader has.
 func bare(err error) error {

@@ -74,8 +74,8 @@ type Options struct {
 // AwayLeast is how long a bucket may do nothing before that is said.
 const AwayLeast = 5 * time.Second
 
-// mind says that a bucket is away, until its answer is called.
-func (o Options) mind(ctx context.Context, s *store.Store) (end func()) {
+// reportOutages says that a bucket is away, until its answer is called.
+func (o Options) reportOutages(ctx context.Context, s *store.Store) (end func()) {
 	if o.Away == nil || o.Back == nil {
 		return func() {}
 	}
@@ -127,8 +127,8 @@ func (p Place) String() string {
 	return text
 }
 
-// folder is the prefix of what is below the place.
-func (p Place) folder() string {
+// folderPrefix is the prefix of what is below the place.
+func (p Place) folderPrefix() string {
 	if p.Key == "" || strings.HasSuffix(p.Key, "/") {
 		return p.Key
 	}
@@ -185,8 +185,8 @@ type run struct {
 	over    bool     // all was tried; what was left out will be so again
 }
 
-// refuse notes a name that cannot be on the other side.
-func (r *run) refuse(name, why string) {
+// noteRefusal notes a name that cannot be on the other side.
+func (r *run) noteRefusal(name, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.many++; len(r.refused) < 3 {
@@ -194,7 +194,7 @@ func (r *run) refuse(name, why string) {
 	}
 }
 
-func (r *run) progress() Progress {
+func (r *run) currentProgress() Progress {
 	return Progress{Files: r.files.Load(), Same: r.same.Load(), Bytes: r.bytes.Load(), SameBytes: r.sameBytes.Load(),
 		Found: r.found.Load(), FoundBytes: r.foundBytes.Load(), Counted: r.counted.Load()}
 }
@@ -205,7 +205,7 @@ func carry[T any](ctx context.Context, r *run, plan func(ctx context.Context, gi
 	begun := time.Now()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	watched := r.watch()
+	watched := r.reportProgress()
 	work := make(chan T, 4*workers)
 	var all sync.WaitGroup
 	count := workers
@@ -238,11 +238,11 @@ func carry[T any](ctx context.Context, r *run, plan func(ctx context.Context, gi
 		err = first // what plan says is its echo
 	}
 	watched()
-	return Done{Progress: r.progress(), LeftOut: r.leftOut.Load(), Took: time.Since(begun)}, r.verdict(err)
+	return Done{Progress: r.currentProgress(), LeftOut: r.leftOut.Load(), Took: time.Since(begun)}, r.finalError(err)
 }
 
-// verdict is the error at the end.
-func (r *run) verdict(err error) error {
+// finalError is the error at the end.
+func (r *run) finalError(err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.doing, err)
@@ -258,8 +258,8 @@ func (r *run) verdict(err error) error {
 	return fault.New(fault.Invalid, "Everything else is there: rename these.", "%s: left out %s", r.doing, text)
 }
 
-// watch calls Watch until its answer is called.
-func (r *run) watch() (end func()) {
+// reportProgress calls Watch until its answer is called.
+func (r *run) reportProgress() (end func()) {
 	if r.o.Watch == nil {
 		return func() {}
 	}
@@ -271,9 +271,9 @@ func (r *run) watch() (end func()) {
 		for {
 			select {
 			case <-tick.C:
-				r.o.Watch(r.progress())
+				r.o.Watch(r.currentProgress())
 			case <-over:
-				r.o.Watch(r.progress())
+				r.o.Watch(r.currentProgress())
 				return
 			}
 		}

@@ -29,7 +29,7 @@ type walker struct {
 	told func() // of what is not sent
 }
 
-func (w walker) folder(ctx context.Context, dir, prefix string, found func(file) error) error {
+func (w walker) visitFolder(ctx context.Context, dir, prefix string, found func(file) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func (w walker) folder(ctx context.Context, dir, prefix string, found func(file)
 	for _, e := range sorted {
 		path := dir + string(filepath.Separator) + e.Name()
 		if e.IsDir() {
-			err = w.folder(ctx, path, prefix+e.key, found)
+			err = w.visitFolder(ctx, path, prefix+e.key, found)
 		} else {
-			err = w.file(path, prefix+e.key, e, found)
+			err = w.visitFile(path, prefix+e.key, e, found)
 		}
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (w walker) folder(ctx context.Context, dir, prefix string, found func(file)
 	return nil
 }
 
-func (w walker) file(path, name string, e fs.DirEntry, found func(file) error) error {
+func (w walker) visitFile(path, name string, e fs.DirEntry, found func(file) error) error {
 	info, err := e.Info()
 	if err == nil && e.Type()&fs.ModeSymlink != 0 {
 		info, err = os.Stat(path)

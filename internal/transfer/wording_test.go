@@ -56,7 +56,7 @@ func TestWhatCannotBeSentOrBroughtSaysWhatToDo(t *testing.T) {
 	err = gone(store.ErrNotExist, "a/b")
 	reads(t, err, fault.Missing, `bring "a/b": …`, "Another program removes objects there: run it again.")
 	u := &up{run: run{doing: "put"}, to: place}
-	err = u.send(t.Context(), sending{path: filepath.Join(dir, "absent")})
+	err = u.sendFile(t.Context(), sending{path: filepath.Join(dir, "absent")})
 	reads(t, err, fault.Invalid, "read: open …", "Make it readable, or take it away, and run it again.")
 }
 

@@ -34,7 +34,7 @@ func (e Expr) Eval(a Attributes) Truth {
 		return True
 	}
 	if e.join == single {
-		return e.term.eval(a)
+		return e.term.evaluate(a)
 	}
 	truth := e.of[0].Eval(a)
 	for _, part := range e.of[1:] {
@@ -89,10 +89,10 @@ func shown(name Name, values []string) (texts []string) {
 }
 
 // Holds says whether the term is true of a machine whose name has this one value.
-func (t Term) Holds(value string) bool { return t.eval(Attributes{t.Name: {value}}) == True }
+func (t Term) Holds(value string) bool { return t.evaluate(Attributes{t.Name: {value}}) == True }
 
-// eval is a term's truth. A term and its opposite are never both true, nor both false.
-func (t Term) eval(a Attributes) Truth {
+// evaluate is a term's truth. A term and its opposite are never both true, nor both false.
+func (t Term) evaluate(a Attributes) Truth {
 	values, known := a[t.Name]
 	if !known {
 		return Unknown
@@ -108,17 +108,17 @@ func (t Term) eval(a Attributes) Truth {
 			if c, err := t.Name.canonical(v, 1, true); err == nil {
 				v = c
 			}
-			return t.holdsFor(positive, v)
+			return t.holdsForText(positive, v)
 		})
 	default:
 		is := 0.0
 		if len(values) > 0 {
 			var ok bool
-			if is, ok = t.Name.number(values[0], 1); !ok {
+			if is, ok = t.Name.parseNumber(values[0], 1); !ok {
 				return Unknown
 			}
 		}
-		holds = slices.ContainsFunc(t.Values, func(v string) bool { return t.compare(positive, is, v) })
+		holds = slices.ContainsFunc(t.Values, func(v string) bool { return t.compareNumber(positive, is, v) })
 	}
 	if holds != negate {
 		return True
@@ -126,18 +126,18 @@ func (t Term) eval(a Attributes) Truth {
 	return False
 }
 
-// holdsFor says whether a text is what the term wants, by a comparison that is ==, in or
+// holdsForText says whether a text is what the term wants, by a comparison that is ==, in or
 // =~.
-func (t Term) holdsFor(op Op, value string) bool {
+func (t Term) holdsForText(op Op, value string) bool {
 	if op == Match {
 		return matches(t.Values[0], value)
 	}
 	return slices.Contains(t.Values, value)
 }
 
-// compare compares a machine's number with a value of the term.
-func (t Term) compare(op Op, is float64, value string) bool {
-	wanted, _ := t.Name.number(value, 1) // canonical: it is a number
+// compareNumber compares a machine's number with a value of the term.
+func (t Term) compareNumber(op Op, is float64, value string) bool {
+	wanted, _ := t.Name.parseNumber(value, 1) // canonical: it is a number
 	switch op {
 	case Less:
 		return is < wanted

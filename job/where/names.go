@@ -101,7 +101,7 @@ func nameOf(typed string) (Name, float64, error) {
 func (n Name) canonical(typed string, scale float64, glob bool) (string, error) {
 	switch a := abouts[n]; {
 	case a.kind == number || a.kind == size || a.kind == bitrate:
-		v, ok := n.number(typed, scale)
+		v, ok := n.parseNumber(typed, scale)
 		switch {
 		case !ok && a.kind == size:
 			return "", fault.New(fault.Invalid, "Write it as 512M, 16G or 2T.", "%s is compared with a size, and %q is none", n, typed)
@@ -132,8 +132,8 @@ func (n Name) canonical(typed string, scale float64, glob bool) (string, error) 
 	return typed, nil
 }
 
-// number reads a number, size or bit rate; a bare number is multiplied by scale.
-func (n Name) number(typed string, scale float64) (float64, bool) {
+// parseNumber reads a number, size or bit rate; a bare number is multiplied by scale.
+func (n Name) parseNumber(typed string, scale float64) (float64, bool) {
 	bare, err := strconv.ParseFloat(typed, 64)
 	if err == nil && (!(bare >= 0 && bare < 1e18) || strings.ContainsAny(typed, "xX_")) { // no NaN, no Inf, no hexadecimal
 		return 0, false

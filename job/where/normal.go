@@ -24,12 +24,12 @@ func (c Clause) String() string {
 // such as the terms of Kubernetes' node affinity. Clauses that no machine can meet are
 // left out. The zero Expr is one clause without terms.
 func (e Expr) Normal() []Clause {
-	all := e.clauses()
+	all := e.listClauses()
 	return slices.DeleteFunc(all, func(c Clause) bool { return c.contradiction() != nil })
 }
 
-// clauses are the disjunctive normal form.
-func (e Expr) clauses() []Clause {
+// listClauses are the disjunctive normal form.
+func (e Expr) listClauses() []Clause {
 	switch {
 	case e.IsZero():
 		return []Clause{nil}
@@ -39,7 +39,7 @@ func (e Expr) clauses() []Clause {
 	var all []Clause
 	if e.join == or {
 		for _, part := range e.of {
-			all = append(all, part.clauses()...)
+			all = append(all, part.listClauses()...)
 		}
 		return distinct(all)
 	}
@@ -47,7 +47,7 @@ func (e Expr) clauses() []Clause {
 	for _, part := range e.of {
 		var longer []Clause
 		for _, c := range all {
-			for _, more := range part.clauses() {
+			for _, more := range part.listClauses() {
 				longer = append(longer, merged(c, more))
 			}
 		}
@@ -74,17 +74,17 @@ func distinct(all []Clause) []Clause {
 	})
 }
 
-// size is how many clauses the normal form has at most.
-func (e Expr) size() int {
+// countClauses is how many clauses the normal form has at most.
+func (e Expr) countClauses() int {
 	n := 1
 	for i, part := range e.of {
 		switch {
 		case i == 0:
-			n = part.size()
+			n = part.countClauses()
 		case e.join == or:
-			n += part.size()
+			n += part.countClauses()
 		default:
-			n *= part.size()
+			n *= part.countClauses()
 		}
 		if n > maxClauses {
 			return n // not multiplied further
@@ -93,13 +93,13 @@ func (e Expr) size() int {
 	return n
 }
 
-// check refuses an expression with too many clauses, and one that no machine can meet.
-func (e Expr) check(typed string) error {
-	if e.size() > maxClauses {
+// checkClauses refuses an expression with too many clauses, and one that no machine can meet.
+func (e Expr) checkClauses(typed string) error {
+	if e.countClauses() > maxClauses {
 		return fault.New(fault.Invalid, "Use in and globs in place of or.", "it stands for more than %d alternatives", maxClauses)
 	}
 	var first []Term
-	for _, c := range e.clauses() {
+	for _, c := range e.listClauses() {
 		against := c.contradiction()
 		if against == nil {
 			return nil
@@ -209,7 +209,7 @@ func noNumber(terms []Term) bool {
 	above, below := false, false // whether the bounds themselves are excluded
 	var candidates []string
 	for _, t := range terms {
-		v, _ := t.Name.number(t.Values[0], 1) // canonical: it is a number
+		v, _ := t.Name.parseNumber(t.Values[0], 1) // canonical: it is a number
 		switch t.Op {
 		case Equal, In:
 			candidates = t.Values

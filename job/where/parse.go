@@ -56,14 +56,14 @@ func parse(typed string) (Expr, error) {
 		return Expr{}, err
 	}
 	p := &parser{words: words}
-	e, err := p.either()
+	e, err := p.parseDisjunction()
 	if err != nil {
 		return Expr{}, err
 	}
-	if w := p.next(); w.text != "" {
-		return Expr{}, fault.New(fault.Invalid, "Join comparisons with and, or: type == p3.2xlarge and zone != us-east-1a.", "%s follows a whole expression", w.said())
+	if w := p.nextToken(); w.text != "" {
+		return Expr{}, fault.New(fault.Invalid, "Join comparisons with and, or: type == p3.2xlarge and zone != us-east-1a.", "%s follows a whole expression", w.quotedText())
 	}
-	return e, e.check(e.String())
+	return e, e.checkClauses(e.String())
 }
 
 // word is one token. plain is true for one that stands without quotes and is no sign.
@@ -73,8 +73,8 @@ type word struct {
 	quoted bool
 }
 
-// said names a token in a message.
-func (w word) said() string {
+// quotedText names a token in a message.
+func (w word) quotedText() string {
 	if w.text == "" && !w.quoted {
 		return "nothing"
 	}
@@ -149,24 +149,24 @@ type parser struct {
 	depth int
 }
 
-// peek is the next token; the zero word at the end.
-func (p *parser) peek() word {
+// peekToken is the next token; the zero word at the end.
+func (p *parser) peekToken() word {
 	if p.at == len(p.words) {
 		return word{}
 	}
 	return p.words[p.at]
 }
 
-// next is the next token, which is then behind.
-func (p *parser) next() word {
-	w := p.peek()
+// nextToken is the next token, which is then behind.
+func (p *parser) nextToken() word {
+	w := p.peekToken()
 	p.at = min(p.at+1, len(p.words))
 	return w
 }
 
-// accept reads the next token if it is one of these, whatever its case.
-func (p *parser) accept(texts ...string) bool {
-	w := p.peek()
+// acceptToken reads the next token if it is one of these, whatever its case.
+func (p *parser) acceptToken(texts ...string) bool {
+	w := p.peekToken()
 	if w.quoted || !slices.Contains(texts, strings.ToLower(w.text)) {
 		return false
 	}
@@ -174,14 +174,18 @@ func (p *parser) accept(texts ...string) bool {
 	return true
 }
 
-func (p *parser) either() (Expr, error) { return p.operands(or, p.both, "or", "||") }
-func (p *parser) both() (Expr, error)   { return p.operands(and, p.operand, "and", "&&") }
+func (p *parser) parseDisjunction() (Expr, error) {
+	return p.parseOperands(or, p.parseConjunction, "or", "||")
+}
+func (p *parser) parseConjunction() (Expr, error) {
+	return p.parseOperands(and, p.parseOperand, "and", "&&")
+}
 
-// operands reads operands joined by one of two signs.
-func (p *parser) operands(by join, read func() (Expr, error), signs ...string) (Expr, error) {
+// parseOperands reads operands joined by one of two signs.
+func (p *parser) parseOperands(by join, read func() (Expr, error), signs ...string) (Expr, error) {
 	first, err := read()
 	all := []Expr{first}
-	for err == nil && p.accept(signs...) {
+	for err == nil && p.acceptToken(signs...) {
 		var e Expr
 		e, err = read()
 		all = append(all, e)
@@ -192,20 +196,20 @@ func (p *parser) operands(by join, read func() (Expr, error), signs ...string) (
 	return joined(by, all), nil
 }
 
-// operand reads a comparison, or what stands behind not or in parentheses.
-func (p *parser) operand() (Expr, error) {
+// parseOperand reads a comparison, or what stands behind not or in parentheses.
+func (p *parser) parseOperand() (Expr, error) {
 	if p.depth++; p.depth > maxDepth {
 		return Expr{}, fault.New(fault.Invalid, "Write it without the parentheses that change nothing.", "parentheses are more than %d deep", maxDepth)
 	}
 	defer func() { p.depth-- }()
 	switch {
-	case p.accept("not", "!"):
-		e, err := p.operand()
+	case p.acceptToken("not", "!"):
+		e, err := p.parseOperand()
 		return negated(e), err
-	case p.accept("("):
-		e, err := p.either()
-		if err == nil && !p.accept(")") {
-			err = fault.New(fault.Invalid, "Close each parenthesis.", "%s stands where ) is missing", p.peek().said())
+	case p.acceptToken("("):
+		e, err := p.parseDisjunction()
+		if err == nil && !p.acceptToken(")") {
+			err = fault.New(fault.Invalid, "Close each parenthesis.", "%s stands where ) is missing", p.peekToken().quotedText())
 		}
 		return e, err
 	}
@@ -214,41 +218,41 @@ func (p *parser) operand() (Expr, error) {
 
 // comparison reads name op value.
 func (p *parser) comparison() (Expr, error) {
-	w := p.next()
+	w := p.nextToken()
 	if w.text == "" || !w.plain || isKeyword(w.text) {
-		return Expr{}, fault.New(fault.Invalid, "Write name, comparison and value: type =~ p3.*", "%s stands where a name should be", w.said())
+		return Expr{}, fault.New(fault.Invalid, "Write name, comparison and value: type =~ p3.*", "%s stands where a name should be", w.quotedText())
 	}
 	name, scale, err := nameOf(w.text)
 	if err != nil {
 		return Expr{}, err
 	}
-	op, err := p.op(name)
+	op, err := p.parseOperator(name)
 	if err != nil {
 		return Expr{}, err
 	}
 	if op == In || op == NotIn {
-		values, err := p.list(name, op)
+		values, err := p.parseValueList(name, op)
 		if err != nil {
 			return Expr{}, err
 		}
 		return term(name, op, values, scale)
 	}
-	v := p.next()
+	v := p.nextToken()
 	if !v.plain && !v.quoted || v.plain && isKeyword(v.text) {
-		return Expr{}, fault.New(fault.Invalid, "Write a value behind "+string(op)+", in quotes if it is a word such as and.", "%s stands where a value of %s should be", v.said(), name)
+		return Expr{}, fault.New(fault.Invalid, "Write a value behind "+string(op)+", in quotes if it is a word such as and.", "%s stands where a value of %s should be", v.quotedText(), name)
 	}
 	return term(name, op, []string{v.text}, scale)
 }
 
-// op reads a comparison.
-func (p *parser) op(name Name) (Op, error) {
-	w := p.next()
+// parseOperator reads a comparison.
+func (p *parser) parseOperator(name Name) (Op, error) {
+	w := p.nextToken()
 	lower := strings.ToLower(w.text)
 	_, known := opposite[Op(lower)]
 	switch {
 	case w.quoted:
 	case lower == "!" || lower == "not":
-		if p.accept("in") {
+		if p.acceptToken("in") {
 			return NotIn, nil
 		}
 	case known:
@@ -256,25 +260,25 @@ func (p *parser) op(name Name) (Op, error) {
 	case w.text == "=":
 		return "", fault.New(fault.Invalid, "Write it as "+string(name)+" == VALUE.", "= is not a comparison")
 	}
-	return "", fault.New(fault.Invalid, "Use ==, !=, =~, !~, in, <, <=, > or >=.", "%s stands where a comparison of %s should be", w.said(), name)
+	return "", fault.New(fault.Invalid, "Use ==, !=, =~, !~, in, <, <=, > or >=.", "%s stands where a comparison of %s should be", w.quotedText(), name)
 }
 
-// list reads the values of in, in parentheses or brackets.
-func (p *parser) list(name Name, op Op) (values []string, err error) {
-	if !p.accept("(", "[") {
-		return nil, fault.New(fault.Invalid, "Write it as "+string(name)+" "+string(op)+" (a, b).", "%s stands where the values of %s should be", p.peek().said(), name)
+// parseValueList reads the values of in, in parentheses or brackets.
+func (p *parser) parseValueList(name Name, op Op) (values []string, err error) {
+	if !p.acceptToken("(", "[") {
+		return nil, fault.New(fault.Invalid, "Write it as "+string(name)+" "+string(op)+" (a, b).", "%s stands where the values of %s should be", p.peekToken().quotedText(), name)
 	}
 	for {
-		v := p.next()
+		v := p.nextToken()
 		if !v.plain && !v.quoted {
-			return nil, fault.New(fault.Invalid, "Write it as "+string(name)+" "+string(op)+" (a, b).", "%s stands where a value of %s should be", v.said(), name)
+			return nil, fault.New(fault.Invalid, "Write it as "+string(name)+" "+string(op)+" (a, b).", "%s stands where a value of %s should be", v.quotedText(), name)
 		}
 		values = append(values, v.text)
 		switch {
-		case p.accept(")", "]"):
+		case p.acceptToken(")", "]"):
 			return values, nil
-		case !p.accept(","):
-			return nil, fault.New(fault.Invalid, "Put commas between values, and ) behind them.", "%s stands between the values of %s", p.peek().said(), name)
+		case !p.acceptToken(","):
+			return nil, fault.New(fault.Invalid, "Put commas between values, and ) behind them.", "%s stands between the values of %s", p.peekToken().quotedText(), name)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (e *Expr) UnmarshalText(text []byte) (err error) {
 // contradiction.
 func All(exprs ...Expr) (Expr, error) {
 	e := joined(and, exprs)
-	if err := e.check(e.String()); err != nil {
+	if err := e.checkClauses(e.String()); err != nil {
 		return Expr{}, err
 	}
 	return e, nil

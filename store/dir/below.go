@@ -21,8 +21,8 @@ import (
 // another folder inside is refused too, as two keys would be one object, and gc would
 // delete what the other names; this is why os.Root, which follows such links, is not used.
 
-// relative returns name as seen from the root, if it is below it.
-func (s osFS) relative(name string) (rel string, below bool) {
+// relativeName returns name as seen from the root, if it is below it.
+func (s osFS) relativeName(name string) (rel string, below bool) {
 	if s.root == "" {
 		return "", false
 	}
@@ -30,8 +30,8 @@ func (s osFS) relative(name string) (rel string, below bool) {
 	return filepath.ToSlash(rel), below && rel != ""
 }
 
-// fromRoot calls f with the open root.
-func (s osFS) fromRoot(f func(root int) error) error {
+// withRootFD calls f with the open root.
+func (s osFS) withRootFD(f func(root int) error) error {
 	var root int
 	err := uninterrupted(func() (err error) {
 		root, err = unix.Open(s.root, searchOnly|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -58,12 +58,12 @@ func inParent(root int, rel string, f func(folder int, base string) error) error
 	return f(folder, base)
 }
 
-// change does f to a name.
-func (s osFS) change(op, name string, f func(folder int, base string) error) error {
-	rel, below := s.relative(name)
+// changeName does f to a name.
+func (s osFS) changeName(op, name string, f func(folder int, base string) error) error {
+	rel, below := s.relativeName(name)
 	var err error
 	if below {
-		err = s.fromRoot(func(root int) error { return inParent(root, rel, f) })
+		err = s.withRootFD(func(root int) error { return inParent(root, rel, f) })
 	} else {
 		err = uninterrupted(func() error { return f(unix.AT_FDCWD, name) })
 	}
@@ -75,14 +75,14 @@ func (s osFS) change(op, name string, f func(folder int, base string) error) err
 
 // changeTwo does f to two names, which are both below the root or both not.
 func (s osFS) changeTwo(op, old, new string, f func(from int, a string, to int, b string) error) error {
-	a, below := s.relative(old)
-	b, both := s.relative(new)
+	a, below := s.relativeName(old)
+	b, both := s.relativeName(new)
 	var err error
 	switch {
 	case below != both:
 		err = syscall.EXDEV
 	case below:
-		err = s.fromRoot(func(root int) error {
+		err = s.withRootFD(func(root int) error {
 			return inParent(root, a, func(from int, a string) error {
 				return inParent(root, b, func(to int, b string) error { return f(from, a, to, b) })
 			})

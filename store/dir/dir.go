@@ -61,17 +61,17 @@ func Open(path string, fsys FS) (*Bucket, error) {
 		return nil, fmt.Errorf("open store %s: %w", root, err)
 	}
 	b := &Bucket{root: root, fs: fsys, session: hex.EncodeToString(id[:])}
-	if err := b.openRoot(); err != nil {
-		return nil, b.refused("open store "+root, err)
+	if err := b.ensureRoot(); err != nil {
+		return nil, b.wrapFileError("open store "+root, err)
 	}
 	if b.network, err = fsys.Network(root); err != nil {
-		return nil, b.refused("open store "+root, err)
+		return nil, b.wrapFileError("open store "+root, err)
 	}
 	if own, ok := fsys.(osFS); ok {
 		own.root = root
 		b.fs = own
 	}
-	b.sweep()
+	b.sweepTemporary()
 	return b, nil
 }
 
@@ -79,12 +79,12 @@ func Open(path string, fsys FS) (*Bucket, error) {
 // machines may work in it, and each look at it is one more for its server.
 func (b *Bucket) Shared() bool { return b.network }
 
-// openRoot makes sure that root is a folder and that its own name is durable.
-func (b *Bucket) openRoot() error {
-	info, err := b.stat(b.root)
+// ensureRoot makes sure that root is a folder and that its own name is durable.
+func (b *Bucket) ensureRoot() error {
+	info, err := b.statFolder(b.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = b.mkdirDurable(b.root); err == nil {
-			info, err = b.stat(b.root)
+			info, err = b.statFolder(b.root)
 		}
 	}
 	if errors.Is(err, syscall.ENOTDIR) || err == nil && !info.Dir {
@@ -113,13 +113,13 @@ func (b *Bucket) mkdirDurable(dir string) error {
 // String is the folder's absolute path.
 func (b *Bucket) String() string { return b.root }
 
-// stat is of the root or a folder above it, which may be reached by a symbolic link.
-func (b *Bucket) stat(name string) (Info, error) { return b.statWith(name, openFolder) }
+// statFolder is of the root or a folder above it, which may be reached by a symbolic link.
+func (b *Bucket) statFolder(name string) (Info, error) { return b.statWithFlags(name, openFolder) }
 
 // statObject is of what a key or a temporary name names.
-func (b *Bucket) statObject(name string) (Info, error) { return b.statWith(name, openObject) }
+func (b *Bucket) statObject(name string) (Info, error) { return b.statWithFlags(name, openObject) }
 
-func (b *Bucket) statWith(name string, flag int) (Info, error) {
+func (b *Bucket) statWithFlags(name string, flag int) (Info, error) {
 	f, err := b.fs.Open(name, flag)
 	if err != nil {
 		return Info{}, err
@@ -145,10 +145,10 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 		return nil, err
 	}
 	doing := "get " + key + " from " + b.root
-	final := b.path(key)
+	final := b.objectPath(key)
 	f, err := b.fs.Open(final, openObject)
 	if b.network && errors.Is(err, fs.ErrNotExist) {
-		switch e := b.lookUp(filepath.Dir(final)); {
+		switch e := b.refreshNames(filepath.Dir(final)); {
 		case e == nil:
 			f, err = b.fs.Open(final, openObject)
 		case errors.Is(e, fs.ErrPermission) || errors.Is(e, syscall.EROFS):
@@ -158,7 +158,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 		}
 	}
 	if err != nil {
-		return nil, b.refused(doing, err)
+		return nil, b.wrapFileError(doing, err)
 	}
 	info, err := f.Stat()
 	switch {
@@ -168,11 +168,11 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 		err = errNotFile
 	}
 	if err == nil && info.Links > 1 {
-		err = b.settle(filepath.Dir(final))
+		err = b.syncAllNames(filepath.Dir(final))
 	}
 	if err != nil {
 		f.Close()
-		return nil, b.refused(doing, err)
+		return nil, b.wrapFileError(doing, err)
 	}
 	if n < 0 || n > math.MaxInt64-off {
 		n = math.MaxInt64 - off
@@ -192,7 +192,7 @@ type object struct {
 func (o *object) Read(p []byte) (int, error) {
 	n, err := o.SectionReader.Read(p)
 	if err != nil && err != io.EOF {
-		err = o.b.refused(o.doing, err)
+		err = o.b.wrapFileError(o.doing, err)
 	}
 	return n, err
 }
@@ -207,7 +207,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	final := b.path(key)
+	final := b.objectPath(key)
 	err := b.fs.Remove(final, false)
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil // below an object there is nothing
@@ -216,7 +216,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 		if info, e := b.statObject(final); e == nil && info.Dir {
 			return nil // a folder of objects is no object
 		}
-		return b.refused("delete "+key+" in "+b.root, err)
+		return b.wrapFileError("delete "+key+" in "+b.root, err)
 	}
 	for dir := filepath.Dir(final); dir != b.root && b.fs.Remove(dir, true) == nil; {
 		dir = filepath.Dir(dir)

@@ -20,9 +20,9 @@ var (
 	errIsFolder  = errors.New("a folder of other objects has this name")
 )
 
-// refused says in one line why the file system would not, and what to do next.
+// wrapFileError says in one line why the file system would not, and what to do next.
 // An absent file is store.ErrNotExist.
-func (b *Bucket) refused(doing string, err error) error {
+func (b *Bucket) wrapFileError(doing string, err error) error {
 	err = bare(err)
 	is := func(errnos ...syscall.Errno) bool {
 		for _, e := range errnos {
@@ -66,13 +66,13 @@ func (b *Bucket) notWritten(doing string, err error) error {
 	case errors.Is(err, syscall.ENOTDIR):
 		return fault.New(fault.Invalid, "", "%s: another object has the name of its folder", doing)
 	}
-	return b.refused(doing, err)
+	return b.wrapFileError(doing, err)
 }
 
-// notNamed is notWritten for link and rename. Only the errors with which a kernel
+// wrapNameError is notWritten for link and rename. Only the errors with which a kernel
 // or an NFS server refuses to begin are certain; any other may come after the
 // work was done.
-func (b *Bucket) notNamed(doing string, err error) error {
+func (b *Bucket) wrapNameError(doing string, err error) error {
 	for _, e := range []syscall.Errno{syscall.EPERM, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV} {
 		if errors.Is(err, e) {
 			// The temporary file could be made, so it is not permission that lacks.

@@ -35,24 +35,24 @@ type folder struct {
 	err         error // of the sync that failed; there is no other after it
 }
 
-// settle makes the names that are in dir now durable, and those above them.
-func (b *Bucket) settle(dir string) error {
-	d, err := b.take(dir)
+// syncAllNames makes the names that are in dir now durable, and those above them.
+func (b *Bucket) syncAllNames(dir string) error {
+	d, err := b.openDurableFolder(dir)
 	if err != nil {
 		return err
 	}
-	defer b.folders.put(d)
-	err = d.sync()
+	defer b.folders.putFolder(d)
+	err = d.syncShared()
 	if errors.Is(err, syscall.ESTALE) {
 		// NFS: not the disk failed, the folder we hold is no more.
-		b.folders.forget(dir, d)
+		b.folders.forgetFolder(dir, d)
 	}
 	return err
 }
 
-// take finds the held folder that dir names now. One not known is first made
+// openDurableFolder finds the held folder that dir names now. One not known is first made
 // durable in its parent, and that in its own, up to the root.
-func (b *Bucket) take(dir string) (*folder, error) {
+func (b *Bucket) openDurableFolder(dir string) (*folder, error) {
 	f, err := b.fs.Open(dir, openFolder)
 	if err != nil {
 		return nil, err
@@ -62,20 +62,20 @@ func (b *Bucket) take(dir string) (*folder, error) {
 		f.Close()
 		return nil, err
 	}
-	if d := b.folders.get(dir, info.Inode); d != nil {
+	if d := b.folders.getFolder(dir, info.Inode); d != nil {
 		f.Close()
 		return d, nil
 	}
 	if dir == b.root {
 		err = b.syncNames(filepath.Dir(dir)) // another process may just have made it
 	} else {
-		err = b.settle(filepath.Dir(dir))
+		err = b.syncAllNames(filepath.Dir(dir))
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return b.folders.add(dir, f, info.Inode), nil
+	return b.folders.addFolder(dir, f, info.Inode), nil
 }
 
 // syncNames syncs a folder above the root. One we may not read was not made by
@@ -102,11 +102,11 @@ func syncFolder(f File) error {
 	return err
 }
 
-// sync returns once a sync that began after the call has ended. Callers who come
+// syncShared returns once a sync that began after the call has ended. Callers who come
 // while one is running share the next. A failed sync is never repeated: the
 // kernel may have forgotten what it could not write, and would answer that all
 // is well.
-func (d *folder) sync() error {
+func (d *folder) syncShared() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	want := d.begun + 1
@@ -128,21 +128,21 @@ func (d *folder) sync() error {
 	return err
 }
 
-// failed is the error of a sync that failed in the folder that is dir now.
-func (b *Bucket) failed(dir string) error {
-	err := b.folders.failed(dir)
+// syncFailure is the error of a sync that failed in the folder that is dir now.
+func (b *Bucket) syncFailure(dir string) error {
+	err := b.folders.syncFailure(dir)
 	if err == nil {
 		return nil
 	}
-	d, e := b.take(dir)
+	d, e := b.openDurableFolder(dir)
 	if e != nil {
 		return nil // met again by whoever uses it
 	}
-	defer b.folders.put(d)
-	return b.folders.failed(dir)
+	defer b.folders.putFolder(d)
+	return b.folders.syncFailure(dir)
 }
 
-func (s *folders) failed(dir string) error {
+func (s *folders) syncFailure(dir string) error {
 	s.mu.Lock()
 	d := s.held[dir]
 	s.mu.Unlock()
@@ -154,16 +154,16 @@ func (s *folders) failed(dir string) error {
 	return d.err
 }
 
-func (s *folders) forget(dir string, d *folder) {
+func (s *folders) forgetFolder(dir string, d *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[dir] == d {
 		delete(s.held, dir)
-		s.release(d)
+		s.releaseFolder(d)
 	}
 }
 
-func (s *folders) get(dir string, inode uint64) *folder {
+func (s *folders) getFolder(dir string, inode uint64) *folder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.held[dir]
@@ -174,21 +174,21 @@ func (s *folders) get(dir string, inode uint64) *folder {
 	return d
 }
 
-func (s *folders) put(d *folder) {
+func (s *folders) putFolder(d *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.release(d)
+	s.releaseFolder(d)
 }
 
-func (s *folders) release(d *folder) {
+func (s *folders) releaseFolder(d *folder) {
 	d.users--
 	if d.users == 0 {
 		d.file.Close()
 	}
 }
 
-// add holds f as dir, unless somebody else was quicker.
-func (s *folders) add(dir string, f File, inode uint64) *folder {
+// addFolder holds f as dir, unless somebody else was quicker.
+func (s *folders) addFolder(dir string, f File, inode uint64) *folder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.held[dir]; d != nil {
@@ -198,21 +198,21 @@ func (s *folders) add(dir string, f File, inode uint64) *folder {
 			return d
 		}
 		delete(s.held, dir)
-		s.release(d)
+		s.releaseFolder(d)
 	}
 	if s.held == nil {
 		s.held = make(map[string]*folder)
 	}
-	s.makeRoom()
+	s.dropUnfailed()
 	d := &folder{file: f, inode: inode, users: 2}
 	d.turn.L = &d.mu
 	s.held[dir] = d
 	return d
 }
 
-// makeRoom lets go of any folders but those whose sync failed: to forget that
+// dropUnfailed lets go of any folders but those whose sync failed: to forget that
 // would be to repeat the sync.
-func (s *folders) makeRoom() {
+func (s *folders) dropUnfailed() {
 	for dir, d := range s.held {
 		if len(s.held) < maxHeld {
 			return
@@ -222,27 +222,27 @@ func (s *folders) makeRoom() {
 		d.mu.Unlock()
 		if !failed {
 			delete(s.held, dir)
-			s.release(d)
+			s.releaseFolder(d)
 		}
 	}
 }
 
-// lookUp makes sure that a name which is absent in dir is absent on the server
+// refreshNames makes sure that a name which is absent in dir is absent on the server
 // (rule L6 of docs/protocol.md): a client that has changed a folder itself must ask again about
 // every name in it. It returns fs.ErrNotExist if dir is absent in that sense.
-func (b *Bucket) lookUp(dir string) error {
-	err := b.scratch(dir)
+func (b *Bucket) refreshNames(dir string) error {
+	err := b.createScratchFile(dir)
 	if !errors.Is(err, fs.ErrNotExist) || dir == b.root {
 		return err
 	}
 	// dir itself may be there by now.
-	if err := b.lookUp(filepath.Dir(dir)); err != nil {
+	if err := b.refreshNames(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	return b.scratch(dir)
+	return b.createScratchFile(dir)
 }
 
-func (b *Bucket) scratch(dir string) error {
+func (b *Bucket) createScratchFile(dir string) error {
 	name := filepath.Join(dir, ".look-"+b.session+"-"+strconv.FormatUint(b.serial.Add(1), 10))
 	f, err := b.fs.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -252,10 +252,10 @@ func (b *Bucket) scratch(dir string) error {
 	return b.fs.Remove(name, false)
 }
 
-// sweep removes what writers that died left under .tmp. Old is judged by the
+// sweepTemporary removes what writers that died left under .tmp. Old is judged by the
 // file system's own clock, which may be another machine's. Whatever goes wrong
 // here is met again by a writer, who can say it better.
-func (b *Bucket) sweep() {
+func (b *Bucket) sweepTemporary() {
 	folder := filepath.Join(b.root, ".tmp")
 	f, err := b.fs.Open(folder, openFolder)
 	if err != nil {
@@ -266,7 +266,7 @@ func (b *Bucket) sweep() {
 	if err != nil {
 		return
 	}
-	now, err := b.now(folder)
+	now, err := b.fileSystemTime(folder)
 	for err == nil {
 		for _, e := range entries {
 			info, err := e.Info()
@@ -278,8 +278,8 @@ func (b *Bucket) sweep() {
 	}
 }
 
-// now is the time by the file system's clock.
-func (b *Bucket) now(folder string) (time.Time, error) {
+// fileSystemTime is the time by the file system's clock.
+func (b *Bucket) fileSystemTime(folder string) (time.Time, error) {
 	name := filepath.Join(folder, b.session+"-now")
 	f, err := b.fs.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {

@@ -30,7 +30,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	}
 	w := walk{b: b, prefix: prefix, after: after, limit: limit}
 	top := prefix[:strings.LastIndexByte(prefix, '/')+1]
-	if err := w.folder(ctx, top); err != nil && !errors.Is(err, errFull) {
+	if err := w.addFolder(ctx, top); err != nil && !errors.Is(err, errFull) {
 		return nil, false, err
 	}
 	return w.objects, w.more, nil
@@ -54,8 +54,8 @@ type entry struct {
 	info func() (os.FileInfo, error)
 }
 
-// folder adds the objects below dir, which is "" or ends in a slash.
-func (w *walk) folder(ctx context.Context, dir string) error {
+// addFolder adds the objects below dir, which is "" or ends in a slash.
+func (w *walk) addFolder(ctx context.Context, dir string) error {
 	from := ""
 	if rest, below := strings.CutPrefix(w.after, dir); below {
 		from = rest
@@ -66,12 +66,12 @@ func (w *walk) folder(ctx context.Context, dir string) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		entries, err := w.smallest(dir, from, first)
+		entries, err := w.readSmallest(dir, from, first)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
-			if err := w.add(ctx, dir+e.key, e); err != nil {
+			if err := w.addEntry(ctx, dir+e.key, e); err != nil {
 				return err
 			}
 		}
@@ -82,9 +82,9 @@ func (w *walk) folder(ctx context.Context, dir string) error {
 	}
 }
 
-func (w *walk) add(ctx context.Context, key string, e entry) error {
+func (w *walk) addEntry(ctx context.Context, key string, e entry) error {
 	if strings.HasSuffix(key, "/") {
-		return w.folder(ctx, key)
+		return w.addFolder(ctx, key)
 	}
 	info, err := e.info()
 	if err != nil {
@@ -98,15 +98,15 @@ func (w *walk) add(ctx context.Context, key string, e entry) error {
 	return nil
 }
 
-// smallest reads the up to keep smallest entries of dir that are greater than
+// readSmallest reads the up to keep smallest entries of dir that are greater than
 // from, and, for the first time, the folder that from is in.
-func (w *walk) smallest(dir, from string, first bool) ([]entry, error) {
-	f, err := w.b.fs.Open(w.b.path(strings.TrimSuffix(dir, "/")), openFolder)
+func (w *walk) readSmallest(dir, from string, first bool) ([]entry, error) {
+	f, err := w.b.fs.Open(w.b.objectPath(strings.TrimSuffix(dir, "/")), openFolder)
 	if absent(err) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, w.b.refused("list "+dir+" in "+w.b.root, err)
+		return nil, w.b.wrapFileError("list "+dir+" in "+w.b.root, err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && !info.Dir {
@@ -140,7 +140,7 @@ func (w *walk) smallest(dir, from string, first bool) ([]entry, error) {
 			break
 		}
 		if err != nil {
-			return nil, w.b.refused("list "+dir+" in "+w.b.root, err)
+			return nil, w.b.wrapFileError("list "+dir+" in "+w.b.root, err)
 		}
 	}
 	slices.SortFunc(found, byKey)
@@ -150,5 +150,5 @@ func (w *walk) smallest(dir, from string, first bool) ([]entry, error) {
 	return found, nil
 }
 
-// path is where key lies; "" is the root.
-func (b *Bucket) path(key string) string { return filepath.Join(b.root, filepath.FromSlash(key)) }
+// objectPath is where key lies; "" is the root.
+func (b *Bucket) objectPath(key string) string { return filepath.Join(b.root, filepath.FromSlash(key)) }

@@ -58,7 +58,7 @@ var OS FS = osFS{}
 type osFS struct{ root string }
 
 func (s osFS) Open(name string, flag int) (File, error) {
-	rel, below := s.relative(name)
+	rel, below := s.relativeName(name)
 	if !below {
 		f, err := os.OpenFile(name, flag, 0o600)
 		if err != nil {
@@ -67,7 +67,7 @@ func (s osFS) Open(name string, flag int) (File, error) {
 		return osFile{f}, nil
 	}
 	fd := -1
-	err := s.fromRoot(func(root int) (err error) {
+	err := s.withRootFD(func(root int) (err error) {
 		fd, err = openBelow(root, rel, flag|unix.O_CLOEXEC|largeFile)
 		return err
 	})
@@ -78,7 +78,7 @@ func (s osFS) Open(name string, flag int) (File, error) {
 }
 
 func (s osFS) Mkdir(name string) error {
-	return s.change("mkdir", name, func(folder int, base string) error { return unix.Mkdirat(folder, base, 0o700) })
+	return s.changeName("mkdir", name, func(folder int, base string) error { return unix.Mkdirat(folder, base, 0o700) })
 }
 
 func (s osFS) Remove(name string, folder bool) error {
@@ -86,7 +86,7 @@ func (s osFS) Remove(name string, folder bool) error {
 	if folder {
 		call, flag = "rmdir", unix.AT_REMOVEDIR
 	}
-	return s.change(call, name, func(folder int, base string) error { return unix.Unlinkat(folder, base, flag) })
+	return s.changeName(call, name, func(folder int, base string) error { return unix.Unlinkat(folder, base, flag) })
 }
 
 func (s osFS) Link(old, new string) error {

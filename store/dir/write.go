@@ -22,28 +22,28 @@ const patience = 100
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
 	doing := "create " + key + " in " + b.root
-	return b.again(ctx, doing, key, func() error {
-		final := b.path(key)
-		if err := b.failed(filepath.Dir(final)); err != nil {
-			return b.refused(doing, err)
+	return b.retryVanished(ctx, doing, key, func() error {
+		final := b.objectPath(key)
+		if err := b.syncFailure(filepath.Dir(final)); err != nil {
+			return b.wrapFileError(doing, err)
 		}
-		temp, err := b.write(ctx, doing, body, true)
+		temp, err := b.writeTemporary(ctx, doing, body, true)
 		if err != nil {
 			return err
 		}
-		return b.publish(doing, temp, final)
+		return b.publishFile(doing, temp, final)
 	})
 }
 
-// publish gives a synced temporary file its final name, durably. The temporary
+// publishFile gives a synced temporary file its final name, durably. The temporary
 // name goes when the fate of the final one is certain, and not before: as long as
 // there are two, readers know that they must sync.
-func (b *Bucket) publish(doing, temp, final string) error {
-	err := b.inFolder(final, func() error { return b.fs.Link(temp, final) })
+func (b *Bucket) publishFile(doing, temp, final string) error {
+	err := b.withFolder(final, func() error { return b.fs.Link(temp, final) })
 	if err != nil {
 		// NFS may have applied the link and lost the answer; asked again, it finds
 		// the name there.
-		ours, e := b.same(temp, final)
+		ours, e := b.isSameFile(temp, final)
 		exists := errors.Is(err, fs.ErrExist)
 		switch {
 		case ours:
@@ -52,21 +52,21 @@ func (b *Bucket) publish(doing, temp, final string) error {
 			err = e
 		case exists:
 			b.fs.Remove(temp, false)
-			return b.existing(doing, final)
+			return b.existsDurably(doing, final)
 		}
 	}
 	if err != nil {
-		err = b.notNamed(doing, err)
+		err = b.wrapNameError(doing, err)
 		if !errors.Is(err, store.ErrUnclear) {
 			b.fs.Remove(temp, false)
 		}
 		return err
 	}
-	if err := b.settle(filepath.Dir(final)); err != nil {
+	if err := b.syncAllNames(filepath.Dir(final)); err != nil {
 		if absent(err) {
 			err = bare(err) // somebody deleted it, with its folder
 		} else {
-			err = b.refused(doing, err)
+			err = b.wrapFileError(doing, err)
 		}
 		return fmt.Errorf("%w: %w", err, store.ErrUnclear)
 	}
@@ -74,8 +74,8 @@ func (b *Bucket) publish(doing, temp, final string) error {
 	return nil
 }
 
-// same says whether two names are one file.
-func (b *Bucket) same(temp, final string) (bool, error) {
+// isSameFile says whether two names are one file.
+func (b *Bucket) isSameFile(temp, final string) (bool, error) {
 	t, err := b.statObject(temp)
 	if err != nil {
 		return false, err
@@ -92,14 +92,14 @@ func (b *Bucket) same(temp, final string) (bool, error) {
 	return t.Inode == f.Inode || t.Links > 1, nil
 }
 
-// existing answers ErrExists once the object that exists is durable.
-func (b *Bucket) existing(doing, final string) error {
+// existsDurably answers ErrExists once the object that exists is durable.
+func (b *Bucket) existsDurably(doing, final string) error {
 	f, err := b.statObject(final)
 	if err == nil && !f.File {
 		err = errNotFile
 	}
 	if err == nil && f.Links > 1 {
-		err = b.settle(filepath.Dir(final))
+		err = b.syncAllNames(filepath.Dir(final))
 	}
 	if err != nil {
 		return b.notWritten(doing, err)
@@ -110,13 +110,13 @@ func (b *Bucket) existing(doing, final string) error {
 // Put implements store.Bucket: nothing is synced.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
 	doing := "put " + key + " in " + b.root
-	return b.again(ctx, doing, key, func() error {
-		temp, err := b.write(ctx, doing, body, false)
+	return b.retryVanished(ctx, doing, key, func() error {
+		temp, err := b.writeTemporary(ctx, doing, body, false)
 		if err != nil {
 			return err
 		}
-		final := b.path(key)
-		err = b.inFolder(final, func() error { return b.fs.Rename(temp, final) })
+		final := b.objectPath(key)
+		err = b.withFolder(final, func() error { return b.fs.Rename(temp, final) })
 		if err == nil {
 			return nil
 		}
@@ -124,12 +124,12 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 		if info, e := b.statObject(final); e == nil && info.Dir {
 			err = errIsFolder
 		}
-		return b.notNamed(doing, err)
+		return b.wrapNameError(doing, err)
 	})
 }
 
-// again does f, and once more whenever something vanished under it.
-func (b *Bucket) again(ctx context.Context, doing, key string, f func() error) error {
+// retryVanished does f, and once more whenever something vanished under it.
+func (b *Bucket) retryVanished(ctx context.Context, doing, key string, f func() error) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
@@ -141,26 +141,26 @@ func (b *Bucket) again(ctx context.Context, doing, key string, f func() error) e
 			return err
 		}
 	}
-	if _, err := b.stat(b.root); errors.Is(err, fs.ErrNotExist) {
+	if _, err := b.statFolder(b.root); errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.Missing, "Name the right folder with --store.", "%s: the store's folder is gone", doing)
 	}
 	return fmt.Errorf("%s: its folder vanished %d times: %w", doing, patience, store.ErrBusy)
 }
 
-// inFolder does f, which needs the folder of final; a missing folder is made.
+// withFolder does f, which needs the folder of final; a missing folder is made.
 // Nothing is synced here: settle does, from the root down.
-func (b *Bucket) inFolder(final string, f func() error) error {
+func (b *Bucket) withFolder(final string, f func() error) error {
 	err := f()
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := b.mkdir(filepath.Dir(final)); err != nil {
+	if err := b.makeFolder(filepath.Dir(final)); err != nil {
 		return err
 	}
 	return f()
 }
 
-func (b *Bucket) mkdir(dir string) error {
+func (b *Bucket) makeFolder(dir string) error {
 	if dir == b.root {
 		// It was there when the store was opened: it is gone, or not mounted, and a
 		// new one would hold nothing.
@@ -168,7 +168,7 @@ func (b *Bucket) mkdir(dir string) error {
 	}
 	err := b.fs.Mkdir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := b.mkdir(filepath.Dir(dir)); err != nil {
+		if err := b.makeFolder(filepath.Dir(dir)); err != nil {
 			return err
 		}
 		err = b.fs.Mkdir(dir)
@@ -179,15 +179,15 @@ func (b *Bucket) mkdir(dir string) error {
 	return err
 }
 
-// write makes a temporary file of body, synced if it is to be durable. After an
+// writeTemporary makes a temporary file of body, synced if it is to be durable. After an
 // error there is none.
-func (b *Bucket) write(ctx context.Context, doing string, body io.ReadSeeker, durable bool) (temp string, err error) {
+func (b *Bucket) writeTemporary(ctx context.Context, doing string, body io.ReadSeeker, durable bool) (temp string, err error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return "", fmt.Errorf("%s: %w", doing, err)
 	}
 	temp = filepath.Join(b.root, ".tmp", b.session+"-"+strconv.FormatUint(b.serial.Add(1), 10))
 	var f File
-	err = b.inFolder(temp, func() (err error) {
+	err = b.withFolder(temp, func() (err error) {
 		f, err = b.fs.Open(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		return err
 	})

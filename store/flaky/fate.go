@@ -26,19 +26,19 @@ type fate struct {
 	always bool  // err is answered whatever became of it: nobody saw the reply
 }
 
-// before is the way of a request: late ones may overtake it.
-func (b *Bucket) before(ctx context.Context) error {
+// delayRequest is the way of a request: late ones may overtake it.
+func (b *Bucket) delayRequest(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	b.land(ctx, false)
-	return b.delay(ctx)
+	b.applyLateWrites(ctx, false)
+	return b.delayOnce(ctx)
 }
 
-func (b *Bucket) delay(ctx context.Context) error {
+func (b *Bucket) delayOnce(ctx context.Context) error {
 	b.mu.Lock()
 	var d time.Duration
-	if b.plan.MaxDelay > 0 && b.draw("Delay", b.plan.Delay) {
+	if b.plan.MaxDelay > 0 && b.drawFault("Delay", b.plan.Delay) {
 		d = time.Duration(b.plan.Rand(int(b.plan.MaxDelay)))
 	}
 	b.mu.Unlock()
@@ -48,8 +48,8 @@ func (b *Bucket) delay(ctx context.Context) error {
 	return b.clock.Sleep(ctx, d)
 }
 
-// draw decides about one fault and counts it. The caller holds mu.
-func (b *Bucket) draw(name string, chance float64) bool {
+// drawFault decides about one fault and counts it. The caller holds mu.
+func (b *Bucket) drawFault(name string, chance float64) bool {
 	const parts = 1 << 20
 	if chance <= 0 || float64(b.plan.Rand(parts)) >= chance*parts {
 		return false
@@ -63,20 +63,20 @@ func (b *Bucket) judgeWrite(r request) fate {
 	defer b.mu.Unlock()
 	p := &b.plan
 	switch {
-	case b.draw("Busy", p.Busy):
+	case b.drawFault("Busy", p.Busy):
 		return fate{name: "throttled", err: store.ErrBusy}
-	case b.draw("LoseRequest", p.LoseRequest):
+	case b.drawFault("LoseRequest", p.LoseRequest):
 		return fate{name: "request lost", err: store.ErrUnclear}
-	case b.draw("LoseReply", p.LoseReply):
+	case b.drawFault("LoseReply", p.LoseReply):
 		return fate{name: "reply lost", reach: true, err: store.ErrUnclear, always: true}
-	case r.create && b.draw("Conflict", p.Conflict):
+	case r.create && b.drawFault("Conflict", p.Conflict):
 		return fate{name: "conflict", err: store.ErrUnclear}
-	case b.draw("Late", p.Late):
+	case b.drawFault("Late", p.Late):
 		b.late = append(b.late, r)
 		return fate{name: "time-out", err: store.ErrUnclear}
-	case r.create && b.draw("Echo", p.Echo):
+	case r.create && b.drawFault("Echo", p.Echo):
 		return fate{name: "sent twice", reach: true, err: store.ErrExists}
-	case r.create && b.draw("FailSync", p.FailSync):
+	case r.create && b.drawFault("FailSync", p.FailSync):
 		return fate{name: "sync failed", reach: p.Rand(2) == 0, err: store.ErrUnclear, always: true}
 	case p.Room > 0 && b.used+int64(len(r.body)) > p.Room:
 		b.counts["Room"]++
@@ -90,27 +90,27 @@ func (b *Bucket) judgeDelete() fate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.draw("Busy", b.plan.Busy):
+	case b.drawFault("Busy", b.plan.Busy):
 		return fate{name: "throttled", err: store.ErrBusy}
-	case b.draw("LoseRequest", b.plan.LoseRequest):
+	case b.drawFault("LoseRequest", b.plan.LoseRequest):
 		return fate{name: "request lost", err: store.ErrUnclear}
-	case b.draw("LoseReply", b.plan.LoseReply):
+	case b.drawFault("LoseReply", b.plan.LoseReply):
 		return fate{name: "reply lost", reach: true, err: store.ErrUnclear}
 	}
 	return fate{reach: true}
 }
 
-// lost is why a read gets no answer.
-func (b *Bucket) lost(doing string) error {
+// readLoss is why a read gets no answer.
+func (b *Bucket) readLoss(doing string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	why := ""
 	switch {
-	case b.draw("Busy", b.plan.Busy):
+	case b.drawFault("Busy", b.plan.Busy):
 		why = "throttled"
-	case b.draw("LoseRequest", b.plan.LoseRequest):
+	case b.drawFault("LoseRequest", b.plan.LoseRequest):
 		why = "request lost"
-	case b.draw("LoseReply", b.plan.LoseReply):
+	case b.drawFault("LoseReply", b.plan.LoseReply):
 		why = "reply lost"
 	default:
 		return nil
@@ -118,9 +118,9 @@ func (b *Bucket) lost(doing string) error {
 	return fmt.Errorf("%s%s: %s: %w", doing, b, why, store.ErrBusy)
 }
 
-// land does the late writes whose time has come. Who sent them is long gone, so
+// applyLateWrites does the late writes whose time has come. Who sent them is long gone, so
 // his ctx does not stop them and nobody hears how they ended.
-func (b *Bucket) land(ctx context.Context, all bool) {
+func (b *Bucket) applyLateWrites(ctx context.Context, all bool) {
 	b.mu.Lock()
 	var now []request
 	// Two writes under way may change places: each draws for itself.
@@ -134,7 +134,7 @@ func (b *Bucket) land(ctx context.Context, all bool) {
 	b.mu.Unlock()
 	for _, r := range now {
 		name := "Landed"
-		if err := b.send(context.WithoutCancel(ctx), r); err != nil {
+		if err := b.passWriteOn(context.WithoutCancel(ctx), r); err != nil {
 			name = "Refused"
 		}
 		b.mu.Lock()
@@ -145,16 +145,16 @@ func (b *Bucket) land(ctx context.Context, all bool) {
 
 func folder(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
-// stale says whether this handle still believes that key is absent.
-func (b *Bucket) stale(key string) bool {
+// believesAbsent says whether this handle still believes that key is absent.
+func (b *Bucket) believesAbsent(key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since, known := b.absent[folder(key)][key]
-	return known && b.clock.Boot()-since < b.plan.Absence && b.draw("StaleAbsent", b.plan.StaleAbsent)
+	return known && b.clock.Boot()-since < b.plan.Absence && b.drawFault("StaleAbsent", b.plan.StaleAbsent)
 }
 
-// learn remembers that key was absent when it was asked for.
-func (b *Bucket) learn(key string, asked time.Duration, err error) {
+// rememberAbsent remembers that key was absent when it was asked for.
+func (b *Bucket) rememberAbsent(key string, asked time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !errors.Is(err, store.ErrNotExist) || b.plan.StaleAbsent <= 0 {
@@ -167,15 +167,15 @@ func (b *Bucket) learn(key string, asked time.Duration, err error) {
 	b.absent[folder(key)][key] = asked
 }
 
-// shorten tells too little of a page. One that says there is more keeps an
+// shortenPage tells too little of a page. One that says there is more keeps an
 // object, as the contract wants.
-func (b *Bucket) shorten(page []store.Object, more bool) ([]store.Object, bool) {
+func (b *Bucket) shortenPage(page []store.Object, more bool) ([]store.Object, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(page) > 0 && b.draw("ShortList", b.plan.ShortList) {
+	if len(page) > 0 && b.drawFault("ShortList", b.plan.ShortList) {
 		return page[:b.plan.Rand(len(page))], false
 	}
-	if len(page) > 0 && b.draw("StaleList", b.plan.StaleList) {
+	if len(page) > 0 && b.drawFault("StaleList", b.plan.StaleList) {
 		last := page[len(page)-1]
 		page = slices.DeleteFunc(page, func(store.Object) bool { return b.plan.Rand(2) == 0 })
 		if len(page) == 0 && more {
@@ -185,8 +185,8 @@ func (b *Bucket) shorten(page []store.Object, more bool) ([]store.Object, bool) 
 	return page, more
 }
 
-// corrupt changes one byte of what is read.
-func (b *Bucket) corrupt(r io.ReadCloser) (io.ReadCloser, error) {
+// corruptByte changes one byte of what is read.
+func (b *Bucket) corruptByte(r io.ReadCloser) (io.ReadCloser, error) {
 	b.mu.Lock()
 	off := b.plan.Corrupt <= 0
 	b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *Bucket) corrupt(r io.ReadCloser) (io.ReadCloser, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(body) > 0 && b.draw("Corrupt", b.plan.Corrupt) {
+	if len(body) > 0 && b.drawFault("Corrupt", b.plan.Corrupt) {
 		body[b.plan.Rand(len(body))] ^= 0x55
 	}
 	return io.NopCloser(bytes.NewReader(body)), nil

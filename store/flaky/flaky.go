@@ -107,7 +107,7 @@ func (b *Bucket) Free() {
 }
 
 // Flush lets every write under way land now, as far as the bucket below takes it.
-func (b *Bucket) Flush(ctx context.Context) { b.land(ctx, true) }
+func (b *Bucket) Flush(ctx context.Context) { b.applyLateWrites(ctx, true) }
 
 // Counts says how often each fault has happened, by the name of its field in
 // Plan; "Landed" and "Refused" count how late writes ended.
@@ -119,19 +119,19 @@ func (b *Bucket) Counts() map[string]int {
 
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "create", key, body)
+	return b.writeObject(ctx, "create", key, body)
 }
 
 // Put implements store.Bucket.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "put", key, body)
+	return b.writeObject(ctx, "put", key, body)
 }
 
-func (b *Bucket) write(ctx context.Context, doing, key string, body io.ReadSeeker) error {
+func (b *Bucket) writeObject(ctx context.Context, doing, key string, body io.ReadSeeker) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
-	if err := b.before(ctx); err != nil {
+	if err := b.delayRequest(ctx); err != nil {
 		return err
 	}
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
@@ -144,21 +144,21 @@ func (b *Bucket) write(ctx context.Context, doing, key string, body io.ReadSeeke
 	r := request{create: doing == "create", key: key, body: content}
 	v := b.judgeWrite(r)
 	if v.reach {
-		err = b.send(ctx, r)
+		err = b.passWriteOn(ctx, r)
 	}
 	if v.err != nil && (err == nil || v.always) {
 		err = fmt.Errorf("%s %s in %s: %s: %w", doing, key, b, v.name, v.err)
 	}
-	if stop := b.delay(ctx); stop != nil {
+	if stop := b.delayOnce(ctx); stop != nil {
 		// The answer came too late to be heard.
 		return fmt.Errorf("%s %s in %s: %w: %w", doing, key, b, stop, store.ErrUnclear)
 	}
 	return err
 }
 
-// send passes a write on. On NFS a client that has changed a folder asks the
+// passWriteOn passes a write on. On NFS a client that has changed a folder asks the
 // server again about the names in it.
-func (b *Bucket) send(ctx context.Context, r request) error {
+func (b *Bucket) passWriteOn(ctx context.Context, r request) error {
 	b.mu.Lock()
 	delete(b.absent, folder(r.key))
 	b.mu.Unlock()
@@ -173,19 +173,19 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	if err := store.CheckKey(key); err != nil {
 		return nil, err
 	}
-	if err := b.before(ctx); err != nil {
+	if err := b.delayRequest(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.lost("get " + key + " from "); err != nil {
+	if err := b.readLoss("get " + key + " from "); err != nil {
 		return nil, err
 	}
-	if b.stale(key) {
+	if b.believesAbsent(key) {
 		return nil, fmt.Errorf("get %s from %s: %w", key, b, store.ErrNotExist)
 	}
 	asked := b.clock.Boot()
 	r, err := b.bucket.Get(ctx, key, off, n)
-	b.learn(key, asked, err)
-	if stop := b.delay(ctx); stop != nil {
+	b.rememberAbsent(key, asked, err)
+	if stop := b.delayOnce(ctx); stop != nil {
 		if err == nil {
 			r.Close()
 		}
@@ -194,25 +194,25 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	if err != nil {
 		return nil, err
 	}
-	return b.corrupt(r)
+	return b.corruptByte(r)
 }
 
 // List implements store.Bucket.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
-	if err := b.before(ctx); err != nil {
+	if err := b.delayRequest(ctx); err != nil {
 		return nil, false, err
 	}
-	if err := b.lost("list " + prefix + " in "); err != nil {
+	if err := b.readLoss("list " + prefix + " in "); err != nil {
 		return nil, false, err
 	}
 	page, more, err := b.bucket.List(ctx, prefix, after, limit)
-	if stop := b.delay(ctx); stop != nil {
+	if stop := b.delayOnce(ctx); stop != nil {
 		return nil, false, stop
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	page, more = b.shorten(page, more)
+	page, more = b.shortenPage(page, more)
 	return page, more, nil
 }
 
@@ -221,7 +221,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
-	if err := b.before(ctx); err != nil {
+	if err := b.delayRequest(ctx); err != nil {
 		return err
 	}
 	v := b.judgeDelete()
@@ -235,7 +235,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if v.err != nil && err == nil {
 		err = fmt.Errorf("delete %s in %s: %s: %w", key, b, v.name, v.err)
 	}
-	if stop := b.delay(ctx); stop != nil {
+	if stop := b.delayOnce(ctx); stop != nil {
 		return fmt.Errorf("delete %s in %s: %w: %w", key, b, stop, store.ErrUnclear)
 	}
 	return err

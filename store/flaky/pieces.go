@@ -13,11 +13,11 @@ var _ store.Pieces = (*Bucket)(nil)
 
 // Look implements store.Pieces, if the bucket below does.
 func (b *Bucket) Look(ctx context.Context, key string) (w store.Whole, err error) {
-	below, err := b.pieces(ctx, "look at "+key+" in ")
+	below, err := b.piecesBelow(ctx, "look at "+key+" in ")
 	if err == nil {
 		w, err = below.Look(ctx, key)
 	}
-	if stop := b.delay(ctx); stop != nil {
+	if stop := b.delayOnce(ctx); stop != nil {
 		return store.Whole{}, stop
 	}
 	return w, err
@@ -25,12 +25,12 @@ func (b *Bucket) Look(ctx context.Context, key string) (w store.Whole, err error
 
 // GetOf implements store.Pieces.
 func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.ReadCloser, error) {
-	below, err := b.pieces(ctx, "get "+o.Key+" from ")
+	below, err := b.piecesBelow(ctx, "get "+o.Key+" from ")
 	if err != nil {
 		return nil, err
 	}
 	r, err := below.GetOf(ctx, o, off, n)
-	if stop := b.delay(ctx); stop != nil {
+	if stop := b.delayOnce(ctx); stop != nil {
 		if err == nil {
 			r.Close()
 		}
@@ -39,17 +39,17 @@ func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	return b.corrupt(r)
+	return b.corruptByte(r)
 }
 
-// pieces is the bucket below, unless the request to it is lost.
-func (b *Bucket) pieces(ctx context.Context, doing string) (store.Pieces, error) {
+// piecesBelow is the bucket below, unless the request to it is lost.
+func (b *Bucket) piecesBelow(ctx context.Context, doing string) (store.Pieces, error) {
 	below, ok := b.bucket.(store.Pieces)
 	if !ok {
 		return nil, fmt.Errorf("%s%s: %w", doing, b, errors.ErrUnsupported)
 	}
-	if err := b.before(ctx); err != nil {
+	if err := b.delayRequest(ctx); err != nil {
 		return nil, err
 	}
-	return below, b.lost(doing)
+	return below, b.readLoss(doing)
 }

@@ -48,8 +48,8 @@ func wantsPayer(s said) bool {
 	return s.Reason == "userProjectMissing" || strings.Contains(s.Message, "requester pays")
 }
 
-// refused says what an answer means for the object, and what to do next.
-func (b *Bucket) refused(c *call, status int, s said, signed bool) error {
+// wrapRefusal says what an answer means for the object, and what to do next.
+func (b *Bucket) wrapRefusal(c *call, status int, s said, signed bool) error {
 	lost := store.ErrBusy
 	if c.landed != nil && c.landed() {
 		lost = store.ErrUnclear

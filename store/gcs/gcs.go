@@ -120,47 +120,47 @@ func tokenOf(file google.FileSource) func(context.Context) (google.Token, error)
 	}
 }
 
-// payer is the project that is charged for requests; "": what credentials say.
-func (b *Bucket) payer() string {
+// chargedProject is the project that is charged for requests; "": what credentials say.
+func (b *Bucket) chargedProject() string {
 	return cmp.Or(b.given.Project, os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"))
 }
 
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	err := b.write(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})
+	err := b.writeObject(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})
 	var no forbidden
-	if errors.As(err, &no) && b.there(ctx, key) {
+	if errors.As(err, &no) && b.objectExists(ctx, key) {
 		// Who may create and not replace may be told "forbidden" of what is there.
-		return fmt.Errorf("%s: %w", b.doing("create", key), store.ErrExists)
+		return fmt.Errorf("%s: %w", b.describeRequest("create", key), store.ErrExists)
 	}
 	return err
 }
 
-func (b *Bucket) there(ctx context.Context, key string) bool {
+func (b *Bucket) objectExists(ctx context.Context, key string) bool {
 	r, err := b.Get(ctx, key, 0, 0)
 	return err == nil && r.Close() == nil
 }
 
 // Put implements store.Bucket.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "put", key, body, url.Values{})
+	return b.writeObject(ctx, "put", key, body, url.Values{})
 }
 
 // Delete implements store.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	resp, err := b.do(ctx, &call{doing: "delete " + key + " in " + b.String(), landed: always, names: true, absent: true,
-		method: http.MethodDelete, url: b.object(key)})
+	resp, err := b.sendRequest(ctx, &call{doing: "delete " + key + " in " + b.String(), landed: always, names: true, absent: true,
+		method: http.MethodDelete, url: b.objectURL(key)})
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
 }
 
-// check refuses what is no key here.
-func (b *Bucket) check(key string) error {
+// checkKey refuses what is no key here.
+func (b *Bucket) checkKey(key string) error {
 	if b.given.Foreign {
 		return store.CheckName(key)
 	}
@@ -174,4 +174,6 @@ func (b *Bucket) checkPrefix(prefix string) error {
 	return store.CheckPrefix(prefix)
 }
 
-func (b *Bucket) doing(verb, key string) string { return fmt.Sprintf("%s %s in %s", verb, key, b) }
+func (b *Bucket) describeRequest(verb, key string) string {
+	return fmt.Sprintf("%s %s in %s", verb, key, b)
+}

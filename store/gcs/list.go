@@ -31,11 +31,11 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	q := url.Values{"fields": {"items(name,size,updated,generation),nextPageToken"}, "prefix": {b.prefix + prefix},
 		"maxResults": {strconv.Itoa(min(limit, pageSize-1) + 1)}} // one more says whether there is more
 	if after > prefix {
-		q.Set("startOffset", b.prefix+b.after(after)) // that name itself comes too
+		q.Set("startOffset", b.prefix+b.startAfter(after)) // that name itself comes too
 	}
 	var found []store.Object
 	for {
-		page, token, err := b.page(ctx, prefix, q)
+		page, token, err := b.listPage(ctx, prefix, q)
 		if err != nil && len(found) > 0 && context.Cause(ctx) == nil {
 			return found, true, nil // the next call meets it again
 		}
@@ -43,7 +43,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 			return nil, false, err
 		}
 		for _, o := range page {
-			if o.Key > after && strings.HasPrefix(o.Key, prefix) && b.check(o.Key) == nil {
+			if o.Key > after && strings.HasPrefix(o.Key, prefix) && b.checkKey(o.Key) == nil {
 				found = append(found, o)
 			}
 		}
@@ -57,7 +57,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	}
 }
 
-func (b *Bucket) after(s string) string {
+func (b *Bucket) startAfter(s string) string {
 	if b.given.Foreign {
 		return s
 	}
@@ -86,13 +86,13 @@ type listing struct {
 	Next string `json:"nextPageToken"`
 }
 
-// page is one answer, as keys.
-func (b *Bucket) page(ctx context.Context, prefix string, q url.Values) ([]store.Object, string, error) {
+// listPage is one answer, as keys.
+func (b *Bucket) listPage(ctx context.Context, prefix string, q url.Values) ([]store.Object, string, error) {
 	doing := "list " + prefix + " in " + b.String()
 	var answer listing
 	for try := 0; ; try++ {
 		answer = listing{}
-		resp, err := b.do(ctx, &call{doing: doing, method: http.MethodGet, url: b.endpoint + "/storage/v1/b/" + b.name + "/o?" + q.Encode()})
+		resp, err := b.sendRequest(ctx, &call{doing: doing, method: http.MethodGet, url: b.endpoint + "/storage/v1/b/" + b.name + "/o?" + q.Encode()})
 		if err != nil {
 			return nil, "", err
 		}
@@ -107,7 +107,7 @@ func (b *Bucket) page(ctx context.Context, prefix string, q url.Values) ([]store
 		if try >= tries {
 			return nil, "", fmt.Errorf("%s: read the answer: %w: %w", doing, err, store.ErrBusy)
 		}
-		if stop := b.pause(ctx, try, 0); stop != nil {
+		if stop := b.pauseBeforeTry(ctx, try, 0); stop != nil {
 			return nil, "", fmt.Errorf("%s: %w", doing, stop)
 		}
 	}

@@ -92,13 +92,13 @@ func TestAnUploadThatWentElsewhereIsRefused(t *testing.T) {
 	const another = "Name another store with --store."
 	b := at(t, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), "gs://b-1")
 	u := &upload{b: b, doing: "create k", query: map[string][]string{}, size: 100}
-	refusedWith(t, u.begin(t.Context()), fault.Invalid, "create k: "+b.endpoint+" began no upload", another)
+	refusedWith(t, u.beginSession(t.Context()), fault.Invalid, "create k: "+b.endpoint+" began no upload", another)
 
 	_, err := u.parseKept("bytes=0-100")
 	refusedWith(t, err, fault.Lost, `create k: the server says it has "bytes=0-100" of 100 bytes`, "")
 
 	answer := &http.Response{Body: io.NopCloser(strings.NewReader(`{"size":"3","crc32c":"AAAAAA=="}`))}
-	err = b.confirm("create k", answer, kept{Size: "4", CRC32C: "BBBBBB=="})
+	err = b.confirmStored("create k", answer, kept{Size: "4", CRC32C: "BBBBBB=="})
 	refusedWith(t, err, fault.Lost, "create k: the server has 3 bytes with CRC32C AAAAAA==, and 4 with BBBBBB== were sent",
 		"Look at what stands between here and "+b.endpoint+", or name another store with --store.")
 	if !errors.Is(err, store.ErrCorrupt) {

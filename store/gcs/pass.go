@@ -39,7 +39,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (stor
 	var made google.Token
 	busy := func(err error) bool { return errors.Is(err, store.ErrBusy) }
 	err := cloud.Retry(ctx, b.clock, passWait, busy, func(ctx context.Context) (err error) {
-		made, err = b.narrowed(ctx, r, account)
+		made, err = b.narrowedToken(ctx, r, account)
 		return storeBusy(err)
 	})
 	switch {
@@ -54,27 +54,27 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (stor
 	return store.Pass{File: text, Until: made.Expires}, err
 }
 
-// narrowed is a token that may do r and no more, and has been tried.
-func (b *Bucket) narrowed(ctx context.Context, r store.Rights, account string) (made google.Token, err error) {
+// narrowedToken is a token that may do r and no more, and has been tried.
+func (b *Bucket) narrowedToken(ctx context.Context, r store.Rights, account string) (made google.Token, err error) {
 	root, err := b.source.Token(ctx, google.Platform)
 	if err == nil && account != "" {
 		root, err = b.source.Impersonate(ctx, root, account)
 	}
 	if err == nil {
-		made, err = b.source.Narrow(ctx, root, b.boundary(r), narrowHint)
+		made, err = b.source.Narrow(ctx, root, b.accessBoundary(r), narrowHint)
 	}
 	switch {
 	case errors.Is(err, google.ErrNoToken):
 		return made, fault.Wrap(google.ErrNoToken, fault.Lost, "Try again, or "+machineHint, "narrow the token")
 	case err == nil:
-		err = b.try(ctx, made, r)
+		err = b.tryToken(ctx, made, r)
 	}
 	return made, err
 }
 
-// try lists a little with a token: what a boundary allows and the bucket does not
+// tryToken lists a little with a token: what a boundary allows and the bucket does not
 // is better said here than by an agent.
-func (b *Bucket) try(ctx context.Context, t google.Token, r store.Rights) error {
+func (b *Bucket) tryToken(ctx context.Context, t google.Token, r store.Rights) error {
 	if len(r.Read) == 0 {
 		return nil
 	}

@@ -16,11 +16,11 @@ var _ store.Pieces = (*Bucket)(nil)
 
 // Look implements store.Pieces.
 func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return store.Whole{}, err
 	}
-	doing := b.doing("look at", key)
-	resp, err := b.do(ctx, &call{doing: doing, names: true, method: http.MethodGet, url: b.object(key) + "?fields=crc32c,generation,size,updated"})
+	doing := b.describeRequest("look at", key)
+	resp, err := b.sendRequest(ctx, &call{doing: doing, names: true, method: http.MethodGet, url: b.objectURL(key) + "?fields=crc32c,generation,size,updated"})
 	if err != nil {
 		return store.Whole{}, err
 	}
@@ -46,7 +46,7 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 
 // GetOf implements store.Pieces.
 func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.ReadCloser, error) {
-	r, err := b.get(ctx, o.Key, off, n, o.Tag)
+	r, err := b.getGeneration(ctx, o.Key, off, n, o.Tag)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", err, store.ErrReplaced)
 	}

@@ -68,11 +68,11 @@ func parse(text string, o Options) (place, error) {
 			return refuse("there is no option %q; there are account, anonymous, endpoint and project", store.Shown(name))
 		}
 	}
-	return p, p.settle()
+	return p, p.completeOptions()
 }
 
-// settle finds out the rest here, and refuses what cannot be meant.
-func (p *place) settle() (err error) {
+// completeOptions finds out the rest here, and refuses what cannot be meant.
+func (p *place) completeOptions() (err error) {
 	if a := p.given.Account; a != "" && (p.given.Anonymous || !IsAccount(a)) {
 		return fault.New(fault.Invalid, "Write it as ?account=NAME@PROJECT.iam.gserviceaccount.com, without anonymous.", "open store %s%s: %q is not a Google account", scheme, p.name, a)
 	}
@@ -158,12 +158,12 @@ func (b *Bucket) As(account string) string {
 // Profile is the account that its URL or Options name; "": none.
 func (b *Bucket) Profile() string { return b.given.Account }
 
-// object is the address of key.
-func (b *Bucket) object(key string) string {
+// objectURL is the address of key.
+func (b *Bucket) objectURL(key string) string {
 	return b.endpoint + "/storage/v1/b/" + b.name + "/o/" + url.PathEscape(b.prefix+key)
 }
 
-// uploads is the address that takes new objects.
-func (b *Bucket) uploads(q url.Values) string {
+// uploadURL is the address that takes new objects.
+func (b *Bucket) uploadURL(q url.Values) string {
 	return b.endpoint + "/upload/storage/v1/b/" + b.name + "/o?" + q.Encode()
 }

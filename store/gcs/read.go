@@ -26,16 +26,16 @@ const atOnce = 1 << 20
 // Get implements store.Bucket. What is read from beginning to end is checked:
 // where it does not match, the last Read gives store.ErrCorrupt.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	return b.get(ctx, key, off, n, "")
+	return b.getGeneration(ctx, key, off, n, "")
 }
 
-// get is Get, with a generation only of that one.
-func (b *Bucket) get(ctx context.Context, key string, off, n int64, generation string) (io.ReadCloser, error) {
-	if err := b.check(key); err != nil {
+// getGeneration is Get, with a generation only of that one.
+func (b *Bucket) getGeneration(ctx context.Context, key string, off, n int64, generation string) (io.ReadCloser, error) {
+	if err := b.checkKey(key); err != nil {
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		r, err := b.open(ctx, key, off, n, generation)
+		r, err := b.openRange(ctx, key, off, n, generation)
 		if err != nil {
 			return nil, err
 		}
@@ -50,14 +50,14 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, generation s
 		if !again(err) && !errors.Is(err, store.ErrCorrupt) || try >= tries {
 			return nil, err
 		}
-		if stop := b.pause(ctx, try, 0); stop != nil {
+		if stop := b.pauseBeforeTry(ctx, try, 0); stop != nil {
 			return nil, fmt.Errorf("%s: %w (last answer: %w)", r.doing, stop, err)
 		}
 	}
 }
 
-// open asks for a range of key and says what came.
-func (b *Bucket) open(ctx context.Context, key string, off, n int64, generation string) (*reader, error) {
+// openRange asks for a range of key and says what came.
+func (b *Bucket) openRange(ctx context.Context, key string, off, n int64, generation string) (*reader, error) {
 	doing := "get " + key + " from " + b.String()
 	asked := n
 	if n == 0 {
@@ -68,16 +68,16 @@ func (b *Bucket) open(ctx context.Context, key string, off, n int64, generation 
 		if generation != "" {
 			q.Set("generation", generation)
 		}
-		c := &call{doing: doing, names: true, method: http.MethodGet, url: b.object(key) + "?" + q.Encode(),
+		c := &call{doing: doing, names: true, method: http.MethodGet, url: b.objectURL(key) + "?" + q.Encode(),
 			header: http.Header{"Accept-Encoding": {"gzip"}}} // as stored: nothing is unpacked on the way
 		if span := span(pos, n); span != "" {
 			c.header.Set("Range", span)
 		}
-		return b.do(ctx, c)
+		return b.sendRequest(ctx, c)
 	}
 	resp, err := from(off, asked, generation)
 	var no forbidden
-	if errors.As(err, &no) && b.absent(ctx, key) {
+	if errors.As(err, &no) && b.listsAbsent(ctx, key) {
 		// Who may list a part of the bucket alone is told "forbidden" of what is absent.
 		return nil, fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	}
@@ -88,18 +88,18 @@ func (b *Bucket) open(ctx context.Context, key string, off, n int64, generation 
 		return nil, err
 	}
 	r := &reader{b: b, doing: doing, body: resp.Body, generation: resp.Header.Get("X-Goog-Generation"), moved: b.clock.Boot()}
-	if err := r.place(resp, off, n); err != nil {
+	if err := r.checkRange(resp, off, n); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
 	r.more = func(pos, n int64) (*http.Response, error) { return from(pos, n, r.generation) }
-	r.pause = func(try int) error { return b.pause(ctx, try, 0) }
+	r.pause = func(try int) error { return b.pauseBeforeTry(ctx, try, 0) }
 	r.stopped = func() error { return context.Cause(ctx) }
 	return r, nil
 }
 
-// absent says that a listing, which must be allowed, does not have key.
-func (b *Bucket) absent(ctx context.Context, key string) bool {
+// listsAbsent says that a listing, which must be allowed, does not have key.
+func (b *Bucket) listsAbsent(ctx context.Context, key string) bool {
 	found, _, err := b.List(ctx, key, "", 1)
 	return err == nil && (len(found) == 0 || found[0].Key != key)
 }
@@ -134,8 +134,8 @@ type reader struct {
 	stopped    func() error
 }
 
-// place finds out which bytes came, of the n from off that were wanted.
-func (r *reader) place(resp *http.Response, off, n int64) error {
+// checkRange finds out which bytes came, of the n from off that were wanted.
+func (r *reader) checkRange(resp *http.Response, off, n int64) error {
 	r.pos, r.cut = off, math.MaxInt64
 	if n >= 0 && n < math.MaxInt64-off {
 		r.cut = off + n
@@ -196,7 +196,7 @@ func crc(headers []string) string {
 func (r *reader) Read(p []byte) (int, error) {
 	for {
 		if r.pos >= r.cut || r.pos == r.end {
-			return 0, r.finish()
+			return 0, r.checkEnd()
 		}
 		n, err := r.body.Read(p[:min(int64(len(p)), r.cut-r.pos)])
 		r.pos += int64(n)
@@ -208,28 +208,28 @@ func (r *reader) Read(p []byte) (int, error) {
 			return n, nil // whatever err is, the next Read meets it again
 		}
 		if err == io.EOF && r.end < 0 {
-			return 0, r.finish()
+			return 0, r.checkEnd()
 		}
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			if err := r.resume(err); err != nil {
+			if err := r.resumeRead(err); err != nil {
 				return 0, err
 			}
 		}
 	}
 }
 
-func (r *reader) finish() error {
+func (r *reader) checkEnd() error {
 	if r.sum != nil && checksum(r.sum.Sum32()) != r.want {
 		return fmt.Errorf("%s: its CRC32C is not %s: %w", r.doing, google.Line(r.want), store.ErrCorrupt)
 	}
 	return io.EOF
 }
 
-// resume asks for what is missing, after a Read that gave nothing but err.
-func (r *reader) resume(err error) error {
+// resumeRead asks for what is missing, after a Read that gave nothing but err.
+func (r *reader) resumeRead(err error) error {
 	r.body.Close()
 	for ; ; r.try++ {
 		if why := r.stopped(); why != nil {

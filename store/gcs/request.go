@@ -65,12 +65,12 @@ type call struct {
 
 func always() bool { return true }
 
-// do sends c until the answer is clear, a few times. The answer's status is a
+// sendRequest sends c until the answer is clear, a few times. The answer's status is a
 // success; the caller closes its body.
-func (b *Bucket) do(ctx context.Context, c *call) (*http.Response, error) {
+func (b *Bucket) sendRequest(ctx context.Context, c *call) (*http.Response, error) {
 	unclear, renewed := false, false
 	for try := 0; ; try++ {
-		resp, asked, err := b.once(ctx, c)
+		resp, asked, err := b.sendOnce(ctx, c)
 		if err == nil {
 			return resp, nil
 		}
@@ -80,7 +80,7 @@ func (b *Bucket) do(ctx context.Context, c *call) (*http.Response, error) {
 		}
 		unclear = unclear || errors.Is(err, store.ErrUnclear)
 		if again(err) && try < tries-1 {
-			stop := b.pause(ctx, try, asked)
+			stop := b.pauseBeforeTry(ctx, try, asked)
 			if stop == nil {
 				continue
 			}
@@ -101,18 +101,18 @@ func muddied(unclear bool, err error) error {
 	return err
 }
 
-// pause waits before the next try, at least as long as the server asked.
-func (b *Bucket) pause(ctx context.Context, try int, asked time.Duration) error {
+// pauseBeforeTry waits before the next try, at least as long as the server asked.
+func (b *Bucket) pauseBeforeTry(ctx context.Context, try int, asked time.Duration) error {
 	step := min(firstStep<<min(try, 10), lastStep)
 	return b.clock.Sleep(ctx, asked+rand.N(step))
 }
 
-// once sends c one time. asked is how long the server wants us to wait.
-func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked time.Duration, err error) {
+// sendOnce sends c one time. asked is how long the server wants us to wait.
+func (b *Bucket) sendOnce(ctx context.Context, c *call) (resp *http.Response, asked time.Duration, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held, err := b.bearer(ctx, c)
+	held, err := b.bearerToken(ctx, c)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
@@ -124,23 +124,23 @@ func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked 
 	}
 	w := newWatch(ctx, b.patience(c.size))
 	var sent atomic.Bool // it had a connection: before that nothing can have been done
-	req, err := b.request(httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), c)
+	req, err := b.newRequest(httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), c)
 	if err != nil {
-		w.end()
+		w.endWatch()
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held.Sign(req.Header, b.payer())
+	held.Sign(req.Header, b.chargedProject())
 	var body *sending
 	if c.size > 0 {
 		body = &sending{r: r, w: w, left: c.size, closed: make(chan struct{})}
 		req.Body, req.ContentLength = body, c.size
 	}
 	resp, err = b.client.Do(req)
-	w.rest()
+	w.pauseTimer()
 	if err != nil {
-		w.end()
-		body.wait()
-		return nil, 0, b.broken(ctx, c, body, w, sent.Load(), err)
+		w.endWatch()
+		body.waitClosed()
+		return nil, 0, b.wrapBroken(ctx, c, body, w, sent.Load(), err)
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, w: w, body: body}
 	if resp.StatusCode < 300 || resp.StatusCode == statusIncomplete {
@@ -155,10 +155,10 @@ func (b *Bucket) once(ctx context.Context, c *call) (resp *http.Response, asked 
 	if resp.StatusCode == http.StatusUnauthorized && held.Value != "" {
 		b.tokens.Reject(held.Value)
 	}
-	return nil, wanted(resp.Header), b.refused(c, resp.StatusCode, said, held.Value != "")
+	return nil, wanted(resp.Header), b.wrapRefusal(c, resp.StatusCode, said, held.Value != "")
 }
 
-func (b *Bucket) bearer(ctx context.Context, c *call) (google.Token, error) {
+func (b *Bucket) bearerToken(ctx context.Context, c *call) (google.Token, error) {
 	if b.tokens == nil || c.free {
 		return google.Token{}, nil
 	}
@@ -170,7 +170,7 @@ func (b *Bucket) bearer(ctx context.Context, c *call) (google.Token, error) {
 	return held, err
 }
 
-func (b *Bucket) request(ctx context.Context, c *call) (*http.Request, error) {
+func (b *Bucket) newRequest(ctx context.Context, c *call) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, c.method, c.url, nil)
 	if err != nil {
 		return nil, err
@@ -180,8 +180,8 @@ func (b *Bucket) request(ctx context.Context, c *call) (*http.Request, error) {
 	return req, nil
 }
 
-// broken says what became of a request without an answer.
-func (b *Bucket) broken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
+// wrapBroken says what became of a request without an answer.
+func (b *Bucket) wrapBroken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
 	if body != nil && body.err != nil {
 		return fmt.Errorf("%s: %w", c.doing, body.err)
 	}
@@ -198,7 +198,7 @@ func (b *Bucket) broken(ctx context.Context, c *call, body *sending, w *watch, s
 	if why := distrusted(err, b.endpoint); why != nil {
 		return fmt.Errorf("%s: %w", c.doing, why)
 	}
-	return fmt.Errorf("%s: %w: %w", c.doing, w.why(err), fate)
+	return fmt.Errorf("%s: %w: %w", c.doing, w.stallReason(err), fate)
 }
 
 // wanted reads Retry-After, in seconds.

@@ -15,42 +15,42 @@ var _ store.Resumer = (*Bucket)(nil)
 // body that it was begun for. It is gone on with for that body alone, and lets whoever
 // has it send that body and nothing else.
 func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error) {
-	return b.writeOn(ctx, "put", key, body, url.Values{}, at, begun)
+	return b.writeOrResume(ctx, "put", key, body, url.Values{}, at, begun)
 }
 
 // Drop implements store.Resumer.
 func (b *Bucket) Drop(ctx context.Context, key, at string) error {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	u := &upload{b: b, doing: b.doing("drop what was sent of", key)}
-	if u.session = u.marked(at); u.session != "" {
-		u.abandon(ctx)
+	u := &upload{b: b, doing: b.describeRequest("drop what was sent of", key)}
+	if u.session = u.markedSession(at); u.session != "" {
+		u.abandonSession(ctx)
 	}
 	return nil
 }
 
-// mark is what another process goes on with.
-func (u *upload) mark(uri string) string { return u.want.Size + " " + u.want.CRC32C + " " + uri }
+// sessionMark is what another process goes on with.
+func (u *upload) sessionMark(uri string) string { return u.want.Size + " " + u.want.CRC32C + " " + uri }
 
-// marked is the address in what mark gave; "" if it is none of this bucket's.
-func (u *upload) marked(at string) string {
+// markedSession is the address in what mark gave; "" if it is none of this bucket's.
+func (u *upload) markedSession(at string) string {
 	fields := strings.SplitN(at, " ", 3)
-	if len(fields) != 3 || !strings.HasPrefix(u.b.endpoint+fields[2], strings.TrimSuffix(u.b.uploads(nil), "?")+"?") {
+	if len(fields) != 3 || !strings.HasPrefix(u.b.endpoint+fields[2], strings.TrimSuffix(u.b.uploadURL(nil), "?")+"?") {
 		return ""
 	}
 	return u.b.endpoint + fields[2]
 }
 
-// adopt goes on with an earlier session, or throws it away if it is of another body.
-func (u *upload) adopt(ctx context.Context, at string) {
-	session := u.marked(at)
+// adoptSession goes on with an earlier session, or throws it away if it is of another body.
+func (u *upload) adoptSession(ctx context.Context, at string) {
+	session := u.markedSession(at)
 	if session == "" {
 		return
 	}
 	u.session = session
-	if !strings.HasPrefix(at, u.mark("")) {
-		u.abandon(ctx)
+	if !strings.HasPrefix(at, u.sessionMark("")) {
+		u.abandonSession(ctx)
 		u.session = ""
 		return
 	}

@@ -18,10 +18,10 @@ type grant struct {
 	listing     bool
 }
 
-// grants are what gives rights on this place and nothing else. Google counts the
+// grantsFor are what gives rights on this place and nothing else. Google counts the
 // replacing of an object as deleting it, so who may write may delete: no role of
 // Google's replaces and does not.
-func (p place) grants(r store.Rights) (all []grant) {
+func (p place) grantsFor(r store.Rights) (all []grant) {
 	add := func(title, role string, listing bool, keys []string) {
 		g := grant{title: title, role: "roles/storage." + role, listing: listing}
 		for _, k := range keys {
@@ -56,10 +56,10 @@ func (g grant) condition(bucket string, listings ...string) string {
 	return strings.Join(terms, " || ")
 }
 
-// boundary is the same for a token: the most that it may do, whatever its owner may.
+// accessBoundary is the same for a token: the most that it may do, whatever its owner may.
 // There, and only there, a listing can be told by its prefix.
-func (p place) boundary(r store.Rights) (rules []downscope.AccessBoundaryRule) {
-	for _, g := range p.grants(r) {
+func (p place) accessBoundary(r store.Rights) (rules []downscope.AccessBoundaryRule) {
+	for _, g := range p.grantsFor(r) {
 		rule := downscope.AccessBoundaryRule{AvailableResource: "//storage.googleapis.com/projects/_/buckets/" + p.name,
 			AvailablePermissions: []string{"inRole:" + g.role}}
 		var listings []string
@@ -79,7 +79,7 @@ func (p place) boundary(r store.Rights) (rules []downscope.AccessBoundaryRule) {
 // one listing from another.
 func (b *Bucket) Policy(r store.Rights) string {
 	var text strings.Builder
-	for _, g := range b.grants(r) {
+	for _, g := range b.grantsFor(r) {
 		fmt.Fprintf(&text, "gcloud storage buckets add-iam-policy-binding %s%s --member=serviceAccount:NAME@PROJECT.iam.gserviceaccount.com --role=%s", scheme, b.name, g.role)
 		condition := "None" // gcloud asks where none is said
 		if c := g.condition(b.name, fmt.Sprintf("resource.name == %q", "projects/_/buckets/"+b.name)); c != "" {

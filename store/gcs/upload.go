@@ -54,22 +54,22 @@ func checksum(sum uint32) string {
 // castagnoli is made when it is first wanted, and then the same one.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// write sends body under key. It is read twice where it is large: the checksum
+// writeObject sends body under key. It is read twice where it is large: the checksum
 // has to be known first.
-func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
-	_, err := b.writeOn(ctx, verb, key, body, q, "", nil)
+func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
+	_, err := b.writeOrResume(ctx, verb, key, body, q, "", nil)
 	return err
 }
 
-// writeOn is write that goes on with an earlier one, if begun is not nil (resume.go).
-func (b *Bucket) writeOn(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values, at string, begun func(at string) error) (there int64, err error) {
-	if err := b.check(key); err != nil {
+// writeOrResume is write that goes on with an earlier one, if begun is not nil (resume.go).
+func (b *Bucket) writeOrResume(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values, at string, begun func(at string) error) (there int64, err error) {
+	if err := b.checkKey(key); err != nil {
 		return 0, err
 	}
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
 	}
-	doing := b.doing(verb, key)
+	doing := b.describeRequest(verb, key)
 	_, err = body.Seek(0, io.SeekStart)
 	var head []byte
 	if err == nil {
@@ -106,9 +106,9 @@ func (b *Bucket) writeOn(ctx context.Context, verb, key string, body io.ReadSeek
 	}
 	u := &upload{b: b, doing: doing, query: q, meta: meta, body: body, size: size, want: want, begun: begun}
 	if at != "" {
-		u.adopt(ctx, at)
+		u.adoptSession(ctx, at)
 	}
-	err = u.run(ctx, want)
+	err = u.runUpload(ctx, want)
 	return u.there, err
 }
 
@@ -118,7 +118,7 @@ func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, met
 	between := rand.Text() // 128 bits, which content does not hold
 	before := fmt.Sprintf("--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%s\r\n--%s\r\nContent-Type: application/octet-stream\r\n\r\n", between, meta, between)
 	after := "\r\n--" + between + "--\r\n"
-	resp, err := b.do(ctx, &call{doing: doing, landed: always, method: http.MethodPost, url: b.uploads(q),
+	resp, err := b.sendRequest(ctx, &call{doing: doing, landed: always, method: http.MethodPost, url: b.uploadURL(q),
 		header: http.Header{"Content-Type": {"multipart/related; boundary=" + between}},
 		open: func() (io.Reader, error) {
 			return io.MultiReader(strings.NewReader(before), bytes.NewReader(content), strings.NewReader(after)), nil
@@ -127,11 +127,11 @@ func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, met
 	if err != nil {
 		return err
 	}
-	return b.confirm(doing, resp, want)
+	return b.confirmStored(doing, resp, want)
 }
 
-// confirm compares what the server says it has kept.
-func (b *Bucket) confirm(doing string, resp *http.Response, want kept) error {
+// confirmStored compares what the server says it has kept.
+func (b *Bucket) confirmStored(doing string, resp *http.Response, want kept) error {
 	defer resp.Body.Close()
 	var got kept
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&got); err != nil {
@@ -165,13 +165,13 @@ type upload struct {
 	unclear bool   // all was sent, and no clear answer came
 }
 
-// run begins a session, sends the body, and after every unclear answer asks what
+// runUpload begins a session, sends the body, and after every unclear answer asks what
 // the server has. It goes on while that grows, and for a while after.
-func (u *upload) run(ctx context.Context, want kept) error {
+func (u *upload) runUpload(ctx context.Context, want kept) error {
 	begun, futile, moved := 0, 0, u.b.clock.Boot()
 	for try := 0; ; try++ {
 		before := u.kept
-		resp, asked, err := u.step(ctx)
+		resp, asked, err := u.sendStep(ctx)
 		if u.adopted && err == nil {
 			// One that is over says nothing of what the key holds now.
 			if resp != nil {
@@ -182,7 +182,7 @@ func (u *upload) run(ctx context.Context, want kept) error {
 			u.adopted, u.there = false, u.kept
 		}
 		if resp != nil {
-			return u.b.confirm(u.doing, resp, want)
+			return u.b.confirmStored(u.doing, resp, want)
 		}
 		if errors.Is(err, errNoSession) || errors.Is(err, errDamaged) {
 			u.session, u.kept, u.ask, u.adopted, u.there = "", 0, false, false, 0
@@ -196,7 +196,7 @@ func (u *upload) run(ctx context.Context, want kept) error {
 		}
 		if err != nil && !again(err) || begun == tries || futile == maxFutile || u.b.clock.Boot()-moved > giveUp {
 			if context.Cause(ctx) == nil && u.begun == nil {
-				u.abandon(ctx)
+				u.abandonSession(ctx)
 			}
 			if err == nil {
 				err = fmt.Errorf("%s: the server takes no more than %d of %d bytes: %w", u.doing, u.kept, u.size, store.ErrBusy)
@@ -206,17 +206,17 @@ func (u *upload) run(ctx context.Context, want kept) error {
 		if err == nil && (u.kept > before || u.kept == 0 && try == 0) {
 			continue // it goes well
 		}
-		if stop := u.b.pause(ctx, try, asked); stop != nil {
+		if stop := u.b.pauseBeforeTry(ctx, try, asked); stop != nil {
 			return muddied(u.unclear, fmt.Errorf("%s: %w", u.doing, stop))
 		}
 	}
 }
 
-// step is one request. An answer ends the upload; without answer and error the
+// sendStep is one request. An answer ends the upload; without answer and error the
 // server has what kept says, and wants more.
-func (u *upload) step(ctx context.Context) (resp *http.Response, asked time.Duration, err error) {
+func (u *upload) sendStep(ctx context.Context) (resp *http.Response, asked time.Duration, err error) {
 	if u.session == "" {
-		return nil, 0, u.begin(ctx)
+		return nil, 0, u.beginSession(ctx)
 	}
 	c := &call{doing: u.doing, free: true, method: http.MethodPut, url: u.session, header: http.Header{},
 		landed: func() bool { return u.unclear }}
@@ -227,11 +227,11 @@ func (u *upload) step(ctx context.Context) (resp *http.Response, asked time.Dura
 		c.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", u.kept, u.size-1, u.size))
 		rest = &counted{r: u.body}
 		c.size = u.size - u.kept
-		c.open = func() (io.Reader, error) { return rest, u.rewind() }
+		c.open = func() (io.Reader, error) { return rest, u.rewindBody() }
 		// Without its last byte no object appears.
 		c.landed = func() bool { return rest.n == c.size }
 	}
-	resp, asked, err = u.b.once(ctx, c)
+	resp, asked, err = u.b.sendOnce(ctx, c)
 	if err != nil && rest != nil && u.late > 0 && !again(err) {
 		// The end of the earlier process may reach the server after our question: then it
 		// has more than it said, and refuses what begins before.
@@ -252,10 +252,10 @@ func (u *upload) step(ctx context.Context) (resp *http.Response, asked time.Dura
 	return nil, 0, err
 }
 
-// begin asks for a session. That changes nothing yet, so a lost answer is no harm.
-func (u *upload) begin(ctx context.Context) error {
+// beginSession asks for a session. That changes nothing yet, so a lost answer is no harm.
+func (u *upload) beginSession(ctx context.Context) error {
 	u.query.Set("uploadType", "resumable")
-	resp, err := u.b.do(ctx, &call{doing: u.doing, method: http.MethodPost, url: u.b.uploads(u.query),
+	resp, err := u.b.sendRequest(ctx, &call{doing: u.doing, method: http.MethodPost, url: u.b.uploadURL(u.query),
 		header: http.Header{"Content-Type": {"application/json; charset=UTF-8"}, "X-Upload-Content-Length": {strconv.FormatInt(u.size, 10)}},
 		open:   func() (io.Reader, error) { return bytes.NewReader(u.meta), nil },
 		size:   int64(len(u.meta))})
@@ -270,14 +270,14 @@ func (u *upload) begin(ctx context.Context) error {
 	// The host is the one we were told of, whatever the server takes itself for.
 	u.session = u.b.endpoint + at.RequestURI()
 	if u.begun != nil {
-		return u.begun(u.mark(at.RequestURI()))
+		return u.begun(u.sessionMark(at.RequestURI()))
 	}
 	return nil
 }
 
-// rewind goes to the first byte that the server lacks, by reading: a body may be
+// rewindBody goes to the first byte that the server lacks, by reading: a body may be
 // checked on its way from its beginning.
-func (u *upload) rewind() error {
+func (u *upload) rewindBody() error {
 	if _, err := u.body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -297,14 +297,14 @@ func (u *upload) parseKept(s string) (int64, error) {
 	return last + 1, nil
 }
 
-// abandon tells the server that nothing more comes. It would find out in a week.
-func (u *upload) abandon(ctx context.Context) {
+// abandonSession tells the server that nothing more comes. It would find out in a week.
+func (u *upload) abandonSession(ctx context.Context) {
 	if u.session == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if resp, _, err := u.b.once(ctx, &call{doing: u.doing, free: true, method: http.MethodDelete, url: u.session}); err == nil {
+	if resp, _, err := u.b.sendOnce(ctx, &call{doing: u.doing, free: true, method: http.MethodDelete, url: u.session}); err == nil {
 		resp.Body.Close()
 	}
 }

@@ -26,12 +26,12 @@ func newWatch(ctx context.Context, d time.Duration) *watch {
 	return w
 }
 
-func (w *watch) moved() { w.timer.Reset(w.d) }
-func (w *watch) rest()  { w.timer.Stop() }
-func (w *watch) end()   { w.timer.Stop(); w.cancel(nil) }
+func (w *watch) restartTimer() { w.timer.Reset(w.d) }
+func (w *watch) pauseTimer()   { w.timer.Stop() }
+func (w *watch) endWatch()     { w.timer.Stop(); w.cancel(nil) }
 
-// why prefers the reason over what it looked like from below.
-func (w *watch) why(err error) error {
+// stallReason prefers the reason over what it looked like from below.
+func (w *watch) stallReason(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return fmt.Errorf("%w for %v", errStalled, w.d)
 	}
@@ -61,7 +61,7 @@ func (s *sending) Read(p []byte) (int, error) {
 	case s.left == 0:
 		return 0, io.EOF
 	}
-	s.w.moved()
+	s.w.restartTimer()
 	n, err := s.r.Read(p[:min(int64(len(p)), s.left)])
 	s.left -= int64(n)
 	if err == io.EOF && s.left > 0 {
@@ -83,8 +83,8 @@ func (s *sending) Close() error {
 	return nil
 }
 
-// wait returns when nobody reads the body any more. The request is over by then.
-func (s *sending) wait() {
+// waitClosed returns when nobody reads the body any more. The request is over by then.
+func (s *sending) waitClosed() {
 	if s != nil {
 		<-s.closed
 	}
@@ -99,18 +99,18 @@ type watched struct {
 }
 
 func (r *watched) Read(p []byte) (int, error) {
-	r.w.moved()
+	r.w.restartTimer()
 	n, err := r.ReadCloser.Read(p)
-	r.w.rest()
+	r.w.pauseTimer()
 	if err != nil && err != io.EOF {
-		err = r.w.why(err)
+		err = r.w.stallReason(err)
 	}
 	return n, err
 }
 
 func (r *watched) Close() error {
-	r.w.end() // before the rest of a long body would be read for the connection's sake
+	r.w.endWatch() // before the rest of a long body would be read for the connection's sake
 	err := r.ReadCloser.Close()
-	r.body.wait()
+	r.body.waitClosed()
 	return err
 }

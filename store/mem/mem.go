@@ -57,7 +57,7 @@ func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) err
 	if _, held := b.objects[key]; held {
 		return fmt.Errorf("create %s in %s: %w", key, b, store.ErrExists)
 	}
-	return b.hold("create", key, content)
+	return b.putObject("create", key, content)
 }
 
 // Put implements store.Bucket.
@@ -68,7 +68,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.hold("put", key, content)
+	return b.putObject("put", key, content)
 }
 
 // read takes the whole body, outside the lock: it may be slow.
@@ -96,10 +96,10 @@ func read(ctx context.Context, doing, key string, body io.ReadSeeker) ([]byte, e
 	return content, nil
 }
 
-func (b *Bucket) hold(doing, key string, content []byte) error {
+func (b *Bucket) putObject(doing, key string, content []byte) error {
 	at, held := slices.BinarySearch(b.keys, key)
 	if !held {
-		if other := b.conflict(key); other != "" {
+		if other := b.conflictingKey(key); other != "" {
 			return fault.New(fault.Invalid, "", "%s %s in %s: beside %s it would be an object and a folder", doing, key, b, other)
 		}
 		b.keys = slices.Insert(b.keys, at, key)
@@ -109,8 +109,8 @@ func (b *Bucket) hold(doing, key string, content []byte) error {
 	return nil
 }
 
-// conflict finds an object that is a folder of key, or below it.
-func (b *Bucket) conflict(key string) string {
+// conflictingKey finds an object that is a folder of key, or below it.
+func (b *Bucket) conflictingKey(key string) string {
 	for i := range len(key) {
 		if key[i] == '/' {
 			if _, held := b.objects[key[:i]]; held {
@@ -127,14 +127,14 @@ func (b *Bucket) conflict(key string) string {
 
 // Get implements store.Bucket.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	o, err := b.held(ctx, key)
+	o, err := b.heldObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return o.read(off, n), nil
+	return o.readRange(off, n), nil
 }
 
-func (b *Bucket) held(ctx context.Context, key string) (object, error) {
+func (b *Bucket) heldObject(ctx context.Context, key string) (object, error) {
 	if err := store.CheckKey(key); err != nil {
 		return object{}, err
 	}
@@ -150,8 +150,8 @@ func (b *Bucket) held(ctx context.Context, key string) (object, error) {
 	return o, nil
 }
 
-// read gives n bytes from off.
-func (o object) read(off, n int64) io.ReadCloser {
+// readRange gives n bytes from off.
+func (o object) readRange(off, n int64) io.ReadCloser {
 	body := o.body[min(off, int64(len(o.body))):]
 	if n >= 0 && n < int64(len(body)) {
 		body = body[:n]

@@ -14,7 +14,7 @@ var _ store.Pieces = (*Bucket)(nil)
 
 // Look implements store.Pieces.
 func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
-	o, err := b.held(ctx, key)
+	o, err := b.heldObject(ctx, key)
 	if err != nil {
 		return store.Whole{}, err
 	}
@@ -25,12 +25,12 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 
 // GetOf implements store.Pieces.
 func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.ReadCloser, error) {
-	held, err := b.held(ctx, o.Key)
+	held, err := b.heldObject(ctx, o.Key)
 	if errors.Is(err, store.ErrNotExist) || err == nil && strconv.FormatInt(held.serial, 10) != o.Tag {
 		return nil, fmt.Errorf("get %s from %s: %w", o.Key, b, store.ErrReplaced)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return held.read(off, n), nil
+	return held.readRange(off, n), nil
 }

@@ -58,7 +58,7 @@ func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at s
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.sent, at)
-	return there, b.hold("put", key, content)
+	return there, b.putObject("put", key, content)
 }
 
 // Drop implements store.Resumer.

@@ -16,9 +16,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// connect makes the client from the place's words and this machine's
+// connectClient makes the client from the place's words and this machine's
 // configuration: files and environment are read, nothing is sent.
-func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
+func (b *Bucket) connectClient(ctx context.Context) (*s3.Client, error) {
 	account, err := amazon.Open(ctx, amazon.Options{Profile: b.given.Profile, Region: b.given.Region, File: b.passFile, Clock: b.clock})
 	switch {
 	case err != nil && b.passFile != "" && fault.Hint(err) == "":
@@ -32,13 +32,13 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if b.given.Anonymous && b.passFile == "" {
 		cfg.Credentials = aws.AnonymousCredentials{}
 	}
-	client := s3.NewFromConfig(cfg, b.settle)
+	client := s3.NewFromConfig(cfg, b.adjustOptions)
 	if b.passFile != "" {
 		return client, nil
 	}
 	// It is part of the store's name, which agents have as an argument and records hold.
 	at := aws.ToString(client.Options().BaseEndpoint)
-	if why := (Options{Endpoint: at}).wrong(); why != "" {
+	if why := (Options{Endpoint: at}).whatIsWrong(); why != "" {
 		at, _, _ = strings.Cut(store.Shown(at), "?")
 		return nil, fault.New(fault.Invalid, "Write it as http://host:9000 or https://host: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
 			"open store s3://%s: %q is not the address of a server: %s", b.bucket, at, why)
@@ -49,8 +49,8 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 // anyRegion will do where none is said: the answer names the right one.
 const anyRegion = "us-east-1"
 
-// settle is how we differ from the SDK's defaults.
-func (b *Bucket) settle(o *s3.Options) {
+// adjustOptions is how we differ from the SDK's defaults.
+func (b *Bucket) adjustOptions(o *s3.Options) {
 	if b.given.Endpoint != "" {
 		o.BaseEndpoint = aws.String(strings.TrimRight(b.given.Endpoint, "/"))
 	}
@@ -65,26 +65,26 @@ func (b *Bucket) settle(o *s3.Options) {
 	o.DisableS3ExpressSessionAuth = aws.Bool(true)
 }
 
-// turn mends what an answer says about where or as whom we ask, and says whether
+// mendRequest mends what an answer says about where or as whom we ask, and says whether
 // to ask again.
-func (b *Bucket) turn(ctx context.Context, asked *client, a answer) bool {
+func (b *Bucket) mendRequest(ctx context.Context, asked *client, a answer) bool {
 	var none *amazon.NoCredentials
 	switch {
 	case errors.As(a.Err, &none):
-		return b.unsign(asked, none)
+		return b.dropSigning(asked, none)
 	case a.Expired():
 		return b.account.Credentials.Renew()
 	case a.Code == "RequestTimeTooSkewed":
 		return true // the server's time was taken from the answer, and is signed by
 	case a.Status == http.StatusMovedPermanently, a.Status == http.StatusTemporaryRedirect,
 		a.Code == "AuthorizationHeaderMalformed", a.Code == "IllegalLocationConstraintException":
-		return b.find(ctx, asked, a)
+		return b.findRegion(ctx, asked, a)
 	}
 	return false
 }
 
-// unsign goes on without credentials, where that is allowed.
-func (b *Bucket) unsign(asked *client, none *amazon.NoCredentials) bool {
+// dropSigning goes on without credentials, where that is allowed.
+func (b *Bucket) dropSigning(asked *client, none *amazon.NoCredentials) bool {
 	if b.given.Unsigned == nil || !none.Nowhere() {
 		return false
 	}
@@ -93,15 +93,15 @@ func (b *Bucket) unsign(asked *client, none *amazon.NoCredentials) bool {
 	if b.client.Load() == asked {
 		o := asked.Options()
 		o.Credentials = aws.AnonymousCredentials{}
-		b.client.Store(b.clientOf(another(o)))
+		b.client.Store(b.newClient(another(o)))
 		b.unsigned.Store(true)
 		b.given.Unsigned()
 	}
 	return true
 }
 
-// find goes to the region where the bucket is.
-func (b *Bucket) find(ctx context.Context, asked *client, a answer) bool {
+// findRegion goes to the region where the bucket is.
+func (b *Bucket) findRegion(ctx context.Context, asked *client, a answer) bool {
 	b.turning.Lock()
 	defer b.turning.Unlock()
 	now := b.client.Load()
@@ -123,6 +123,6 @@ func (b *Bucket) find(ctx context.Context, asked *client, a answer) bool {
 		return false
 	}
 	o.Region = region
-	b.client.Store(b.clientOf(another(o)))
+	b.client.Store(b.newClient(another(o)))
 	return true
 }

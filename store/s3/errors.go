@@ -70,10 +70,10 @@ func damaged(a answer) bool {
 	return false
 }
 
-// hasty: MinIO denies a write, once in some thousands, where it is just taking away the
+// isHastyDenial: MinIO denies a write, once in some thousands, where it is just taking away the
 // folder that the last object of a prefix has left. Amazon means what it says.
-func (b *Bucket) hasty(a answer) bool {
-	return a.Code == "AccessDenied" && b.wrote.Load() && !b.amazons()
+func (b *Bucket) isHastyDenial(a answer) bool {
+	return a.Code == "AccessDenied" && b.wrote.Load() && !b.isAmazons()
 }
 
 // nameless: a refusal without S3's word for it. It was cut on its way, or comes
@@ -92,9 +92,9 @@ func full(a answer) bool {
 	return a.Status == http.StatusInsufficientStorage || a.Code == "QuotaExceeded" || a.Code == "XMinioStorageFull"
 }
 
-// refused translates an answer into what store.Bucket promises. After a write
+// wrapRefusal translates an answer into what store.Bucket promises. After a write
 // only an answer that cannot follow one that was done says "not written".
-func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool) error {
+func (b *Bucket) wrapRefusal(ctx context.Context, doing string, a answer, write bool) error {
 	unclear := store.ErrBusy // to read again harms nobody
 	if write {
 		unclear = store.ErrUnclear
@@ -110,10 +110,10 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 	case errors.As(a.Err, &creds) && creds.Away():
 		return fmt.Errorf("%s: find credentials: %w: %w", doing, creds, store.ErrBusy) // nothing was sent
 	case errors.As(a.Err, &creds):
-		return b.denied(doing, a)
+		return b.wrapDenied(doing, a)
 	case a.Status == 0:
 		return b.unreached(doing, a, unclear)
-	case a.Throttled(), b.ended(a):
+	case a.Throttled(), b.credentialEnded(a):
 		return fmt.Errorf("%s: %w: %w", doing, a, store.ErrBusy)
 	case write && a.Status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)
@@ -122,19 +122,19 @@ func (b *Bucket) refused(ctx context.Context, doing string, a answer, write bool
 	case !write && a.Status == http.StatusNotFound && (a.Code == "NoSuchKey" || a.Code == "NoSuchVersion"):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	case damaged(a):
-		return b.spoilt(doing, a, unclear)
+		return b.wrapSpoilt(doing, a, unclear)
 	case nameless(a) && b.damaged.Add(1) <= 10:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 	case a.Code == "ConditionalRequestConflict", a.Code == "OperationAborted", a.Code == "NoSuchUpload",
 		a.Status >= 500 && !final(a), a.Status < 300:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 	}
-	return b.denied(doing, a)
+	return b.wrapDenied(doing, a)
 }
 
-// spoilt: what arrived was not what was sent. The net does that once in a great
+// wrapSpoilt: what arrived was not what was sent. The net does that once in a great
 // while; what does it every time is between us and the server.
-func (b *Bucket) spoilt(doing string, err, again error) error {
+func (b *Bucket) wrapSpoilt(doing string, err, again error) error {
 	if b.damaged.Add(1) > 10 {
 		return fault.Wrap(err, fault.Lost, "Something between here and the server changes what is sent: try without HTTPS_PROXY and HTTP_PROXY.", "%s", doing)
 	}
@@ -184,8 +184,8 @@ func (b *Bucket) reachHint() string {
 	return "See whether this machine reaches Amazon: curl -I https://s3.amazonaws.com, or name a server of yours with --store-endpoint."
 }
 
-// denied says what nobody but a person can mend.
-func (b *Bucket) denied(doing string, a answer) error {
+// wrapDenied says what nobody but a person can mend.
+func (b *Bucket) wrapDenied(doing string, a answer) error {
 	kind, hint := fault.Denied, ""
 	var creds *amazon.NoCredentials
 	switch {

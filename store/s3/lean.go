@@ -36,19 +36,19 @@ type client struct {
 	put, get func() (*pattern, error)
 }
 
-// clientOf makes one that sends as c does, to b's bucket.
-func (b *Bucket) clientOf(c *s3.Client) *client {
+// newClient makes one that sends as c does, to b's bucket.
+func (b *Bucket) newClient(c *s3.Client) *client {
 	n := &client{Client: c, o: c.Options()}
 	n.put = sync.OnceValues(func() (*pattern, error) {
-		return n.learn(func(ctx context.Context, c *s3.Client) error {
-			_, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.owner(),
+		return n.learnPattern(func(ctx context.Context, c *s3.Client) error {
+			_, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.expectedOwner(),
 				Body: strings.NewReader(nobodys), ContentLength: aws.Int64(1), ChecksumCRC32C: aws.String(nobodys)})
 			return err
 		})
 	})
 	n.get = sync.OnceValues(func() (*pattern, error) {
-		return n.learn(func(ctx context.Context, c *s3.Client) error {
-			_, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.owner()})
+		return n.learnPattern(func(ctx context.Context, c *s3.Client) error {
+			_, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.expectedOwner()})
 			return err
 		})
 	})
@@ -87,8 +87,8 @@ func (p *pencil) Do(r *http.Request) (*http.Response, error) {
 	return nil, errCaught
 }
 
-// learn has the SDK make a request. Nothing is sent or waited for.
-func (c *client) learn(ask func(context.Context, *s3.Client) error) (*pattern, error) {
+// learnPattern has the SDK make a request. Nothing is sent or waited for.
+func (c *client) learnPattern(ask func(context.Context, *s3.Client) error) (*pattern, error) {
 	var p pencil
 	o := c.o
 	o.HTTPClient, o.HTTPSignerV4, o.AuthSchemes = &p, &p, nil // the schemes hold a signer
@@ -122,9 +122,9 @@ const digest = "X-Amz-Content-Sha256"
 // big bodies are announced, and sent when the server wants them: the SDK's figure.
 const big = 2 << 20
 
-// send fills a pattern in, with headers in pairs of which an empty value is none,
+// sendPattern fills a pattern in, with headers in pairs of which an empty value is none,
 // and sends it. An answer that is none of 2xx is an error, as the SDK gives it.
-func (c *client) send(ctx context.Context, p *pattern, key string, body []byte, more ...string) (*http.Response, error) {
+func (c *client) sendPattern(ctx context.Context, p *pattern, key string, body []byte, more ...string) (*http.Response, error) {
 	u := p.url
 	u.Path, u.RawPath = p.path+key, p.raw+httpbinding.EscapePath(key, false)
 	r := (&http.Request{Method: p.method, URL: &u, Host: u.Host, Header: p.header.Clone(), ContentLength: int64(len(body)),
@@ -146,7 +146,7 @@ func (c *client) send(ctx context.Context, p *pattern, key string, body []byte, 
 		r.Header[digest] = []string{hex.EncodeToString(sum[:])}
 	}
 	if p.region != "" {
-		if err := c.sign(r, p); err != nil {
+		if err := c.signRequest(r, p); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +155,7 @@ func (c *client) send(ctx context.Context, p *pattern, key string, body []byte, 
 	if err != nil {
 		return nil, &smithyhttp.RequestSendError{Err: err}
 	}
-	c.hearTime(resp.Header, begun)
+	c.noteServerTime(resp.Header, begun)
 	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		return nil, refusal(resp)
@@ -163,7 +163,7 @@ func (c *client) send(ctx context.Context, p *pattern, key string, body []byte, 
 	return resp, nil
 }
 
-func (c *client) sign(r *http.Request, p *pattern) error {
+func (c *client) signRequest(r *http.Request, p *pattern) error {
 	creds, err := c.o.Credentials.Retrieve(r.Context())
 	if err != nil {
 		return err
@@ -172,8 +172,8 @@ func (c *client) sign(r *http.Request, p *pattern) error {
 	return c.o.HTTPSignerV4.SignHTTP(r.Context(), creds, r, r.Header.Get(digest), p.service, p.region, now, p.how...)
 }
 
-// hearTime notes what the server's clock says, by which the next request is signed.
-func (c *client) hearTime(h http.Header, asked time.Time) {
+// noteServerTime notes what the server's clock says, by which the next request is signed.
+func (c *client) noteServerTime(h http.Header, asked time.Time) {
 	took := time.Since(asked)
 	if took > 15*time.Minute || c.o.DisableClockSkewCorrection || h.Get("Age") != "" {
 		return // what says nothing of now

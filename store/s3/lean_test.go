@@ -58,25 +58,25 @@ func filmed(t testing.TB, url string, o Options) (*Bucket, *client, *camera) {
 	film := &camera{}
 	so := b.client.Load().Options()
 	so.HTTPClient = film
-	return b, b.clientOf(s3.New(so)), film
+	return b, b.newClient(s3.New(so)), film
 }
 
 // bothWays sends the same by us and by the SDK.
 func bothWays(ctx context.Context, b *Bucket, c *client, film *camera, key string, body []byte, unless, part, tag string) (ours, theirs []string, err error) {
 	film.sent = nil
 	sum := *wire(crc32.Checksum(body, castagnoli()))
-	if err := c.putOne(ctx, key, body, sum, unless); err != nil {
+	if err := c.putObject(ctx, key, body, sum, unless); err != nil {
 		return nil, nil, fmt.Errorf("put: %w", err)
 	}
-	if _, err := c.getOne(ctx, key, part, tag); err != nil {
+	if _, err := c.getObject(ctx, key, part, tag); err != nil {
 		return nil, nil, fmt.Errorf("get: %w", err)
 	}
 	ours, film.sent = film.sent, nil
-	if _, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.owner(), IfNoneMatch: some(unless),
+	if _, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.expectedOwner(), IfNoneMatch: some(unless),
 		Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: &sum}); err != nil {
 		return nil, nil, fmt.Errorf("put by the SDK: %w", err)
 	}
-	if _, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.owner(), Range: some(part), IfMatch: some(tag)}); err != nil {
+	if _, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.expectedOwner(), Range: some(part), IfMatch: some(tag)}); err != nil {
 		return nil, nil, fmt.Errorf("get by the SDK: %w", err)
 	}
 	return ours, film.sent, nil
@@ -211,12 +211,12 @@ func TestLeanAnswersAreTheSDKs(t *testing.T) {
 				return &http.Response{StatusCode: a.status, Header: h, Body: io.NopCloser(strings.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r}
 			})
 			b := &Bucket{place: place{bucket: "facts"}}
-			ours := b.clientOf(s3.New(o))
+			ours := b.newClient(s3.New(o))
 			_, put := ours.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("facts"), Key: aws.String("a"), Body: strings.NewReader("x"),
 				ContentLength: aws.Int64(1), ChecksumCRC32C: aws.String("AAAAAA==")})
 			_, get := ours.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("facts"), Key: aws.String("a")})
-			_, gotGet := ours.getOne(t.Context(), "a", "", "")
-			for _, both := range []struct{ ours, theirs error }{{ours.putOne(t.Context(), "a", []byte("x"), "AAAAAA==", ""), put}, {gotGet, get}} {
+			_, gotGet := ours.getObject(t.Context(), "a", "", "")
+			for _, both := range []struct{ ours, theirs error }{{ours.putObject(t.Context(), "a", []byte("x"), "AAAAAA==", ""), put}, {gotGet, get}} {
 				want, got := hear(both.theirs), hear(both.ours)
 				want.Err, got.Err = nil, nil
 				if want != got || (both.ours == nil) != (both.theirs == nil) {
@@ -271,12 +271,12 @@ func TestLeanComparesWhatTheSDKDoes(t *testing.T) {
 			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
 		})
 		b := &Bucket{place: place{bucket: "facts"}}
-		both := b.clientOf(s3.New(o))
+		both := b.newClient(s3.New(o))
 		theirs, err := both.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String("a")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours, err := both.getOne(t.Context(), "a", "", "")
+		ours, err := both.getObject(t.Context(), "a", "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func TestAGetWhoseLengthIsNotSaidIsRefused(t *testing.T) {
 	o.HTTPClient = answering(func(r *http.Request) *http.Response {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("some")), ContentLength: -1, Request: r}
 	})
-	b.client.Store(b.clientOf(s3.New(o)))
+	b.client.Store(b.newClient(s3.New(o)))
 	if _, err := b.Get(t.Context(), "k", 0, -1); !errors.Is(err, errNoLength) {
 		t.Errorf("%v", err)
 	}

@@ -45,11 +45,11 @@ func newLimiter(c store.Clock) *limiter { return &limiter{clock: c, begun: c.Boo
 // meanwhile, and hundreds may wait at once.
 const longestNap = window / 4
 
-// wait blocks until a request may be sent, or returns ctx's cause. Who waits has no
+// waitForRoom blocks until a request may be sent, or returns ctx's cause. Who waits has no
 // place in a line that was drawn up when the server could do less.
-func (l *limiter) wait(ctx context.Context) error {
+func (l *limiter) waitForRoom(ctx context.Context) error {
 	for waited := false; ; waited = true {
-		nap := l.take(waited)
+		nap := l.takeRoom(waited)
 		if nap == 0 {
 			return nil
 		}
@@ -59,8 +59,8 @@ func (l *limiter) wait(ctx context.Context) error {
 	}
 }
 
-// take takes room for a request, or says when to look again.
-func (l *limiter) take(waited bool) (nap time.Duration) {
+// takeRoom takes room for a request, or says when to look again.
+func (l *limiter) takeRoom(waited bool) (nap time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rate == 0 {
@@ -80,8 +80,8 @@ func (l *limiter) take(waited bool) (nap time.Duration) {
 	return min(longestNap, max(time.Millisecond, time.Duration((1-l.room)/l.rate*float64(time.Second))))
 }
 
-// answered counts an answer and, at a window's end, sets the rate anew.
-func (l *limiter) answered(slow bool) {
+// countAnswer counts an answer and, at a window's end, sets the rate anew.
+func (l *limiter) countAnswer(slow bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slow {

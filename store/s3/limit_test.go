@@ -17,14 +17,14 @@ func load(t *testing.T, l *limiter, clock *storetest.Clock, seconds int, refuses
 	start := clock.Boot()
 	sent, no, in, second := 0, 0, 0, clock.Boot()/time.Second
 	for clock.Boot()-start < time.Duration(seconds)*time.Second {
-		_ = l.wait(t.Context())
+		_ = l.waitForRoom(t.Context())
 		_ = clock.Sleep(t.Context(), time.Millisecond) // 1,000 a second at most
 		if now := clock.Boot() / time.Second; now != second {
 			second, in = now, 0
 		}
 		in++
 		slow := refuses(in)
-		l.answered(slow)
+		l.countAnswer(slow)
 		sent++
 		if slow {
 			no++
@@ -148,12 +148,12 @@ func (s *server) slow() bool {
 // use asks again and again, as package store does: after a refusal with full jitter.
 func (s *server) use(ctx context.Context, l *limiter) {
 	for tries := 0; ctx.Err() == nil; {
-		if l.wait(ctx) != nil {
+		if l.waitForRoom(ctx) != nil {
 			return
 		}
 		_ = l.clock.Sleep(ctx, 20*time.Millisecond)
 		slow := s.slow()
-		l.answered(slow)
+		l.countAnswer(slow)
 		if tries++; !slow {
 			tries = 0
 			continue
@@ -169,7 +169,7 @@ func TestWhoWaitedInTheStormGoesWithIt(t *testing.T) {
 		l.rate = slowest
 		var all sync.WaitGroup
 		for range 200 { // 100 s at this rate
-			all.Go(func() { _ = l.wait(t.Context()) })
+			all.Go(func() { _ = l.waitForRoom(t.Context()) })
 		}
 		time.Sleep(time.Second)
 		l.mu.Lock()

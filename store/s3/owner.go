@@ -19,10 +19,10 @@ import (
 // the bucket is not Amazon's, whose servers alone have accounts, or is asked unsigned, or
 // has a named owner already.
 func (b *Bucket) Account(ctx context.Context) (string, error) {
-	if !b.amazons() || b.given.Anonymous || b.given.Owner != "" {
+	if !b.isAmazons() || b.given.Anonymous || b.given.Owner != "" {
 		return "", nil
 	}
-	number, err := b.sessions().Account(ctx)
+	number, err := b.openSessions().Account(ctx)
 	if err != nil {
 		return "", fault.Wrap(hear(err), fault.Denied, "aws sts get-caller-identity says more.", "find out which account you are signed in to")
 	}
@@ -43,7 +43,7 @@ func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	if errors.As(err, &a) && a.Code == "AccessDenied" {
 		p := b.place
 		p.given.Owner = "ACCOUNT"
-		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.name(aws.ToString(b.client.Load().Options().BaseEndpoint))+"'.",
+		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.displayURL(aws.ToString(b.client.Load().Options().BaseEndpoint))+"'.",
 			"open %s: the bucket belongs to another account than %s, which you are signed in to", b.text, account)
 	}
 	return err

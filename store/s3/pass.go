@@ -26,24 +26,24 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	if err != nil {
 		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a credential for %s: find credentials", b.text)
 	}
-	if b.amazons() && role == "" && own.SessionToken != "" {
-		return b.pass(own, store.Pass{Wide: true, Why: "a session gives no narrower one", Fix: "drover config set agent_role " + roleOf(own)})
+	if b.isAmazons() && role == "" && own.SessionToken != "" {
+		return b.makePass(own, store.Pass{Wide: true, Why: "a session gives no narrower one", Fix: "drover config set agent_role " + roleOf(own)})
 	}
-	policy := b.limitTo(r)
+	policy := b.compactPolicy(r)
 	if len(policy) > amazon.MaxPolicy {
-		return store.Pass{}, b.tooLong(fmt.Errorf("its policy has %d characters, and a session's may have %d", len(policy), amazon.MaxPolicy))
+		return store.Pass{}, b.policyTooLong(fmt.Errorf("its policy has %d characters, and a session's may have %d", len(policy), amazon.MaxPolicy))
 	}
-	made, err := b.sessions().Narrow(ctx, policy, role)
+	made, err := b.openSessions().Narrow(ctx, policy, role)
 	switch a := hear(err); {
 	case err == nil:
-		return b.pass(made, store.Pass{})
+		return b.makePass(made, store.Pass{})
 	case context.Cause(ctx) != nil:
 		return store.Pass{}, context.Cause(ctx)
 	case a.Unclear():
 		// One's own key is not for a bad minute of the server.
-		return store.Pass{}, b.unheard(a)
+		return store.Pass{}, b.wrapUnheard(a)
 	case a.Code == "PackedPolicyTooLarge" || a.Code == "PackedPolicyTooLargeException":
-		return store.Pass{}, b.tooLong(a)
+		return store.Pass{}, b.policyTooLong(a)
 	}
 	if role != "" {
 		// Who named a role does not mean his own keys.
@@ -51,38 +51,38 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 			"make a credential for %s: take the role %s", b.text, role)
 	}
 	wide := store.Pass{Wide: true, Why: hear(err).Short()}
-	if b.amazons() {
+	if b.isAmazons() {
 		wide.Fix = "let yourself be allowed sts:GetFederationToken, or drover config set agent_role " + roleOf(own)
-		all, err := b.sessions().Whole(ctx)
+		all, err := b.openSessions().Whole(ctx)
 		switch a := hear(err); {
 		case err == nil:
 			own = all // it ends, and the key does not
 		case a.Unclear():
-			return store.Pass{}, b.unheard(a)
+			return store.Pass{}, b.wrapUnheard(a)
 		}
 	}
-	return b.pass(own, wide)
+	return b.makePass(own, wide)
 }
 
-// amazons says whether sessions are Amazon's to give: other servers know no roles.
-func (b *Bucket) amazons() bool { return b.client.Load().Options().BaseEndpoint == nil }
+// isAmazons says whether sessions are Amazon's to give: other servers know no roles.
+func (b *Bucket) isAmazons() bool { return b.client.Load().Options().BaseEndpoint == nil }
 
 // roleOf is how a role of the same account is written.
 func roleOf(c aws.Credentials) string {
 	return "arn:aws:iam::" + cmp.Or(c.AccountID, "ACCOUNT") + ":role/NAME"
 }
 
-// unheard: a server that is busy or away is no reason to hand over one's own key.
-func (b *Bucket) unheard(a answer) error {
+// wrapUnheard: a server that is busy or away is no reason to hand over one's own key.
+func (b *Bucket) wrapUnheard(a answer) error {
 	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
 
-// tooLong: a session that allows more is not what was meant.
-func (b *Bucket) tooLong(err error) error {
+// policyTooLong: a session that allows more is not what was meant.
+func (b *Bucket) policyTooLong(err error) error {
 	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
 
-func (b *Bucket) pass(c aws.Credentials, p store.Pass) (store.Pass, error) {
+func (b *Bucket) makePass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 	f := amazon.NewFile(c, b.client.Load().Options().Region, "opens "+b.text+"; written by drover")
 	p.Until = f.Until
 	text, err := f.Bytes()
@@ -90,12 +90,12 @@ func (b *Bucket) pass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 	return p, err
 }
 
-// sessions are asked for where the bucket is: servers that are not Amazon's answer for both.
-func (b *Bucket) sessions() *amazon.Sessions {
+// openSessions are asked for where the bucket is: servers that are not Amazon's answer for both.
+func (b *Bucket) openSessions() *amazon.Sessions {
 	at := b.client.Load().Options()
 	return b.account.Sessions(at.Region, at.BaseEndpoint, b.given.Endpoint != "")
 }
 
-// ended says whether an answer means that a pass has ended. A command that is attached may
+// credentialEnded says whether an answer means that a pass has ended. A command that is attached may
 // renew it, so it is waited for.
-func (b *Bucket) ended(a answer) bool { return b.passFile != "" && a.Expired() }
+func (b *Bucket) credentialEnded(a answer) bool { return b.passFile != "" && a.Expired() }

@@ -21,11 +21,11 @@ var _ store.Pieces = (*Bucket)(nil)
 // Look implements store.Pieces. An answer to HEAD has no body and so no reason in it:
 // who is refused is told that it is unsupported, and hears why when he reads.
 func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return store.Whole{}, err
 	}
 	doing := "look at " + key + " in " + b.text
-	out, err := b.head(ctx, doing, key, nil)
+	out, err := b.headObject(ctx, doing, key, nil)
 	if err != nil {
 		return store.Whole{}, err
 	}
@@ -39,7 +39,7 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 		return w, nil
 	}
 	// Its parts are all as large as the first, or nothing is known.
-	first, err := b.head(ctx, doing, key, aws.Int32(1))
+	first, err := b.headObject(ctx, doing, key, aws.Int32(1))
 	if err != nil {
 		return store.Whole{}, err
 	}
@@ -54,10 +54,10 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 	return w, nil
 }
 
-// head asks for all that is known of an object, or of one of its parts.
-func (b *Bucket) head(ctx context.Context, doing, key string, part *int32) (out *s3.HeadObjectOutput, err error) {
-	in := &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.key(key), PartNumber: part, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: b.owner()}
-	err = b.ask(ctx, doing, false, func(ctx context.Context, c *client) error {
+// headObject asks for all that is known of an object, or of one of its parts.
+func (b *Bucket) headObject(ctx context.Context, doing, key string, part *int32) (out *s3.HeadObjectOutput, err error) {
+	in := &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.objectName(key), PartNumber: part, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: b.expectedOwner()}
+	err = b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
 		out, err = c.HeadObject(ctx, in)
 		switch a := hear(err); {
 		case a.Throttled() || a.Status == http.StatusMovedPermanently || a.Status == http.StatusTemporaryRedirect:
@@ -96,7 +96,7 @@ func announced(out *s3.HeadObjectOutput) store.Sum {
 
 // GetOf implements store.Pieces.
 func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.ReadCloser, error) {
-	r, err := b.get(ctx, o.Key, off, n, `"`+o.Tag+`"`)
+	r, err := b.getTagged(ctx, o.Key, off, n, `"`+o.Tag+`"`)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", err, store.ErrReplaced)
 	}

@@ -68,14 +68,14 @@ func parse(text string, o Options) (place, error) {
 			return refuse("there is no option %q; there are endpoint, region, profile, owner and anonymous", store.Shown(name))
 		}
 	}
-	if why := p.given.wrong(); why != "" {
+	if why := p.given.whatIsWrong(); why != "" {
 		return refuse("%s", why)
 	}
 	return p, nil
 }
 
-// wrong says what cannot be meant.
-func (o Options) wrong() string {
+// whatIsWrong says what cannot be meant.
+func (o Options) whatIsWrong() string {
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
 		switch {
@@ -102,9 +102,9 @@ func isBucket(name string) bool {
 		!strings.Contains(name, "..")
 }
 
-// name is the place as a person types it: with what leads another machine to the
+// displayURL is the place as a person types it: with what leads another machine to the
 // same one, and without what is this machine's own or the default.
-func (p place) name(endpoint string) string {
+func (p place) displayURL(endpoint string) string {
 	text := "s3://" + p.bucket
 	if p.prefix != "" {
 		text += "/" + strings.TrimSuffix(p.prefix, "/")

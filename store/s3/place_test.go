@@ -21,8 +21,8 @@ func TestURLsArePlacesOrRefused(t *testing.T) {
 		"s3://bucket?owner=123456789012":         "s3://bucket?owner=123456789012",
 	} {
 		p, err := parse(text, Options{})
-		if err != nil || p.name(p.given.Endpoint) != want {
-			t.Errorf("%s: %s, %v", text, p.name(p.given.Endpoint), err)
+		if err != nil || p.displayURL(p.given.Endpoint) != want {
+			t.Errorf("%s: %s, %v", text, p.displayURL(p.given.Endpoint), err)
 		}
 	}
 	for text, why := range map[string]string{
@@ -66,7 +66,7 @@ func FuzzURLsThatAreReadAreNames(f *testing.F) {
 		if err != nil {
 			return
 		}
-		name := p.name(p.given.Endpoint)
+		name := p.displayURL(p.given.Endpoint)
 		again, err := parse(name, Options{})
 		if err != nil || !reflect.DeepEqual(again, p) {
 			t.Errorf("%q is called %q, which is %v, %v", text, name, again, err)

@@ -33,12 +33,12 @@ const giveUp = 10 * time.Minute
 // Get implements store.Bucket. Where a connection breaks, reading goes on from
 // there, as long as the object is the same one.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	return b.get(ctx, key, off, n, "")
+	return b.getTagged(ctx, key, off, n, "")
 }
 
-// get is Get, with tag only of that very object.
-func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) (io.ReadCloser, error) {
-	if err := b.check(key); err != nil {
+// getTagged is Get, with tag only of that very object.
+func (b *Bucket) getTagged(ctx context.Context, key string, off, n int64, tag string) (io.ReadCloser, error) {
+	if err := b.checkKey(key); err != nil {
 		return nil, err
 	}
 	doing := "get " + key + " from " + b.text
@@ -49,7 +49,7 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) 
 	if n < 0 || n > math.MaxInt64-off {
 		n = math.MaxInt64 - off
 	}
-	out, err := b.open(ctx, doing, key, off, n, tag)
+	out, err := b.openRange(ctx, doing, key, off, n, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +60,13 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) 
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
 	o := &object{b: b, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
-	o.pause = func(try int) error { return b.pause(ctx, try) }
+	o.pause = func(try int) error { return b.pauseBeforeTry(ctx, try) }
 	same := cmp.Or(tag, out.tag)
 	o.open = func(from int64) (io.ReadCloser, error) {
 		if same == "" && from > off && out.sum == "" {
 			return nil, &replaced{doing} // it may be another one by now, and nothing would tell
 		}
-		out, err := b.open(ctx, doing, key, from, o.end-from, same)
+		out, err := b.openRange(ctx, doing, key, from, o.end-from, same)
 		if err != nil || out == nil {
 			return nil, err
 		}
@@ -84,14 +84,14 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, tag string) 
 	return io.NopCloser(buffer), nil
 }
 
-// open asks for n bytes from off, all of it if that is everything. It gives nil
+// openRange asks for n bytes from off, all of it if that is everything. It gives nil
 // where the object is and ends before off. With tag only for that very object.
 //
 // Amazon says "forbidden" of what is merely absent to whom it allows to list a
 // part of the bucket's names alone: then a listing decides.
-func (b *Bucket) open(ctx context.Context, doing, key string, off, n int64, tag string) (*opened, error) {
+func (b *Bucket) openRange(ctx context.Context, doing, key string, off, n int64, tag string) (*opened, error) {
 	for try := 0; ; try++ {
-		out, err := b.request(ctx, doing, key, off, n, tag)
+		out, err := b.requestOnce(ctx, doing, key, off, n, tag)
 		var a answer
 		if !errors.As(err, &a) || a.Status != http.StatusForbidden || a.Code != "AccessDenied" || try > 0 {
 			return out, err
@@ -116,16 +116,16 @@ type opened struct {
 	sum  string // the CRC32C of all of the object; "": the body looks after itself
 }
 
-// request is open, once.
-func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, tag string) (out *opened, err error) {
+// requestOnce is open, once.
+func (b *Bucket) requestOnce(ctx context.Context, doing, key string, off, n int64, tag string) (out *opened, err error) {
 	part := ""
 	if n != math.MaxInt64-off {
 		part = fmt.Sprintf("bytes=%d-%d", off, off+n-1)
 	} else if off > 0 { // the rest
 		part = fmt.Sprintf("bytes=%d-", off)
 	}
-	err = b.ask(ctx, doing, false, func(ctx context.Context, c *client) error {
-		out, err = c.getOne(ctx, b.prefix+key, part, tag)
+	err = b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
+		out, err = c.getObject(ctx, b.prefix+key, part, tag)
 		if a := hear(err); a.Status == http.StatusRequestedRangeNotSatisfiable {
 			out = nil
 			return nil
@@ -146,7 +146,7 @@ func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, t
 		err = errNoRanges
 	case out.size < 0:
 		err = errNoLength
-	case part != "" && !out.holds(off, n):
+	case part != "" && !out.holdsRange(off, n):
 		err = fmt.Errorf("the server has sent %q instead of %q", out.part, part)
 	default:
 		return out, nil
@@ -155,8 +155,8 @@ func (b *Bucket) request(ctx context.Context, doing, key string, off, n int64, t
 	return nil, fmt.Errorf("%s: %w", doing, err)
 }
 
-// holds says whether it is the n bytes from off, or as many of them as there are.
-func (o *opened) holds(off, n int64) bool {
+// holdsRange says whether it is the n bytes from off, or as many of them as there are.
+func (o *opened) holdsRange(off, n int64) bool {
 	var first, last, all int64
 	if _, err := fmt.Sscanf(o.part, "bytes %d-%d/%d", &first, &last, &all); err != nil {
 		if _, err := fmt.Sscanf(o.part, "bytes %d-%d/*", &first, &last); err != nil {
@@ -178,13 +178,13 @@ func strong(tag string) string {
 // strongTag is strong without its quotes: what an object's Tag is.
 func strongTag(tag *string) string { return strings.Trim(strong(aws.ToString(tag)), `"`) }
 
-// getOne asks for an object, or the part of it that a Range header names, once.
-func (c *client) getOne(ctx context.Context, name, part, tag string) (*opened, error) {
+// getObject asks for an object, or the part of it that a Range header names, once.
+func (c *client) getObject(ctx context.Context, name, part, tag string) (*opened, error) {
 	p, err := c.get()
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.send(ctx, p, name, nil, "Range", part, "If-Match", tag)
+	resp, err := c.sendPattern(ctx, p, name, nil, "Range", part, "If-Match", tag)
 	if err != nil {
 		return nil, err
 	}
@@ -232,30 +232,30 @@ func (o *object) Read(p []byte) (int, error) {
 		o.pos += int64(n)
 		o.sum = crc32.Update(o.sum, castagnoli(), p[:n])
 		switch {
-		case err == io.EOF && o.pos == o.end && o.sound():
+		case err == io.EOF && o.pos == o.end && o.sumMatches():
 			o.b.damaged.Store(0)
 			return n, io.EOF
 		case err == io.EOF && o.pos == o.end:
-			return n, o.b.spoilt(o.doing, errOtherSum, store.ErrBusy)
+			return n, o.b.wrapSpoilt(o.doing, errOtherSum, store.ErrBusy)
 		case n > 0:
 			o.tries = 0
 			return n, nil // a connection that broke says so again
 		case err == nil:
 		case o.pos == o.end: // a checksum of another kind is wrong
-			return 0, o.b.spoilt(o.doing, err, store.ErrBusy)
+			return 0, o.b.wrapSpoilt(o.doing, err, store.ErrBusy)
 		default:
-			if err := o.goOn(err); err != nil {
+			if err := o.resumeRead(err); err != nil {
 				return 0, err
 			}
 		}
 	}
 }
 
-// sound says whether what went by is what the server said it holds.
-func (o *object) sound() bool { return o.want == "" || o.want == *wire(o.sum) }
+// sumMatches says whether what went by is what the server said it holds.
+func (o *object) sumMatches() bool { return o.want == "" || o.want == *wire(o.sum) }
 
-// goOn opens the rest.
-func (o *object) goOn(broke error) error {
+// resumeRead opens the rest.
+func (o *object) resumeRead(broke error) error {
 	now := o.b.clock.Boot()
 	if o.tries++; o.tries == 1 {
 		o.broke = now
@@ -294,7 +294,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		return nil, false, context.Cause(ctx) // all that begins with prefix came before
 	}
 	in := &s3.ListObjectsV2Input{
-		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.owner(),
+		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.expectedOwner(),
 		MaxKeys: aws.Int32(int32(min(limit, 1000))), EncodingType: types.EncodingTypeUrl,
 	}
 	switch {
@@ -308,7 +308,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	var objects []store.Object
 	for {
 		var out *s3.ListObjectsV2Output
-		err := b.ask(ctx, doing, false, func(ctx context.Context, c *client) (err error) {
+		err := b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) (err error) {
 			out, err = c.ListObjectsV2(ctx, in)
 			return err
 		})
@@ -322,7 +322,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		if err != nil {
 			return nil, false, err
 		}
-		if objects, err = b.found(objects, out, prefix, after); err != nil {
+		if objects, err = b.appendFound(objects, out, prefix, after); err != nil {
 			return nil, false, fmt.Errorf("%s: %w", doing, err)
 		}
 		more := aws.ToBool(out.IsTruncated)
@@ -344,8 +344,8 @@ func (b *Bucket) checkPrefix(prefix string) error {
 	return store.CheckPrefix(prefix)
 }
 
-// found adds our objects of a page, which are in order.
-func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, prefix, after string) ([]store.Object, error) {
+// appendFound adds our objects of a page, which are in order.
+func (b *Bucket) appendFound(objects []store.Object, out *s3.ListObjectsV2Output, prefix, after string) ([]store.Object, error) {
 	for _, c := range out.Contents {
 		name := aws.ToString(c.Key)
 		if out.EncodingType == types.EncodingTypeUrl && strings.ContainsAny(name, "%+") {
@@ -355,7 +355,7 @@ func (b *Bucket) found(objects []store.Object, out *s3.ListObjectsV2Output, pref
 			}
 		}
 		key, ours := strings.CutPrefix(name, b.prefix)
-		if !ours || !strings.HasPrefix(key, prefix) || key <= after || b.check(key) != nil {
+		if !ours || !strings.HasPrefix(key, prefix) || key <= after || b.checkKey(key) != nil {
 			continue
 		}
 		if last := len(objects) - 1; last >= 0 && objects[last].Key >= key {
@@ -382,11 +382,11 @@ func printable(after string) string {
 
 // Delete implements store.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	return b.ask(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
-		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.key(key), ExpectedBucketOwner: b.owner()})
+	return b.sendRequest(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
+		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.objectName(key), ExpectedBucketOwner: b.expectedOwner()})
 		if hear(err).Code == "NoSuchKey" {
 			return nil
 		}

@@ -23,7 +23,7 @@ var _ store.Resumer = (*Bucket)(nil)
 // it holds is compared with the body's by its checksum, and sent again if it is another.
 // Who may not see what is there begins anew.
 func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error) {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return 0, err
 	}
 	doing := "put " + key + " in " + b.text
@@ -32,40 +32,40 @@ func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at s
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
 	if size <= partSize {
-		return 0, b.write(ctx, "put", key, body, "")
+		return 0, b.writeObject(ctx, "put", key, body, "")
 	}
-	u := &upload{b: b, doing: doing, key: b.key(key), size: size, begun: begun}
+	u := &upload{b: b, doing: doing, key: b.objectName(key), size: size, begun: begun}
 	if at != "" {
 		u.id = &at
-		if err := u.list(ctx); err != nil {
+		if err := u.listParts(ctx); err != nil {
 			if errors.Is(err, store.ErrBusy) || context.Cause(ctx) != nil {
 				return 0, err
 			}
-			_ = u.abort(ctx) // most likely it is not there any more
+			_ = u.abortUpload(ctx) // most likely it is not there any more
 			u.id = nil
 		}
 	}
-	err = u.run(ctx, body)
+	err = u.runUpload(ctx, body)
 	return u.there, err
 }
 
 // Drop implements store.Resumer.
 func (b *Bucket) Drop(ctx context.Context, key, at string) error {
-	if err := b.check(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	u := &upload{b: b, doing: "drop what was sent of " + key + " to " + b.text, key: b.key(key), id: &at}
-	return u.abort(ctx)
+	u := &upload{b: b, doing: "drop what was sent of " + key + " to " + b.text, key: b.objectName(key), id: &at}
+	return u.abortUpload(ctx)
 }
 
-// list asks which parts an upload holds.
-func (u *upload) list(ctx context.Context) error {
+// listParts asks which parts an upload holds.
+func (u *upload) listParts(ctx context.Context) error {
 	u.held = map[int32]types.Part{}
-	in := &s3.ListPartsInput{Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.owner()}
+	in := &s3.ListPartsInput{Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.expectedOwner()}
 	for {
 		var out *s3.ListPartsOutput
-		err := u.b.again(ctx, partTries, func() error {
-			return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) (err error) {
+		err := u.b.retryUnclear(ctx, partTries, func() error {
+			return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) (err error) {
 				if out, err = c.ListParts(ctx, in); hear(err).Code == "NoSuchUpload" {
 					out, err = nil, nil // it does not come back
 				}
@@ -88,9 +88,9 @@ func (u *upload) list(ctx context.Context) error {
 	}
 }
 
-// has says whether the server holds a part of this content. Its tag is the MD5 where
+// hasPart says whether the server holds a part of this content. Its tag is the MD5 where
 // the server tells no checksum of parts.
-func (u *upload) has(number int32, body []byte) bool {
+func (u *upload) hasPart(number int32, body []byte) bool {
 	p, ok := u.held[number]
 	if !ok || aws.ToInt64(p.Size) != int64(len(body)) || p.ETag == nil {
 		return false

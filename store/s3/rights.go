@@ -21,10 +21,10 @@ type policy struct {
 	Statement []statement
 }
 
-// policyOf is what grants rights on this place and nothing else. Who may write
+// policyFor is what grants rights on this place and nothing else. Who may write
 // may send in parts, and throw away parts of his own: S3 counts those as writing.
 // A session's policy cannot tell creating from replacing.
-func (p place) policyOf(r store.Rights) policy {
+func (p place) policyFor(r store.Rights) policy {
 	out := policy{Version: "2012-10-17"}
 	bucket := "arn:aws:s3:::" + p.bucket
 	names := func(keys []string) (all []string) {
@@ -59,12 +59,12 @@ func (p place) policyOf(r store.Rights) policy {
 // Policy grants rights on this place and nothing else: a document for a user or a
 // role in IAM, or in MinIO.
 func (b *Bucket) Policy(r store.Rights) string {
-	text, _ := json.MarshalIndent(b.policyOf(r), "", "  ") // of strings alone
+	text, _ := json.MarshalIndent(b.policyFor(r), "", "  ") // of strings alone
 	return string(text) + "\n"
 }
 
-// limitTo is the same in few bytes: a session's policy may have 2,048.
-func (b *Bucket) limitTo(r store.Rights) string {
-	text, _ := json.Marshal(b.policyOf(r)) // of strings alone
+// compactPolicy is the same in few bytes: a session's policy may have 2,048.
+func (b *Bucket) compactPolicy(r store.Rights) string {
+	text, _ := json.Marshal(b.policyFor(r)) // of strings alone
 	return string(text)
 }

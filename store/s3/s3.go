@@ -107,20 +107,20 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 		b.patience = patience
 	}
 	b.limit = newLimiter(b.clock)
-	c, err := b.connect(ctx)
+	c, err := b.connectClient(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.client.Store(b.clientOf(c))
-	b.text = p.name(aws.ToString(c.Options().BaseEndpoint))
+	b.client.Store(b.newClient(c))
+	b.text = p.displayURL(aws.ToString(c.Options().BaseEndpoint))
 	return b, nil
 }
 
 // String is the URL that leads here from any machine. It holds no secrets.
 func (b *Bucket) String() string { return b.text }
 
-// check refuses what is no key here.
-func (b *Bucket) check(key string) error {
+// checkKey refuses what is no key here.
+func (b *Bucket) checkKey(key string) error {
 	if b.given.Foreign {
 		return store.CheckName(key)
 	}
@@ -131,17 +131,17 @@ func (b *Bucket) check(key string) error {
 func (b *Bucket) As(profile string) string {
 	p := b.place
 	p.given.Profile, p.given.Anonymous = profile, false
-	return p.name(aws.ToString(b.client.Load().Options().BaseEndpoint))
+	return p.displayURL(aws.ToString(b.client.Load().Options().BaseEndpoint))
 }
 
 // Profile is the one that its URL or Options name; "": none.
 func (b *Bucket) Profile() string { return b.given.Profile }
 
-// key is the object's name in the bucket.
-func (b *Bucket) key(key string) *string { return aws.String(b.prefix + key) }
+// objectName is the object's name in the bucket.
+func (b *Bucket) objectName(key string) *string { return aws.String(b.prefix + key) }
 
-// owner is sent with every request, or not at all.
-func (b *Bucket) owner() *string { return some(b.given.Owner) }
+// expectedOwner is sent with every request, or not at all.
+func (b *Bucket) expectedOwner() *string { return some(b.given.Owner) }
 
 // some is text as the SDK takes it: none is nil.
 func some(text string) *string {
@@ -151,21 +151,21 @@ func some(text string) *string {
 	return &text
 }
 
-// ask sends one request, and again where the server says that it belongs to
+// sendRequest sends one request, and again where the server says that it belongs to
 // another region, that the credentials have ended, that our clock is wrong, or that
 // who has written before may not: all are certain to have done nothing. Everything else that goes wrong is translated and returned.
-func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
+func (b *Bucket) sendRequest(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	for turns := 0; ; turns++ {
-		if err := b.limit.wait(ctx); err != nil {
+		if err := b.limit.waitForRoom(ctx); err != nil {
 			return err
 		}
 		c := b.client.Load()
 		err := send(ctx, c)
 		a := hear(err)
-		b.limit.answered(a.Throttled())
+		b.limit.countAnswer(a.Throttled())
 		if a.Status != 0 || err == nil {
 			b.met.Store(true)
 		}
@@ -176,9 +176,9 @@ func (b *Bucket) ask(ctx context.Context, doing string, write bool, send func(co
 			}
 			return nil
 		}
-		if turns < 2 && (b.turn(ctx, c, a) || write && b.hasty(a)) {
+		if turns < 2 && (b.mendRequest(ctx, c, a) || write && b.isHastyDenial(a)) {
 			continue
 		}
-		return b.refused(ctx, doing, a, write)
+		return b.wrapRefusal(ctx, doing, a, write)
 	}
 }

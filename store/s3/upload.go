@@ -42,29 +42,29 @@ type upload struct {
 	there int64                 // bytes of those that are the body's
 }
 
-func (u *upload) run(ctx context.Context, body io.Reader) error {
+func (u *upload) runUpload(ctx context.Context, body io.Reader) error {
 	if u.id == nil {
-		if err := u.begin(ctx); err != nil {
+		if err := u.beginUpload(ctx); err != nil {
 			return err
 		}
 	}
-	err := u.send(ctx, body)
+	err := u.sendParts(ctx, body)
 	if err == nil {
-		err = u.complete(ctx)
+		err = u.completeUpload(ctx)
 	}
 	if err != nil && u.begun == nil {
-		_ = u.abort(ctx) // one that is lost is a lifecycle rule's work
+		_ = u.abortUpload(ctx) // one that is lost is a lifecycle rule's work
 	}
 	return err
 }
 
-// begin asks for an upload's name. One whose name was lost on the way holds no
+// beginUpload asks for an upload's name. One whose name was lost on the way holds no
 // bytes; to take those away is a lifecycle rule's work.
-func (u *upload) begin(ctx context.Context) error {
-	err := u.b.again(ctx, partTries, func() error {
-		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+func (u *upload) beginUpload(ctx context.Context) error {
+	err := u.b.retryUnclear(ctx, partTries, func() error {
+		return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.owner(),
+				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.expectedOwner(),
 				ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c, ChecksumType: types.ChecksumTypeFullObject,
 			})
 			if err == nil {
@@ -75,14 +75,14 @@ func (u *upload) begin(ctx context.Context) error {
 	})
 	if err == nil && u.begun != nil {
 		if err = u.begun(aws.ToString(u.id)); err != nil {
-			_ = u.abort(ctx) // nobody would know of it
+			_ = u.abortUpload(ctx) // nobody would know of it
 		}
 	}
 	return err
 }
 
-// send reads body once, in order, and sends its parts side by side.
-func (u *upload) send(ctx context.Context, body io.Reader) error {
+// sendParts reads body once, in order, and sends its parts side by side.
+func (u *upload) sendParts(ctx context.Context, body io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	step := int64(partSize)
@@ -94,23 +94,23 @@ func (u *upload) send(ctx context.Context, body io.Reader) error {
 	var all sync.WaitGroup
 	var broken error // of the body: it is said as it is
 	for i := range count {
-		held, err := u.b.hold(ctx, int(min(step, u.size-i*step)))
+		held, err := u.b.holdMemory(ctx, int(min(step, u.size-i*step)))
 		if err != nil {
 			break // somebody has cancelled, with the reason
 		}
 		if broken = fill(body, held.bytes, i == count-1); broken != nil {
-			held.drop(true)
+			held.releaseMemory(true)
 			cancel(broken)
 			break
 		}
 		u.sum = crc32.Update(u.sum, castagnoli(), held.bytes)
-		if u.has(int32(i+1), held.bytes) {
-			held.drop(true)
+		if u.hasPart(int32(i+1), held.bytes) {
+			held.releaseMemory(true)
 			continue
 		}
 		all.Go(func() {
-			err := u.part(ctx, int32(i+1), held.bytes)
-			held.drop(err == nil)
+			err := u.sendPart(ctx, int32(i+1), held.bytes)
+			held.releaseMemory(err == nil)
 			if err != nil {
 				cancel(err)
 			}
@@ -123,12 +123,12 @@ func (u *upload) send(ctx context.Context, body io.Reader) error {
 	return context.Cause(ctx)
 }
 
-func (u *upload) part(ctx context.Context, number int32, body []byte) error {
+func (u *upload) sendPart(ctx context.Context, number int32, body []byte) error {
 	sum := wire(crc32.Checksum(body, castagnoli()))
-	return u.b.again(ctx, partTries, func() error {
-		return u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	return u.b.retryUnclear(ctx, partTries, func() error {
+		return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.UploadPart(ctx, &s3.UploadPartInput{
-				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.b.owner(),
+				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.b.expectedOwner(),
 				Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: sum,
 			})
 			if err == nil {
@@ -141,14 +141,14 @@ func (u *upload) part(ctx context.Context, number int32, body []byte) error {
 	})
 }
 
-// complete makes the parts an object, if there is none. It is sent again after
+// completeUpload makes the parts an object, if there is none. It is sent again after
 // an unclear answer, and what then comes back may speak of our own first one:
 // store.ErrExists, or store.ErrUnclear if the upload is no longer known.
-func (u *upload) complete(ctx context.Context) error {
-	return u.b.again(ctx, endTries, func() error {
-		return u.b.name(ctx, u.doing, func(ctx context.Context, c *client) error {
+func (u *upload) completeUpload(ctx context.Context) error {
+	return u.b.retryUnclear(ctx, endTries, func() error {
+		return u.b.nameObject(ctx, u.doing, func(ctx context.Context, c *client) error {
 			_, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: some(u.unless), ExpectedBucketOwner: u.b.owner(),
+				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: some(u.unless), ExpectedBucketOwner: u.b.expectedOwner(),
 				MultipartUpload: &types.CompletedMultipartUpload{Parts: u.done},
 				ChecksumCRC32C:  wire(u.sum), ChecksumType: types.ChecksumTypeFullObject, MpuObjectSize: &u.size,
 			})
@@ -157,13 +157,13 @@ func (u *upload) complete(ctx context.Context) error {
 	})
 }
 
-// abort has the parts thrown away, which cost money until then. Nobody waits long for it.
-func (u *upload) abort(ctx context.Context) error {
+// abortUpload has the parts thrown away, which cost money until then. Nobody waits long for it.
+func (u *upload) abortUpload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err := u.b.ask(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	err := u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.owner(),
+			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.expectedOwner(),
 		})
 		return err
 	})

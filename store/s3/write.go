@@ -31,12 +31,12 @@ func wire(sum uint32) *string {
 
 // Create implements store.Bucket.
 func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "create", key, body, "*")
+	return b.writeObject(ctx, "create", key, body, "*")
 }
 
 // Put implements store.Bucket.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error {
-	return b.write(ctx, "put", key, body, "")
+	return b.writeObject(ctx, "put", key, body, "")
 }
 
 // sized is how large body is, which stands at its beginning then.
@@ -47,9 +47,9 @@ func sized(body io.Seeker) (size int64, err error) {
 	return size, err
 }
 
-// write sends body under key; unless is the If-None-Match of it, or "".
-func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker, unless string) error {
-	if err := b.check(key); err != nil {
+// writeObject sends body under key; unless is the If-None-Match of it, or "".
+func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.ReadSeeker, unless string) error {
+	if err := b.checkKey(key); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -61,33 +61,33 @@ func (b *Bucket) write(ctx context.Context, verb, key string, body io.ReadSeeker
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if size > partSize {
-		u := &upload{b: b, doing: doing, key: b.key(key), unless: unless, size: size}
-		return u.run(ctx, body)
+		u := &upload{b: b, doing: doing, key: b.objectName(key), unless: unless, size: size}
+		return u.runUpload(ctx, body)
 	}
-	held, err := b.hold(ctx, int(size))
+	held, err := b.holdMemory(ctx, int(size))
 	if err != nil {
 		return err
 	}
 	err = fill(body, held.bytes, true)
 	if err != nil {
-		held.drop(true)
+		held.releaseMemory(true)
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	sum := *wire(crc32.Checksum(held.bytes, castagnoli()))
-	err = b.name(ctx, doing, func(ctx context.Context, c *client) error {
-		return c.putOne(ctx, b.prefix+key, held.bytes, sum, unless)
+	err = b.nameObject(ctx, doing, func(ctx context.Context, c *client) error {
+		return c.putObject(ctx, b.prefix+key, held.bytes, sum, unless)
 	})
-	held.drop(err == nil)
+	held.releaseMemory(err == nil)
 	return err
 }
 
-// putOne sends a body whose CRC32C is sum, once.
-func (c *client) putOne(ctx context.Context, name string, body []byte, sum, unless string) error {
+// putObject sends a body whose CRC32C is sum, once.
+func (c *client) putObject(ctx context.Context, name string, body []byte, sum, unless string) error {
 	p, err := c.put()
 	if err != nil {
 		return err
 	}
-	resp, err := c.send(ctx, p, name, body, "X-Amz-Checksum-Crc32c", sum, "If-None-Match", unless)
+	resp, err := c.sendPattern(ctx, p, name, body, "X-Amz-Checksum-Crc32c", sum, "If-None-Match", unless)
 	if err != nil {
 		return err
 	}
@@ -95,18 +95,18 @@ func (c *client) putOne(ctx context.Context, name string, body []byte, sum, unle
 	return refusal(resp)
 }
 
-// name sends the request that gives an object its name. A server that keeps
+// nameObject sends the request that gives an object its name. A server that keeps
 // objects as files refuses one whose name is a folder's; versitygw says that too
 // where somebody else has just taken away the last other object in its folder,
 // which is over in a moment.
-func (b *Bucket) name(ctx context.Context, doing string, send func(context.Context, *client) error) error {
+func (b *Bucket) nameObject(ctx context.Context, doing string, send func(context.Context, *client) error) error {
 	for try := 0; ; try++ {
-		err := b.ask(ctx, doing, true, send)
+		err := b.sendRequest(ctx, doing, true, send)
 		var a answer
 		if !errors.As(err, &a) || a.Code != "ExistingObjectIsDirectory" || try == 6 {
 			return err
 		}
-		if stop := b.pause(ctx, try); stop != nil {
+		if stop := b.pauseBeforeTry(ctx, try); stop != nil {
 			return stop
 		}
 	}
@@ -139,9 +139,9 @@ type held struct {
 	own   *[]byte // of the pool; nil for a small one
 }
 
-// hold finds memory for size bytes, at most partSize, and waits while others
+// holdMemory finds memory for size bytes, at most partSize, and waits while others
 // have it.
-func (b *Bucket) hold(ctx context.Context, size int) (*held, error) {
+func (b *Bucket) holdMemory(ctx context.Context, size int) (*held, error) {
 	if size <= small {
 		return &held{b: b, bytes: make([]byte, size)}, nil
 	}
@@ -158,9 +158,9 @@ func (b *Bucket) hold(ctx context.Context, size int) (*held, error) {
 	return &held{b: b, bytes: (*own)[:size], own: own}, nil
 }
 
-// drop gives the memory back. Unless all of it was answered for, a request may
+// releaseMemory gives the memory back. Unless all of it was answered for, a request may
 // still be reading from it: then nobody else may write there.
-func (h *held) drop(answered bool) {
+func (h *held) releaseMemory(answered bool) {
 	if h.own == nil {
 		return
 	}
@@ -170,20 +170,20 @@ func (h *held) drop(answered bool) {
 	<-h.b.room
 }
 
-// pause waits before a try that follows another, with full jitter.
-func (b *Bucket) pause(ctx context.Context, try int) error {
+// pauseBeforeTry waits before a try that follows another, with full jitter.
+func (b *Bucket) pauseBeforeTry(ctx context.Context, try int) error {
 	step := min(50*time.Millisecond<<min(try, 7), 5*time.Second)
 	return b.clock.Sleep(ctx, rand.N(step))
 }
 
-// again does f until it is neither busy nor unclear, at most tries times.
-func (b *Bucket) again(ctx context.Context, tries int, f func() error) error {
+// retryUnclear does f until it is neither busy nor unclear, at most tries times.
+func (b *Bucket) retryUnclear(ctx context.Context, tries int, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
 		if err == nil || try+1 == tries || !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrUnclear) {
 			return err
 		}
-		if stop := b.pause(ctx, try); stop != nil {
+		if stop := b.pauseBeforeTry(ctx, try); stop != nil {
 			return fmt.Errorf("%w (last answer: %w)", stop, err)
 		}
 	}

@@ -52,13 +52,13 @@ func (e *ending) Read(p []byte) (int, error) {
 	return 0, errEnded
 }
 
-func (e *ending) begun(at string) error { e.at = at; return nil }
+func (e *ending) recordBegun(at string) error { e.at = at; return nil }
 
 // end ends a PutOn of body in the middle, and gives what the next goes on with.
 func end(t *testing.T, b store.Bucket, body []byte) (at string) {
 	t.Helper()
 	e := &ending{Reader: bytes.NewReader(body), stop: func() {}}
-	_, err := b.(store.Resumer).PutOn(t.Context(), "a/long", e, "", e.begun)
+	_, err := b.(store.Resumer).PutOn(t.Context(), "a/long", e, "", e.recordBegun)
 	if !errors.Is(err, errEnded) || e.at == "" {
 		t.Fatalf("a write that is ended: %v, to go on with %q", err, e.at)
 	}
@@ -115,7 +115,7 @@ func resumes(least int64) []promise {
 			ctx, stop := context.WithCancelCause(t.Context())
 			body := long()
 			e := &ending{Reader: bytes.NewReader(body), stop: func() { stop(errEnded) }}
-			_, err := first.(store.Resumer).PutOn(ctx, "a/long", e, "", e.begun)
+			_, err := first.(store.Resumer).PutOn(ctx, "a/long", e, "", e.recordBegun)
 			if !errors.Is(err, errEnded) || e.at == "" {
 				t.Fatalf("it says %v, to go on with %q", err, e.at)
 			}

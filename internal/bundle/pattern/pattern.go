@@ -29,16 +29,16 @@ type Token struct {
 // set is a set of bytes.
 type set [4]uint64
 
-func (s *set) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
-func (s *set) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
+func (s *set) addByte(c byte)           { s[c>>6] |= 1 << (c & 63) }
+func (s *set) containsByte(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
 
 func (s *set) addRange(lo, hi byte) {
 	for c := int(lo); c <= int(hi); c++ {
-		s.add(byte(c))
+		s.addByte(byte(c))
 	}
 }
 
-func (s *set) invert() {
+func (s *set) invertAll() {
 	for i := range s {
 		s[i] = ^s[i]
 	}
@@ -67,8 +67,8 @@ func Compile(s string) (tokens []Token, ok bool) {
 				t.kind = star
 			}
 		case '?':
-			t.set.add('/')
-			t.set.invert()
+			t.set.addByte('/')
+			t.set.invertAll()
 			i++
 		case '[':
 			n := class(s[i+1:], &t.set)
@@ -82,7 +82,7 @@ func Compile(s string) (tokens []Token, ok bool) {
 			}
 			fallthrough
 		default:
-			t.set.add(s[i])
+			t.set.addByte(s[i])
 			i++
 		}
 		tokens = append(tokens, t)
@@ -131,11 +131,11 @@ func class(s string, out *set) int {
 			}
 			c = s[i]
 		}
-		out.add(c)
+		out.addByte(c)
 		i, prev = i+1, int(c)
 	}
 	if not {
-		out.invert()
+		out.invertAll()
 	}
 	out['/'>>6] &^= 1 << ('/' & 63)
 	return i + 1
@@ -183,7 +183,7 @@ func Match(tokens []Token, text string) bool {
 			alive = true
 			switch t := &tokens[at]; t.kind {
 			case one:
-				if t.set.has(c) {
+				if t.set.containsByte(c) {
 					enter(tokens, then, at+1)
 				}
 			case star:

@@ -57,7 +57,7 @@ func OpenCache(file string) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache of files: %w", err)
 	}
-	if err := c.decode(text); err != nil {
+	if err := c.decodeFile(text); err != nil {
 		c.files, c.where, c.list = nil, "", ""
 	}
 	return c, nil
@@ -79,7 +79,7 @@ func (c *Cache) Keep() error {
 		return fmt.Errorf("keep cache of files: %w", err)
 	}
 	// Not synced: a cache that a power cut tore is an empty one.
-	_, err = tmp.Write(c.encode())
+	_, err = tmp.Write(c.encodeFile())
 	err = errors.Join(err, tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), c.file)
@@ -104,14 +104,14 @@ func (c *Cache) Forget(digests ...store.Digest) {
 	c.list, c.changed = "", true
 }
 
-func (c *Cache) find(f seenFile) (cached, bool) {
+func (c *Cache) findCached(f seenFile) (cached, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, known := c.files[f.path]
 	return old, known && old.stamp == f.stamp
 }
 
-func (c *Cache) put(name string, f cached) {
+func (c *Cache) putCached(name string, f cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.files == nil {
@@ -120,7 +120,7 @@ func (c *Cache) put(name string, f cached) {
 	c.files[name], c.changed = f, true
 }
 
-func (c *Cache) sent(name string) {
+func (c *Cache) markSent(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f, known := c.files[name]; known {
@@ -129,8 +129,8 @@ func (c *Cache) sent(name string) {
 	}
 }
 
-// keepOnly drops the files that are no longer in the folder.
-func (c *Cache) keepOnly(files []seenFile) {
+// dropMissing drops the files that are no longer in the folder.
+func (c *Cache) dropMissing(files []seenFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	here := make(map[string]bool, len(files))
@@ -152,7 +152,7 @@ func Sync(ctx context.Context, b Blobs, where, dir string, opt SaveOptions) (Tre
 		opt.Cache = new(Cache)
 	}
 	c := opt.Cache
-	if err := c.recall(ctx, b, where); err != nil {
+	if err := c.recallSent(ctx, b, where); err != nil {
 		return Tree{}, "", fmt.Errorf("save %s: %w", dir, err)
 	}
 	t, err := Save(ctx, b, dir, opt)
@@ -171,9 +171,9 @@ func Sync(ctx context.Context, b Blobs, where, dir string, opt SaveOptions) (Tre
 	return t, d, nil
 }
 
-// recall believes in what was sent only where it was sent to, and while the list
+// recallSent believes in what was sent only where it was sent to, and while the list
 // of it is there.
-func (c *Cache) recall(ctx context.Context, b Blobs, where string) error {
+func (c *Cache) recallSent(ctx context.Context, b Blobs, where string) error {
 	c.mu.Lock()
 	there, list := c.where == where, c.list
 	c.mu.Unlock()

@@ -233,17 +233,17 @@ func TestADamagedCacheIsAnEmptyOne(t *testing.T) {
 
 func FuzzCacheFiles(f *testing.F) {
 	c := &Cache{where: "s", list: abc, files: map[string]cached{"a": {stamp: stamp{1, 2, 3, 4, 5, 6}, digest: abc, at: int64(racy) + 5, sent: true}}}
-	f.Add(c.encode())
+	f.Add(c.encodeFile())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		// With a right sum, or the checks behind it would never be met.
 		body := text[:max(0, len(text)-sha256.Size)]
 		sum := sha256.Sum256(body)
 		var a Cache
-		if err := a.decode(append(slices.Clone(body), sum[:]...)); err != nil {
+		if err := a.decodeFile(append(slices.Clone(body), sum[:]...)); err != nil {
 			return
 		}
 		var b Cache
-		if err := b.decode(a.encode()); err != nil {
+		if err := b.decodeFile(a.encodeFile()); err != nil {
 			t.Fatal(err)
 		}
 		for name, f := range b.files {

@@ -17,7 +17,7 @@ const cacheMagic = "drover cache of files 1\n"
 
 var errCache = errors.New("it is not a cache")
 
-func (c *Cache) encode() []byte {
+func (c *Cache) encodeFile() []byte {
 	b := []byte(cacheMagic)
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	text(c.where)
@@ -42,9 +42,9 @@ func (c *Cache) encode() []byte {
 	return append(b, sum[:]...)
 }
 
-// decode reads what encode wrote; anything else is errCache. The sum comes
+// decodeFile reads what encode wrote; anything else is errCache. The sum comes
 // first, so what follows it was written by us, and is checked all the same.
-func (c *Cache) decode(b []byte) error {
+func (c *Cache) decodeFile(b []byte) error {
 	n := len(b) - sha256.Size
 	if n < len(cacheMagic) || !bytes.HasPrefix(b, []byte(cacheMagic)) {
 		return errCache

@@ -97,7 +97,7 @@ func (l *listBody) Read(p []byte) (int, error) {
 		if l.buf.Len() >= len(p) || l.buf.Len() >= 32<<10 {
 			break
 		}
-		more, err := l.piece()
+		more, err := l.writeNextPiece()
 		if err != nil {
 			return 0, err
 		}
@@ -130,26 +130,26 @@ func (l *listBody) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// piece makes the next piece: an entry, with what stands before it, or the end.
-func (l *listBody) piece() (more bool, err error) {
+// writeNextPiece makes the next piece: an entry, with what stands before it, or the end.
+func (l *listBody) writeNextPiece() (more bool, err error) {
 	i := l.next
 	l.next++
 	files, dirs, links := len(l.t.Files), len(l.t.Dirs), len(l.t.Links)
 	switch {
 	case i < files:
 		f := l.t.Files[i]
-		return true, l.entry("files", i, files, wireFile{wireName(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
+		return true, l.writeEntry("files", i, files, wireFile{wireName(f.Path), f.Size, f.Mode, f.SHA256, f.Time})
 	case i < files+dirs:
-		return true, l.entry("dirs", i-files, dirs, wireName(l.t.Dirs[i-files]))
+		return true, l.writeEntry("dirs", i-files, dirs, wireName(l.t.Dirs[i-files]))
 	case i < files+dirs+links:
 		link := l.t.Links[i-files-dirs]
-		return true, l.entry("links", i-files-dirs, links, wireLink{wireName(link.Path), wireName(link.Target)})
+		return true, l.writeEntry("links", i-files-dirs, links, wireLink{wireName(link.Path), wireName(link.Target)})
 	case i > files+dirs+links:
 		return false, nil
 	}
 	if l.t.Away != nil {
-		l.key("away")
-		if err := l.value(l.t.Away); err != nil {
+		l.writeKey("away")
+		if err := l.writeValue(l.t.Away); err != nil {
 			return false, err
 		}
 	} else if files+dirs+links == 0 {
@@ -159,23 +159,23 @@ func (l *listBody) piece() (more bool, err error) {
 	return true, nil
 }
 
-// entry writes entry i of n that a list has.
-func (l *listBody) entry(list string, i, n int, v any) error {
+// writeEntry writes entry i of n that a list has.
+func (l *listBody) writeEntry(list string, i, n int, v any) error {
 	if i > 0 {
 		l.buf.WriteByte(',')
 	} else {
-		l.key(list)
+		l.writeKey(list)
 		l.buf.WriteByte('[')
 	}
-	err := l.value(v)
+	err := l.writeValue(v)
 	if i == n-1 {
 		l.buf.WriteByte(']')
 	}
 	return err
 }
 
-// key writes a field's name and what separates it from the field before.
-func (l *listBody) key(name string) {
+// writeKey writes a field's name and what separates it from the field before.
+func (l *listBody) writeKey(name string) {
 	before := byte(',')
 	if l.pos+int64(l.buf.Len()) == 0 {
 		before = '{'
@@ -184,7 +184,7 @@ func (l *listBody) key(name string) {
 	fmt.Fprintf(&l.buf, "%q:", name)
 }
 
-func (l *listBody) value(v any) error {
+func (l *listBody) writeValue(v any) error {
 	err := l.json.Encode(v)
 	if err == nil {
 		l.buf.Truncate(l.buf.Len() - 1) // Encode ends a line

@@ -66,7 +66,7 @@ func RestoreWith(ctx context.Context, b Blobs, t Tree, dir string, opt RestoreOp
 	}
 	r := &restorer{blobs: b, tree: t, root: root, opt: opt}
 	r.copies.Store(opt.Local == nil)
-	if err := r.restore(ctx); err != nil {
+	if err := r.restoreAll(ctx); err != nil {
 		return fmt.Errorf("restore %s: %w", dir, err)
 	}
 	return nil
@@ -80,9 +80,9 @@ type restorer struct {
 	copies atomic.Bool // no clone: it has been tried, or there is nothing local
 }
 
-// restore makes the files in the workshop, where they are in folders as they
+// restoreAll makes the files in the workshop, where they are in folders as they
 // will be, and moves them from there: what is new in one piece.
-func (r *restorer) restore(ctx context.Context) (err error) {
+func (r *restorer) restoreAll(ctx context.Context) (err error) {
 	if err := r.root.RemoveAll(Workshop); err != nil {
 		return err
 	}
@@ -90,13 +90,13 @@ func (r *restorer) restore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.root.RemoveAll(Workshop)) }()
-	batches := r.batches()
+	batches := r.planBatches()
 	for _, b := range batches {
 		if err := r.root.MkdirAll(path.Join(Workshop, b.folder), 0o755); err != nil {
 			return err
 		}
 	}
-	err = eachOf(ctx, cmp.Or(r.opt.Width, width), len(batches), func(ctx context.Context, i int) error { return r.make(ctx, batches[i]) })
+	err = eachOf(ctx, cmp.Or(r.opt.Width, width), len(batches), func(ctx context.Context, i int) error { return r.makeBatch(ctx, batches[i]) })
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (r *restorer) restore(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := r.moveIn("."); err != nil {
+	if err := r.moveIntoPlace("."); err != nil {
 		return err
 	}
 	for _, d := range r.tree.Dirs {
@@ -134,7 +134,7 @@ type batch struct {
 // busy, and large enough that opening the folder does not count.
 const batchFiles = 32
 
-func (r *restorer) batches() []batch {
+func (r *restorer) planBatches() []batch {
 	var all []batch
 	open := map[string]int{} // folder -> its batch that has room
 	for i, f := range r.tree.Files {
@@ -150,7 +150,7 @@ func (r *restorer) batches() []batch {
 	return all
 }
 
-func (r *restorer) make(ctx context.Context, b batch) error {
+func (r *restorer) makeBatch(ctx context.Context, b batch) error {
 	folder, err := r.root.OpenRoot(path.Join(Workshop, b.folder))
 	if err != nil {
 		return err
@@ -158,16 +158,16 @@ func (r *restorer) make(ctx context.Context, b batch) error {
 	defer folder.Close()
 	for _, i := range b.files {
 		f := r.tree.Files[i]
-		if err := r.fetch(ctx, f, folder, path.Base(f.Path)); err != nil {
+		if err := r.restoreFile(ctx, f, folder, path.Base(f.Path)); err != nil {
 			return fmt.Errorf("%q: %w", f.Path, err)
 		}
 	}
 	return nil
 }
 
-// moveIn gives what is in a folder of the workshop its place: at once where the
+// moveIntoPlace gives what is in a folder of the workshop its place: at once where the
 // place is free or a file's, else name by name.
-func (r *restorer) moveIn(folder string) error {
+func (r *restorer) moveIntoPlace(folder string) error {
 	f, err := r.root.Open(path.Join(Workshop, folder))
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (r *restorer) moveIn(folder string) error {
 		name := path.Join(folder, e.Name())
 		there, err := r.root.Stat(name)
 		if e.IsDir() && err == nil && there.IsDir() {
-			err = r.moveIn(name)
+			err = r.moveIntoPlace(name)
 		} else {
 			err = r.root.Rename(path.Join(Workshop, name), name)
 		}
@@ -208,8 +208,8 @@ func relink(root *os.Root, l Link) error {
 	return root.Symlink(l.Target, l.Path)
 }
 
-// fetch writes one file's contents and gives it its mode and time.
-func (r *restorer) fetch(ctx context.Context, f File, folder *os.Root, name string) error {
+// restoreFile writes one file's contents and gives it its mode and time.
+func (r *restorer) restoreFile(ctx context.Context, f File, folder *os.Root, name string) error {
 	mode := os.FileMode(0o600)
 	if r.opt.Umask {
 		mode = os.FileMode(f.Mode) // the kernel takes the umask off, and no other call needs to know it
@@ -218,7 +218,7 @@ func (r *restorer) fetch(ctx context.Context, f File, folder *os.Root, name stri
 	if err != nil {
 		return err
 	}
-	err = r.fill(ctx, f, out)
+	err = r.copyContents(ctx, f, out)
 	if err == nil && !r.opt.Umask {
 		err = out.Chmod(os.FileMode(f.Mode))
 	}
@@ -236,8 +236,8 @@ func (r *restorer) fetch(ctx context.Context, f File, folder *os.Root, name stri
 // quick.
 const cloneFrom = 64 << 10
 
-// fill gives out the contents of f, which are known to be right when it returns.
-func (r *restorer) fill(ctx context.Context, f File, out *os.File) error {
+// copyContents gives out the contents of f, which are known to be right when it returns.
+func (r *restorer) copyContents(ctx context.Context, f File, out *os.File) error {
 	if f.Size < cloneFrom || r.copies.Load() {
 		return copyBlob(ctx, r.blobs, f, out)
 	}

@@ -90,7 +90,7 @@ func Save(ctx context.Context, b Blobs, dir string, opt SaveOptions) (Tree, erro
 			}
 		}
 		var t Tree
-		if t, err = s.once(ctx); err == nil {
+		if t, err = s.saveOnce(ctx); err == nil {
 			return t, nil
 		}
 		if !errors.Is(err, ErrChanging) {
@@ -113,9 +113,9 @@ type saver struct {
 	remembers bool
 }
 
-// once is one look at the whole folder.
-func (s *saver) once(ctx context.Context) (Tree, error) {
-	seen, err := s.look(ctx)
+// saveOnce is one look at the whole folder.
+func (s *saver) saveOnce(ctx context.Context) (Tree, error) {
+	seen, err := s.scanFolders(ctx)
 	if err != nil {
 		return Tree{}, err
 	}
@@ -126,7 +126,7 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 	var todo, ask []int
 	for i, f := range seen.files {
 		tree.Files[i] = File{Path: f.path, Size: f.stamp.size, Mode: f.mode, Time: f.stamp.mtime}
-		known, ok := s.cache.find(f)
+		known, ok := s.cache.findCached(f)
 		if !ok {
 			todo = append(todo, i)
 			continue
@@ -136,7 +136,7 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 			ask = append(ask, i)
 		}
 	}
-	unsent, err := s.unsent(ctx, tree.Files, ask)
+	unsent, err := s.findUnsent(ctx, tree.Files, ask)
 	if err != nil {
 		return Tree{}, err
 	}
@@ -144,7 +144,7 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 	for {
 		now := todo[:min(openAtOnce, len(todo))]
 		todo = todo[len(now):]
-		if err := s.group(ctx, seen, now, len(todo) == 0, tree.Files); err != nil {
+		if err := s.saveGroup(ctx, seen, now, len(todo) == 0, tree.Files); err != nil {
 			return Tree{}, err
 		}
 		if len(todo) == 0 {
@@ -152,25 +152,25 @@ func (s *saver) once(ctx context.Context) (Tree, error) {
 		}
 	}
 	if s.remembers {
-		s.cache.keepOnly(seen.files)
+		s.cache.dropMissing(seen.files)
 	}
-	s.fillIn(&tree)
+	s.reuseLastVersions(&tree)
 	tree.Sort()
 	return tree, nil
 }
 
-// partly says whether a file that does not hold still holds up the others.
-func (s *saver) partly() bool { return s.opt.Last != nil && !s.opt.Settled }
+// mayBePartial says whether a file that does not hold still holds up the others.
+func (s *saver) mayBePartial() bool { return s.opt.Last != nil && !s.opt.Settled }
 
-// unsteady says of an error that it concerns one file alone, which is then not read.
-func (s *saver) unsteady(err error) bool {
-	return s.partly() && (errors.Is(err, ErrChanging) || errors.Is(err, fs.ErrPermission))
+// isUnsteady says of an error that it concerns one file alone, which is then not read.
+func (s *saver) isUnsteady(err error) bool {
+	return s.mayBePartial() && (errors.Is(err, ErrChanging) || errors.Is(err, fs.ErrPermission))
 }
 
-// fillIn gives the files that were not read the versions that were saved before, and
+// reuseLastVersions gives the files that were not read the versions that were saved before, and
 // leaves out those that have none or are gone.
-func (s *saver) fillIn(t *Tree) {
-	if !s.partly() {
+func (s *saver) reuseLastVersions(t *Tree) {
+	if !s.mayBePartial() {
 		return
 	}
 	files := t.Files[:0]
@@ -185,9 +185,9 @@ func (s *saver) fillIn(t *Tree) {
 	t.Files = files
 }
 
-// unsent asks for the contents that are known but were not sent by way of this
+// findUnsent asks for the contents that are known but were not sent by way of this
 // cache, and gives those that are not there.
-func (s *saver) unsent(ctx context.Context, files []File, ask []int) (gone []int, err error) {
+func (s *saver) findUnsent(ctx context.Context, files []File, ask []int) (gone []int, err error) {
 	held := make([]bool, len(ask))
 	err = ForEach(ctx, len(ask), func(ctx context.Context, k int) (err error) {
 		held[k], err = s.blobs.HasBlob(ctx, files[ask[k]].SHA256)
@@ -195,7 +195,7 @@ func (s *saver) unsent(ctx context.Context, files []File, ask []int) (gone []int
 	})
 	for k, i := range ask {
 		if held[k] {
-			s.cache.sent(files[i].Path)
+			s.cache.markSent(files[i].Path)
 		} else {
 			gone = append(gone, i)
 		}
@@ -203,9 +203,9 @@ func (s *saver) unsent(ctx context.Context, files []File, ask []int) (gone []int
 	return gone, err
 }
 
-// group opens some of the files that were seen, makes sure of them, and sends
+// saveGroup opens some of the files that were seen, makes sure of them, and sends
 // them; the last group makes sure of the whole folder.
-func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, out []File) error {
+func (s *saver) saveGroup(ctx context.Context, seen *sight, now []int, last bool, out []File) error {
 	open := make([]*os.File, 0, len(now))
 	defer func() {
 		for _, f := range open {
@@ -215,8 +215,8 @@ func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, ou
 	var newest int64
 	read := make([]int, 0, len(now))
 	for _, i := range now {
-		f, err := s.open(seen.files[i])
-		if s.unsteady(err) {
+		f, err := s.openSeenFile(seen.files[i])
+		if s.isUnsteady(err) {
 			continue
 		}
 		if err != nil {
@@ -225,29 +225,29 @@ func (s *saver) group(ctx context.Context, seen *sight, now []int, last bool, ou
 		open, read = append(open, f), append(read, i)
 		newest = max(newest, seen.files[i].stamp.ctime)
 	}
-	if last && !s.opt.Settled && (len(now) > 0 || !s.partly()) {
-		again, err := s.look(ctx)
+	if last && !s.opt.Settled && (len(now) > 0 || !s.mayBePartial()) {
+		again, err := s.scanFolders(ctx)
 		if err != nil {
 			return err
 		}
-		if name, same := seen.compare(again); !same {
-			if !s.partly() {
+		if name, same := seen.compareWith(again); !same {
+			if !s.mayBePartial() {
 				return changing(name)
 			}
 			defer seen.forgetChanged(again, out) // once they were read: it may have been before
 		}
 	}
 	if !s.opt.Settled {
-		if err := s.settle(ctx, newest); err != nil {
+		if err := s.waitForClockTick(ctx, newest); err != nil {
 			return err
 		}
 	}
 	return ForEach(ctx, len(read), func(ctx context.Context, k int) error {
-		d, n, err := s.send(ctx, seen.files[read[k]], open[k])
+		d, n, err := s.sendFile(ctx, seen.files[read[k]], open[k])
 		if err == nil {
 			out[read[k]].SHA256, out[read[k]].Size = d, n
 		}
-		if s.unsteady(err) {
+		if s.isUnsteady(err) {
 			err = nil
 		}
 		return err
@@ -272,8 +272,8 @@ func (s *sight) forgetChanged(later *sight, out []File) {
 	}
 }
 
-// open opens the very file that was seen, or says that it is another by now.
-func (s *saver) open(f seenFile) (*os.File, error) {
+// openSeenFile opens the very file that was seen, or says that it is another by now.
+func (s *saver) openSeenFile(f seenFile) (*os.File, error) {
 	file, err := s.root.OpenFile(f.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.ELOOP):
@@ -292,10 +292,10 @@ func (s *saver) open(f seenFile) (*os.File, error) {
 	return file, nil
 }
 
-// settle waits until a further write must show in a file's times: the kernel
+// waitForClockTick waits until a further write must show in a file's times: the kernel
 // gives writes within one tick the same one. A time in the future, by a clock
 // that is not ours, is waited for no longer than one from this moment.
-func (s *saver) settle(ctx context.Context, newest int64) error {
+func (s *saver) waitForClockTick(ctx context.Context, newest int64) error {
 	age := time.Duration(store.System.Now().UnixNano() - newest)
 	if age >= quiet {
 		return nil
@@ -303,8 +303,8 @@ func (s *saver) settle(ctx context.Context, newest int64) error {
 	return store.System.Sleep(ctx, quiet-max(age, 0))
 }
 
-// send stores one open file, and is certain that it stood still meanwhile.
-func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Digest, int64, error) {
+// sendFile stores one open file, and is certain that it stood still meanwhile.
+func (s *saver) sendFile(ctx context.Context, f seenFile, file *os.File) (store.Digest, int64, error) {
 	// Asked after settle: from here on a writer's traces show in the times.
 	if !s.opt.Settled && beingWritten(file) {
 		return "", 0, changing(f.path)
@@ -326,7 +326,7 @@ func (s *saver) send(ctx context.Context, f seenFile, file *os.File) (store.Dige
 		return "", 0, fmt.Errorf("%q: stored %d bytes of %d", f.path, n, f.stamp.size)
 	}
 	if now := store.System.Now().UnixNano(); s.remembers && !moved && now-f.stamp.ctime >= int64(quiet) {
-		s.cache.put(f.path, cached{stamp: f.stamp, digest: d, at: now, sent: !s.dry})
+		s.cache.putCached(f.path, cached{stamp: f.stamp, digest: d, at: now, sent: !s.dry})
 	}
 	return d, n, nil
 }
@@ -340,8 +340,8 @@ type sight struct {
 	left  int // names in notes: they take memory as the others do
 }
 
-// leave notes that a name is left out.
-func (s *sight) leave(reason, name string) {
+// noteLeftOut notes that a name is left out.
+func (s *sight) noteLeftOut(reason, name string) {
 	s.notes.Add(reason, name)
 	s.left++
 }
@@ -352,11 +352,11 @@ type seenFile struct {
 	stamp stamp
 }
 
-// count is how many entries the tree will have.
-func (s *sight) count() int { return len(s.files) + len(s.links) + len(s.dirs) }
+// countEntries is how many entries the tree will have.
+func (s *sight) countEntries() int { return len(s.files) + len(s.links) + len(s.dirs) }
 
-// compare tells whether two looks saw the same; otherwise it names a difference.
-func (s *sight) compare(t *sight) (string, bool) {
+// compareWith tells whether two looks saw the same; otherwise it names a difference.
+func (s *sight) compareWith(t *sight) (string, bool) {
 	for i := range max(len(s.files), len(t.files)) {
 		switch {
 		case i >= len(s.files):
@@ -376,9 +376,9 @@ func (s *sight) compare(t *sight) (string, bool) {
 	return "", true
 }
 
-func (s *saver) look(ctx context.Context) (*sight, error) {
+func (s *saver) scanFolders(ctx context.Context) (*sight, error) {
 	seen := &sight{notes: Notes{}}
-	if err := s.into(ctx, s.root, ".", seen); err != nil {
+	if err := s.scanOpenFolder(ctx, s.root, ".", seen); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(seen.files, func(a, b seenFile) int { return cmp.Compare(a.path, b.path) })
@@ -386,20 +386,20 @@ func (s *saver) look(ctx context.Context) (*sight, error) {
 	return seen, nil
 }
 
-// into looks at one folder, which is open: a name in it is then one call, not
+// scanOpenFolder looks at one folder, which is open: a name in it is then one call, not
 // one for each folder above.
-func (s *saver) into(ctx context.Context, folder *os.Root, dir string, seen *sight) error {
+func (s *saver) scanOpenFolder(ctx context.Context, folder *os.Root, dir string, seen *sight) error {
 	f, err := folder.Open(".")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	before := seen.count()
+	before := seen.countEntries()
 	for err == nil {
 		var names []string
 		names, err = f.Readdirnames(namesAtOnce)
 		for _, base := range names {
-			if err := s.name(ctx, folder, dir, base, seen); err != nil {
+			if err := s.scanUnlessSkipped(ctx, folder, dir, base, seen); err != nil {
 				return err
 			}
 		}
@@ -407,7 +407,7 @@ func (s *saver) into(ctx context.Context, folder *os.Root, dir string, seen *sig
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if seen.count() == before && dir != "." {
+	if seen.countEntries() == before && dir != "." {
 		seen.dirs = append(seen.dirs, dir)
 	}
 	return nil
@@ -417,8 +417,8 @@ func (s *saver) into(ctx context.Context, folder *os.Root, dir string, seen *sig
 // does not count beside what is kept of each.
 const namesAtOnce = 1024
 
-// name looks at one name of a folder, unless it is to be skipped.
-func (s *saver) name(ctx context.Context, folder *os.Root, dir, base string, seen *sight) error {
+// scanUnlessSkipped looks at one name of a folder, unless it is to be skipped.
+func (s *saver) scanUnlessSkipped(ctx context.Context, folder *os.Root, dir, base string, seen *sight) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -432,14 +432,14 @@ func (s *saver) name(ctx context.Context, folder *os.Root, dir, base string, see
 	if err := CheckPath(name); err != nil {
 		return err
 	}
-	if err := s.one(ctx, folder, base, name, seen); err != nil {
+	if err := s.scanName(ctx, folder, base, name, seen); err != nil {
 		return err
 	}
-	return checkCount(seen.count()+seen.left, cmp.Or(s.opt.maxEntries, MaxEntries))
+	return checkCount(seen.countEntries()+seen.left, cmp.Or(s.opt.maxEntries, MaxEntries))
 }
 
-// one looks at one name. What vanishes meanwhile was not there.
-func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, seen *sight) error {
+// scanName looks at one name. What vanishes meanwhile was not there.
+func (s *saver) scanName(ctx context.Context, folder *os.Root, base, name string, seen *sight) error {
 	fi, err := folder.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -455,7 +455,7 @@ func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, see
 			return atName(err, name)
 		}
 		defer inner.Close()
-		return s.into(ctx, inner, name, seen)
+		return s.scanOpenFolder(ctx, inner, name, seen)
 	case s.opt.SkipFile != nil && s.opt.SkipFile(name, fi):
 	case fi.Mode().IsRegular():
 		seen.files = append(seen.files, seenFile{name, uint32(fi.Mode().Perm()), StampOf(fi)})
@@ -464,14 +464,14 @@ func (s *saver) one(ctx context.Context, folder *os.Root, base, name string, see
 		if err != nil {
 			return changing(name)
 		}
-		l := Link{Path: name, Target: s.relative(name, target)}
+		l := Link{Path: name, Target: s.relativeTarget(name, target)}
 		if staysInside(l) {
 			seen.links = append(seen.links, l)
 		} else {
-			seen.leave("a link that leads outside", name)
+			seen.noteLeftOut("a link that leads outside", name)
 		}
 	default:
-		seen.leave("a socket, fifo or device", name)
+		seen.noteLeftOut("a socket, fifo or device", name)
 	}
 	return nil
 }
@@ -485,8 +485,8 @@ func atName(err error, name string) error {
 	return err
 }
 
-// relative turns an absolute target inside the folder into one from the link.
-func (s *saver) relative(name, target string) string {
+// relativeTarget turns an absolute target inside the folder into one from the link.
+func (s *saver) relativeTarget(name, target string) string {
 	if !filepath.IsAbs(target) {
 		return target
 	}

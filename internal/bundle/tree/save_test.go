@@ -434,7 +434,7 @@ func TestInPlaceWritersAreSavedCompleteOrNotAtAll(t *testing.T) {
 	good, refused := 0, 0
 	for range 120 {
 		step()
-		tree, err := s.once(t.Context())
+		tree, err := s.saveOnce(t.Context())
 		switch {
 		case errors.Is(err, ErrChanging):
 			refused++
@@ -515,7 +515,7 @@ func TestALinkSwappedInIsNotFollowed(t *testing.T) {
 	}
 	defer root.Close()
 	s := &saver{root: root, dir: dir, blobs: store.New(mem.New(), store.Options{}), cache: new(Cache)}
-	seen, err := s.look(t.Context())
+	seen, err := s.scanFolders(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,7 +531,7 @@ func TestALinkSwappedInIsNotFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, err := s.open(seen.files[0]); err == nil {
+		if f, err := s.openSeenFile(seen.files[0]); err == nil {
 			f.Close()
 			t.Errorf("opened what %s stands for", target)
 		}

@@ -44,7 +44,7 @@ func TarGz(ctx context.Context, b Blobs, trees []Named, w io.Writer) ([]Collisio
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := m.write(ctx, b, tw); err != nil {
+		if err := m.writeMember(ctx, b, tw); err != nil {
 			return nil, fmt.Errorf("write archive: %q: %w", m.path, err)
 		}
 	}
@@ -81,7 +81,7 @@ type member struct {
 	link *Link
 }
 
-func (m *member) same(o *member) bool {
+func (m *member) sameContent(o *member) bool {
 	switch {
 	case m.file != nil && o.file != nil:
 		return m.file.SHA256 == o.file.SHA256 && m.file.Mode&0o100 == o.file.Mode&0o100
@@ -91,7 +91,7 @@ func (m *member) same(o *member) bool {
 	return m.file == nil && o.file == nil && m.link == nil && o.link == nil
 }
 
-func (m *member) empty() bool { return m.file == nil && m.link == nil }
+func (m *member) isFolder() bool { return m.file == nil && m.link == nil }
 
 // merge decides who is kept under each name. A file of one tree where another
 // has a folder is a collision like any other.
@@ -103,19 +103,19 @@ func merge(trees []Named) (members []*member, collisions []Collision) {
 			collisions = append(collisions, Collision{Path: m.path, Kept: kept.from, Left: m.from})
 		}
 		if old := taken[m.path]; old != nil {
-			if !old.same(m) {
+			if !old.sameContent(m) {
 				lost(old)
 			}
 			return
 		}
 		if below := folders[m.path]; below != nil {
-			if !m.empty() {
+			if !m.isFolder() {
 				lost(below)
 			}
 			return
 		}
 		for dir := path.Dir(m.path); dir != "."; dir = path.Dir(dir) {
-			if above := taken[dir]; above != nil && !above.empty() {
+			if above := taken[dir]; above != nil && !above.isFolder() {
 				lost(above)
 				return
 			}
@@ -138,12 +138,12 @@ func merge(trees []Named) (members []*member, collisions []Collision) {
 		}
 	}
 	// An empty folder is not empty when another tree has something in it.
-	members = slices.DeleteFunc(members, func(m *member) bool { return m.empty() && folders[m.path] != nil })
+	members = slices.DeleteFunc(members, func(m *member) bool { return m.isFolder() && folders[m.path] != nil })
 	slices.SortFunc(members, func(a, b *member) int { return cmp.Compare(a.path, b.path) })
 	return members, collisions
 }
 
-func (m *member) write(ctx context.Context, b Blobs, tw *tar.Writer) error {
+func (m *member) writeMember(ctx context.Context, b Blobs, tw *tar.Writer) error {
 	h := &tar.Header{Typeflag: tar.TypeDir, Name: m.path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}
 	switch {
 	case m.link != nil:

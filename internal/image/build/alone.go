@@ -17,13 +17,13 @@ import (
 // turn is how often one who waits looks whether it is his.
 const turn = 100 * time.Millisecond
 
-// alone waits until nobody else on this machine builds the same for Docker: of
+// lockBuild waits until nobody else on this machine builds the same for Docker: of
 // twenty commands that begin together one builds. done ends the turn; it ends with
 // the process, too. waited: another one had it, and may have built the image. Where
 // no lock can be had everybody builds, and the last one gives the name: that costs
 // time alone. The lock lies in a folder that no other user can open: one who holds a
 // lock of a known name would stop all builds.
-func (b *Builder) alone(ctx context.Context, o Order) (done func(), waited bool, err error) {
+func (b *Builder) lockBuild(ctx context.Context, o Order) (done func(), waited bool, err error) {
 	done = func() {}
 	if o.Push != "" || o.File != "" || b.Docker == nil {
 		return done, false, nil

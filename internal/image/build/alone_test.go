@@ -31,14 +31,14 @@ func TestOneBuildsAndTheOthersWait(t *testing.T) {
 	said := make(spoken, 1)
 	b := &Builder{Docker: &Docker{}, Words: said}
 	order := Order{Plan: &image.Plan{Digest: "0123456789abcdef0123456789abcdef"}}
-	done, waited, err := b.alone(t.Context(), order)
+	done, waited, err := b.lockBuild(t.Context(), order)
 	if err != nil || waited {
 		t.Fatalf("the first: waited %t, %v", waited, err)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := b.alone(ctx, order)
+		_, _, err := b.lockBuild(ctx, order)
 		ended <- err
 	}()
 	<-said
@@ -47,14 +47,14 @@ func TestOneBuildsAndTheOthersWait(t *testing.T) {
 		t.Errorf("one who waits is stopped with %v", err)
 	}
 	for _, other := range []Order{{Plan: &image.Plan{Digest: "123456789abcdef0123456789abcdef0"}}, {Plan: order.Plan, File: "a.tar"}} {
-		done, waited, err := b.alone(t.Context(), other)
+		done, waited, err := b.lockBuild(t.Context(), other)
 		if err != nil || waited {
 			t.Errorf("another order: waited %t, %v", waited, err)
 		}
 		done()
 	}
 	go func() {
-		done, waited, err := b.alone(t.Context(), order)
+		done, waited, err := b.lockBuild(t.Context(), order)
 		done()
 		if !waited {
 			err = errors.Join(err, errors.New("it did not wait"))
@@ -96,7 +96,7 @@ func TestNoBuildWaitsForALockThatAnotherUserCouldHold(t *testing.T) {
 		}
 	})
 	b := &Builder{Docker: &Docker{}, Words: words}
-	done, waited, err := b.alone(ctx, Order{Plan: &image.Plan{Digest: digest}})
+	done, waited, err := b.lockBuild(ctx, Order{Plan: &image.Plan{Digest: digest}})
 	if done(); waited || err != nil || !strings.Contains(said.String(), own+": it is drwxrwxrwx") {
 		t.Errorf("it waited: %t, %v, saying %q", waited, err, said.String())
 	}

@@ -167,22 +167,22 @@ func Append(ctx context.Context, p *image.Plan, base v1.Image, temp string, to i
 			return nil, fault.Wrap(context.Cause(ctx), fault.Interrupted, "", "build image")
 		}
 		fmt.Fprintf(to, "%s %s\n", in.Word, in.Rest)
-		if err := s.run(in); err != nil {
+		if err := s.runInstruction(in); err != nil {
 			if errors.Is(err, errBuilder) {
 				return nil, needsDocker(p, in, "words that only Docker's builder understands")
 			}
 			return nil, fmt.Errorf("build image: %s: line %d: %w", p.Recipe.From, in.Line, err)
 		}
 	}
-	return s.finish()
+	return s.finishImage()
 }
 
-func (s *stage) run(in image.Instruction) error {
+func (s *stage) runInstruction(in image.Instruction) error {
 	switch in.Word {
 	case "FROM":
 		return nil
 	case "COPY", "ADD":
-		return s.copy(in)
+		return s.copyFiles(in)
 	}
 	before := len(s.add)
 	if err := settings[in.Word](s, in); err != nil {
@@ -198,8 +198,8 @@ func history(in image.Instruction, empty bool) v1.History {
 	return v1.History{CreatedBy: in.Word + " " + in.Rest + " # drover", EmptyLayer: empty}
 }
 
-// files is the image as it is by now.
-func (s *stage) files() (tree, error) {
+// currentTree is the image as it is by now.
+func (s *stage) currentTree() (tree, error) {
 	if s.tree == nil {
 		t, err := readTree(s.ctx, s.base, s.to)
 		if err != nil {
@@ -210,8 +210,8 @@ func (s *stage) files() (tree, error) {
 	return s.tree, nil
 }
 
-// layer adds what one instruction changed.
-func (s *stage) layer(in image.Instruction, c changes) error {
+// addLayer adds what one instruction changed.
+func (s *stage) addLayer(in image.Instruction, c changes) error {
 	if len(c) == 0 {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (s *stage) layer(in image.Instruction, c changes) error {
 	defer f.Close()
 	z, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
 	if err == nil {
-		err = c.write(s.tree, z)
+		err = c.writeArchive(s.tree, z)
 	}
 	if err == nil {
 		err = z.Close()
@@ -241,8 +241,8 @@ func (s *stage) layer(in image.Instruction, c changes) error {
 	return nil
 }
 
-// finish puts layers and configuration on the base.
-func (s *stage) finish() (v1.Image, error) {
+// finishImage puts layers and configuration on the base.
+func (s *stage) finishImage() (v1.Image, error) {
 	if s.cfg.Config.Labels == nil {
 		s.cfg.Config.Labels = map[string]string{}
 	}
@@ -269,11 +269,11 @@ func (s *stage) finish() (v1.Image, error) {
 
 // defaultPath: Docker's builder gives an image without a PATH the usual one.
 func (s *stage) defaultPath() {
-	if _, ok := s.expander().value("PATH"); !ok {
+	if _, ok := s.newExpander().variableValue("PATH"); !ok {
 		s.cfg.Config.Env = append(s.cfg.Config.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	}
 }
 
-func (s *stage) expander() expander {
+func (s *stage) newExpander() expander {
 	return expander{escape: s.plan.Recipe.Escape, env: s.cfg.Config.Env}
 }

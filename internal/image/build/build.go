@@ -100,7 +100,7 @@ func (b *Builder) baseDigest(ctx context.Context, base, platform string) (string
 		return h.String(), err
 	}
 	if b.Docker != nil {
-		if digest := b.Docker.digest(ctx, base); digest != "" {
+		if digest := b.Docker.contentDigest(ctx, base); digest != "" {
 			return digest, nil
 		}
 	}
@@ -122,48 +122,48 @@ func (b *Builder) Build(ctx context.Context, o Order) (Built, error) {
 	if o.Push != "" {
 		out.Reference = p.Name(o.Push)
 	}
-	if err := b.renew(ctx, o); err != nil {
+	if err := b.renewBases(ctx, o); err != nil {
 		return out, err
 	}
-	there, err := b.there(ctx, o, out.Reference)
+	there, err := b.alreadyBuilt(ctx, o, out.Reference)
 	if err != nil || there {
 		out.Skipped = there
 		return out, err
 	}
-	done, waited, err := b.alone(ctx, o)
+	done, waited, err := b.lockBuild(ctx, o)
 	if err != nil {
 		return out, err
 	}
 	defer done()
 	if waited {
-		if there, err := b.there(ctx, o, out.Reference); err != nil || there {
+		if there, err := b.alreadyBuilt(ctx, o, out.Reference); err != nil || there {
 			out.Skipped = there
 			return out, err
 		}
 	}
-	appends, err := b.appends(o)
+	appends, err := b.canAppend(o)
 	if err != nil {
 		return out, err
 	}
 	if appends {
 		out.Way = "appended"
-		return out, b.append(ctx, o, out.Reference)
+		return out, b.buildByAppending(ctx, o, out.Reference)
 	}
 	out.Way = "built by docker"
-	if err := b.Docker.build(ctx, p, b.Words); err != nil {
+	if err := b.Docker.buildImage(ctx, p, b.Words); err != nil {
 		return out, err
 	}
 	switch {
 	case o.Push != "":
-		return out, b.Docker.push(ctx, p.Reference, out.Reference, b.Words)
+		return out, b.Docker.pushImage(ctx, p.Reference, out.Reference, b.Words)
 	case o.File != "":
-		return out, b.Docker.save(ctx, p.Reference, o.File)
+		return out, b.Docker.saveImage(ctx, p.Reference, o.File)
 	}
 	return out, nil
 }
 
-// renew fetches the bases again, and pins what came.
-func (b *Builder) renew(ctx context.Context, o Order) error {
+// renewBases fetches the bases again, and pins what came.
+func (b *Builder) renewBases(ctx context.Context, o Order) error {
 	if !o.Pull || b.Docker == nil {
 		return nil
 	}
@@ -171,28 +171,28 @@ func (b *Builder) renew(ctx context.Context, o Order) error {
 		if _, _, ok := image.Local(base); ok {
 			continue
 		}
-		if err := b.Docker.pull(ctx, base, o.Plan.Platform, b.Words); err != nil {
+		if err := b.Docker.pullImage(ctx, base, o.Plan.Platform, b.Words); err != nil {
 			return err
 		}
 	}
 	return b.Pin(ctx, o.Plan)
 }
 
-// there says whether the same was built before.
-func (b *Builder) there(ctx context.Context, o Order, reference string) (bool, error) {
+// alreadyBuilt says whether the same was built before.
+func (b *Builder) alreadyBuilt(ctx context.Context, o Order, reference string) (bool, error) {
 	switch {
 	case o.Force || o.File != "":
 		return false, nil
 	case o.Push != "":
 		return pushed(ctx, reference, o.Plan.Digest)
 	case b.Docker != nil:
-		return b.Docker.has(ctx, reference, o.Plan.Digest)
+		return b.Docker.hasImage(ctx, reference, o.Plan.Digest)
 	}
 	return false, nil
 }
 
-// appends chooses between the ways, or says why neither will do.
-func (b *Builder) appends(o Order) (bool, error) {
+// canAppend chooses between the ways, or says why neither will do.
+func (b *Builder) canAppend(o Order) (bool, error) {
 	why := Appendable(o.Plan)
 	where := o.Push != "" || o.File != ""
 	switch {
@@ -233,15 +233,15 @@ func hasLocalBase(p *image.Plan) bool {
 	return false
 }
 
-// append makes the image here and brings it where it belongs.
-func (b *Builder) append(ctx context.Context, o Order, reference string) error {
+// buildByAppending makes the image here and brings it where it belongs.
+func (b *Builder) buildByAppending(ctx context.Context, o Order, reference string) error {
 	temp, err := os.MkdirTemp("", "drover-image-")
 	if err != nil {
 		return fault.Wrap(err, fault.Full, "Set TMPDIR to a folder with room.", "build image")
 	}
 	defer os.RemoveAll(temp)
 	p := o.Plan
-	base, err := b.base(ctx, p, temp)
+	base, err := b.fetchBase(ctx, p, temp)
 	if err != nil {
 		return err
 	}
@@ -256,5 +256,5 @@ func (b *Builder) append(ctx context.Context, o Order, reference string) error {
 	case o.File != "":
 		return writeArchive(img, reference, o.File)
 	}
-	return b.Docker.load(ctx, img, reference)
+	return b.Docker.loadImage(ctx, img, reference)
 }

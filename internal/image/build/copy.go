@@ -13,12 +13,12 @@ import (
 	"github.com/drover-run/drover/internal/image"
 )
 
-// copy does what COPY and ADD of files here do in Docker's classic builder.
-func (s *stage) copy(in image.Instruction) error {
-	e := s.expander()
+// copyFiles does what COPY and ADD of files here do in Docker's classic builder.
+func (s *stage) copyFiles(in image.Instruction) error {
+	e := s.newExpander()
 	var words []string
 	for _, w := range in.Words() {
-		w, err := e.word(w)
+		w, err := e.expandToWord(w)
 		if err != nil {
 			return err
 		}
@@ -39,22 +39,22 @@ func (s *stage) copy(in image.Instruction) error {
 	if len(from) > 1 && !strings.HasSuffix(to, "/") {
 		return fault.New(fault.Invalid, "Write "+to+"/ for the destination.", "copy %d files to %q: a destination of several ends with a slash", len(from), to)
 	}
-	t, err := s.files()
+	t, err := s.currentTree()
 	if err != nil {
 		return err
 	}
 	c := changes{}
 	uid, gid := owner(in.Flag("chown"))
 	for _, p := range from {
-		if err := s.copyOne(c, t, p, to, uid, gid); err != nil {
+		if err := s.copyFileOrFolder(c, t, p, to, uid, gid); err != nil {
 			return err
 		}
 	}
-	return s.layer(in, c)
+	return s.addLayer(in, c)
 }
 
-// copyOne copies one file, or what is in one folder.
-func (s *stage) copyOne(c changes, t tree, from, to string, uid, gid int) error {
+// copyFileOrFolder copies one file, or what is in one folder.
+func (s *stage) copyFileOrFolder(c changes, t tree, from, to string, uid, gid int) error {
 	file, err := follow1(s.plan.Folder, from)
 	if err != nil {
 		return err
@@ -63,35 +63,35 @@ func (s *stage) copyOne(c changes, t tree, from, to string, uid, gid int) error 
 	if !path.IsAbs(to) {
 		to = path.Join("/", s.cfg.Config.WorkingDir, to)
 	}
-	at, err := t.resolve(to)
+	at, err := t.resolveLinks(to)
 	if err != nil {
 		return err
 	}
 	if file.Mode.IsDir() {
 		return s.copyFolder(c, t, file.Path, at, uid, gid)
 	}
-	if n, ok := t[at]; slash || at == "" || ok && n.dir() {
+	if n, ok := t[at]; slash || at == "" || ok && n.isFolder() {
 		at = path.Join(at, path.Base(from))
 	}
 	if up := path.Dir(at); up != "." {
-		if err := c.folders(t, up, uid, gid, s.newest); err != nil {
+		if err := c.addFolders(t, up, uid, gid, s.newest); err != nil {
 			return err
 		}
 	}
-	s.put(c, t, at, file, uid, gid)
+	s.putFile(c, t, at, file, uid, gid)
 	return nil
 }
 
 func (s *stage) copyFolder(c changes, t tree, from, at string, uid, gid int) error {
 	if at != "" {
 		_, there := t[at]
-		if err := c.folders(t, at, 0, 0, s.newest); err != nil {
+		if err := c.addFolders(t, at, 0, 0, s.newest); err != nil {
 			return err
 		}
 		if !there { // the folder itself is chown's too, those above it are not
 			made := c[at]
 			made.uid, made.gid = uid, gid
-			c.put(t, at, made)
+			c.putChange(t, at, made)
 		}
 	}
 	for _, file := range s.plan.Folder.Below(from) {
@@ -99,13 +99,13 @@ func (s *stage) copyFolder(c changes, t tree, from, at string, uid, gid int) err
 		if from != "." {
 			rel = strings.TrimPrefix(rel, from+"/")
 		}
-		s.put(c, t, path.Join(at, rel), file, uid, gid)
+		s.putFile(c, t, path.Join(at, rel), file, uid, gid)
 	}
 	return nil
 }
 
-// put adds one file as it is, with its new owner.
-func (s *stage) put(c changes, t tree, at string, file image.File, uid, gid int) {
+// putFile adds one file as it is, with its new owner.
+func (s *stage) putFile(c changes, t tree, at string, file image.File, uid, gid int) {
 	h := file.Header()
 	one := change{node: node{kind: h.Typeflag, mode: h.Mode, uid: uid, gid: gid, time: file.Time, link: h.Linkname}, size: h.Size}
 	if file.Time.After(s.newest) {
@@ -123,7 +123,7 @@ func (s *stage) put(c changes, t tree, at string, file image.File, uid, gid int)
 	if file.Mode&fs.ModeSymlink != 0 {
 		one.mode = 0o777
 	}
-	c.put(t, at, one)
+	c.putChange(t, at, one)
 }
 
 // owner reads a chown that isOwner has looked at.

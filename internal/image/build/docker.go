@@ -85,8 +85,8 @@ func (d *Docker) List(ctx context.Context, project string) ([]Image, error) {
 	return list, nil
 }
 
-// has says whether an image is there and was made of what digest says.
-func (d *Docker) has(ctx context.Context, ref, digest string) (bool, error) {
+// hasImage says whether an image is there and was made of what digest says.
+func (d *Docker) hasImage(ctx context.Context, ref, digest string) (bool, error) {
 	got, err := d.cli.ImageInspect(ctx, ref)
 	if absent(err) {
 		return false, nil
@@ -102,11 +102,11 @@ func absent(err error) bool {
 	return err != nil && (errors.As(err, &e) || strings.Contains(strings.ToLower(err.Error()), "no such image"))
 }
 
-// digest is what stands for the content of an image that is here: its manifest's
+// contentDigest is what stands for the content of an image that is here: its manifest's
 // in the registry it came from, which a registry would answer too, or its own
 // id. "" when it is not here.
-func (d *Docker) digest(ctx context.Context, ref string) string {
-	if at := d.pulled(ctx, ref); at != "" {
+func (d *Docker) contentDigest(ctx context.Context, ref string) string {
+	if at := d.pulledDigest(ctx, ref); at != "" {
 		_, digest, _ := strings.Cut(at, "@")
 		return digest
 	}
@@ -117,8 +117,8 @@ func (d *Docker) digest(ctx context.Context, ref string) string {
 	return got.ID
 }
 
-// pulled is REPOSITORY@DIGEST of an image that came from the registry ref names.
-func (d *Docker) pulled(ctx context.Context, ref string) string {
+// pulledDigest is REPOSITORY@DIGEST of an image that came from the registry ref names.
+func (d *Docker) pulledDigest(ctx context.Context, ref string) string {
 	got, err := d.cli.ImageInspect(ctx, ref)
 	if err != nil {
 		return ""
@@ -157,7 +157,7 @@ func auth(ref string) string {
 	return base64.URLEncoding.EncodeToString(b)
 }
 
-func (d *Docker) pull(ctx context.Context, ref, platform string, to io.Writer) error {
+func (d *Docker) pullImage(ctx context.Context, ref, platform string, to io.Writer) error {
 	o := client.ImagePullOptions{RegistryAuth: auth(ref)}
 	if err := setPlatform(&o.Platforms, platform); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (d *Docker) pull(ctx context.Context, ref, platform string, to io.Writer) e
 	return follow(ctx, got, to, "pull image "+ref)
 }
 
-// push gives an image its name in a registry and sends it there.
-func (d *Docker) push(ctx context.Context, from, to string, words io.Writer) error {
+// pushImage gives an image its name in a registry and sends it there.
+func (d *Docker) pushImage(ctx context.Context, from, to string, words io.Writer) error {
 	if from != to {
 		if _, err := d.cli.ImageTag(ctx, client.ImageTagOptions{Source: from, Target: to}); err != nil {
 			return daemonFault(ctx, err, "name image "+to)
@@ -193,8 +193,8 @@ func orEmpty(auth string) string {
 	return auth
 }
 
-// save writes an image's archive.
-func (d *Docker) save(ctx context.Context, ref, file string) error {
+// saveImage writes an image's archive.
+func (d *Docker) saveImage(ctx context.Context, ref, file string) error {
 	got, err := d.cli.ImageSave(ctx, []string{ref})
 	if err != nil {
 		return daemonFault(ctx, err, "save image "+ref)
@@ -206,8 +206,8 @@ func (d *Docker) save(ctx context.Context, ref, file string) error {
 	})
 }
 
-// load gives an image that was made here to Docker.
-func (d *Docker) load(ctx context.Context, img v1.Image, ref string) error {
+// loadImage gives an image that was made here to Docker.
+func (d *Docker) loadImage(ctx context.Context, img v1.Image, ref string) error {
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		return fault.Wrap(err, fault.Bug, "", "load image")

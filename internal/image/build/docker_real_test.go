@@ -41,7 +41,7 @@ func shellBase(t *testing.T, d *Docker, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.load(t.Context(), img, ref); err != nil {
+	if err := d.loadImage(t.Context(), img, ref); err != nil {
 		t.Fatal(err)
 	}
 	tidy(t, d, ref)
@@ -87,7 +87,7 @@ func TestRealASecondBuildDoesNothing(t *testing.T) {
 		t.Errorf("the list is %+v, %v", list, err)
 	}
 	// Another base under the same name is another image.
-	if err := d.load(t.Context(), testBase(t), base); err != nil {
+	if err := d.loadImage(t.Context(), testBase(t), base); err != nil {
 		t.Fatal(err)
 	}
 	if now := pinned(t, b, "second", dir, text); now.Digest == p.Digest {
@@ -118,7 +118,7 @@ func TestRealARunThatFailsIsTheDockerfilesFault(t *testing.T) {
 		if want := map[bool]int{true: fault.ExitDrover, false: fault.ExitUsage}[c.kind == fault.Lost]; fault.Exit(err) != want {
 			t.Errorf("%q gives exit status %d", c.text, fault.Exit(err))
 		}
-		if ok, err := d.has(t.Context(), p.Reference, p.Digest); ok || err != nil {
+		if ok, err := d.hasImage(t.Context(), p.Reference, p.Digest); ok || err != nil {
 			t.Errorf("%q left an image, %v", c.text, err)
 		}
 	}
@@ -219,8 +219,8 @@ func TestRealImagesArePushedByDocker(t *testing.T) {
 	}
 	tidy(t, d, up)
 	there, err := headDigest(t.Context(), up)
-	if err != nil || d.digest(t.Context(), up) != there {
-		t.Errorf("docker calls it %s, the registry %s, %v", d.digest(t.Context(), up), there, err)
+	if err != nil || d.contentDigest(t.Context(), up) != there {
+		t.Errorf("docker calls it %s, the registry %s, %v", d.contentDigest(t.Context(), up), there, err)
 	}
 	// And layers are appended to it, from there or from Docker's own.
 	for _, from := range []string{up, base} {
@@ -235,10 +235,10 @@ func TestRealImagesArePushedByDocker(t *testing.T) {
 			t.Errorf("%s was pushed, and is not there: %v", to, err)
 		}
 	}
-	if err := d.pull(t.Context(), up, "", io.Discard); err != nil {
+	if err := d.pullImage(t.Context(), up, "", io.Discard); err != nil {
 		t.Error(err)
 	}
-	if err := d.pull(t.Context(), reg+"/nobody:1", "", io.Discard); fault.KindOf(err) != fault.Missing {
+	if err := d.pullImage(t.Context(), reg+"/nobody:1", "", io.Discard); fault.KindOf(err) != fault.Missing {
 		t.Errorf("a pull of nobody is answered with %v (%s)", err, fault.KindOf(err))
 	}
 }

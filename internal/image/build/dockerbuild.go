@@ -18,9 +18,9 @@ import (
 	"github.com/drover-run/drover/internal/image"
 )
 
-// build has Docker's classic builder make the plan's image. It removes its own
+// buildImage has Docker's classic builder make the plan's image. It removes its own
 // containers, also those of a build that fails or is interrupted.
-func (d *Docker) build(ctx context.Context, p *image.Plan, to io.Writer) error {
+func (d *Docker) buildImage(ctx context.Context, p *image.Plan, to io.Writer) error {
 	o := client.ImageBuildOptions{Tags: []string{p.Reference}, Labels: p.Labels(), Remove: true, ForceRemove: true}
 	o.Dockerfile = p.Recipe.File
 	var extra map[string][]byte

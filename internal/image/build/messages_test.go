@@ -102,9 +102,9 @@ func TestABaseThatCannotBeAppendedToSaysWhy(t *testing.T) {
 func TestAnImageThatHasNoPlaceToGoSaysWhy(t *testing.T) {
 	serve(t, nil)
 	dir := testFolder(t)
-	_, err := alone(io.Discard).appends(Order{Plan: planOf(t, dir, "base", "COPY a.py /code/\n")})
+	_, err := alone(io.Discard).canAppend(Order{Plan: planOf(t, dir, "base", "COPY a.py /code/\n")})
 	refusedWith(t, err, fault.Missing, "build image: there is nowhere to put it: ", "Add --push REGISTRY or -o FILE, which need no Docker.")
-	_, err = (&Builder{Docker: &Docker{}}).appends(Order{Plan: planOf(t, dir, "tar:./base.tar", "RUN true\n")})
+	_, err = (&Builder{Docker: &Docker{}}).canAppend(Order{Plan: planOf(t, dir, "tar:./base.tar", "RUN true\n")})
 	refusedWith(t, err, fault.Invalid, "build image: Docker does not build on a file: ", "Load it first: docker load, then name it.")
 
 	refusedWith(t, writeArchive(empty.Image, "x:1", filepath.Join(dir, "none", "x.tar")), fault.Invalid, "write image: ", "Name a file in a folder that is there.")
@@ -177,8 +177,8 @@ func TestWhatDockerRefusesHasANextStep(t *testing.T) {
 	d := dockerThat(t, 500, `{"message":"no space left on device"}`)
 	_, err := d.List(t.Context(), "")
 	refusedWith(t, err, fault.Lost, "list images: ", "")
-	refusedWith(t, d.load(t.Context(), testBase(t), "x:1"), fault.Full, "load image x:1: no space left on device", "Make room: docker system df shows what Docker keeps.")
-	refusedWith(t, d.load(t.Context(), testBase(t), "No Name"), fault.Bug, "load image: ", "")
+	refusedWith(t, d.loadImage(t.Context(), testBase(t), "x:1"), fault.Full, "load image x:1: no space left on device", "Make room: docker system df shows what Docker keeps.")
+	refusedWith(t, d.loadImage(t.Context(), testBase(t), "No Name"), fault.Bug, "load image: ", "")
 
 	t.Setenv("DOCKER_HOST", "nonsense")
 	_, err = Connect(t.Context())

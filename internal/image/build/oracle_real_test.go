@@ -232,7 +232,7 @@ func TestRealLayersAreWhatDockerMakes(t *testing.T) {
 	d := dockerd(t)
 	base := testBase(t)
 	const name = "drover.test/oracle-base:1"
-	if err := d.load(t.Context(), base, name); err != nil {
+	if err := d.loadImage(t.Context(), base, name); err != nil {
 		t.Fatal(err)
 	}
 	tidy(t, d, name)
@@ -264,7 +264,7 @@ func TestRealLayersAreWhatDockerMakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var said bytes.Buffer
-			dockerErr := d.build(t.Context(), p, &said)
+			dockerErr := d.buildImage(t.Context(), p, &said)
 			tidy(t, d, p.Reference)
 			img, appendErr := Append(t.Context(), p, begin, t.TempDir(), io.Discard)
 			if dockerErr != nil || appendErr != nil {
@@ -275,7 +275,7 @@ func TestRealLayersAreWhatDockerMakes(t *testing.T) {
 				return
 			}
 			want, wantConfig := look(t, d, p.Reference)
-			if err := d.load(t.Context(), img, "drover.test/oracle-appended:1"); err != nil {
+			if err := d.loadImage(t.Context(), img, "drover.test/oracle-appended:1"); err != nil {
 				t.Fatal(err)
 			}
 			tidy(t, d, "drover.test/oracle-appended:1")

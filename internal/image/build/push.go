@@ -24,14 +24,14 @@ func (b *Builder) Push(ctx context.Context, what, registry, as string) (string, 
 	if b.Docker == nil {
 		return "", b.Why
 	}
-	if b.Docker.digest(ctx, what) == "" {
+	if b.Docker.contentDigest(ctx, what) == "" {
 		return "", fault.New(fault.Missing, "drover image ls lists what was built.", "push image: Docker has no %q", what)
 	}
 	to, err := called(what, registry, as)
 	if err != nil {
 		return "", err
 	}
-	return to, b.Docker.push(ctx, what, to, b.Words)
+	return to, b.Docker.pushImage(ctx, what, to, b.Words)
 }
 
 // pushArchive needs no Docker.

@@ -80,8 +80,8 @@ func choose(index v1.ImageIndex, p v1.Platform, depth int) (v1.Image, error) {
 	return nil, errors.New("it holds no image for " + p.String())
 }
 
-// base is the image that a plan's only stage begins from.
-func (b *Builder) base(ctx context.Context, p *image.Plan, temp string) (v1.Image, error) {
+// fetchBase is the image that a plan's only stage begins from.
+func (b *Builder) fetchBase(ctx context.Context, p *image.Plan, temp string) (v1.Image, error) {
 	bases := p.Bases()
 	if len(bases) == 0 {
 		return scratch(p.Platform)
@@ -91,14 +91,14 @@ func (b *Builder) base(ctx context.Context, p *image.Plan, temp string) (v1.Imag
 		return openLocal(base, p.Platform)
 	}
 	if b.Docker != nil { // what Docker has is what its own builder would begin from
-		if at := b.Docker.pulled(ctx, base); at != "" {
+		if at := b.Docker.pulledDigest(ctx, base); at != "" {
 			if img, err := pullImage(ctx, at, p.Platform); err == nil {
 				return img, nil
 			}
 		}
-		if b.Docker.digest(ctx, base) != "" {
+		if b.Docker.contentDigest(ctx, base) != "" {
 			file := filepath.Join(temp, "base.tar")
-			if err := b.Docker.save(ctx, base, file); err != nil {
+			if err := b.Docker.saveImage(ctx, base, file); err != nil {
 				return nil, err
 			}
 			return openLocal("tar:"+file, p.Platform)

@@ -10,23 +10,23 @@ import (
 	"github.com/drover-run/drover/internal/image"
 )
 
-// one expands an instruction's words to one.
-func (s *stage) one(in image.Instruction) (string, error) {
-	return s.expander().word(in.Rest)
+// expandToOne expands an instruction's words to one.
+func (s *stage) expandToOne(in image.Instruction) (string, error) {
+	return s.newExpander().expandToWord(in.Rest)
 }
 
 func (s *stage) setEnv(in image.Instruction) error {
-	e := s.expander() // of before this line, also for the second pair on it
-	pairs, err := e.pairs(in.Rest)
+	e := s.newExpander() // of before this line, also for the second pair on it
+	pairs, err := e.readPairs(in.Rest)
 	if err != nil {
 		return err
 	}
 	for _, p := range pairs {
-		name, err := e.word(p[0])
+		name, err := e.expandToWord(p[0])
 		if err != nil {
 			return err
 		}
-		value, err := e.word(p[1])
+		value, err := e.expandToWord(p[1])
 		if err != nil {
 			return err
 		}
@@ -46,17 +46,17 @@ func (s *stage) setEnv(in image.Instruction) error {
 }
 
 func (s *stage) setLabel(in image.Instruction) error {
-	e := s.expander()
-	pairs, err := e.pairs(in.Rest)
+	e := s.newExpander()
+	pairs, err := e.readPairs(in.Rest)
 	if err != nil {
 		return err
 	}
 	for _, p := range pairs {
-		name, err := e.word(p[0])
+		name, err := e.expandToWord(p[0])
 		if err != nil {
 			return err
 		}
-		value, err := e.word(p[1])
+		value, err := e.expandToWord(p[1])
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (s *stage) setLabel(in image.Instruction) error {
 
 // setWorkdir also makes the folder, as root's.
 func (s *stage) setWorkdir(in image.Instruction) error {
-	dir, err := s.one(in)
+	dir, err := s.expandToOne(in)
 	if err != nil {
 		return err
 	}
@@ -82,32 +82,32 @@ func (s *stage) setWorkdir(in image.Instruction) error {
 	}
 	dir = path.Clean(dir)
 	s.cfg.Config.WorkingDir = dir
-	t, err := s.files()
+	t, err := s.currentTree()
 	if err != nil {
 		return err
 	}
-	at, err := t.resolve(dir)
+	at, err := t.resolveLinks(dir)
 	if err != nil {
 		return err
 	}
 	c := changes{}
-	if err := c.folders(t, at, 0, 0, s.newest); err != nil {
+	if err := c.addFolders(t, at, 0, 0, s.newest); err != nil {
 		return err
 	}
-	return s.layer(in, c)
+	return s.addLayer(in, c)
 }
 
 func (s *stage) setUser(in image.Instruction) error {
 	if len(strings.Fields(in.Rest)) != 1 {
 		return errBuilder
 	}
-	user, err := s.one(in)
+	user, err := s.expandToOne(in)
 	s.cfg.Config.User = user
 	return err
 }
 
-// command is the list of an exec form, or the shell's for a text.
-func (s *stage) command(in image.Instruction) []string {
+// commandList is the list of an exec form, or the shell's for a text.
+func (s *stage) commandList(in image.Instruction) []string {
 	if in.Exec {
 		return slices.Clone(in.JSON)
 	}
@@ -122,12 +122,12 @@ func (s *stage) command(in image.Instruction) []string {
 }
 
 func (s *stage) setCmd(in image.Instruction) error {
-	s.cfg.Config.Cmd, s.cmdSet = s.command(in), true
+	s.cfg.Config.Cmd, s.cmdSet = s.commandList(in), true
 	return nil
 }
 
 func (s *stage) setEntrypoint(in image.Instruction) error {
-	s.cfg.Config.Entrypoint = s.command(in)
+	s.cfg.Config.Entrypoint = s.commandList(in)
 	if !s.cmdSet { // the base's was for the base's entrypoint
 		s.cfg.Config.Cmd = nil
 	}
@@ -135,7 +135,7 @@ func (s *stage) setEntrypoint(in image.Instruction) error {
 }
 
 func (s *stage) setStopSignal(in image.Instruction) error {
-	signal, err := s.one(in)
+	signal, err := s.expandToOne(in)
 	if err == nil && !strings.HasPrefix(signal, "SIG") {
 		err = errBuilder // numbers and short names are looked up
 	}
@@ -144,7 +144,7 @@ func (s *stage) setStopSignal(in image.Instruction) error {
 }
 
 func (s *stage) setExpose(in image.Instruction) error {
-	words, err := s.expander().words(in.Rest)
+	words, err := s.newExpander().expandToWords(in.Rest)
 	if err != nil {
 		return err
 	}

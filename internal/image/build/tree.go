@@ -27,7 +27,7 @@ type node struct {
 	records  map[string]string // extended attributes
 }
 
-func (n node) dir() bool { return n.kind == tar.TypeDir }
+func (n node) isFolder() bool { return n.kind == tar.TypeDir }
 
 // tree is an image's files: "usr/bin/env", without contents. Where COPY goes
 // depends on it: whether the destination is a folder, and which links lead there.
@@ -47,7 +47,7 @@ func readTree(ctx context.Context, img v1.Image, to io.Writer) (tree, error) {
 	t := tree{}
 	for i, l := range layers {
 		fmt.Fprintf(to, "Reading layer %d of %d\n", i+1, len(layers))
-		if err := t.layer(ctx, l); err != nil {
+		if err := t.applyLayer(ctx, l); err != nil {
 			if ctx.Err() != nil {
 				return nil, fault.Wrap(context.Cause(ctx), fault.Interrupted, "", "read image")
 			}
@@ -57,8 +57,8 @@ func readTree(ctx context.Context, img v1.Image, to io.Writer) (tree, error) {
 	return t, nil
 }
 
-// layer puts one layer upon what is below it.
-func (t tree) layer(ctx context.Context, l v1.Layer) error {
+// applyLayer puts one layer upon what is below it.
+func (t tree) applyLayer(ctx context.Context, l v1.Layer) error {
 	rc, err := l.Uncompressed()
 	if err != nil {
 		return err
@@ -82,14 +82,14 @@ func (t tree) layer(ctx context.Context, l v1.Layer) error {
 		case name == "":
 			continue
 		case base == ".wh..wh..opq":
-			t.remove(path.Dir(name), true, upper)
+			t.removePath(path.Dir(name), true, upper)
 		case strings.HasPrefix(base, ".wh..wh."):
 			// aufs's own notes
 		case hides != base:
-			t.remove(path.Join(path.Dir(name), hides), false, nil)
+			t.removePath(path.Join(path.Dir(name), hides), false, nil)
 		default:
-			if old, ok := t[name]; ok && old.dir() && h.Typeflag != tar.TypeDir {
-				t.remove(name, false, nil)
+			if old, ok := t[name]; ok && old.isFolder() && h.Typeflag != tar.TypeDir {
+				t.removePath(name, false, nil)
 			}
 			if len(t) >= maxNodes {
 				return errors.New("more files than any image has")
@@ -121,9 +121,9 @@ func nodeOf(h *tar.Header, t tree) node {
 	return n
 }
 
-// remove takes a path and all below it away; with inside only what is below it,
+// removePath takes a path and all below it away; with inside only what is below it,
 // but for what is in keep.
-func (t tree) remove(name string, inside bool, keep map[string]bool) {
+func (t tree) removePath(name string, inside bool, keep map[string]bool) {
 	if name == "." {
 		name = ""
 	}
@@ -138,9 +138,9 @@ func (t tree) remove(name string, inside bool, keep map[string]bool) {
 // maxLinks is Linux's own limit on links in one path.
 const maxLinks = 40
 
-// resolve follows the links on the way to p, within the image, the last element
+// resolveLinks follows the links on the way to p, within the image, the last element
 // too. What is not there stays as it is written.
-func (t tree) resolve(p string) (string, error) {
+func (t tree) resolveLinks(p string) (string, error) {
 	rest := strings.Split(strings.Trim(path.Clean("/"+p), "/"), "/")
 	at, links := "", 0
 	for len(rest) > 0 {
@@ -177,13 +177,13 @@ type change struct {
 // changes are those of one layer.
 type changes map[string]change
 
-// put records a change in layer and tree.
-func (c changes) put(t tree, name string, one change) {
+// putChange records a change in layer and tree.
+func (c changes) putChange(t tree, name string, one change) {
 	if name == "" {
 		return // the root folder stays as it is
 	}
-	if old, ok := t[name]; ok && old.dir() && !one.dir() {
-		t.remove(name, false, nil)
+	if old, ok := t[name]; ok && old.isFolder() && !one.isFolder() {
+		t.removePath(name, false, nil)
 		for p := range c {
 			if strings.HasPrefix(p, name+"/") {
 				delete(c, p)
@@ -194,27 +194,27 @@ func (c changes) put(t tree, name string, one change) {
 	c[name] = one
 }
 
-// folders makes a path and what is above it, as far as it is missing.
-func (c changes) folders(t tree, name string, uid, gid int, at time.Time) error {
+// addFolders makes a path and what is above it, as far as it is missing.
+func (c changes) addFolders(t tree, name string, uid, gid int, at time.Time) error {
 	for i := range len(name) + 1 {
 		if i < len(name) && name[i] != '/' || i == 0 {
 			continue
 		}
 		p := name[:i]
 		if n, ok := t[p]; ok {
-			if !n.dir() {
+			if !n.isFolder() {
 				return fault.New(fault.Invalid, "Choose another destination.", "copy to /%s: /%s in the image is not a folder", name, p)
 			}
 			continue
 		}
-		c.put(t, p, change{node: node{kind: tar.TypeDir, mode: 0o755, uid: uid, gid: gid, time: at}})
+		c.putChange(t, p, change{node: node{kind: tar.TypeDir, mode: 0o755, uid: uid, gid: gid, time: at}})
 	}
 	return nil
 }
 
-// write makes the layer's archive: each change, and the folders above it as they
+// writeArchive makes the layer's archive: each change, and the folders above it as they
 // are. Without these a daemon would make them anew, with modes of its own.
-func (c changes) write(t tree, w io.Writer) error {
+func (c changes) writeArchive(t tree, w io.Writer) error {
 	for name := range maps.Clone(c) {
 		for up := path.Dir(name); up != "."; up = path.Dir(up) {
 			if n, ok := t[up]; ok && c[up].kind == 0 {
@@ -227,7 +227,7 @@ func (c changes) write(t tree, w io.Writer) error {
 		one := c[name]
 		h := &tar.Header{Typeflag: one.kind, Name: name, Mode: one.mode, Uid: one.uid, Gid: one.gid, ModTime: one.time, Linkname: one.link,
 			Size: one.size, PAXRecords: one.records, Format: tar.FormatPAX}
-		if one.dir() {
+		if one.isFolder() {
 			h.Name += "/"
 		}
 		if err := a.WriteHeader(h); err != nil {

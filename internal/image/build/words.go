@@ -15,7 +15,7 @@ type expander struct {
 	env    []string // NAME=value; the last one counts
 }
 
-func (e expander) value(name string) (string, bool) {
+func (e expander) variableValue(name string) (string, bool) {
 	for i := len(e.env) - 1; i >= 0; i-- {
 		if k, v, _ := strings.Cut(e.env[i], "="); k == name {
 			return v, true
@@ -24,19 +24,19 @@ func (e expander) value(name string) (string, bool) {
 	return "", false
 }
 
-// word expands text to one word.
-func (e expander) word(text string) (string, error) {
-	words, err := e.expand(text, false)
+// expandToWord expands text to one word.
+func (e expander) expandToWord(text string) (string, error) {
+	words, err := e.expandWords(text, false)
 	if err != nil || len(words) == 0 {
 		return "", err
 	}
 	return words[0], nil
 }
 
-// words expands text, and splits what variables bring in at spaces outside quotes.
-func (e expander) words(text string) ([]string, error) { return e.expand(text, true) }
+// expandToWords expands text, and splits what variables bring in at spaces outside quotes.
+func (e expander) expandToWords(text string) ([]string, error) { return e.expandWords(text, true) }
 
-func (e expander) expand(text string, split bool) ([]string, error) {
+func (e expander) expandWords(text string, split bool) ([]string, error) {
 	var list []string
 	var b strings.Builder
 	begun := false
@@ -59,14 +59,14 @@ func (e expander) expand(text string, split bool) ([]string, error) {
 			put(text[i+1 : i+1+n])
 			i += n + 2
 		case c == '"':
-			inner, n, err := e.quoted(text[i+1:])
+			inner, n, err := e.readQuoted(text[i+1:])
 			if err != nil {
 				return nil, err
 			}
 			put(inner)
 			i += n + 1
 		case c == '$':
-			value, n, err := e.dollar(text[i:])
+			value, n, err := e.expandDollar(text[i:])
 			if err != nil {
 				return nil, err
 			}
@@ -98,15 +98,15 @@ func (e expander) expand(text string, split bool) ([]string, error) {
 	return list, nil
 }
 
-// quoted reads to the closing quote; n is what was read, the quote with it.
-func (e expander) quoted(text string) (inner string, n int, err error) {
+// readQuoted reads to the closing quote; n is what was read, the quote with it.
+func (e expander) readQuoted(text string) (inner string, n int, err error) {
 	var b strings.Builder
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"':
 			return b.String(), i + 1, nil
 		case c == '$':
-			value, n, err := e.dollar(text[i:])
+			value, n, err := e.expandDollar(text[i:])
 			if err != nil {
 				return "", 0, err
 			}
@@ -126,8 +126,8 @@ func (e expander) quoted(text string) (inner string, n int, err error) {
 	return "", 0, errBuilder
 }
 
-// dollar reads $NAME, ${NAME}, ${NAME:-word} and ${NAME:+word}.
-func (e expander) dollar(text string) (value string, n int, err error) {
+// expandDollar reads $NAME, ${NAME}, ${NAME:-word} and ${NAME:+word}.
+func (e expander) expandDollar(text string) (value string, n int, err error) {
 	if len(text) < 2 {
 		return "$", 1, nil
 	}
@@ -139,7 +139,7 @@ func (e expander) dollar(text string) (value string, n int, err error) {
 			}
 			return "$", 1, nil
 		}
-		value, _ = e.value(name)
+		value, _ = e.variableValue(name)
 		return value, 1 + len(name), nil
 	}
 	name := identifier(text[2:])
@@ -147,7 +147,7 @@ func (e expander) dollar(text string) (value string, n int, err error) {
 	if name == "" || rest == "" {
 		return "", 0, errBuilder
 	}
-	value, _ = e.value(name)
+	value, _ = e.variableValue(name)
 	if rest[0] == '}' {
 		return value, 3 + len(name), nil
 	}
@@ -181,10 +181,10 @@ func identifier(text string) string {
 	return text
 }
 
-// pairs reads the words of ENV and LABEL: "K=v K2='v w'", or "K all the rest".
+// readPairs reads the words of ENV and LABEL: "K=v K2='v w'", or "K all the rest".
 // The values are still to be expanded.
-func (e expander) pairs(rest string) ([][2]string, error) {
-	list, err := e.split(rest)
+func (e expander) readPairs(rest string) ([][2]string, error) {
+	list, err := e.splitWords(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func (e expander) pairs(rest string) ([][2]string, error) {
 	return got, nil
 }
 
-// split cuts at spaces that are neither quoted nor escaped, and leaves quotes
+// splitWords cuts at spaces that are neither quoted nor escaped, and leaves quotes
 // and escapes where they are.
-func (e expander) split(text string) (list []string, err error) {
+func (e expander) splitWords(text string) (list []string, err error) {
 	var quote byte
 	begin := -1
 	for i := 0; i < len(text); i++ {

@@ -20,7 +20,7 @@ func TestWordsAreExpandedAsDockerDoes(t *testing.T) {
 		{`a"b c"d`, []string{"ab cd"}}, {"a b", []string{"a", "b"}}, {"$SP", []string{"x", "y"}}, {`"$SP"`, []string{"x y"}}, {`"a\"b\\c\d"`, []string{`a"b\c\d`}},
 		{"$", []string{"$"}}, {"$/x", []string{"$/x"}}, {"", nil},
 	} {
-		got, err := e.words(c.text)
+		got, err := e.expandToWords(c.text)
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 		} else if diff := cmp.Diff(c.want, got); diff != "" {
@@ -28,7 +28,7 @@ func TestWordsAreExpandedAsDockerDoes(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"'open", `"open`, "$1", "${", "${A", "${A#x}", "${A:?x}", "${A:-$B}", "${}"} {
-		if got, err := e.words(text); !errors.Is(err, errBuilder) {
+		if got, err := e.expandToWords(text); !errors.Is(err, errBuilder) {
 			t.Errorf("%q is %q, %v: only the builder knows", text, got, err)
 		}
 	}
@@ -42,13 +42,13 @@ func TestPairsAreReadInBothForms(t *testing.T) {
 	}{
 		{"A=1", [][2]string{{"A", "1"}}}, {"A=1 B='x y' C=a\\ b", [][2]string{{"A", "1"}, {"B", "'x y'"}, {"C", "a\\ b"}}}, {"A b  c=d", [][2]string{{"A", "b  c=d"}}}, {"A=", [][2]string{{"A", ""}}},
 	} {
-		got, err := e.pairs(c.text)
+		got, err := e.readPairs(c.text)
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 			t.Errorf("%q: %v\n%s", c.text, err, diff)
 		}
 	}
 	for _, text := range []string{"", "A", "=1", "A=1 B", "A='x"} {
-		if got, err := e.pairs(text); !errors.Is(err, errBuilder) {
+		if got, err := e.readPairs(text); !errors.Is(err, errBuilder) {
 			t.Errorf("%q is %q, %v", text, got, err)
 		}
 	}
@@ -61,14 +61,14 @@ func FuzzWords(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		e := expander{escape: '\\', env: []string{"A=1"}}
-		e.words(text) // no panic is what is asked
-		e.pairs(text)
+		e.expandToWords(text) // no panic is what is asked
+		e.readPairs(text)
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(text) + `"`
-		got, err := e.word(quoted)
+		got, err := e.expandToWord(quoted)
 		if err != nil || got != text {
 			t.Fatalf("%q, quoted as %s, is %q (%v)", text, quoted, got, err)
 		}
-		if list, err := e.split(quoted); err != nil || len(list) != 1 || list[0] != quoted {
+		if list, err := e.splitWords(quoted); err != nil || len(list) != 1 || list[0] != quoted {
 			t.Fatalf("%s is split into %q (%v)", quoted, list, err)
 		}
 	})

@@ -40,7 +40,7 @@ type piece struct {
 	ends     bool  // with a newline
 }
 
-func (b *sifted) frame(p *piece) record.Frame {
+func (b *sifted) frameOf(p *piece) record.Frame {
 	return record.Frame{Attempt: b.at.Attempt, Rank: b.at.Rank, Writer: b.at.Writer, Seq: p.Seq, Item: p.Item,
 		Stream: p.Stream, Time: record.FromMicros(p.Micros), Data: b.raw[p.from:p.to:p.to]}
 }
@@ -79,8 +79,8 @@ func newAhead(s record.Store, prefix string, f record.Filter, re *regexp.Regexp)
 		most: min(max(runtime.GOMAXPROCS(0), leastAhead), mostAhead)}
 }
 
-// list is the store's listing, behind which objects are being read already.
-func (a *ahead) list(ctx context.Context) iter.Seq2[store.Object, error] {
+// listAhead is the store's listing, behind which objects are being read already.
+func (a *ahead) listAhead(ctx context.Context) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
 		var waiting []store.Object
 		first := func() bool {
@@ -104,7 +104,7 @@ func (a *ahead) list(ctx context.Context) iter.Seq2[store.Object, error] {
 			if !ok || !a.filter.Origin(p) {
 				continue
 			}
-			a.begin(ctx, o)
+			a.beginReading(ctx, o)
 			if waiting = append(waiting, o); len(waiting) >= a.most && !first() {
 				return
 			}
@@ -114,8 +114,8 @@ func (a *ahead) list(ctx context.Context) iter.Seq2[store.Object, error] {
 	}
 }
 
-// begin starts to read an object.
-func (a *ahead) begin(ctx context.Context, o store.Object) {
+// beginReading starts to read an object.
+func (a *ahead) beginReading(ctx context.Context, o store.Object) {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &early{cancel: cancel, opened: make(chan struct{}), blocks: make(chan *sifted, ready)}
 	a.begun[o.Key] = e
@@ -126,7 +126,7 @@ func (a *ahead) begin(ctx context.Context, o store.Object) {
 		if e.err != nil {
 			return
 		}
-		a.sift(ctx, e.object, func(b *sifted) bool {
+		a.siftObject(ctx, e.object, func(b *sifted) bool {
 			select {
 			case e.blocks <- b:
 				return true
@@ -137,8 +137,8 @@ func (a *ahead) begin(ctx context.Context, o store.Object) {
 	})
 }
 
-// open gives an object that the listing has told of.
-func (a *ahead) open(ctx context.Context, key string, size int64) (*record.Object, error) {
+// openListed gives an object that the listing has told of.
+func (a *ahead) openListed(ctx context.Context, key string, size int64) (*record.Object, error) {
 	e := a.begun[key]
 	if e == nil {
 		return record.OpenObject(ctx, a.store, key, size)
@@ -147,9 +147,9 @@ func (a *ahead) open(ctx context.Context, key string, size int64) (*record.Objec
 	return e.object, e.err
 }
 
-// blocks gives an object's blocks, each until the next is asked for. One with an error
+// siftedBlocks gives an object's blocks, each until the next is asked for. One with an error
 // is the last.
-func (a *ahead) blocks(ctx context.Context, o *record.Object) iter.Seq[*sifted] {
+func (a *ahead) siftedBlocks(ctx context.Context, o *record.Object) iter.Seq[*sifted] {
 	return func(yield func(*sifted) bool) {
 		give := func(b *sifted) bool {
 			defer a.spare.Put(b)
@@ -157,7 +157,7 @@ func (a *ahead) blocks(ctx context.Context, o *record.Object) iter.Seq[*sifted] 
 		}
 		e := a.begun[o.Key]
 		if e == nil || e.object != o { // no listing told of it
-			a.sift(ctx, o, give)
+			a.siftObject(ctx, o, give)
 			return
 		}
 		delete(a.begun, o.Key)
@@ -170,26 +170,26 @@ func (a *ahead) blocks(ctx context.Context, o *record.Object) iter.Seq[*sifted] 
 	}
 }
 
-// sift reads the blocks of an object that may hold what was asked for.
-func (a *ahead) sift(ctx context.Context, o *record.Object, give func(*sifted) bool) {
-	t, err := a.tool()
+// siftObject reads the blocks of an object that may hold what was asked for.
+func (a *ahead) siftObject(ctx context.Context, o *record.Object, give func(*sifted) bool) {
+	t, err := a.takeTools()
 	if err == nil {
 		defer a.tools.Put(t)
 		_, err = o.BlockRuns(ctx, a.store, a.filter.Block, func(b record.Block, packed []byte) (bool, error) {
-			s := a.sheet(o.At)
-			s.read(t, b, packed, &a.filter)
+			s := a.spareSifted(o.At)
+			s.readBlock(t, b, packed, &a.filter)
 			sound := s.err == nil // asked before it is somebody else's
 			return give(s) && sound, nil
 		})
 	}
 	if err != nil {
-		s := a.sheet(o.At)
+		s := a.spareSifted(o.At)
 		s.err = err
 		give(s)
 	}
 }
 
-func (a *ahead) tool() (*tools, error) {
+func (a *ahead) takeTools() (*tools, error) {
 	if t, ok := a.tools.Get().(*tools); ok {
 		return t, nil
 	}
@@ -197,7 +197,7 @@ func (a *ahead) tool() (*tools, error) {
 	return &tools{dec, newMatcher(a.re)}, err
 }
 
-func (a *ahead) sheet(at record.Origin) *sifted {
+func (a *ahead) spareSifted(at record.Origin) *sifted {
 	s, ok := a.spare.Get().(*sifted)
 	if !ok {
 		s = &sifted{raw: make([]byte, 0, record.MaxBlock)}
@@ -206,21 +206,21 @@ func (a *ahead) sheet(at record.Origin) *sifted {
 	return s
 }
 
-// read unpacks a block and looks through its frames. Those before one that is broken
+// readBlock unpacks a block and looks through its frames. Those before one that is broken
 // count.
-func (s *sifted) read(t *tools, b record.Block, packed []byte, filter *record.Filter) {
+func (s *sifted) readBlock(t *tools, b record.Block, packed []byte, filter *record.Filter) {
 	s.next = b.First
 	if s.raw, s.err = record.UnpackBlock(t.zstd, packed, b, s.raw); s.err != nil {
 		return
 	}
-	t.matcher.begin(s.raw)
+	t.matcher.beginText(s.raw)
 	whole := filter.Covers(&b)
 	s.next, s.err = record.WalkFrames(s.raw, b, func(h record.Header, from, to int) bool {
 		if from == to || !whole && !filter.Header(h) {
 			return true
 		}
 		had := len(s.hits)
-		s.hits = t.matcher.within(s.hits, s.raw, from, to)
+		s.hits = t.matcher.appendMatches(s.hits, s.raw, from, to)
 		s.pieces = append(s.pieces, piece{h, int32(from), int32(to), int32(len(s.hits) - had), s.raw[to-1] == '\n'})
 		return true
 	})

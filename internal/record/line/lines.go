@@ -59,11 +59,11 @@ func lines(frames iter.Seq2[record.Frame, error], fold bool) iter.Seq2[Line, err
 				}
 				continue
 			}
-			if !a.add(f, yield) {
+			if !a.addFrame(f, yield) {
 				return
 			}
 		}
-		a.trim(0, 0, yield)
+		a.yieldExcess(0, 0, yield)
 	}
 }
 
@@ -88,17 +88,17 @@ type openLine struct {
 	older, newer *openLine
 }
 
-func (a *assembly) add(f record.Frame, yield func(Line, error) bool) bool {
+func (a *assembly) addFrame(f record.Frame, yield func(Line, error) bool) bool {
 	for rest := f.Data; len(rest) > 0; {
 		text, after, whole := bytes.Cut(rest, []byte("\n"))
-		held := a.find(&f)
+		held := a.findOpenLine(&f)
 		if whole && held == nil { // most lines: not copied
 			rest = after
 			l := newLine(&f)
 			if a.fold {
 				text = screen.Fold(text)
 			}
-			l.grow(text[:len(text):len(text)])
+			l.growText(text[:len(text):len(text)])
 			l.Whole = true
 			if !yield(l, nil) {
 				return false
@@ -106,20 +106,20 @@ func (a *assembly) add(f record.Frame, yield func(Line, error) bool) bool {
 			continue
 		}
 		if held == nil {
-			held = a.begin(&f)
+			held = a.beginLine(&f)
 		}
 		f.Data = rest
-		rest = rest[a.more(held, &f):]
-		if whole && !a.end(held, yield) {
+		rest = rest[a.extendLine(held, &f):]
+		if whole && !a.yieldLine(held, yield) {
 			return false
 		}
 	}
-	return a.trim(maxOpenLines, maxOpenBytes, yield)
+	return a.yieldExcess(maxOpenLines, maxOpenBytes, yield)
 }
 
-// find gives the open line that f goes on with; nil: there is none.
-func (a *assembly) find(f *record.Frame) *openLine {
-	if !a.holds(f.Item) {
+// findOpenLine gives the open line that f goes on with; nil: there is none.
+func (a *assembly) findOpenLine(f *record.Frame) *openLine {
+	if !a.mayHoldItem(f.Item) {
 		return nil
 	}
 	from := f.Source()
@@ -134,25 +134,25 @@ func (a *assembly) find(f *record.Frame) *openLine {
 	return nil
 }
 
-// holds is false when no line of the item is open; it is true of some others, too.
-func (a *assembly) holds(item uint64) bool { return a.crowd[crowd(item)] > 0 }
+// mayHoldItem is false when no line of the item is open; it is true of some others, too.
+func (a *assembly) mayHoldItem(item uint64) bool { return a.crowd[crowd(item)] > 0 }
 
 func crowd(item uint64) int { return int(item * 0x9e3779b97f4a7c15 >> 56) }
 
-// more makes an open line longer by what f has of it, and says how many bytes of f
+// extendLine makes an open line longer by what f has of it, and says how many bytes of f
 // that is. The line is whole then if they end it.
-func (a *assembly) more(l *openLine, f *record.Frame) int {
+func (a *assembly) extendLine(l *openLine, f *record.Frame) int {
 	text, _, whole := bytes.Cut(f.Data, []byte("\n"))
 	before := len(l.Text)
 	if a.fold {
-		l.fold(text, whole, f)
+		l.foldProgress(text, whole, f)
 	} else {
-		l.grow(text)
+		l.growText(text)
 	}
 	a.bytes += len(l.Text) - before
 	if a.newest != l {
-		a.unlink(l)
-		a.link(l)
+		a.unlinkLine(l)
+		a.linkNewest(l)
 	}
 	if l.Whole = whole; whole {
 		return len(text) + 1
@@ -164,9 +164,9 @@ func newLine(f *record.Frame) Line {
 	return Line{Attempt: f.Attempt, Rank: f.Rank, Writer: f.Writer, Item: f.Item, Stream: f.Stream, Seq: f.Seq, Time: f.Time}
 }
 
-// grow appends what MaxLine allows and counts the rest. The first bytes are not
+// growText appends what MaxLine allows and counts the rest. The first bytes are not
 // copied.
-func (l *Line) grow(b []byte) {
+func (l *Line) growText(b []byte) {
 	n := min(len(b), MaxLine-len(l.Text))
 	l.Dropped += int64(len(b) - n)
 	if l.Text == nil {
@@ -176,16 +176,16 @@ func (l *Line) grow(b []byte) {
 	}
 }
 
-// fold grows l and keeps of a progress bar its last state. whole: b is the end.
-func (l *Line) fold(b []byte, whole bool, f *record.Frame) {
+// foldProgress grows l and keeps of a progress bar its last state. whole: b is the end.
+func (l *Line) foldProgress(b []byte, whole bool, f *record.Frame) {
 	at := bytes.LastIndexByte(b, '\r') + 1
 	if at > 0 && screen.ShowsText(b[at:]) { // nothing before it counts any more
 		l.Text, l.Dropped, l.Seq, l.Time = l.Text[:0], 0, f.Seq, f.Time
-		l.grow(b[at:])
+		l.growText(b[at:])
 		return
 	}
 	before := len(l.Text)
-	l.grow(b)
+	l.growText(b)
 	if at > 0 {
 		left, from := screen.FoldOpenLine(l.Text)
 		l.Text = append(l.Text[:0], left...)
@@ -198,8 +198,8 @@ func (l *Line) fold(b []byte, whole bool, f *record.Frame) {
 	}
 }
 
-// begin opens an empty line where f's begin.
-func (a *assembly) begin(f *record.Frame) *openLine {
+// beginLine opens an empty line where f's begin.
+func (a *assembly) beginLine(f *record.Frame) *openLine {
 	l := a.spare
 	if a.spare = nil; l == nil {
 		l = new(openLine)
@@ -210,7 +210,7 @@ func (a *assembly) begin(f *record.Frame) *openLine {
 	}
 	l.Source, l.Line = f.Source(), newLine(f)
 	l.Text = text
-	a.link(l)
+	a.linkNewest(l)
 	a.crowd[crowd(l.Source.Item)]++
 	if a.count++; a.far == nil && a.count > near {
 		a.far = make(map[record.Source]*openLine, 2*near)
@@ -223,8 +223,8 @@ func (a *assembly) begin(f *record.Frame) *openLine {
 	return l
 }
 
-func (a *assembly) end(l *openLine, yield func(Line, error) bool) bool {
-	a.unlink(l)
+func (a *assembly) yieldLine(l *openLine, yield func(Line, error) bool) bool {
+	a.unlinkLine(l)
 	a.crowd[crowd(l.Source.Item)]--
 	a.bytes -= len(l.Text)
 	if a.count--; a.count == 0 {
@@ -241,18 +241,18 @@ func (a *assembly) end(l *openLine, yield func(Line, error) bool) bool {
 	return yield(whole, nil)
 }
 
-// trim gives open lines until no more than these are left.
-func (a *assembly) trim(lines, size int, yield func(Line, error) bool) bool {
+// yieldExcess gives open lines until no more than these are left.
+func (a *assembly) yieldExcess(lines, size int, yield func(Line, error) bool) bool {
 	for a.count > lines || a.bytes > size {
-		if !a.end(a.oldest, yield) {
+		if !a.yieldLine(a.oldest, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// link makes a line the newest.
-func (a *assembly) link(l *openLine) {
+// linkNewest makes a line the newest.
+func (a *assembly) linkNewest(l *openLine) {
 	l.older, l.newer = a.newest, nil
 	if a.newest == nil {
 		a.oldest = l
@@ -262,7 +262,7 @@ func (a *assembly) link(l *openLine) {
 	a.newest = l
 }
 
-func (a *assembly) unlink(l *openLine) {
+func (a *assembly) unlinkLine(l *openLine) {
 	if l.older == nil {
 		a.oldest = l.newer
 	} else {

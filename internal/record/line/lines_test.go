@@ -76,19 +76,19 @@ func TestManyOpenLinesAreBounded(t *testing.T) {
 	count := func(Line, error) bool { given++; return true }
 	const items = maxOpenLines + 1000
 	for item := range uint64(items) {
-		a.add(said(item+1, record.Stdout, "no newline"), count)
+		a.addFrame(said(item+1, record.Stdout, "no newline"), count)
 		if a.count > maxOpenLines || a.count != len(a.far) && a.count > near {
 			t.Fatalf("%d lines are open", a.count)
 		}
 	}
 	big := string(make([]byte, record.MaxFrame))
 	for item := range uint64(1000) {
-		a.add(said(item+1, record.Stderr, big), count)
+		a.addFrame(said(item+1, record.Stderr, big), count)
 		if a.bytes > maxOpenBytes {
 			t.Fatalf("%d bytes are held", a.bytes)
 		}
 	}
-	a.trim(0, 0, count)
+	a.yieldExcess(0, 0, count)
 	if given != items+1000 || a.bytes != 0 {
 		t.Errorf("%d lines were given of %d, %d bytes are left", given, items+1000, a.bytes)
 	}
@@ -143,7 +143,7 @@ func TestSearchRemembersABoundedContext(t *testing.T) {
 	s := search{before: 1 << 30, after: 5, yield: func(Found, error) bool { t.Error("given without a match"); return false }}
 	text := make([]byte, 3000)
 	for n := range uint64(20_000) {
-		s.line(Line{Item: 1 + n%7000, Text: text}, false)
+		s.searchLine(Line{Item: 1 + n%7000, Text: text}, false)
 		if s.bytes > maxContextBytes || len(s.known) > maxSources || s.order.Len() != len(s.known) {
 			t.Fatalf("%d bytes of %d items are remembered", s.bytes, len(s.known))
 		}

@@ -53,7 +53,7 @@ func required(tree *syntax.Regexp) (best needles) {
 		}
 	case syntax.OpConcat:
 		for _, sub := range tree.Sub {
-			if n := required(sub); n.least() > best.least() {
+			if n := required(sub); n.shortestLength() > best.shortestLength() {
 				best = n
 			}
 		}
@@ -69,8 +69,8 @@ func required(tree *syntax.Regexp) (best needles) {
 	return best
 }
 
-// least is the length of the shortest text.
-func (n needles) least() int {
+// shortestLength is the length of the shortest text.
+func (n needles) shortestLength() int {
 	if len(n.texts) == 0 {
 		return 0
 	}
@@ -108,8 +108,8 @@ type finder struct {
 	lower []byte // reused
 }
 
-// begin takes the text.
-func (f *finder) begin(in []byte) {
+// beginText takes the text.
+func (f *finder) beginText(in []byte) {
 	f.in = in
 	if f.fold {
 		f.lower = append(f.lower[:0], in...)
@@ -126,9 +126,9 @@ func (f *finder) begin(in []byte) {
 	}
 }
 
-// next is the first place from which on a needle stands, from on; the text's length
+// nextMatch is the first place from which on a needle stands, from on; the text's length
 // if there is none. Each call asks for no less than the one before.
-func (f *finder) next(from int) int {
+func (f *finder) nextMatch(from int) int {
 	if len(f.texts) == 0 {
 		return from
 	}
@@ -156,7 +156,7 @@ func newMatcher(re *regexp.Regexp) *matcher {
 	return &matcher{re: re, finder: finder{needles: needlesOf(re)}}
 }
 
-func (m *matcher) match(line []byte) bool {
+func (m *matcher) matchesLine(line []byte) bool {
 	switch {
 	case len(m.texts) == 0:
 	case len(m.texts) == 1 && !m.fold:
@@ -164,7 +164,7 @@ func (m *matcher) match(line []byte) bool {
 			return false
 		}
 	default:
-		if m.begin(line); m.next(0) == len(line) {
+		if m.beginText(line); m.nextMatch(0) == len(line) {
 			return false
 		}
 	}
@@ -174,11 +174,11 @@ func (m *matcher) match(line []byte) bool {
 // span is a line's place in a block.
 type span struct{ from, to int }
 
-// within adds the lines between from and to that match to hits. The one that has not
+// appendMatches adds the lines between from and to that match to hits. The one that has not
 // ended at to is left out; begin has taken all of the block.
-func (m *matcher) within(hits []span, block []byte, from, to int) []span {
+func (m *matcher) appendMatches(hits []span, block []byte, from, to int) []span {
 	for {
-		at := m.next(from)
+		at := m.nextMatch(from)
 		if at >= to {
 			return hits
 		}

@@ -38,7 +38,7 @@ func Search(lines iter.Seq2[Line, error], re *regexp.Regexp, before, after int) 
 				}
 				continue
 			}
-			if !s.line(l, m.match(l.Text)) {
+			if !s.searchLine(l, m.matchesLine(l.Text)) {
 				return
 			}
 		}
@@ -64,18 +64,18 @@ type nearby struct {
 	apart bool // some were neither given nor are remembered
 }
 
-// around says whether lines around those that match are wanted.
-func (s *search) around() bool { return s.before+s.after > 0 }
+// wantsContext says whether lines around those that match are wanted.
+func (s *search) wantsContext() bool { return s.before+s.after > 0 }
 
-// line takes the next line. It keeps none of its bytes.
-func (s *search) line(l Line, match bool) bool {
-	if !s.around() {
+// searchLine takes the next line. It keeps none of its bytes.
+func (s *search) searchLine(l Line, match bool) bool {
+	if !s.wantsContext() {
 		if !match {
 			return true
 		}
 		return s.yield(Found{Line: l, Match: true}, nil)
 	}
-	n := s.nearby(record.Source{Origin: record.Origin{Attempt: l.Attempt, Rank: l.Rank, Writer: l.Writer}, Item: l.Item, Stream: 0})
+	n := s.nearbyOf(record.Source{Origin: record.Origin{Attempt: l.Attempt, Rank: l.Rank, Writer: l.Writer}, Item: l.Item, Stream: 0})
 	switch {
 	case match:
 		for _, old := range n.lines {
@@ -84,7 +84,7 @@ func (s *search) line(l Line, match bool) bool {
 			}
 			n.apart = false
 		}
-		s.forget(n, len(n.lines))
+		s.forgetLines(n, len(n.lines))
 		given := Found{Line: l, Match: true, Apart: n.apart}
 		n.apart, n.owed = false, s.after
 		return s.yield(given, nil)
@@ -96,7 +96,7 @@ func (s *search) line(l Line, match bool) bool {
 		return true
 	}
 	if len(n.lines) == s.before {
-		s.forget(n, 1)
+		s.forgetLines(n, 1)
 		n.apart = true
 	}
 	l.Text = bytes.Clone(l.Text) // else it holds the whole block it lies in
@@ -104,20 +104,20 @@ func (s *search) line(l Line, match bool) bool {
 	n.bytes += len(l.Text)
 	s.bytes += len(l.Text)
 	for n.bytes > maxContext {
-		s.forget(n, 1)
+		s.forgetLines(n, 1)
 		n.apart = true
 	}
 	for s.bytes > maxContextBytes {
-		s.evict()
+		s.evictOldest()
 	}
 	return true
 }
 
-// pass passes over lines that do not match: those of an item that stand in raw from
+// passOverLines passes over lines that do not match: those of an item that stand in raw from
 // from on, each with its newline. It gives where the lines begin that may be around
 // another one.
-func (s *search) pass(at record.Origin, item uint64, raw []byte, from int) int {
-	n := s.nearby(record.Source{Origin: at, Item: item, Stream: 0})
+func (s *search) passOverLines(at record.Origin, item uint64, raw []byte, from int) int {
+	n := s.nearbyOf(record.Source{Origin: at, Item: item, Stream: 0})
 	if n.owed > 0 {
 		return from
 	}
@@ -126,14 +126,14 @@ func (s *search) pass(at record.Origin, item uint64, raw []byte, from int) int {
 		last = from + bytes.LastIndexByte(raw[from:last-1], '\n') + 1
 	}
 	if last > from {
-		s.forget(n, len(n.lines))
+		s.forgetLines(n, len(n.lines))
 		n.apart = true
 	}
 	return last
 }
 
-// nearby gives what is known of an item, and makes it the last to be evicted.
-func (s *search) nearby(from record.Source) *nearby {
+// nearbyOf gives what is known of an item, and makes it the last to be evicted.
+func (s *search) nearbyOf(from record.Source) *nearby {
 	if e := s.known[from]; e != nil {
 		s.order.MoveToBack(e)
 		return e.Value.(*nearby)
@@ -142,14 +142,14 @@ func (s *search) nearby(from record.Source) *nearby {
 		s.known = map[record.Source]*list.Element{}
 	}
 	if len(s.known) == maxSources {
-		s.evict()
+		s.evictOldest()
 	}
 	n := &nearby{Source: from}
 	s.known[from] = s.order.PushBack(n)
 	return n
 }
 
-func (s *search) forget(n *nearby, lines int) {
+func (s *search) forgetLines(n *nearby, lines int) {
 	for _, l := range n.lines[:lines] {
 		n.bytes -= len(l.Text)
 		s.bytes -= len(l.Text)
@@ -157,8 +157,8 @@ func (s *search) forget(n *nearby, lines int) {
 	n.lines = append(n.lines[:0], n.lines[lines:]...)
 }
 
-func (s *search) evict() {
+func (s *search) evictOldest() {
 	n := s.order.Remove(s.order.Front()).(*nearby)
-	s.forget(n, len(n.lines))
+	s.forgetLines(n, len(n.lines))
 	delete(s.known, n.Source)
 }

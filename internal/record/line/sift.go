@@ -24,10 +24,10 @@ func Sift(ctx context.Context, s record.Store, prefix string, f record.Filter, t
 		defer a.running.Wait()
 		defer cancel()
 		v := joiner{matcher: newMatcher(re), lines: assembly{lend: true}, search: search{before: max(0, before), after: max(0, after), yield: yield}}
-		r := record.Reader{Store: s, Prefix: prefix, Filter: f, List: a.list, Open: a.open}
+		r := record.Reader{Store: s, Prefix: prefix, Filter: f, List: a.listAhead, Open: a.openListed}
 		r.Deliver = func(ctx context.Context, c *record.Cursor, o *record.Object) (goOn bool, err error) {
-			for b := range a.blocks(ctx, o) {
-				if goOn := v.block(b, c.Next); !goOn {
+			for b := range a.siftedBlocks(ctx, o) {
+				if goOn := v.takeBlock(b, c.Next); !goOn {
 					return false, nil
 				}
 				c.Next = max(c.Next, b.next)
@@ -41,10 +41,10 @@ func Sift(ctx context.Context, s record.Store, prefix string, f record.Filter, t
 		if goOn, _ := r.Scan(ctx, then == nil, passOn); !goOn {
 			return
 		}
-		if then != nil && !v.frames(then(r.ReachedSeqs()), passOn) {
+		if then != nil && !v.joinFrames(then(r.ReachedSeqs()), passOn) {
 			return
 		}
-		v.lines.trim(0, 0, v.joined)
+		v.lines.yieldExcess(0, 0, v.searchLine)
 	}
 }
 
@@ -56,8 +56,8 @@ type joiner struct {
 	search search
 }
 
-// frames takes frames that nobody has looked through.
-func (v *joiner) frames(all iter.Seq2[record.Frame, error], passOn func(record.Frame, error) bool) bool {
+// joinFrames takes frames that nobody has looked through.
+func (v *joiner) joinFrames(all iter.Seq2[record.Frame, error], passOn func(record.Frame, error) bool) bool {
 	for f, err := range all {
 		if err != nil {
 			if !passOn(f, err) {
@@ -65,18 +65,20 @@ func (v *joiner) frames(all iter.Seq2[record.Frame, error], passOn func(record.F
 			}
 			continue
 		}
-		if !v.lines.add(f, v.joined) {
+		if !v.lines.addFrame(f, v.searchLine) {
 			return false
 		}
 	}
 	return true
 }
 
-// joined takes a line that nobody has looked at.
-func (v *joiner) joined(l Line, _ error) bool { return v.search.line(l, v.match(l.Text)) }
+// searchLine takes a line that nobody has looked at.
+func (v *joiner) searchLine(l Line, _ error) bool {
+	return v.search.searchLine(l, v.matchesLine(l.Text))
+}
 
-// block takes the frames from next on. It keeps nothing that lies in b.
-func (v *joiner) block(b *sifted, next uint64) bool {
+// takeBlock takes the frames from next on. It keeps nothing that lies in b.
+func (v *joiner) takeBlock(b *sifted, next uint64) bool {
 	hits := b.hits
 	for i := range b.pieces {
 		p := &b.pieces[i]
@@ -84,21 +86,21 @@ func (v *joiner) block(b *sifted, next uint64) bool {
 		hits = hits[p.hits:]
 		switch {
 		case p.Seq < next: // stored twice
-		case p.ends && len(its) == 0 && !v.search.around() && !v.lines.holds(p.Item):
-		case !v.piece(b, p, its):
+		case p.ends && len(its) == 0 && !v.search.wantsContext() && !v.lines.mayHoldItem(p.Item):
+		case !v.searchPiece(b, p, its):
 			return false
 		}
 	}
 	return true
 }
 
-// piece takes a frame in which the lines at hits match.
-func (v *joiner) piece(b *sifted, p *piece, hits []span) bool {
-	f := b.frame(p)
+// searchPiece takes a frame in which the lines at hits match.
+func (v *joiner) searchPiece(b *sifted, p *piece, hits []span) bool {
+	f := b.frameOf(p)
 	from, to := int(p.from), int(p.to)
-	if held := v.lines.find(&f); held != nil {
-		n := v.lines.more(held, &f)
-		if held.Whole && !v.lines.end(held, v.joined) {
+	if held := v.lines.findOpenLine(&f); held != nil {
+		n := v.lines.extendLine(held, &f)
+		if held.Whole && !v.lines.yieldLine(held, v.searchLine) {
 			return false
 		}
 		from += n
@@ -110,22 +112,22 @@ func (v *joiner) piece(b *sifted, p *piece, hits []span) bool {
 	if !p.ends {
 		last = from + bytes.LastIndexByte(b.raw[from:to], '\n') + 1
 	}
-	if !v.whole(b.at, &f, b.raw[:last], from, hits) {
+	if !v.searchWholeLines(b.at, &f, b.raw[:last], from, hits) {
 		return false
 	}
 	if last < to {
 		f.Data = b.raw[last:to]
-		v.lines.more(v.lines.begin(&f), &f)
+		v.lines.extendLine(v.lines.beginLine(&f), &f)
 	}
-	return v.lines.trim(maxOpenLines, maxOpenBytes, v.joined)
+	return v.lines.yieldExcess(maxOpenLines, maxOpenBytes, v.searchLine)
 }
 
-// whole takes the lines of f that stand in raw from from on, of which those at hits
+// searchWholeLines takes the lines of f that stand in raw from from on, of which those at hits
 // match. Only who wants the lines around them needs the others.
-func (v *joiner) whole(at record.Origin, f *record.Frame, raw []byte, from int, hits []span) bool {
+func (v *joiner) searchWholeLines(at record.Origin, f *record.Frame, raw []byte, from int, hits []span) bool {
 	l := newLine(f)
 	l.Whole = true
-	if !v.search.around() {
+	if !v.search.wantsContext() {
 		for _, hit := range hits {
 			l.Text = raw[hit.from:hit.to:hit.to]
 			if !v.search.yield(Found{Line: l, Match: true}, nil) {
@@ -135,7 +137,7 @@ func (v *joiner) whole(at record.Origin, f *record.Frame, raw []byte, from int, 
 		return true
 	}
 	if len(hits) == 0 && from < len(raw) {
-		from = v.search.pass(at, f.Item, raw, from)
+		from = v.search.passOverLines(at, f.Item, raw, from)
 	}
 	for from < len(raw) {
 		to := from + bytes.IndexByte(raw[from:], '\n')
@@ -144,7 +146,7 @@ func (v *joiner) whole(at record.Origin, f *record.Frame, raw []byte, from int, 
 			hits = hits[1:]
 		}
 		l.Text = raw[from:to:to]
-		if !v.search.line(l, match) {
+		if !v.search.searchLine(l, match) {
 			return false
 		}
 		from = to + 1

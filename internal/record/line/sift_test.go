@@ -279,8 +279,8 @@ func FuzzNeedles(f *testing.F) {
 			return
 		}
 		m := newMatcher(re)
-		m.begin(block)
-		hits := m.within(nil, block, 0, len(block))
+		m.beginText(block)
+		hits := m.appendMatches(nil, block, 0, len(block))
 		from := 0
 		for from < len(block) {
 			n := bytes.IndexByte(block[from:], '\n')
@@ -292,7 +292,7 @@ func FuzzNeedles(f *testing.F) {
 			if is {
 				hits = hits[1:]
 			}
-			if want := re.Match(line); is != want || newMatcher(re).match(line) != want {
+			if want := re.Match(line); is != want || newMatcher(re).matchesLine(line) != want {
 				t.Fatalf("%q matches %q: %v, found: %v", text, line, want, is)
 			}
 			from += n + 1

@@ -28,14 +28,14 @@ func Tail(lines iter.Seq2[Line, error], n int) iter.Seq2[Line, error] {
 				rings[at] = r
 				order = append(order, r)
 			}
-			r.add(l, n)
+			r.addLine(l, n)
 		}
 		// From the ends backwards, the newest first: a clock that was set back
 		// does not hide what its writer said last.
 		for range n {
 			var newest *lastLines
 			for _, r := range order {
-				if r.chosen < len(r.lines) && (newest == nil || !r.end().Time.Before(newest.end().Time)) {
+				if r.chosen < len(r.lines) && (newest == nil || !r.lastUnchosen().Time.Before(newest.lastUnchosen().Time)) {
 					newest = r
 				}
 			}
@@ -46,7 +46,7 @@ func Tail(lines iter.Seq2[Line, error], n int) iter.Seq2[Line, error] {
 		}
 		for _, r := range order {
 			for i := range r.chosen {
-				if !yield(*r.at(len(r.lines) - r.chosen + i), nil) {
+				if !yield(*r.lineAt(len(r.lines) - r.chosen + i), nil) {
 					return
 				}
 			}
@@ -61,7 +61,7 @@ type lastLines struct {
 	chosen int // how many of the last ones are wanted
 }
 
-func (r *lastLines) add(l Line, most int) {
+func (r *lastLines) addLine(l Line, most int) {
 	l.Text = bytes.Clone(l.Text) // else it holds the whole block it lies in
 	switch {
 	case most <= 0:
@@ -73,7 +73,7 @@ func (r *lastLines) add(l Line, most int) {
 	}
 }
 
-// at gives the i-th line, 0 being the oldest; end the last that was not chosen.
-func (r *lastLines) at(i int) *Line { return &r.lines[(r.oldest+i)%len(r.lines)] }
+// lineAt gives the i-th line, 0 being the oldest; end the last that was not chosen.
+func (r *lastLines) lineAt(i int) *Line { return &r.lines[(r.oldest+i)%len(r.lines)] }
 
-func (r *lastLines) end() *Line { return r.at(len(r.lines) - 1 - r.chosen) }
+func (r *lastLines) lastUnchosen() *Line { return r.lineAt(len(r.lines) - 1 - r.chosen) }

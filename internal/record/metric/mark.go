@@ -13,9 +13,9 @@ const MetricMark = "\x1b]drover;metric\a"
 
 var metricMark = []byte(MetricMark)
 
-// told takes what a program says is a metric, whatever else is looked for: every
+// extractMarked takes what a program says is a metric, whatever else is looked for: every
 // name but those of steps.
-func (e *Extractor) told(at time.Time, b []byte) {
+func (e *Extractor) extractMarked(at time.Time, b []byte) {
 	if e.redact != nil {
 		b = []byte(e.redact.String(string(b)))
 	}
@@ -26,7 +26,7 @@ func (e *Extractor) told(at time.Time, b []byte) {
 		if !ok || n == 0 || n < len(value) || len(name) > maxName || stepWords[string(name)] != noStep {
 			continue
 		}
-		e.add(at, name, v, where.of(b, &e.epochs))
+		e.addPoint(at, name, v, where.readPosition(b, &e.epochs))
 	}
 }
 

@@ -148,9 +148,9 @@ func (e *Extractor) Feed(at time.Time, chunk []byte) []Point {
 		for {
 			state, after, more := bytes.Cut(text, carriage)
 			if more || whole {
-				e.end(at, state)
+				e.endLine(at, state)
 			} else {
-				e.hold(state)
+				e.holdPartial(state)
 			}
 			if text = after; !more {
 				break
@@ -165,11 +165,11 @@ var newline, carriage = []byte{'\n'}, []byte{'\r'}
 // Rest is Feed for a last line that has no end.
 func (e *Extractor) Rest(at time.Time) []Point {
 	e.pending = e.pending[:0]
-	e.end(at, nil)
+	e.endLine(at, nil)
 	return e.pending
 }
 
-func (e *Extractor) hold(b []byte) {
+func (e *Extractor) holdPartial(b []byte) {
 	if e.skip || len(e.held)+len(b) > maxMetricLine {
 		e.skip, e.held = true, e.held[:0]
 		return
@@ -177,22 +177,22 @@ func (e *Extractor) hold(b []byte) {
 	e.held = append(e.held, b...)
 }
 
-// end looks at a line: what is held of it, and b.
-func (e *Extractor) end(at time.Time, b []byte) {
+// endLine looks at a line: what is held of it, and b.
+func (e *Extractor) endLine(at time.Time, b []byte) {
 	switch {
 	case e.skip || len(e.held)+len(b) > maxMetricLine:
 	case len(e.held) > 0:
 		e.held = append(e.held, b...)
-		e.line(at, e.held)
+		e.extractLine(at, e.held)
 	default:
-		e.line(at, b)
+		e.extractLine(at, b)
 	}
 	e.held, e.skip = e.held[:0], false
 }
 
-func (e *Extractor) line(at time.Time, b []byte) {
+func (e *Extractor) extractLine(at time.Time, b []byte) {
 	if i := bytes.Index(b, metricMark); i >= 0 {
-		e.told(at, b[i+len(metricMark):])
+		e.extractMarked(at, b[i+len(metricMark):])
 		b = b[:i]
 	}
 	if len(b) < 3 || e.find == 0 && len(e.rules) == 0 { // x=1
@@ -202,33 +202,33 @@ func (e *Extractor) line(at time.Time, b []byte) {
 		e.clean = plainText(e.clean[:0], b)
 		b = e.clean
 	}
-	e.epochs.heading(b)
-	pairs := e.pairs.in(b, e.find)
-	if e.redact != nil && (len(pairs) > 0 || e.fits(b)) {
+	e.epochs.readHeading(b)
+	pairs := e.pairs.pairsInLine(b, e.find)
+	if e.redact != nil && (len(pairs) > 0 || e.matchesRule(b)) {
 		if shown := e.redact.String(string(b)); shown != string(b) {
 			b = []byte(shown)
-			pairs = e.pairs.in(b, e.find)
+			pairs = e.pairs.pairsInLine(b, e.find)
 		}
 	}
 	var where position // found when first needed
 	for i := range e.rules {
-		e.rules[i].line(e, at, b, &where)
+		e.rules[i].extractLine(e, at, b, &where)
 	}
 	for _, p := range pairs {
-		e.add(at, p.name, p.value, where.of(b, &e.epochs))
+		e.addPoint(at, p.name, p.value, where.readPosition(b, &e.epochs))
 	}
 }
 
-// fits is true when an expression of the user's matches.
-func (e *Extractor) fits(b []byte) bool {
+// matchesRule is true when an expression of the user's matches.
+func (e *Extractor) matchesRule(b []byte) bool {
 	return slices.ContainsFunc(e.rules, func(r rule) bool { return bytes.Contains(b, r.literal) && r.re.Match(b) })
 }
 
-// add gives a point, unless there are too many names.
-func (e *Extractor) add(at time.Time, name []byte, value float64, where *position) {
+// addPoint gives a point, unless there are too many names.
+func (e *Extractor) addPoint(at time.Time, name []byte, value float64, where *position) {
 	s := e.series[string(name)]
 	if s == nil {
-		known, ok := e.names.intern(name)
+		known, ok := e.names.internName(name)
 		if !ok {
 			return
 		}
@@ -236,11 +236,11 @@ func (e *Extractor) add(at time.Time, name []byte, value float64, where *positio
 		e.series[known] = s
 	}
 	p := Point{Time: at, Name: s.name, Value: value}
-	p.Step, p.Counted = s.next(where)
+	p.Step, p.Counted = s.nextStep(where)
 	e.pending = append(e.pending, p)
 }
 
-func (n *names) intern(name []byte) (string, bool) {
+func (n *names) internName(name []byte) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s, ok := n.known[string(name)]; ok {
@@ -332,13 +332,13 @@ func needed(re *syntax.Regexp) string {
 	return ""
 }
 
-// line gives every match's numbers; a group that holds no number gives nothing.
-func (r *rule) line(e *Extractor, at time.Time, b []byte, where *position) {
+// extractLine gives every match's numbers; a group that holds no number gives nothing.
+func (r *rule) extractLine(e *Extractor, at time.Time, b []byte, where *position) {
 	if !bytes.Contains(b, r.literal) {
 		return
 	}
 	for _, m := range r.re.FindAllSubmatchIndex(b, maxPairs) {
-		here := where.of(b, &e.epochs)
+		here := where.readPosition(b, &e.epochs)
 		if r.step > 0 && m[2*r.step] >= 0 {
 			if step, _, ok := digits(b[m[2*r.step]:m[2*r.step+1]]); ok {
 				here = &position{kind: byStep, step: step}
@@ -350,7 +350,7 @@ func (r *rule) line(e *Extractor, at time.Time, b []byte, where *position) {
 			}
 			text := bytes.TrimSuffix(bytes.TrimSpace(b[m[2*g.index]:m[2*g.index+1]]), []byte{'%'})
 			if v, n, _ := number(text); n > 0 && n == len(text) {
-				e.add(at, g.name, v, here)
+				e.addPoint(at, g.name, v, here)
 			}
 		}
 	}

@@ -23,9 +23,9 @@ type pairs struct {
 // are aligned.
 const maxSpaces = 32
 
-// in gives the pairs of a line as far as find understands it. More than maxPairs
+// pairsInLine gives the pairs of a line as far as find understands it. More than maxPairs
 // are none: that is a configuration.
-func (p *pairs) in(line []byte, find presets) []pair {
+func (p *pairs) pairsInLine(line []byte, find presets) []pair {
 	p.found, p.names = p.found[:0], p.names[:0]
 	if find == 0 {
 		return nil
@@ -61,28 +61,28 @@ func (p *pairs) in(line []byte, find presets) []pair {
 			}
 		}
 		v, n, whole := valueAfter(line[i+1:], quote != 0)
-		if n == 0 || !p.fits(line, i, name, quote, find, whole) {
+		if n == 0 || !p.isMetricName(line, i, name, quote, find, whole) {
 			continue
 		}
 		if quote == 0 {
-			name = p.phrase(line[:from], name, sign == ':' || blank(line[i+1:]))
+			name = p.phraseName(line[:from], name, sign == ':' || blank(line[i+1:]))
 		}
 		i += n
-		if p.append(name, v); len(p.found) > maxPairs {
+		if p.appendPair(name, v); len(p.found) > maxPairs {
 			return nil
 		}
 	}
-	if find&findPairs != 0 && !p.unsigned(line) {
+	if find&findPairs != 0 && !p.findUnsigned(line) {
 		return nil
 	}
 	return p.found
 }
 
-// unsigned finds numbers that follow a name with nothing between but a space, as in
+// findUnsigned finds numbers that follow a name with nothing between but a space, as in
 // "iter 20: loss 3.31, time 200ms". Any word may stand before a number, so only the
 // names of losses and scores count, and only fractions, NaN and infinity. It is false
 // when there are too many.
-func (p *pairs) unsigned(line []byte) bool {
+func (p *pairs) findUnsigned(line []byte) bool {
 	for i := next(line, ' ', 1); i < len(line); i = next(line, ' ', i+1) {
 		c := line[i-1]
 		if !letter(c) && !figure(c) || !promising(line[i:]) {
@@ -96,7 +96,7 @@ func (p *pairs) unsigned(line []byte) bool {
 		if n == 0 || whole {
 			continue
 		}
-		if p.append(p.phrase(line[:from], name, true), v); len(p.found) > maxPairs {
+		if p.appendPair(p.phraseName(line[:from], name, true), v); len(p.found) > maxPairs {
 			return false
 		}
 	}
@@ -258,10 +258,10 @@ func valueAfter(rest []byte, quotes bool) (v float64, n int, whole bool) {
 	return v, n, whole
 }
 
-// fits is true when a name with a number is a metric, as far as can be told: it
+// isMetricName is true when a name with a number is a metric, as far as can be told: it
 // does not stand in a call (Linear(in_features=4)), quoted names stand in one
 // pair of braces, and the name is none of those that are never one.
-func (p *pairs) fits(line []byte, i int, name []byte, quote byte, find presets, whole bool) bool {
+func (p *pairs) isMetricName(line []byte, i int, name []byte, quote byte, find presets, whole bool) bool {
 	if never(name) || quote != 0 && find&findHF == 0 {
 		return false
 	}
@@ -269,7 +269,7 @@ func (p *pairs) fits(line []byte, i int, name []byte, quote byte, find presets, 
 	if upper && whole {
 		return false // OMP_NUM_THREADS=4, 'MASTER_PORT': '29500'
 	}
-	p.nest.upTo(line, i)
+	p.nest.advanceTo(line, i)
 	if p.nest.calls != 0 {
 		return false
 	}
@@ -286,8 +286,8 @@ func (p *pairs) fits(line []byte, i int, name []byte, quote byte, find presets, 
 
 func blank(rest []byte) bool { return len(rest) > 0 && (rest[0] == ' ' || rest[0] == '\t') }
 
-// append adds a pair, unless its line had that name already, or it has none.
-func (p *pairs) append(name []byte, v float64) {
+// appendPair adds a pair, unless its line had that name already, or it has none.
+func (p *pairs) appendPair(name []byte, v float64) {
 	if name == nil {
 		return
 	}
@@ -306,7 +306,7 @@ type nest struct {
 	braces int
 }
 
-func (n *nest) upTo(line []byte, to int) {
+func (n *nest) advanceTo(line []byte, to int) {
 	for ; n.at < to; n.at++ {
 		switch line[n.at] {
 		case '(':

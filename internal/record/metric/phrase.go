@@ -10,12 +10,12 @@ import (
 // maxWords of a line make a name; more are a sentence.
 const maxWords = 3
 
-// phrase puts the words before a name in front of it: Train loss: 0.5 is
+// phraseName puts the words before a name in front of it: Train loss: 0.5 is
 // Train_loss. In sentences only what is likely to be a metric counts, under its
 // own name; nil is for others. LightGBM says whose number it is: valid_1's l2 is
 // valid_1/l2. words is false where the words before are not the name's:
 // in started batch=5.
-func (p *pairs) phrase(before, name []byte, words bool) []byte {
+func (p *pairs) phraseName(before, name []byte, words bool) []byte {
 	joint, from := byte('_'), len(before)
 	if owner, ok := bytes.CutSuffix(before, []byte("'s ")); ok {
 		joint, from = '/', wordBefore(owner)

@@ -333,7 +333,7 @@ func FuzzPoints(f *testing.F) {
 		}
 		var again batch
 		for i := range points {
-			again.add(&points[i])
+			again.addPoint(&points[i])
 		}
 		if len(points) == 0 {
 			return

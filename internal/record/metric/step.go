@@ -41,24 +41,24 @@ type epochs struct {
 	zero  bool // epoch 0 was seen
 }
 
-// heading remembers Epoch 2/3 where it stands alone above what it is about.
-func (e *epochs) heading(line []byte) {
+// readHeading remembers Epoch 2/3 where it stands alone above what it is about.
+func (e *epochs) readHeading(line []byte) {
 	n := spaces(line)
 	if len(line)-n < len("epoch 1") || line[n]|0x20 != 'e' || !bytes.EqualFold(line[n:n+5], []byte("epoch")) {
 		return
 	}
 	if said, ok := after(line, n+5); ok {
-		e.set(said.step)
+		e.setEpoch(said.step)
 	}
 }
 
-func (e *epochs) set(epoch int64) {
+func (e *epochs) setEpoch(epoch int64) {
 	e.now, e.known = epoch, true
 	e.zero = e.zero || epoch == 0
 }
 
-// of reads a line, once.
-func (p *position) of(line []byte, e *epochs) *position {
+// readPosition reads a line, once.
+func (p *position) readPosition(line []byte, e *epochs) *position {
 	if p.read {
 		return p
 	}
@@ -84,7 +84,7 @@ func (p *position) of(line []byte, e *epochs) *position {
 			case said.kind > best.kind:
 				best = said
 			}
-			i = said.end(line, to)
+			i = said.endOfPosition(line, to)
 		case figure(c):
 			step, total, to := fraction(line, i)
 			if total > 0 && bar.kind == noStep {
@@ -96,20 +96,20 @@ func (p *position) of(line []byte, e *epochs) *position {
 		}
 	}
 	if epoch.kind != noStep {
-		e.set(epoch.step)
+		e.setEpoch(epoch.step)
 	}
 	if bar.kind > best.kind {
 		best = bar
 	}
-	*p = best.within(epoch, e)
+	*p = best.withinEpoch(epoch, e)
 	if p.read, p.epoch = true, -1; e.known {
 		p.epoch = e.now
 	}
 	return p
 }
 
-// within puts a step into its epoch.
-func (p position) within(epoch position, e *epochs) position {
+// withinEpoch puts a step into its epoch.
+func (p position) withinEpoch(epoch position, e *epochs) position {
 	switch {
 	case p.kind == noStep:
 		return epoch
@@ -161,8 +161,8 @@ func after(line []byte, i int) (p position, ok bool) {
 	return p, true
 }
 
-// end is where what after read ends, so that the 3 of Epoch 1/3 is not read again.
-func (p *position) end(line []byte, i int) int {
+// endOfPosition is where what after read ends, so that the 3 of Epoch 1/3 is not read again.
+func (p *position) endOfPosition(line []byte, i int) int {
 	for i < len(line) && !figure(line[i]) {
 		i++
 	}
@@ -228,8 +228,8 @@ type steps struct {
 	last  int64
 }
 
-// next gives the step of a value whose line is at p.
-func (s *steps) next(p *position) (step int64, counted bool) {
+// nextStep gives the step of a value whose line is at p.
+func (s *steps) nextStep(p *position) (step int64, counted bool) {
 	if !s.began {
 		s.began, s.kind, s.said, s.total, s.epoch = true, p.kind, p.step, p.total, p.epoch
 	}

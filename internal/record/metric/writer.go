@@ -68,7 +68,7 @@ type kept struct {
 // takes w over: Close closes both.
 func NewMetricWriter(w *record.Writer) *MetricWriter {
 	m := &MetricWriter{w: w, series: map[seriesKey]*kept{}}
-	w.OnTick(m.send)
+	w.OnTick(m.sendBatch)
 	return m
 }
 
@@ -84,7 +84,7 @@ func (m *MetricWriter) Add(item uint64, points []Point) {
 		if !storable(p.Name) {
 			continue
 		}
-		m.add(item, p)
+		m.addPoint(item, p)
 	}
 }
 
@@ -100,12 +100,12 @@ func storable(name string) bool {
 	return true
 }
 
-func (m *MetricWriter) add(item uint64, p Point) {
+func (m *MetricWriter) addPoint(item uint64, p Point) {
 	key := seriesKey{item, p.Name}
 	k := m.series[key]
 	if k == nil {
 		if len(m.series) == maxSeries {
-			m.release(time.Time{})
+			m.releaseLate(time.Time{})
 			clear(m.series)
 		}
 		k = &kept{first: p.Time}
@@ -118,22 +118,22 @@ func (m *MetricWriter) add(item uint64, p Point) {
 		return
 	}
 	if k.late.Name != "" && p.Time.Sub(k.late.Time) >= apart { // the last one of a burst
-		m.keep(item, k, k.late)
+		m.keepPoint(item, k, k.late)
 	}
-	m.keep(item, k, p)
+	m.keepPoint(item, k, p)
 }
 
-func (m *MetricWriter) keep(item uint64, k *kept, p Point) {
+func (m *MetricWriter) keepPoint(item uint64, k *kept, p Point) {
 	k.count, k.last, k.late = k.count+1, p.Time, Point{}
 	if len(m.batch.text) >= metricBatch || len(m.batch.text) > 0 && m.item != item {
-		m.flush()
+		m.flushBatch()
 	}
 	m.item = item
-	m.batch.add(&p)
+	m.batch.addPoint(&p)
 }
 
-// release keeps the late points that came before then; the zero time means all.
-func (m *MetricWriter) release(then time.Time) {
+// releaseLate keeps the late points that came before then; the zero time means all.
+func (m *MetricWriter) releaseLate(then time.Time) {
 	var late []seriesKey
 	for key, k := range m.series {
 		if k.late.Name != "" && (then.IsZero() || k.late.Time.Before(then)) {
@@ -145,25 +145,25 @@ func (m *MetricWriter) release(then time.Time) {
 	})
 	for _, key := range late {
 		k := m.series[key]
-		m.keep(key.item, k, k.late)
+		m.keepPoint(key.item, k, k.late)
 	}
 }
 
-// flush makes a frame of the batch.
-func (m *MetricWriter) flush() {
+// flushBatch makes a frame of the batch.
+func (m *MetricWriter) flushBatch() {
 	if len(m.batch.text) > 0 && !m.w.TryAdd(record.Metric, m.item, m.batch.text) {
 		m.dropped += m.batch.points
 	}
-	m.batch.reset()
+	m.batch.resetText()
 }
 
-// send makes a frame of what is there. Late points a second old are the last
+// sendBatch makes a frame of what is there. Late points a second old are the last
 // ones of a burst.
-func (m *MetricWriter) send(now time.Time) {
+func (m *MetricWriter) sendBatch(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.release(now.Add(-time.Second))
-	m.flush()
+	m.releaseLate(now.Add(-time.Second))
+	m.flushBatch()
 }
 
 // Dropped is how many points were dropped because the store was slow, or came
@@ -189,8 +189,8 @@ func (m *MetricWriter) Close(ctx context.Context) error {
 func (m *MetricWriter) everything() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.release(time.Time{})
-	m.flush()
+	m.releaseLate(time.Time{})
+	m.flushBatch()
 }
 
 // batch is a frame that grows. The zero batch is empty.
@@ -206,12 +206,12 @@ type batchName struct {
 	step  int64
 }
 
-func (b *batch) reset() {
+func (b *batch) resetText() {
 	b.text, b.points = b.text[:0], 0
 	clear(b.names)
 }
 
-func (b *batch) add(p *Point) {
+func (b *batch) addPoint(p *Point) {
 	millis := min(max(p.Time.UnixMilli(), 0), record.MaxTime/1000-1)
 	if len(b.text) == 0 {
 		b.text = append(append(b.text, metricHead...), strconv.FormatInt(millis, 10)...)
@@ -263,7 +263,7 @@ func Points(f record.Frame) ([]Point, error) {
 	points := make([]Point, 0, bytes.Count(text, newline))
 	for len(text) > 0 {
 		line, rest, whole := bytes.Cut(text, newline)
-		p, ok := d.point(line)
+		p, ok := d.parsePoint(line)
 		if !whole || !ok {
 			return points, record.NewDamagedError("a frame of metrics has a line that is not a metric point")
 		}
@@ -279,7 +279,7 @@ type unbatch struct {
 	steps  []int64
 }
 
-func (d *unbatch) point(line []byte) (p Point, ok bool) {
+func (d *unbatch) parsePoint(line []byte) (p Point, ok bool) {
 	var fields [4][]byte
 	for i := range fields {
 		var more bool

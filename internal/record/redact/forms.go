@@ -39,8 +39,8 @@ type form struct {
 	loose string
 }
 
-// matches reports whether b, which is not longer than the form, is its beginning.
-func (f form) matches(b []byte) bool {
+// matchesBeginning reports whether b, which is not longer than the form, is its beginning.
+func (f form) matchesBeginning(b []byte) bool {
 	if f.loose == "" {
 		return f.text[:len(b)] == string(b)
 	}
@@ -52,8 +52,8 @@ func (f form) matches(b []byte) bool {
 	return true
 }
 
-// begins returns the first n bytes of the form in all their spellings.
-func (f form) begins(n int) []string {
+// firstSpellings returns the first n bytes of the form in all their spellings.
+func (f form) firstSpellings(n int) []string {
 	all := []string{f.text[:n]}
 	for i := 0; f.loose != "" && i < n; i++ {
 		for _, s := range all[:len(all):len(all)] {

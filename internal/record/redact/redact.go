@@ -72,7 +72,7 @@ func NewRedactor(secrets map[string]string) *Redactor {
 			continue
 		}
 		for _, f := range patterns(secret) {
-			r.add(pattern{f, "[redacted " + name + "]"})
+			r.addPattern(pattern{f, "[redacted " + name + "]"})
 		}
 	}
 	for _, all := range r.by {
@@ -82,8 +82,8 @@ func NewRedactor(secrets map[string]string) *Redactor {
 	return r
 }
 
-func (r *Redactor) add(p pattern) {
-	for _, begin := range p.begins(4) {
+func (r *Redactor) addPattern(p pattern) {
+	for _, begin := range p.firstSpellings(4) {
 		four := binary.LittleEndian.Uint32([]byte(begin))
 		r.by[four] = append(r.by[four], p)
 		r.sieve[slot(four)>>6] |= 1 << (slot(four) & 63)
@@ -134,9 +134,9 @@ func (w *redactedWriter) Close() error {
 	return err
 }
 
-// at looks for secrets that begin where b begins. whole is the longest, or nil;
+// secretAt looks for secrets that begin where b begins. whole is the longest, or nil;
 // more means that b is too short to tell.
-func (r *Redactor) at(b []byte) (whole *pattern, more bool) {
+func (r *Redactor) secretAt(b []byte) (whole *pattern, more bool) {
 	if len(b) < 4 {
 		return nil, r.begin[string(b)]
 	}
@@ -144,16 +144,16 @@ func (r *Redactor) at(b []byte) (whole *pattern, more bool) {
 	for i := range all {
 		switch n := len(all[i].text); {
 		case n > len(b):
-			more = more || all[i].matches(b)
-		case all[i].matches(b[:n]):
+			more = more || all[i].matchesBeginning(b)
+		case all[i].matchesBeginning(b[:n]):
 			return &all[i], more
 		}
 	}
 	return nil, more
 }
 
-// find gives the first place from i on that may begin a secret.
-func (r *Redactor) find(b []byte, i int) int {
+// findCandidate gives the first place from i on that may begin a secret.
+func (r *Redactor) findCandidate(b []byte, i int) int {
 	for ; i+4 <= len(b); i++ {
 		if s := slot(binary.LittleEndian.Uint32(b[i:])); r.sieve[s>>6]>>(s&63)&1 != 0 {
 			return i
@@ -194,7 +194,7 @@ func (s *Stream) Next(b []byte) []byte {
 		s.joined = append(append(s.joined[:0], s.held...), b...)
 		b = s.joined
 	}
-	out, keep, p := s.scan(b, false)
+	out, keep, p := s.scanSecrets(b, false)
 	s.held = append(s.held[:0], b[keep:]...)
 	s.progress = progress{p.done - keep, p.over - keep, p.mask}
 	return out
@@ -203,7 +203,7 @@ func (s *Stream) Next(b []byte) []byte {
 // Release gives what is held back as if the stream ended here. It is still
 // remembered: when it was the beginning of a secret, the rest of that is masked.
 func (s *Stream) Release() []byte {
-	out, _, _ := s.scan(s.held, true)
+	out, _, _ := s.scanSecrets(s.held, true)
 	s.done = len(s.held)
 	return out
 }
@@ -218,13 +218,13 @@ func (s *Stream) End() []byte {
 	return out
 }
 
-// scan gives what may be shown of b, from where it must be held, and the progress
+// scanSecrets gives what may be shown of b, from where it must be held, and the progress
 // made, in bytes from where b begins. Nothing is held when b is the last.
-func (s *Stream) scan(b []byte, last bool) (out []byte, keep int, p progress) {
+func (s *Stream) scanSecrets(b []byte, last bool) (out []byte, keep int, p progress) {
 	p, out = s.progress, s.out[:0]
-	i := s.r.find(b, 0)
-	for ; i < len(b); i = s.r.find(b, i+1) {
-		whole, more := s.r.at(b[i:])
+	i := s.r.findCandidate(b, 0)
+	for ; i < len(b); i = s.r.findCandidate(b, i+1) {
+		whole, more := s.r.secretAt(b[i:])
 		if more && !last {
 			break
 		}

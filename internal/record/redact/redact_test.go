@@ -24,7 +24,7 @@ func naive(r *Redactor, b []byte) string {
 	for _, patterns := range r.by {
 		for _, p := range patterns {
 			for i := 0; i+len(p.text) <= len(b); i++ {
-				if p.matches(b[i : i+len(p.text)]) {
+				if p.matchesBeginning(b[i : i+len(p.text)]) {
 					all = append(all, span{i, i + len(p.text), p.mask})
 				}
 			}

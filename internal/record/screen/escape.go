@@ -39,7 +39,7 @@ func (e *Escaper) Next(dst, b []byte) []byte {
 		e.held = nil
 	}
 	for len(b) > 0 {
-		n, keep, whole := e.first(b)
+		n, keep, whole := e.firstSequence(b)
 		if !whole {
 			e.held = bytes.Clone(b)
 			return dst
@@ -68,9 +68,9 @@ func (e *Escaper) Rest() []byte {
 	return dst
 }
 
-// first says how long the first character or sequence of b is, and whether it
+// firstSequence says how long the first character or sequence of b is, and whether it
 // may be shown as it is. whole is false when more of it may come.
-func (e *Escaper) first(b []byte) (n int, keep, whole bool) {
+func (e *Escaper) firstSequence(b []byte) (n int, keep, whole bool) {
 	c := b[0]
 	switch {
 	case c == '\n' || c == '\t' || c >= ' ' && c < 0x7f:

@@ -63,25 +63,25 @@ func (f *TerminalFilter) Next(dst, b []byte) []byte {
 				i += n - 1
 				continue
 			}
-			dst = f.plain(dst, c)
+			dst = f.handlePlain(dst, c)
 		case escapeState:
-			dst = f.escape(dst, c)
+			dst = f.handleEscape(dst, c)
 		case designatorState:
 			if c < ' ' || c >= 0x30 {
 				f.state = plainState
 			}
 			if c < ' ' {
-				dst = f.plain(dst, c)
+				dst = f.handlePlain(dst, c)
 			}
 		case sequenceState:
-			dst = f.sequence(dst, c)
+			dst = f.handleSequence(dst, c)
 		case stringState:
 			switch c {
 			case 0x1b:
 				f.state = escapeState
 			case '\n':
 				f.state = plainState
-				dst = f.plain(dst, c)
+				dst = f.handlePlain(dst, c)
 			case '\a', 0x18, 0x1a:
 				f.state = plainState
 			}
@@ -98,8 +98,8 @@ func asciiRun(b []byte) (n int) {
 	return n
 }
 
-// plain handles a byte outside of sequences.
-func (f *TerminalFilter) plain(dst []byte, c byte) []byte {
+// handlePlain handles a byte outside of sequences.
+func (f *TerminalFilter) handlePlain(dst []byte, c byte) []byte {
 	if f.c2 {
 		f.c2 = false
 		if c >= 0x80 && c < 0xa0 {
@@ -140,8 +140,8 @@ func (f *TerminalFilter) plain(dst []byte, c byte) []byte {
 	return dst
 }
 
-// escape handles the byte behind ESC.
-func (f *TerminalFilter) escape(dst []byte, c byte) []byte {
+// handleEscape handles the byte behind ESC.
+func (f *TerminalFilter) handleEscape(dst []byte, c byte) []byte {
 	switch {
 	case c == '[':
 		f.state, f.held = sequenceState, f.held[:0]
@@ -152,15 +152,15 @@ func (f *TerminalFilter) escape(dst []byte, c byte) []byte {
 	case c == 0x1b:
 	case c < ' ' || c >= 0x80:
 		f.state = plainState
-		return f.plain(dst, c)
+		return f.handlePlain(dst, c)
 	default: // ESC c resets the terminal, ESC 7 and 8 move the cursor, ESC \ ends a string
 		f.state = plainState
 	}
 	return dst
 }
 
-// sequence handles a byte of a CSI sequence.
-func (f *TerminalFilter) sequence(dst []byte, c byte) []byte {
+// handleSequence handles a byte of a CSI sequence.
+func (f *TerminalFilter) handleSequence(dst []byte, c byte) []byte {
 	switch {
 	case c >= ' ' && c < 0x40:
 		if len(f.held) <= maxParameters {
@@ -175,7 +175,7 @@ func (f *TerminalFilter) sequence(dst []byte, c byte) []byte {
 		return dst
 	}
 	f.state = plainState
-	return f.plain(dst, c)
+	return f.handlePlain(dst, c)
 }
 
 // appendSequence appends the CSI sequence if it is one that stays within the program's

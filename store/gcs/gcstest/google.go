@@ -88,15 +88,15 @@ func (g *Google) Revoke() {
 	g.tokens = nil
 }
 
-func (g *Google) life() time.Duration {
+func (g *Google) tokenLifetime() time.Duration {
 	if g.Life == 0 {
 		return time.Hour
 	}
 	return g.Life
 }
 
-// mint makes a token. The caller holds mu.
-func (g *Google) mint(t token) string {
+// mintToken makes a token. The caller holds mu.
+func (g *Google) mintToken(t token) string {
 	g.serial++
 	name := fmt.Sprintf("ya29.%s-%d", t.whose, g.serial)
 	if t.rules != nil {
@@ -109,8 +109,8 @@ func (g *Google) mint(t token) string {
 	return name
 }
 
-// bearer is whose request it is. The caller holds mu.
-func (g *Google) bearer(text string) (t token, ok bool) {
+// tokenOfRequest is whose request it is. The caller holds mu.
+func (g *Google) tokenOfRequest(text string) (t token, ok bool) {
 	t, ok = g.tokens[text]
 	return t, ok && time.Now().Before(t.until)
 }
@@ -123,13 +123,13 @@ func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case host == "oauth2.googleapis.com" && r.URL.Path == "/token":
-		g.login(w, r)
+		g.refreshToken(w, r)
 	case host == "sts.googleapis.com" && r.URL.Path == "/v1/token":
-		g.exchange(w, r)
+		g.exchangeToken(w, r)
 	case host == "iamcredentials.googleapis.com":
-		g.become(w, r)
+		g.impersonate(w, r)
 	case host == "storage.googleapis.com", strings.HasPrefix(r.URL.Path, "/storage/v1/"), strings.HasPrefix(r.URL.Path, "/upload/storage/v1/"):
-		g.door(w, r)
+		g.checkToken(w, r)
 	default:
 		http.NotFound(w, r)
 	}
@@ -145,22 +145,22 @@ func refuse(w http.ResponseWriter, status int, why, text string) {
 	reply(w, status, map[string]any{"error": why, "error_description": text})
 }
 
-// login gives a token for the secret of a person.
-func (g *Google) login(w http.ResponseWriter, r *http.Request) {
+// refreshToken gives a token for the secret of a person.
+func (g *Google) refreshToken(w http.ResponseWriter, r *http.Request) {
 	if r.FormValue("grant_type") != "refresh_token" || g.Refresh == "" || r.FormValue("refresh_token") != g.Refresh {
 		refuse(w, 400, "invalid_grant", "Bad Request")
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	name := g.mint(token{whose: "person", scope: platform, until: time.Now().Add(g.life())})
-	reply(w, 200, map[string]any{"access_token": name, "expires_in": int(g.life().Seconds()), "token_type": "Bearer"})
+	name := g.mintToken(token{whose: "person", scope: platform, until: time.Now().Add(g.tokenLifetime())})
+	reply(w, 200, map[string]any{"access_token": name, "expires_in": int(g.tokenLifetime().Seconds()), "token_type": "Bearer"})
 }
 
 const platform = "https://www.googleapis.com/auth/cloud-platform"
 
-// exchange puts a token into a boundary.
-func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
+// exchangeToken puts a token into a boundary.
+func (g *Google) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	const exchanging, access = "urn:ietf:params:oauth:grant-type:token-exchange", "urn:ietf:params:oauth:token-type:access_token"
 	var options struct {
 		Boundary struct {
@@ -173,7 +173,7 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.made = append(g.made, r.FormValue("options"))
-	from, known := g.bearer(r.FormValue("subject_token"))
+	from, known := g.tokenOfRequest(r.FormValue("subject_token"))
 	rules := options.Boundary.Rules
 	switch {
 	case r.Method != http.MethodPost || r.FormValue("grant_type") != exchanging || r.FormValue("subject_token_type") != access || r.FormValue("requested_token_type") != access:
@@ -184,11 +184,11 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 400, "invalid_scope", "The subject token has an insufficient scope.")
 	case g.Stubborn || from.rules != nil:
 		refuse(w, 400, "invalid_request", "The subject token cannot be downscoped.")
-	case err != nil || len(rules) == 0 || len(rules) > 10 || slices.ContainsFunc(rules, func(r rule) bool { return r.wrong() != nil }):
+	case err != nil || len(rules) == 0 || len(rules) > 10 || slices.ContainsFunc(rules, func(r rule) bool { return r.validate() != nil }):
 		refuse(w, 400, "invalid_request", "Invalid access boundary.")
 	default:
 		answer := map[string]any{"issued_token_type": access, "token_type": "Bearer",
-			"access_token": g.mint(token{whose: from.whose, scope: from.scope, until: from.until, rules: rules})}
+			"access_token": g.mintToken(token{whose: from.whose, scope: from.scope, until: from.until, rules: rules})}
 		if from.whose != "person" { // as Google says no end of a person's
 			answer["expires_in"] = int(time.Until(from.until).Seconds())
 		}
@@ -196,8 +196,8 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// become gives a token of an account to who may be it.
-func (g *Google) become(w http.ResponseWriter, r *http.Request) {
+// impersonate gives a token of an account to who may be it.
+func (g *Google) impersonate(w http.ResponseWriter, r *http.Request) {
 	account, ok := strings.CutPrefix(r.URL.Path, "/v1/projects/-/serviceAccounts/")
 	account, ok2 := strings.CutSuffix(account, ":generateAccessToken")
 	var asked struct {
@@ -208,7 +208,7 @@ func (g *Google) become(w http.ResponseWriter, r *http.Request) {
 	life, err2 := time.ParseDuration(asked.Lifetime)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	from, known := g.bearer(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	from, known := g.tokenOfRequest(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	no := func(status int, text string) {
 		reply(w, status, map[string]any{"error": map[string]any{"code": status, "message": text}})
 	}
@@ -223,7 +223,7 @@ func (g *Google) become(w http.ResponseWriter, r *http.Request) {
 		no(400, "The token lifetime is longer than allowed by constraints/iam.allowServiceAccountCredentialLifetimeExtension.")
 	default:
 		until := time.Now().Add(life)
-		name := g.mint(token{whose: account, scope: asked.Scope[0], until: until})
+		name := g.mintToken(token{whose: account, scope: asked.Scope[0], until: until})
 		reply(w, 200, map[string]any{"accessToken": name, "expireTime": until.UTC().Format(time.RFC3339)})
 	}
 }
@@ -238,7 +238,7 @@ var roles = map[string][]string{
 // term is one of those that a boundary is made of.
 var term = regexp.MustCompile(`^(resource\.name|api\.getAttribute\("storage\.googleapis\.com/objectListPrefix", ""\))\.startsWith\("([^"\\]+)"\)$`)
 
-func (r rule) wrong() error {
+func (r rule) validate() error {
 	if !strings.HasPrefix(r.Resource, "//storage.googleapis.com/projects/_/buckets/") || len(r.Permissions) == 0 {
 		return errors.New("no bucket")
 	}
@@ -259,8 +259,8 @@ func (r rule) wrong() error {
 	return nil
 }
 
-// allows says whether to do that to the object name, or to list what begins so.
-func (r rule) allows(bucket, do, name string) bool {
+// allowsName says whether to do that to the object name, or to list what begins so.
+func (r rule) allowsName(bucket, do, name string) bool {
 	may := r.Resource == "//storage.googleapis.com/projects/_/buckets/"+bucket &&
 		slices.ContainsFunc(r.Permissions, func(p string) bool { return slices.Contains(roles[p], do) })
 	if !may || r.Condition.Expression == "" {
@@ -280,15 +280,15 @@ func (r rule) allows(bucket, do, name string) bool {
 	return false
 }
 
-// door lets requests through that their token may make.
-func (g *Google) door(w http.ResponseWriter, r *http.Request) {
+// checkToken lets requests through that their token may make.
+func (g *Google) checkToken(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("upload_id") != "" {
 		g.Next.ServeHTTP(w, r)
 		return
 	}
 	name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	g.mu.Lock()
-	t, known := g.bearer(name)
+	t, known := g.tokenOfRequest(name)
 	g.mu.Unlock()
 	no := func(status int, reason, text string) {
 		reply(w, status, map[string]any{"error": map[string]any{"code": status, "message": text,
@@ -298,13 +298,13 @@ func (g *Google) door(w http.ResponseWriter, r *http.Request) {
 		no(401, "authError", "Invalid Credentials")
 		return
 	}
-	bucket, object, wants := g.wants(r)
+	bucket, object, wants := g.wantedRights(r)
 	for _, do := range wants {
 		name := object
 		if do == "know" { // whether there is such an object is for who may list all
 			do, name = "list", ""
 		}
-		if t.rules == nil || !g.Uneven && slices.ContainsFunc(t.rules, func(r rule) bool { return r.allows(bucket, do, name) }) {
+		if t.rules == nil || !g.Uneven && slices.ContainsFunc(t.rules, func(r rule) bool { return r.allowsName(bucket, do, name) }) {
 			continue
 		}
 		no(403, "forbidden", t.whose+" does not have storage.objects."+do+" access to the Google Cloud Storage object. Permission 'storage.objects."+do+"' denied on resource (or it may not exist).")
@@ -319,8 +319,8 @@ func (g *Google) door(w http.ResponseWriter, r *http.Request) {
 	g.Next.ServeHTTP(w, r)
 }
 
-// wants says what a request does to which object. What it does not know nobody may.
-func (g *Google) wants(r *http.Request) (bucket, object string, wants []string) {
+// wantedRights says what a request does to which object. What it does not know nobody may.
+func (g *Google) wantedRights(r *http.Request) (bucket, object string, wants []string) {
 	rest, up := strings.CutPrefix(r.URL.EscapedPath(), "/upload")
 	rest = strings.TrimPrefix(rest, "/storage/v1/b/")
 	bucket, rest, _ = strings.Cut(rest, "/o")
@@ -329,14 +329,14 @@ func (g *Google) wants(r *http.Request) (bucket, object string, wants []string) 
 	case up && r.Method == http.MethodPost:
 		object = described(r)
 		wants = []string{"create"}
-		if g.holds(bucket, object) {
+		if g.objectExists(bucket, object) {
 			wants = append(wants, "delete")
 		}
 	case object == "" && r.Method == http.MethodGet:
 		object, wants = r.URL.Query().Get("prefix"), []string{"list"}
 	case object != "" && r.Method == http.MethodGet:
 		wants = []string{"get"}
-		if !g.holds(bucket, object) {
+		if !g.objectExists(bucket, object) {
 			wants = append(wants, "know")
 		}
 	case object != "" && r.Method == http.MethodDelete:
@@ -361,7 +361,7 @@ func described(r *http.Request) string {
 	return d.Name
 }
 
-func (g *Google) holds(bucket, object string) bool {
+func (g *Google) objectExists(bucket, object string) bool {
 	r := httptest.NewRequest(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(object)+"?alt=media", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
 	w := httptest.NewRecorder()
@@ -390,7 +390,7 @@ func (g *Google) Proxy(t *testing.T, cert tls.Certificate) (proxy string) {
 			return
 		}
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n") // who has gone notices
-		came.add(tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}}))
+		came.addConnection(tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	}))
 	t.Cleanup(func() {
 		front.Close()
@@ -407,7 +407,7 @@ type arrivals struct {
 	once  sync.Once
 }
 
-func (a *arrivals) add(c net.Conn) {
+func (a *arrivals) addConnection(c net.Conn) {
 	select {
 	case a.conns <- c:
 	case <-a.over:

@@ -63,12 +63,12 @@ func (h *Hostile) Mend() {
 	}
 }
 
-// lost says whether r found no net, once its client may know that.
-func (h *Hostile) lost(r *http.Request) bool {
+// wasCutOff says whether r found no net, once its client may know that.
+func (h *Hostile) wasCutOff(r *http.Request) bool {
 	h.mu.Lock()
 	cut, mute := h.cut, h.mute
 	if cut != nil {
-		h.count("Cut")
+		h.countFault("Cut")
 	}
 	h.mu.Unlock()
 	if cut != nil && mute {
@@ -81,8 +81,8 @@ func (h *Hostile) lost(r *http.Request) bool {
 	return cut != nil
 }
 
-// count notes what happened. Its caller holds mu.
-func (h *Hostile) count(what string) {
+// countFault notes what happened. Its caller holds mu.
+func (h *Hostile) countFault(what string) {
 	if h.met == nil {
 		h.met = map[string]int{}
 	}
@@ -107,8 +107,8 @@ func (h *Hostile) Met() map[string]int {
 	return met
 }
 
-// fate draws what befalls a request.
-func (h *Hostile) fate(r *http.Request) (what string, half bool) {
+// drawFate draws what befalls a request.
+func (h *Hostile) drawFate(r *http.Request) (what string, half bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calm {
@@ -128,7 +128,7 @@ func (h *Hostile) fate(r *http.Request) (what string, half bool) {
 		if f.name == "Conflict" && r.Header.Get("If-None-Match") == "" || f.name == "Flip" && r.ContentLength <= 0 {
 			return "", false
 		}
-		h.count(f.name)
+		h.countFault(f.name)
 		return f.name, half
 	}
 	return "", false
@@ -136,11 +136,11 @@ func (h *Hostile) fate(r *http.Request) (what string, half bool) {
 
 // ServeHTTP passes r on, or not, and what comes back, or not.
 func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.lost(r) {
+	if h.wasCutOff(r) {
 		reset(w)
 		return
 	}
-	what, half := h.fate(r)
+	what, half := h.drawFate(r)
 	switch what {
 	case "":
 		h.Next.ServeHTTP(w, r)
@@ -154,21 +154,21 @@ func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reset(w)
 	case "Fail":
 		if half {
-			h.behind(r)
+			h.runBehind(r)
 		}
 		Refuse(w, http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again.")
 	case "LoseLate":
-		h.behind(r)
+		h.runBehind(r)
 		reset(w)
 	case "Flip":
 		r.Body = io.NopCloser(&flipped{Reader: r.Body})
 		h.Next.ServeHTTP(w, r)
 	case "Truncate":
-		h.truncate(w, h.behind(r), half)
+		h.truncateBody(w, h.runBehind(r), half)
 	case "Stutter":
-		stutter(w, h.behind(r))
+		stutter(w, h.runBehind(r))
 	case "Lag":
-		answer := h.behind(r)
+		answer := h.runBehind(r)
 		select {
 		case <-time.After(lag):
 		case <-r.Context().Done():
@@ -178,8 +178,8 @@ func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// behind has r done and keeps the answer.
-func (h *Hostile) behind(r *http.Request) *httptest.ResponseRecorder {
+// runBehind has r done and keeps the answer.
+func (h *Hostile) runBehind(r *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	h.Next.ServeHTTP(answer, r)
 	return answer
@@ -195,8 +195,8 @@ func head(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 	w.WriteHeader(answer.Code)
 }
 
-// truncate sends less than the answer said it would be.
-func (h *Hostile) truncate(w http.ResponseWriter, answer *httptest.ResponseRecorder, half bool) {
+// truncateBody sends less than the answer said it would be.
+func (h *Hostile) truncateBody(w http.ResponseWriter, answer *httptest.ResponseRecorder, half bool) {
 	keep := 0
 	if half {
 		keep = answer.Body.Len() / 2

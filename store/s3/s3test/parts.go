@@ -14,7 +14,7 @@ import (
 // leastPart is S3's: all parts but the last are at least this large.
 const leastPart = 5 << 20
 
-func (s *Server) begin(w http.ResponseWriter, key string) *refusal {
+func (s *Server) beginUpload(w http.ResponseWriter, key string) *refusal {
 	if s.uploads == nil {
 		s.uploads = map[string]*upload{}
 	}
@@ -26,7 +26,7 @@ func (s *Server) begin(w http.ResponseWriter, key string) *refusal {
 	return nil
 }
 
-func (s *Server) part(w http.ResponseWriter, r *http.Request, body []byte) *refusal {
+func (s *Server) putPart(w http.ResponseWriter, r *http.Request, body []byte) *refusal {
 	u := s.uploads[r.URL.Query().Get("uploadId")]
 	if u == nil {
 		return noSuchUpload
@@ -85,7 +85,7 @@ type completing struct {
 	}
 }
 
-func (s *Server) complete(w http.ResponseWriter, r *http.Request, key string, body []byte) *refusal {
+func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, key string, body []byte) *refusal {
 	id := r.URL.Query().Get("uploadId")
 	u := s.uploads[id]
 	var asked completing
@@ -94,7 +94,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, key string, bo
 		return noSuchUpload
 	case xml.Unmarshal(body, &asked) != nil || len(asked.Part) == 0:
 		return &refusal{status: 400, code: "MalformedXML", say: "The XML you provided was not well-formed"}
-	case s.taken(r, key):
+	case s.keyIsTaken(r, key):
 		return precondition
 	}
 	var whole []byte
@@ -118,7 +118,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, key string, bo
 		return &refusal{status: 400, code: "InvalidRequest", say: "The size is not that of the parts."}
 	}
 	delete(s.uploads, id)
-	o := s.put(key, whole, said)
+	o := s.putObject(key, whole, said)
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprintf(w, "<CompleteMultipartUploadResult><Bucket>%s</Bucket><Key>%s</Key><ETag>%s</ETag></CompleteMultipartUploadResult>", s.Bucket, key, o.tag)
 	return nil

@@ -58,7 +58,7 @@ type object struct {
 	first int    // bytes of its first part; 0: it has none
 }
 
-func (o object) sumOf() string { return cmp.Or(o.kind, "CRC32C") }
+func (o object) checksumKind() string { return cmp.Or(o.kind, "CRC32C") }
 
 type upload struct {
 	key   string
@@ -110,7 +110,7 @@ func (s *Server) DropUploads() {
 func (s *Server) Set(key, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(key, []byte(body), "")
+	s.putObject(key, []byte(body), "")
 }
 
 // SetSum puts an object there with a checksum of a kind, of all of it or of its parts,
@@ -118,7 +118,7 @@ func (s *Server) Set(key, body string) {
 func (s *Server) SetSum(key, body, kind, sum string, first int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.put(key, []byte(body), sum)
+	o := s.putObject(key, []byte(body), sum)
 	o.kind, o.first = kind, first
 	s.objects[key] = o
 }
@@ -149,10 +149,10 @@ var (
 
 // Refuse writes a refusal as S3 does.
 func Refuse(w http.ResponseWriter, status int, code, say string) {
-	(&refusal{status: status, code: code, say: say}).write(w)
+	(&refusal{status: status, code: code, say: say}).writeRefusal(w)
 }
 
-func (f *refusal) write(w http.ResponseWriter) {
+func (f *refusal) writeRefusal(w http.ResponseWriter) {
 	if f.region != "" {
 		w.Header().Set("X-Amz-Bucket-Region", f.region)
 	}
@@ -169,12 +169,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, 400, "IncompleteBody", "You did not provide the number of bytes specified by the Content-Length header.")
 		return
 	}
-	s.note(r)
+	s.noteRequest(r)
 	if s.Before != nil && s.Before(w, r) {
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	refused := s.admit(r)
+	refused := s.checkSignature(r)
 	if refused == nil && bucket != s.Bucket {
 		refused = &refusal{status: 404, code: "NoSuchBucket", say: "The specified bucket does not exist"}
 	}
@@ -182,15 +182,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused = intact(r, body)
 	}
 	if refused == nil {
-		refused = s.answer(w, r, key, body)
+		refused = s.answerRequest(w, r, key, body)
 	}
 	if refused != nil {
-		refused.write(w)
+		refused.writeRefusal(w)
 	}
 }
 
-// note keeps what decides: never dates, signatures or agents.
-func (s *Server) note(r *http.Request) {
+// noteRequest keeps what decides: never dates, signatures or agents.
+func (s *Server) noteRequest(r *http.Request) {
 	line := r.Method + " " + r.URL.EscapedPath()
 	if r.URL.RawQuery != "" {
 		line += "?" + r.URL.RawQuery
@@ -205,7 +205,7 @@ func (s *Server) note(r *http.Request) {
 	s.lines = append(s.lines, line)
 }
 
-func (s *Server) admit(r *http.Request) *refusal {
+func (s *Server) checkSignature(r *http.Request) *refusal {
 	s.mu.Lock()
 	token := s.token
 	s.mu.Unlock()
@@ -264,7 +264,7 @@ func checksum(body []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, key string, body []byte) *refusal {
+func (s *Server) answerRequest(w http.ResponseWriter, r *http.Request, key string, body []byte) *refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := r.URL.Query()
@@ -272,11 +272,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, key string, body
 	case r.Method == http.MethodHead && key == "":
 		return nil
 	case r.Method == http.MethodGet && key == "" && q.Get("list-type") == "2":
-		return s.list(w, r)
+		return s.listObjects(w, r)
 	case r.Method == http.MethodGet && q.Has("uploadId"):
 		return s.listParts(w, q)
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && key != "":
-		return s.get(w, r, key)
+		return s.getObject(w, r, key)
 	case r.Method == http.MethodDelete && q.Has("uploadId"):
 		if s.uploads[q.Get("uploadId")] == nil {
 			return noSuchUpload
@@ -289,27 +289,27 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, key string, body
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	case r.Method == http.MethodPut && q.Has("uploadId"):
-		return s.part(w, r, body)
+		return s.putPart(w, r, body)
 	case r.Method == http.MethodPut && key != "":
-		if s.taken(r, key) {
+		if s.keyIsTaken(r, key) {
 			return precondition
 		}
-		w.Header().Set("ETag", s.put(key, body, r.Header.Get("X-Amz-Checksum-Crc32c")).tag)
+		w.Header().Set("ETag", s.putObject(key, body, r.Header.Get("X-Amz-Checksum-Crc32c")).tag)
 		return nil
 	case r.Method == http.MethodPost && q.Has("uploads"):
-		return s.begin(w, key)
+		return s.beginUpload(w, key)
 	case r.Method == http.MethodPost && q.Has("uploadId"):
-		return s.complete(w, r, key, body)
+		return s.completeUpload(w, r, key, body)
 	}
 	return &refusal{status: 501, code: "NotImplemented", say: "This server does not do that."}
 }
 
-func (s *Server) taken(r *http.Request, key string) bool {
+func (s *Server) keyIsTaken(r *http.Request, key string) bool {
 	_, held := s.objects[key]
 	return held && !s.Careless && r.Header.Get("If-None-Match") == "*"
 }
 
-func (s *Server) put(key string, body []byte, sum string) object {
+func (s *Server) putObject(key string, body []byte, sum string) object {
 	if s.objects == nil {
 		s.objects = map[string]object{}
 	}
@@ -318,7 +318,7 @@ func (s *Server) put(key string, body []byte, sum string) object {
 	return o
 }
 
-func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) *refusal {
+func (s *Server) getObject(w http.ResponseWriter, r *http.Request, key string) *refusal {
 	o, held := s.objects[key]
 	if !held {
 		return noSuchKey
@@ -337,7 +337,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) *refusa
 		return nil
 	}
 	if o.sum != "" && r.Header.Get("Range") == "" {
-		w.Header().Set("X-Amz-Checksum-"+o.sumOf(), o.sum)
+		w.Header().Set("X-Amz-Checksum-"+o.checksumKind(), o.sum)
 		w.Header().Set("X-Amz-Checksum-Type", "FULL_OBJECT")
 		if strings.Contains(o.sum, "-") {
 			w.Header().Set("X-Amz-Checksum-Type", "COMPOSITE")
@@ -366,7 +366,7 @@ type line struct {
 	Size         int
 }
 
-func (s *Server) list(w http.ResponseWriter, r *http.Request) *refusal {
+func (s *Server) listObjects(w http.ResponseWriter, r *http.Request) *refusal {
 	q := r.URL.Query()
 	after := q.Get("start-after")
 	if t := q.Get("continuation-token"); t != "" {
