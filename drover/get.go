@@ -89,6 +89,7 @@ var layout = []string{"model", "output", "files"}
 //
 // Into the folder where the program ran in place (job.Code.InPlace), what it wrote beside
 // itself comes to its own place, as if it had been written there, and is never removed.
+// There and in the caller's folder a part that is empty makes no folder.
 //
 // parts names what is wanted of model, output, files and logs; none: all. What an
 // earlier Get has put there of other parts stays.
@@ -107,6 +108,7 @@ func (j *jobResults) GetWith(ctx context.Context, dir string, o GetOptions) (Got
 	}
 	g := &getter{j: j.whole(), rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
 	g.sub, g.inPlace = j.placeInCode(rep.Job, dir)
+	g.here = g.inPlace || sameFolder(dir, j.c.engine.Caller.Folder)
 	if err := g.readLists(ctx); err != nil {
 		return Got{}, err
 	}
@@ -128,6 +130,7 @@ type getter struct {
 	got   Got
 	names map[string]bool // of all that is brought
 
+	here    bool   // the folder is the caller's, or where the program ran
 	inPlace bool   // the folder is where the program ran
 	sub     string // the folder, in the code
 	trees   map[string]tree.Tree
@@ -167,6 +170,16 @@ func (j *jobResults) placeInCode(rec job.Job, dir string) (sub string, is bool) 
 		return code.Sub, true
 	}
 	return "", dir == code.Root
+}
+
+// sameFolder says whether two paths lead to one folder that is there.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // destinationName is where a file of a part is brought to, below the folder. In place, what would
@@ -236,9 +249,9 @@ func (g *getter) bringAll(ctx context.Context) error {
 // is removed.
 func (g *getter) bringTree(ctx context.Context, part string) error {
 	t := g.trees[part]
-	// model and output are always there, as SageMaker's are.
-	optional := part == "files" || part == "model" && g.rep.Job.Spec.Verb == job.Process
-	if optional && len(t.Files)+len(t.Links) == 0 {
+	// In a folder of their own model and output are always there, as SageMaker's are.
+	optional := part == "files" || part == "model" && g.rep.Job.Spec.Verb == job.Process || g.here
+	if optional && len(t.Files)+len(t.Links)+len(t.Dirs) == 0 {
 		return g.removeOld(ctx, part)
 	}
 	staged := path.Join(bundle.Workshop, part)
