@@ -254,6 +254,39 @@ func TestRealSlurmGoesOnFromFilesBesideTheScript(t *testing.T) {
 	}
 }
 
+// The same with nothing left of it: command line, agent, supervisor and program were killed.
+func TestRealSlurmGoesOnFromFilesBesideTheScriptAfterAllIsKilled(t *testing.T) {
+	h := withSlurm(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(strings.ReplaceAll(counter, "/opt/ml/checkpoints/n", "n")))
+	c, _ := h.begins(t, "step 7\n", "run", "-t", "killed", "count.py", "9", "7", "never")
+	drivertest.Until(t, "files are saved", func() bool {
+		out, _ := h.drover(t, 0, "events", "killed")
+		return strings.Contains(out, "saved files of the working folder")
+	})
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	killed := ""
+	for pid, command := range processesOf(filepath.Dir(h.work)) {
+		if strings.Contains(command, "slurmstepd") {
+			continue // Slurm's own, as slurmd is
+		}
+		killed += command + "\n"
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone with another
+	}
+	if !strings.Contains(killed, " agent ") || !strings.Contains(killed, "count.py") {
+		t.Fatalf("these were killed:\n%s", killed)
+	}
+	drivertest.Until(t, "it is interrupted", func() bool {
+		out, _ := h.drover(t, 0, "status", "killed")
+		return strings.Contains(out, "INTERRUPTED")
+	})
+	if out, _ := h.drover(t, 0, "resume", "killed"); !strings.Contains(out, "begins at 7") || !strings.Contains(out, "step 9") {
+		t.Errorf("it goes on with\n%s", out)
+	}
+}
+
 func TestRealSlurmSettlesWithTheCommandLineGone(t *testing.T) {
 	h := withSlurm(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(counter))
